@@ -1,0 +1,39 @@
+# make run    build nicache and run it with the demonstration site (ARGS="--memory 1G -- nginx ..." for your own server)
+# make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
+# make lint   formatting and clippy
+# make bench  all benchmarks
+#
+# Whatever is missing on the machine is installed first (tools/setup).
+
+ARGS ?=
+CARGO_FLAGS ?=
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+# A toolchain that tools/setup has installed just now comes first.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
+
+.PHONY: run build test lint bench clean
+.DEFAULT_GOAL := run
+
+run: build
+	@$(SUDO) $(TARGET)/release/nicache run $(ARGS)
+
+build:
+	@tools/setup run
+	cargo build --release --locked $(CARGO_FLAGS)
+
+test:
+	@tools/setup test
+	cargo test --workspace --locked $(if $(SUDO),--config "target.'cfg(unix)'.runner = 'sudo -E'") $(CARGO_FLAGS)
+
+lint:
+	@tools/setup build
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked $(CARGO_FLAGS) -- -D warnings
+
+bench:
+	@tools/setup test
+	cargo bench --workspace --locked $(CARGO_FLAGS)
+
+clean:
+	cargo clean

@@ -1,0 +1,275 @@
+//! The card: takes frames from both ports, decides, and sends.
+//!
+//! One thread owns a card and calls [`Card::poll`]. Time is an argument: `now` is CLOCK_MONOTONIC (the watcher's events and the lease
+//! carry the same clock), `unix_s` is for `Date`.
+
+use std::io::{self, IoSlice};
+
+use nicache_port::{Burst, FrameBuf, Offload, Port, SendError, send_with_fallback};
+use nicache_tcp::{Time, time_wait::TimeWaitTable};
+
+use crate::access::{AccessLog, AccessRecord};
+use crate::bus::FrameBytes;
+use crate::config::CardConfig;
+use crate::counters::Counters;
+use crate::fill::{CoherenceLink, Fills};
+use crate::flow::hold::HoldPool;
+use crate::flow::table::FlowTable;
+use crate::flow::wheel::Wheel;
+use crate::flow::Flow;
+use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
+use crate::packet::{Classified, Side, TcpFrame, classify};
+use crate::store::{Entry, Store};
+
+/// Frames taken from a port at a time.
+const BURST_FRAMES: usize = 64;
+
+/// What becomes of a flow after an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It goes on.
+    Yes,
+    /// The connection is over, or no longer the card's.
+    No,
+}
+
+/// A network-interface data cache between two ports.
+pub struct Card<W, H> {
+    pub(crate) ports: Ports<W, H>,
+    pub(crate) config: CardConfig,
+    pub(crate) flows: FlowTable,
+    pub(crate) wheel: Wheel,
+    pub(crate) holds: HoldPool,
+    pub(crate) store: Store,
+    pub(crate) fills: Fills,
+    pub(crate) time_wait: TimeWaitTable,
+    pub(crate) counters: Counters,
+    /// Seconds since 1970, as of this poll.
+    pub(crate) unix_s: u64,
+    pub(crate) heads: Box<[u8]>,
+    pub(crate) linear: Box<[u8]>,
+    pub(crate) access: AccessLog,
+    pub(crate) bypass: bool,
+    pub(crate) lease: bool,
+    link: Box<dyn CoherenceLink + Send>,
+    burst: Option<Burst>,
+    period_end: Option<Time>,
+}
+
+/// The two ports and what is counted at them.
+pub(crate) struct Ports<W, H> {
+    pub wire: W,
+    pub host: H,
+    pub ip_id: u16,
+}
+
+impl<W: Port, H: Port> Ports<W, H> {
+    /// Sends a frame to the wire.
+    pub fn to_wire(&mut self, parts: &[IoSlice<'_>], offload: Offload, counters: &mut Counters) {
+        match send_with_fallback(&mut self.wire, parts, offload) {
+            Ok(_) => {}
+            Err(error) => count_refusal(error, &mut counters.drops_wire),
+        }
+    }
+
+    /// Sends a frame to the host, and counts its bytes on the bus.
+    pub fn to_host(&mut self, parts: &[IoSlice<'_>], offload: Offload, bytes: FrameBytes, counters: &mut Counters) {
+        let len = parts.iter().map(|part| part.len()).sum();
+        match send_with_fallback(&mut self.host, parts, offload) {
+            Ok(_) => counters.bus.count_to_host(len, bytes),
+            Err(error) => count_refusal(error, &mut counters.drops_host),
+        }
+    }
+}
+
+fn count_refusal(_: SendError, drops: &mut u64) {
+    *drops += 1;
+}
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// A card between two ports. All memory is allocated here.
+    pub fn new(wire: W, host: H, config: CardConfig, store: Store, link: Box<dyn CoherenceLink + Send>, now: Time) -> Card<W, H> {
+        let period_end = store.policy().period().map(|period| now + period);
+        Card {
+            ports: Ports { wire, host, ip_id: config.secret as u16 },
+            flows: FlowTable::new(config.flows, config.secret),
+            wheel: Wheel::new(config.flows, now),
+            holds: HoldPool::new((config.flows / FLOWS_PER_HOLD).max(16)),
+            store,
+            fills: Fills::new(),
+            time_wait: TimeWaitTable::new(config.flows),
+            counters: Counters::default(),
+            unix_s: 0,
+            heads: vec![0; RENDERED_HEAD_BYTES_MAX * REPLIES_MAX].into_boxed_slice(),
+            linear: vec![0; 65_536].into_boxed_slice(),
+            access: AccessLog::new(config.access_log),
+            bypass: false,
+            lease: false,
+            link,
+            burst: Some(Burst::new(BURST_FRAMES)),
+            period_end,
+            config,
+        }
+    }
+
+    /// Takes what both ports have, answers it, and does what time demands. Returns the frames handled.
+    ///
+    /// # Errors
+    /// A port is broken.
+    pub fn poll(&mut self, now: Time, unix_s: u64) -> io::Result<usize> {
+        self.unix_s = unix_s;
+        self.lease = self.store.revisions().lease_holds(now.0);
+        if !self.fills.is_idle() {
+            self.fills.poll(&mut *self.link, &mut self.store, now, &mut self.counters);
+        }
+        let Some(mut burst) = self.burst.take() else { return Ok(0) };
+        let handled = self.poll_ports(&mut burst, now);
+        self.burst = Some(burst);
+        self.poll_timers(now);
+        if let Some(end) = self.period_end
+            && now >= end
+        {
+            self.store.end_period();
+            self.period_end = self.store.policy().period().map(|period| now + period);
+        }
+        self.ports.wire.flush()?;
+        self.ports.host.flush()?;
+        handled
+    }
+
+    fn poll_ports(&mut self, burst: &mut Burst, now: Time) -> io::Result<usize> {
+        let mut handled = self.ports.wire.receive(burst)?;
+        for frame in burst.iter_mut() {
+            self.handle_wire_frame(frame, now);
+        }
+        handled += self.ports.host.receive(burst)?;
+        for frame in burst.iter_mut() {
+            self.handle_host_frame(frame, now);
+        }
+        Ok(handled)
+    }
+
+    /// When the card wants to be polled again even if no frame comes; `None`: only for frames.
+    pub fn next_due(&self) -> Option<Time> {
+        let due = [self.wheel.next_due(), self.period_end].into_iter().flatten().min();
+        if self.fills.is_idle() { due } else { Some(Time(0)) }
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The entries.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Connections tracked now.
+    pub fn flows(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Does the watcher's lease hold, as of the last poll?
+    pub fn lease_holds(&self) -> bool {
+        self.lease
+    }
+
+    /// Turns the cache off or on. Entries stay, checked as ever.
+    pub fn set_bypass(&mut self, bypass: bool) {
+        self.bypass = bypass;
+    }
+
+    /// Is the cache turned off?
+    pub fn bypass(&self) -> bool {
+        self.bypass
+    }
+
+    /// Drops the entries that `chosen` says; returns how many.
+    pub fn purge(&mut self, chosen: impl Fn(&Entry) -> bool) -> usize {
+        let removed = self.store.remove_where(chosen);
+        self.counters.purges_by_operator += removed as u64;
+        removed
+    }
+
+    /// Hands the records of hits since the last call to `take`.
+    pub fn drain_access_records(&mut self, take: impl FnMut(&AccessRecord)) {
+        self.access.drain(take);
+    }
+
+    /// The wire port.
+    pub fn wire(&self) -> &W {
+        &self.ports.wire
+    }
+
+    /// The host port.
+    pub fn host(&self) -> &H {
+        &self.ports.host
+    }
+
+    fn handle_wire_frame(&mut self, frame: &mut FrameBuf, now: Time) {
+        let ports = &self.config.service_ports;
+        let offload = frame.offload();
+        match classify(frame.data(), &offload, Side::Wire, |port| ports.contains(&port)) {
+            Classified::Other => self.pass_to_host(frame, FrameBytes::other(frame.len())),
+            Classified::Corrupt => self.counters.corrupt += 1,
+            Classified::Tcp(tcp) => match self.flows.find(&tcp.key) {
+                Some(index) => self.with_flow(index, now, |card, flow| card.client_segment(flow, frame, &tcp, now)),
+                None => self.handle_unknown(frame, &tcp, now),
+            },
+        }
+    }
+
+    fn handle_host_frame(&mut self, frame: &mut FrameBuf, now: Time) {
+        let ports = &self.config.service_ports;
+        let offload = frame.offload();
+        match classify(frame.data(), &offload, Side::Host, |port| ports.contains(&port)) {
+            Classified::Other => self.pass_to_wire(frame, FrameBytes::other(frame.len())),
+            Classified::Corrupt => self.counters.corrupt += 1,
+            Classified::Tcp(tcp) => match self.flows.find(&tcp.key) {
+                Some(index) => self.with_flow(index, now, |card, flow| card.host_segment(flow, frame, &tcp, now)),
+                None => self.pass_to_wire(frame, FrameBytes::other(frame.len())),
+            },
+        }
+    }
+
+    /// Runs `handle` on a flow taken out of the table, then puts it back with its timer armed, or forgets it.
+    pub(crate) fn with_flow(&mut self, index: u32, now: Time, handle: impl FnOnce(&mut Self, &mut Flow) -> Keep) {
+        let Some(mut flow) = self.flows.take(index) else { return };
+        match handle(self, &mut flow) {
+            Keep::Yes => {
+                if let Some(due) = self.deadline(&flow, now) {
+                    self.wheel.arm(index, due);
+                }
+                self.flows.put(index, flow);
+            }
+            Keep::No => {
+                self.release_resources(&mut flow);
+                self.wheel.disarm(index);
+                self.flows.forget(index, flow);
+            }
+        }
+    }
+
+    /// Passes a frame of the wire to the host as it is.
+    pub(crate) fn pass_to_host(&mut self, frame: &FrameBuf, bytes: FrameBytes) {
+        self.ports.to_host(&[IoSlice::new(frame.data())], frame.offload(), bytes, &mut self.counters);
+    }
+
+    /// Passes a frame of the host to the wire as it is, and counts it on the bus.
+    pub(crate) fn pass_to_wire(&mut self, frame: &FrameBuf, bytes: FrameBytes) {
+        self.counters.bus.count_from_host(frame.len(), bytes);
+        self.ports.to_wire(&[IoSlice::new(frame.data())], frame.offload(), &mut self.counters);
+    }
+}
+
+/// How the bytes of a client's frame divide that passes: its payload is an HTTP request.
+pub(crate) fn request_frame_bytes(frame: &FrameBuf, tcp: &TcpFrame, head: bool) -> FrameBytes {
+    let payload = u64::from(tcp.payload_len());
+    FrameBytes {
+        network_headers: frame.len() as u64 - payload,
+        application_headers: if head { payload } else { 0 },
+        content: if head { 0 } else { payload },
+        other: 0,
+    }
+}

@@ -1,0 +1,270 @@
+//! Segments from clients.
+
+use nicache_port::{FrameBuf, Port};
+use nicache_tcp::rst::{self, Verdict};
+use nicache_tcp::{AckInfo, Flags, SackBlocks, Seq, Time, rewrite};
+
+use crate::card::{Card, Keep, request_frame_bytes};
+use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
+use crate::limits::REQUEST_WINDOW_BYTES;
+use crate::packet::TcpFrame;
+use crate::timers::DELAYED_ACK;
+use crate::transmit::host_window;
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// A segment of the client of a tracked connection.
+    pub(crate) fn client_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+        match flow.phase {
+            Phase::HostHandshake => self.client_handshake_segment(flow, frame, tcp, now),
+            Phase::CardHandshake => self.card_handshake_segment(flow, frame, tcp, now),
+            Phase::Requests => self.client_request_segment(flow, frame, tcp, now),
+            Phase::Opaque(until) => self.client_opaque_segment(flow, frame, tcp, until, now),
+        }
+    }
+
+    pub(crate) fn client_request_segment(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
+        let head = &tcp.head;
+        flow.active = now;
+        if head.flags.rst() {
+            return match rst::judge(head.seq, flow.rcv_nxt, REQUEST_WINDOW_BYTES) {
+                Verdict::Accept => {
+                    self.reset_host(flow);
+                    Keep::No
+                }
+                Verdict::ChallengeAck => {
+                    self.ack_client(flow, now);
+                    Keep::Yes
+                }
+                Verdict::Drop => self.drop_unacceptable(),
+            };
+        }
+        if head.flags.syn() {
+            // RFC 5961 section 4.2; also the client's own SYN seen again.
+            self.ack_client(flow, now);
+            return Keep::Yes;
+        }
+        if !head.flags.ack() {
+            return self.drop_unacceptable();
+        }
+        if let Some(stamps) = &mut flow.timestamps {
+            if !stamps.client.accepts(head.timestamps, false, now) {
+                // RFC 7323 section 5.3, R1.
+                self.ack_client(flow, now);
+                return self.drop_unacceptable();
+            }
+            if let Some(theirs) = head.timestamps {
+                stamps.client.update(theirs, head.seq, flow.acked_to_client, now);
+            }
+        }
+        let payload = &frame.data()[tcp.payload_at..tcp.end];
+        let Some(tell_host) = self.client_ack(flow, tcp, now) else {
+            self.ack_client(flow, now);
+            return self.drop_unacceptable();
+        };
+        let sent_to_host = flow.host.sender.end();
+        let keep = self.client_data(flow, payload, tcp, frame, now);
+        if keep == Keep::No {
+            return keep;
+        }
+        self.advance(flow, now);
+        if tell_host && flow.host.phase == HostPhase::Open && flow.host.sender.end() == sent_to_host {
+            self.ack_host(flow, self.sack_for_host(flow, &head.sack));
+        }
+        self.pump_client(flow, now);
+        self.keep_unless_over(flow, now)
+    }
+
+    /// Takes the acknowledgment. `None`: it acknowledges what was never sent. `Some(true)`: the host should hear of it.
+    fn client_ack(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) -> Option<bool> {
+        let head = &tcp.head;
+        let sent = if flow.card_fin || !flow.replies.is_empty() { flow.sender.nxt() } else { flow.out_next };
+        if head.ack.gt(sent) {
+            return None;
+        }
+        let window = head.window_bytes(flow.splice.client_scale);
+        if head.ack.ge(flow.client_acked) {
+            flow.client_acked = head.ack;
+            flow.client_edge = head.ack + window;
+            flow.client_seq = head.seq;
+        }
+        if (!flow.replies.is_empty() || flow.card_fin) && head.ack.ge(flow.sender.una()) {
+            let info = AckInfo {
+                seq: head.seq,
+                ack: head.ack,
+                window,
+                sack: head.sack,
+                ts_ecr: flow.timestamps.zip(head.timestamps).map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
+                carries_data: tcp.payload_len() > 0 || head.flags.fin(),
+            };
+            flow.sender.handle_ack(&info, now);
+            while let Some(reply) = flow.replies.pop_acknowledged(flow.sender.una()) {
+                self.store.unpin(reply.entry);
+            }
+        }
+        if flow.host.phase != HostPhase::Open {
+            return Some(false);
+        }
+        let position = flow.splice.out_to_host(flow.client_acked).min(flow.host.rcv_nxt);
+        let advanced = position.gt(flow.host.acked);
+        if advanced {
+            flow.host.acked = position;
+        }
+        let outstanding = flow.host.acked.lt(flow.host.rcv_nxt);
+        let repeated = outstanding && tcp.payload_len() == 0;
+        let opened = flow.host_replying() && host_window(flow) != flow.host.window;
+        Some(advanced || repeated || opened)
+    }
+
+    /// The blocks that concern bytes of the host.
+    fn sack_for_host(&self, flow: &Flow, sack: &SackBlocks) -> SackBlocks {
+        let mut blocks = SackBlocks::EMPTY;
+        if !flow.replies.is_empty() {
+            return blocks;
+        }
+        for &(left, right) in sack.as_slice() {
+            let (left, right) = (flow.splice.out_to_host(left), flow.splice.out_to_host(right));
+            if left.ge(flow.host.acked) && right.le(flow.host.rcv_nxt) {
+                blocks.push(left, right);
+            }
+        }
+        blocks
+    }
+
+    /// Takes payload and FIN that are in order.
+    fn client_data(&mut self, flow: &mut Flow, payload: &[u8], tcp: &TcpFrame, frame: &FrameBuf, now: Time) -> Keep {
+        let head = &tcp.head;
+        let len = tcp.payload_len();
+        if len == 0 && !head.flags.fin() {
+            return Keep::Yes;
+        }
+        let end = head.seq + len;
+        if head.seq.gt(flow.rcv_nxt) || (end + u32::from(head.flags.fin())).le(flow.rcv_nxt) {
+            // A gap, or nothing new: RFC 5681 section 4.2 wants an immediate ACK. Requests are short, so out-of-order
+            // data is not kept; the client sends it again.
+            self.ack_client(flow, now);
+            return Keep::Yes;
+        }
+        let fresh = &payload[flow.rcv_nxt.since(head.seq) as usize..];
+        let mut taken = 0;
+        if flow.hold.as_ref().is_none_or(|hold| hold.len() == 0) {
+            let done = self.answer_hits(flow, fresh, now);
+            taken += done;
+            flow.rcv_nxt += done as u32;
+        }
+        if taken < fresh.len() {
+            if flow.hold.is_none() {
+                flow.hold = self.holds.take();
+            }
+            let output_idle = flow.output_idle();
+            match &mut flow.hold {
+                Some(hold) => {
+                    let held = hold.append(&fresh[taken..]);
+                    taken += held;
+                    flow.rcv_nxt += held as u32;
+                    // The host's reply will carry the ACK, if it comes soon.
+                    flow.ack_due = flow.ack_due.or(Some(now + DELAYED_ACK));
+                }
+                None if output_idle => {
+                    // No buffer is left: fail open.
+                    self.counters.bypasses_by_card[crate::counters::CardBypass::Resources as usize] += 1;
+                    self.make_opaque(flow, None, now);
+                    self.pass_client_frame(flow, frame, tcp);
+                    return Keep::Yes;
+                }
+                None => {}
+            }
+        }
+        if taken < fresh.len() {
+            // Not acknowledged, so the client sends it again.
+            self.ack_client(flow, now);
+            return Keep::Yes;
+        }
+        if head.flags.fin() {
+            flow.rcv_nxt += 1;
+            flow.client_fin = true;
+            self.ack_client(flow, now);
+        }
+        Keep::Yes
+    }
+
+    fn client_opaque_segment(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        until: Option<Seq>,
+        now: Time,
+    ) -> Keep {
+        flow.active = now;
+        let head = &tcp.head;
+        if head.flags.syn() && !head.flags.ack() && flow.is_closing() {
+            // The client reuses the port: a new connection.
+            self.reset_host(flow);
+            return Keep::No;
+        }
+        if let (Some(stamps), Some(theirs)) = (&mut flow.timestamps, head.timestamps) {
+            stamps.client.update(theirs, head.seq, head.seq, now);
+        }
+        if let Some(until) = until
+            && (head.seq + tcp.payload_len()).gt(until)
+        {
+            flow.phase = Phase::Opaque(None);
+            flow.reply = ReplyTracking::Idle;
+            self.counters.flows_opaque += 1;
+        }
+        if head.flags.ack() && head.ack.ge(flow.client_acked) {
+            flow.client_acked = head.ack;
+            flow.client_edge = head.ack + head.window_bytes(flow.splice.client_scale);
+            let position = flow.splice.out_to_host(head.ack);
+            if position.gt(flow.host.acked) {
+                flow.host.acked = position;
+            }
+        }
+        if head.flags.fin() {
+            flow.client_fin = true;
+        }
+        self.pass_client_frame(flow, frame, tcp);
+        if head.flags.rst() {
+            return Keep::No;
+        }
+        self.resume_requests(flow);
+        self.keep_unless_over(flow, now)
+    }
+
+    /// Passes a client's frame to the host with its numbers mapped.
+    pub(crate) fn pass_client_frame(&mut self, flow: &mut Flow, frame: &FrameBuf, tcp: &TcpFrame) {
+        let bytes = request_frame_bytes(frame, tcp, false);
+        if flow.splice.is_identity() {
+            self.pass_to_host(frame, bytes);
+            return;
+        }
+        let change = flow.splice.to_host(&tcp.head, flow.host_base);
+        let complete = !matches!(frame.offload().checksum, nicache_port::Checksum::Partial { .. });
+        let (headers, payload) = frame.data().split_at(tcp.payload_at);
+        let mut copy = [0; crate::emit::HEADERS_BYTES_MAX];
+        let copy = &mut copy[..headers.len()];
+        copy.copy_from_slice(headers);
+        rewrite(&mut copy[crate::packet::TCP_AT..], &change, complete);
+        let parts = [std::io::IoSlice::new(copy), std::io::IoSlice::new(payload)];
+        self.ports.to_host(&parts, frame.offload(), bytes, &mut self.counters);
+    }
+
+    fn drop_unacceptable(&mut self) -> Keep {
+        self.counters.segments_unacceptable += 1;
+        Keep::Yes
+    }
+
+    /// Tells the host that the client has reset the connection.
+    pub(crate) fn reset_host(&mut self, flow: &mut Flow) {
+        if matches!(flow.host.phase, HostPhase::Open | HostPhase::Closing) {
+            let head = crate::transmit::host_head(flow, flow.host.sender.nxt(), Flags::RST | Flags::ACK, SackBlocks::EMPTY);
+            self.emit_to_host(flow, &head);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The ends of connections.
+
+use nicache_port::Port;
+use nicache_tcp::time_wait::{Answer, Closed};
+use nicache_tcp::{Flags, Time};
+
+use crate::card::{Card, Keep};
+use crate::counters::FillAbort;
+use crate::flow::{Flow, FlowTimestamps, HostPhase, Phase};
+use crate::packet::TcpFrame;
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// The card has sent its last reply: it closes toward the client as the server would, and toward the host as the
+    /// client would (bos2009 section 2.1: a FIN to the server at take-over).
+    pub(crate) fn close_from_card(&mut self, flow: &mut Flow, now: Time) {
+        if flow.card_fin {
+            return;
+        }
+        if flow.replies.is_empty() {
+            flow.resume_sender(now);
+        }
+        flow.card_fin = true;
+        flow.sender.enqueue_fin();
+        if flow.host.phase == HostPhase::Open {
+            flow.host.phase = HostPhase::Closing;
+            flow.host.sender.enqueue_fin();
+            self.pump_host(flow, now);
+        }
+    }
+
+    /// Looks whether the connection is over, and takes the next step of closing it.
+    pub(crate) fn keep_unless_over(&mut self, flow: &mut Flow, now: Time) -> Keep {
+        if matches!(flow.phase, Phase::Opaque(_)) {
+            let both = flow.client_fin && flow.host.fin_passed && flow.client_acked.ge(flow.out_next);
+            return if both && flow.splice.is_identity() { Keep::No } else { Keep::Yes };
+        }
+        if flow.card_fin {
+            if !flow.sender.all_acked() {
+                return Keep::Yes;
+            }
+            return match (flow.client_fin, flow.host.phase) {
+                (true, HostPhase::Absent) => {
+                    self.enter_time_wait(flow, now);
+                    Keep::No
+                }
+                _ => Keep::Yes,
+            };
+        }
+        let held = flow.hold.as_ref().map_or(0, |hold| hold.len());
+        if !flow.client_fin || held > 0 || !flow.output_idle() {
+            return Keep::Yes;
+        }
+        match flow.host.phase {
+            HostPhase::Absent => {
+                // Passive close: LAST-ACK follows.
+                self.close_from_card(flow, now);
+                self.pump_client(flow, now);
+            }
+            HostPhase::Open => {
+                // The client's FIN goes on to the host; whatever it answers passes.
+                self.splice_at_hold(flow, now);
+                flow.phase = Phase::Opaque(None);
+                flow.host.sender.enqueue_fin();
+                self.pump_host(flow, now);
+            }
+            HostPhase::SynSent | HostPhase::Closing => {}
+        }
+        Keep::Yes
+    }
+
+    fn enter_time_wait(&mut self, flow: &Flow, now: Time) {
+        let closed = Closed {
+            snd_nxt: flow.sender.nxt(),
+            rcv_nxt: flow.rcv_nxt,
+            ts_recent: flow.timestamps.map(|stamps| stamps.client.recent()),
+        };
+        self.time_wait.insert(self.flows.hash(&flow.key), closed, now);
+    }
+
+    /// Answers a segment of a connection that the card has closed; true if it was one.
+    pub(crate) fn answer_time_wait(&mut self, tcp: &TcpFrame, now: Time) -> bool {
+        let hash = self.flows.hash(&tcp.key);
+        let Some(closed) = self.time_wait.get(hash, now) else { return false };
+        match self.time_wait.handle_segment(hash, &tcp.head, tcp.payload_len(), now) {
+            None | Some(Answer::NewConnection) => false,
+            Some(Answer::Drop) => true,
+            Some(Answer::Acknowledge) => {
+                let mut flow = Flow::opening(tcp, now);
+                flow.out_next = closed.snd_nxt;
+                flow.rcv_nxt = closed.rcv_nxt;
+                // The clock of the flow is gone; the client's own echo is one that it accepts (RFC 7323 section 5.3).
+                flow.timestamps = tcp.head.timestamps.map(|theirs| FlowTimestamps::echoing(theirs, now));
+                self.send_to_client(&mut flow, closed.snd_nxt, Flags::ACK, now);
+                true
+            }
+        }
+    }
+
+    /// Gives back what a flow holds.
+    pub(crate) fn release_resources(&mut self, flow: &mut Flow) {
+        while let Some(reply) = flow.replies.pop() {
+            self.store.unpin(reply.entry);
+        }
+        if let Some(hold) = flow.hold.take() {
+            self.holds.give(hold);
+        }
+        if let Some(fill) = flow.fill.take() {
+            self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What the card counts. One thread owns them; others get copies.
+
+use nicache_coherence::RefusalReason;
+use nicache_http::{BypassReason, NotShared};
+
+use crate::bus::Bus;
+
+/// Why the card, not the request, let a request pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum CardBypass {
+    /// The operator turned the cache off.
+    Operator,
+    /// The watcher's lease has run out.
+    Lease,
+    /// A conditional request on which servers differ.
+    Conditional,
+    /// No hold buffer or reply place was left.
+    Resources,
+}
+
+impl CardBypass {
+    /// All reasons.
+    pub const ALL: [CardBypass; 4] = [
+        CardBypass::Operator,
+        CardBypass::Lease,
+        CardBypass::Conditional,
+        CardBypass::Resources,
+    ];
+
+    /// The name in metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            CardBypass::Operator => "operator",
+            CardBypass::Lease => "lease",
+            CardBypass::Conditional => "conditional",
+            CardBypass::Resources => "resources",
+        }
+    }
+}
+
+/// Why a reply that passed was not offered to the watcher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum FillAbort {
+    /// No fill was free, or the request head was too long to keep.
+    Resources,
+    /// The body is larger than one object may be.
+    TooLarge,
+    /// The policy holds what is in memory for worth more, or all of it is in use.
+    NoRoom,
+    /// The policy did not want it once its length was known.
+    NotAdmitted,
+    /// The head of the reply is larger than the card stores.
+    HeadTooLarge,
+    /// The server did not say how long the body is.
+    NoLength,
+    /// Bytes of the reply did not pass in order, or it ended early.
+    Incomplete,
+    /// The watcher did not answer in time, or is gone.
+    NoVerdict,
+    /// A source changed between the verdict and the insertion.
+    ChangedAtInsert,
+    /// Another reply for the same key was stored meanwhile.
+    Superseded,
+}
+
+impl FillAbort {
+    /// All reasons.
+    pub const ALL: [FillAbort; 10] = [
+        FillAbort::Resources,
+        FillAbort::TooLarge,
+        FillAbort::NoRoom,
+        FillAbort::NotAdmitted,
+        FillAbort::HeadTooLarge,
+        FillAbort::NoLength,
+        FillAbort::Incomplete,
+        FillAbort::NoVerdict,
+        FillAbort::ChangedAtInsert,
+        FillAbort::Superseded,
+    ];
+
+    /// The name in metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            FillAbort::Resources => "resources",
+            FillAbort::TooLarge => "too_large",
+            FillAbort::NoRoom => "no_room",
+            FillAbort::NotAdmitted => "not_admitted",
+            FillAbort::HeadTooLarge => "head_too_large",
+            FillAbort::NoLength => "no_length",
+            FillAbort::Incomplete => "incomplete",
+            FillAbort::NoVerdict => "no_verdict",
+            FillAbort::ChangedAtInsert => "changed_at_insert",
+            FillAbort::Superseded => "superseded",
+        }
+    }
+}
+
+/// All counters of one card, in units of events unless the name says otherwise.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    /// Requests answered from card memory.
+    pub hits: u64,
+    /// Of these: answered with 304.
+    pub hits_not_modified: u64,
+    /// Of these: HEAD.
+    pub hits_head: u64,
+    /// Requests that could have been hits and were forwarded.
+    pub misses: u64,
+    /// Requests that the card left alone for what they are.
+    pub bypasses_by_request: [u64; BypassReason::ALL.len()],
+    /// Requests that the card left alone for its own reasons.
+    pub bypasses_by_card: [u64; CardBypass::ALL.len()],
+    /// HTTP bytes (heads and bodies) sent from card memory, retransmissions not counted.
+    pub hit_bytes: u64,
+    /// Bytes that hits kept off the bus: requests and replies with one set of network headers a segment.
+    pub bus_bytes_saved: u64,
+    /// Fills begun.
+    pub fills: u64,
+    /// Fills that became entries.
+    pub fills_stored: u64,
+    /// Fills that the watcher refused.
+    pub fills_refused: [u64; RefusalReason::ALL.len()],
+    /// Replies that may not be shared.
+    pub fills_not_shared: [u64; NotShared::ALL.len()],
+    /// Fills that the card gave up.
+    pub fills_aborted: [u64; FillAbort::ALL.len()],
+    /// Entries dropped since a source changed.
+    pub purges_by_source: u64,
+    /// Entries dropped by the operator.
+    pub purges_by_operator: u64,
+    /// Entries dropped to make room.
+    pub evictions: u64,
+    /// Connections tracked since the start.
+    pub flows: u64,
+    /// Connections that passed untracked since the flow table was full.
+    pub flows_untracked: u64,
+    /// Connections whose HTTP the card stopped to follow.
+    pub flows_opaque: u64,
+    /// Segments sent again by the card.
+    pub retransmits: u64,
+    /// Frames with a wrong checksum.
+    pub corrupt: u64,
+    /// Segments dropped since they do not fit the connection (RFC 9293, RFC 5961).
+    pub segments_unacceptable: u64,
+    /// Frames that a port refused.
+    pub drops_wire: u64,
+    /// Frames that the host port refused.
+    pub drops_host: u64,
+    /// Access records that found no place.
+    pub access_lost: u64,
+    /// Bytes over the bus.
+    pub bus: Bus,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            hits: 0,
+            hits_not_modified: 0,
+            hits_head: 0,
+            misses: 0,
+            bypasses_by_request: [0; BypassReason::ALL.len()],
+            bypasses_by_card: [0; CardBypass::ALL.len()],
+            hit_bytes: 0,
+            bus_bytes_saved: 0,
+            fills: 0,
+            fills_stored: 0,
+            fills_refused: [0; RefusalReason::ALL.len()],
+            fills_not_shared: [0; NotShared::ALL.len()],
+            fills_aborted: [0; FillAbort::ALL.len()],
+            purges_by_source: 0,
+            purges_by_operator: 0,
+            evictions: 0,
+            flows: 0,
+            flows_untracked: 0,
+            flows_opaque: 0,
+            retransmits: 0,
+            corrupt: 0,
+            segments_unacceptable: 0,
+            drops_wire: 0,
+            drops_host: 0,
+            access_lost: 0,
+            bus: Bus::default(),
+        }
+    }
+}
+
+impl Counters {
+    /// Requests that passed for whatever reason but a miss.
+    pub fn bypasses(&self) -> u64 {
+        self.bypasses_by_request.iter().chain(&self.bypasses_by_card).sum()
+    }
+
+    /// Counts a reply that is not offered to the watcher.
+    pub fn count_abort(&mut self, reason: FillAbort) {
+        self.fills_aborted[reason as usize] += 1;
+    }
+}

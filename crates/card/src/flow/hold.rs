@@ -1,0 +1,94 @@
+//! Hold buffers: client bytes that the card has acknowledged and must still answer or hand to the host.
+
+use crate::limits::HOLD_BYTES;
+
+/// One buffer, moved in and out of the pool.
+pub struct Hold {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Hold {
+    /// The bytes held.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Bytes held.
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Takes as many of `bytes` as fit behind what is held; returns how many.
+    pub fn append(&mut self, bytes: &[u8]) -> usize {
+        if self.end + bytes.len() > self.bytes.len() && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let take = bytes.len().min(self.bytes.len() - self.end);
+        self.bytes[self.end..self.end + take].copy_from_slice(&bytes[..take]);
+        self.end += take;
+        take
+    }
+
+    /// Forgets the first `count` bytes (all of them, if fewer are held).
+    pub fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+    }
+}
+
+/// A fixed number of hold buffers.
+pub struct HoldPool {
+    free: Vec<Hold>,
+}
+
+impl HoldPool {
+    /// Allocates `count` buffers.
+    pub fn new(count: usize) -> HoldPool {
+        let free = (0..count)
+            .map(|_| Hold { bytes: vec![0; HOLD_BYTES].into_boxed_slice(), start: 0, end: 0 })
+            .collect();
+        HoldPool { free }
+    }
+
+    /// An empty buffer, if one is left.
+    pub fn take(&mut self) -> Option<Hold> {
+        self.free.pop()
+    }
+
+    /// Gives a buffer back.
+    pub fn give(&mut self, mut hold: Hold) {
+        hold.start = 0;
+        hold.end = 0;
+        self.free.push(hold);
+    }
+
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn append_and_consume_keep_the_order_and_the_bound() {
+        let mut pool = HoldPool::new(1);
+        let mut hold = pool.take().expect("one buffer");
+        assert!(pool.take().is_none());
+        assert_eq!(hold.append(&[1; HOLD_BYTES - 10]), HOLD_BYTES - 10);
+        hold.consume(HOLD_BYTES - 20);
+        assert_eq!(hold.append(&[2; 100]), 100);
+        assert_eq!(hold.bytes()[..10], [1; 10]);
+        assert_eq!(hold.bytes()[10..], [2; 100]);
+        assert_eq!(hold.append(&[3; HOLD_BYTES]), HOLD_BYTES - 110);
+        hold.consume(usize::MAX / 2);
+        assert_eq!(hold.len(), 0);
+        pool.give(hold);
+        assert!(pool.take().is_some());
+    }
+}

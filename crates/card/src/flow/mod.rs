@@ -1,0 +1,298 @@
+//! A tracked connection: what of it the card owns and what the host owns.
+//!
+//! Terms. *Client-facing* sequence numbers are those that the client sees; *host-facing* ones those that the host sees. *Out* is
+//! toward the client, *in* is from it. Bytes that the client sends are taken and acknowledged by the card (`rcv_nxt`), which answers
+//! them or sends them on to the host; the bytes of the host's replies pass end to end with their numbers moved by a constant, so that
+//! the host's own TCP paces and repairs them. Only one side talks to the client at a time: ownership of the out stream changes
+//! when all that was sent before is acknowledged, so that one pair of deltas describes the flow at any moment.
+
+pub mod hold;
+pub mod reply;
+pub mod table;
+pub mod wheel;
+
+use nicache_http::Follower;
+use nicache_tcp::{
+    AckInfo, PeerLimits, Sender, SenderConfig, Seq, Splice, SynOptions, Time, Timestamps, timestamps::{Paws, TsClock},
+};
+
+use crate::fill::FillId;
+use crate::packet::{FlowKey, Mac, TcpFrame};
+use crate::store::EntryId;
+use hold::Hold;
+use reply::ReplyQueue;
+
+/// What the card does with the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The host answers the handshake itself; frames pass as they are (bos2009 section 2.1).
+    HostHandshake,
+    /// The card has answered the SYN and waits for the ACK.
+    CardHandshake,
+    /// The card takes the client's bytes and decides request by request.
+    Requests,
+    /// Both directions pass with constant deltas; with `Some`, until the client's bytes reach that number.
+    Opaque(Option<Seq>),
+}
+
+/// The host's side of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostPhase {
+    /// The host knows nothing of the connection.
+    Absent,
+    /// The card has sent the host a SYN on the client's behalf.
+    SynSent,
+    /// Open.
+    Open,
+    /// The card has sent FIN to the host, and takes what still comes from there itself.
+    Closing,
+}
+
+/// Timestamps of the connection (RFC 7323).
+#[derive(Clone, Copy, Debug)]
+pub struct FlowTimestamps {
+    /// Ticks that the card puts into TSval toward the client.
+    pub clock: TsClock,
+    /// The client's: what to echo, and what is from the past.
+    pub client: Paws,
+    /// Last TSval of the host.
+    pub host: u32,
+    /// Highest TSval sent to the client; later ones must not be lower.
+    pub sent: u32,
+}
+
+impl FlowTimestamps {
+    /// Timestamps of a connection whose own clock is forgotten: what the client last saw is shown again.
+    pub fn echoing(theirs: Timestamps, now: Time) -> FlowTimestamps {
+        let mut clock = TsClock::default();
+        clock.set(theirs.ecr, now);
+        FlowTimestamps { clock, client: Paws::new(theirs.val, now), host: 0, sent: theirs.ecr }
+    }
+}
+
+/// Where the host's reply stands.
+pub enum ReplyTracking {
+    /// The host has nothing to answer.
+    Idle,
+    /// A request was forwarded; the head of its reply has not come whole. `partial` counts the bytes seen of it.
+    Head {
+        /// A reply to HEAD has no body.
+        head_request: bool,
+        /// After this reply the host closes (the request said so).
+        last: bool,
+    },
+    /// The body is passing.
+    Body(Follower),
+    /// It ends when the host closes.
+    UntilClose,
+}
+
+/// The host's side.
+pub struct HostSide {
+    /// Its state.
+    pub phase: HostPhase,
+    /// Sends the client's requests, host-facing.
+    pub sender: Sender,
+    /// Next byte expected from the host, host numbers.
+    pub rcv_nxt: Seq,
+    /// Up to here the host has been told that the client has its bytes, host numbers.
+    pub acked: Seq,
+    /// Last window told to the host, in bytes.
+    pub window: u32,
+    /// The host's FIN was passed on to the client.
+    pub fin_passed: bool,
+    /// When the SYN was sent last, and how often.
+    pub syn_sent: Time,
+    /// SYNs sent without an answer.
+    pub syn_tries: u8,
+}
+
+/// A tracked connection.
+pub struct Flow {
+    /// Its ends.
+    pub key: FlowKey,
+    /// MAC that the client's frames come from.
+    pub client_mac: Mac,
+    /// MAC that they go to.
+    pub server_mac: Mac,
+    /// What the card does with it.
+    pub phase: Phase,
+    /// Options of the client's SYN.
+    pub client_options: SynOptions,
+    /// Next byte expected from the client.
+    pub rcv_nxt: Seq,
+    /// Highest number that the card has acknowledged to the client.
+    pub acked_to_client: Seq,
+    /// The client has sent FIN, and the card has acknowledged it.
+    pub client_fin: bool,
+    /// The card has sent (or queued) FIN to the client.
+    pub card_fin: bool,
+    /// Sends replies from card memory, client-facing.
+    pub sender: Sender,
+    /// First out number that nobody has used yet.
+    pub out_next: Seq,
+    /// Highest ACK of the client.
+    pub client_acked: Seq,
+    /// Right edge of the client's window.
+    pub client_edge: Seq,
+    /// Replies from card memory that are not wholly acknowledged.
+    pub replies: ReplyQueue,
+    /// Timestamps, if agreed.
+    pub timestamps: Option<FlowTimestamps>,
+    /// Payload bytes of a segment toward the client.
+    pub mss: u16,
+    /// Shift of the windows that the card sends to the client.
+    pub card_scale: u8,
+    /// How numbers of the two sides map.
+    pub splice: Splice,
+    /// The host's side.
+    pub host: HostSide,
+    /// First byte of the host since it owns the out stream again, host numbers.
+    pub host_base: Seq,
+    /// Highest ACK of the host, host-facing numbers.
+    pub host_acked_in: Seq,
+    /// Sequence number of the client's last acceptable segment: orders its window updates.
+    pub client_seq: Seq,
+    /// Client bytes taken and not done with: first those that the host has yet to acknowledge (`forwarded`), then others.
+    pub hold: Option<Hold>,
+    /// Bytes at the start of `hold` that are the host's.
+    pub forwarded: usize,
+    /// Where the host's reply stands.
+    pub reply: ReplyTracking,
+    /// The fill that takes the host's reply.
+    pub fill: Option<FillId>,
+    /// The entry that a 304 of the host is learned for.
+    pub learn: Option<EntryId>,
+    /// A delayed ACK to the client is due.
+    pub ack_due: Option<Time>,
+    /// When anything last came from the client.
+    pub active: Time,
+    /// When the card last answered a request.
+    pub last_hit: Option<Time>,
+    /// Unanswered SYN-ACKs of the card.
+    pub syn_ack_tries: u8,
+}
+
+impl Flow {
+    /// A flow as a client's SYN opens it, with the handshake left to the host.
+    pub fn opening(tcp: &TcpFrame, now: Time) -> Flow {
+        let mut flow = Flow::vacant();
+        flow.key = tcp.key;
+        flow.client_mac = tcp.source;
+        flow.server_mac = tcp.destination;
+        flow.client_options = tcp.head.syn_options.unwrap_or_default();
+        flow.client_options.timestamps = tcp.head.timestamps;
+        flow.rcv_nxt = tcp.head.seq + 1;
+        flow.acked_to_client = flow.rcv_nxt;
+        flow.active = now;
+        flow
+    }
+
+    /// A flow that stands for none.
+    pub fn vacant() -> Flow {
+        let peer = PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false };
+        let sender = Sender::new(&SenderConfig::default(), Seq(0), peer, 0, Time(0));
+        Flow {
+            key: FlowKey::default(),
+            client_mac: Mac::default(),
+            server_mac: Mac::default(),
+            phase: Phase::HostHandshake,
+            client_options: SynOptions::default(),
+            rcv_nxt: Seq(0),
+            acked_to_client: Seq(0),
+            client_fin: false,
+            card_fin: false,
+            sender: sender.clone(),
+            out_next: Seq(0),
+            client_acked: Seq(0),
+            client_edge: Seq(0),
+            replies: ReplyQueue::default(),
+            timestamps: None,
+            mss: 536,
+            card_scale: 0,
+            splice: Splice::default(),
+            host: HostSide {
+                phase: HostPhase::Absent,
+                sender,
+                rcv_nxt: Seq(0),
+                acked: Seq(0),
+                window: 0,
+                fin_passed: false,
+                syn_sent: Time(0),
+                syn_tries: 0,
+            },
+            host_base: Seq(0),
+            host_acked_in: Seq(0),
+            client_seq: Seq(0),
+            hold: None,
+            forwarded: 0,
+            reply: ReplyTracking::Idle,
+            fill: None,
+            learn: None,
+            ack_due: None,
+            active: Time(0),
+            last_hit: None,
+            syn_ack_tries: 0,
+        }
+    }
+
+    /// Is the card sending, or waiting for acknowledgments of what it sent?
+    pub fn card_speaks(&self) -> bool {
+        !self.replies.is_empty() || self.card_fin
+    }
+
+    /// Has either side begun to close?
+    pub fn is_closing(&self) -> bool {
+        self.client_fin || self.host.fin_passed
+    }
+
+    /// Makes the card's sender go on where the out stream stands. Everything before is acknowledged.
+    pub fn resume_sender(&mut self, now: Time) {
+        self.sender.resume_at(self.out_next);
+        let info = AckInfo {
+            seq: self.client_seq,
+            ack: self.out_next,
+            window: self.client_edge.saturating_since(self.out_next),
+            ..AckInfo::default()
+        };
+        self.sender.handle_ack(&info, now);
+    }
+
+    /// Has the client acknowledged everything that was sent to it, and has nobody more to send?
+    pub fn output_idle(&self) -> bool {
+        self.replies.is_empty()
+            && self.client_acked.ge(self.out_next)
+            && matches!(self.reply, ReplyTracking::Idle)
+    }
+
+    /// Is the host in the middle of a reply?
+    pub fn host_replying(&self) -> bool {
+        !matches!(self.reply, ReplyTracking::Idle)
+    }
+
+    /// Would the connection survive if the card forgot it? True while no number was moved and nothing is held.
+    pub fn is_forgettable(&self) -> bool {
+        matches!(self.phase, Phase::Opaque(_) | Phase::Requests | Phase::HostHandshake)
+            && self.host.phase == HostPhase::Open
+            && self.splice.out_delta == 0
+            && self.splice.in_delta == 0
+            && self.replies.is_empty()
+            && self.hold.is_none()
+    }
+
+    /// The TSval for a segment of the card to the client at `now`, and the TSecr.
+    pub fn stamps_to_client(&mut self, now: Time) -> Option<Timestamps> {
+        let stamps = self.timestamps.as_mut()?;
+        let value = stamps.clock.at(now);
+        if Seq(value).gt(Seq(stamps.sent)) {
+            stamps.sent = value;
+        }
+        Some(Timestamps { val: stamps.sent, ecr: stamps.client.recent() })
+    }
+
+    /// The timestamps for a segment of the card to the host.
+    pub fn stamps_to_host(&self) -> Option<Timestamps> {
+        let stamps = self.timestamps.as_ref()?;
+        Some(Timestamps { val: stamps.client.recent(), ecr: stamps.host })
+    }
+}

@@ -1,0 +1,100 @@
+//! Replies from card memory that a client has yet to acknowledge, by reference.
+
+use nicache_tcp::Seq;
+
+use crate::limits::REPLIES_MAX;
+use crate::store::EntryId;
+
+/// Which form of an entry is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyKind {
+    /// Head and body.
+    #[default]
+    Full,
+    /// The head alone (HEAD).
+    HeadOnly,
+    /// The server's own 304 head.
+    NotModified,
+}
+
+/// One reply in the client-facing sequence space.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reply {
+    /// First byte of the head.
+    pub start: Seq,
+    /// Bytes of the head.
+    pub head_len: u32,
+    /// Bytes of the body.
+    pub body_len: u32,
+    /// Whose bytes.
+    pub entry: EntryId,
+    /// Which of them.
+    pub kind: ReplyKind,
+    /// The `Date` of the head, in seconds since 1970: a retransmission must carry the same bytes.
+    pub date: u64,
+}
+
+impl Reply {
+    /// Bytes of head and body.
+    pub fn len(&self) -> u32 {
+        self.head_len + self.body_len
+    }
+
+    /// First byte behind the reply.
+    pub fn end(&self) -> Seq {
+        self.start + self.len()
+    }
+}
+
+/// Replies in the order in which they are sent.
+#[derive(Default)]
+pub struct ReplyQueue {
+    replies: [Reply; REPLIES_MAX],
+    first: u8,
+    len: u8,
+}
+
+impl ReplyQueue {
+    /// Is there no room?
+    pub fn is_full(&self) -> bool {
+        self.len as usize == REPLIES_MAX
+    }
+
+    /// Is none outstanding?
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a reply; false if there is no room.
+    pub fn push(&mut self, reply: Reply) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        self.replies[(self.first as usize + self.len as usize) % REPLIES_MAX] = reply;
+        self.len += 1;
+        true
+    }
+
+    /// Takes the oldest reply if it is acknowledged to its end.
+    pub fn pop_acknowledged(&mut self, una: Seq) -> Option<Reply> {
+        let reply = self.replies[self.first as usize];
+        (self.len > 0 && reply.end().le(una)).then(|| self.pop_first())
+    }
+
+    /// Takes the oldest reply, acknowledged or not.
+    pub fn pop(&mut self) -> Option<Reply> {
+        (self.len > 0).then(|| self.pop_first())
+    }
+
+    fn pop_first(&mut self) -> Reply {
+        let reply = self.replies[self.first as usize];
+        self.first = (self.first + 1) % REPLIES_MAX as u8;
+        self.len -= 1;
+        reply
+    }
+
+    /// The replies, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Reply> {
+        (0..self.len as usize).map(|index| &self.replies[(self.first as usize + index) % REPLIES_MAX])
+    }
+}

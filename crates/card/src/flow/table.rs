@@ -1,0 +1,108 @@
+//! The flow table: a fixed number of places, found by the two ends of the connection.
+
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+
+use super::Flow;
+use crate::packet::FlowKey;
+
+/// Flows by their ends.
+pub struct FlowTable {
+    flows: Box<[Option<Box<Flow>>]>,
+    free: Vec<u32>,
+    /// Memory of flows that are not in use; allocated at start.
+    spare: Vec<Box<Flow>>,
+    index: HashTable<u32>,
+    seed: foldhash::fast::FixedState,
+    /// Where the search for a flow to forget goes on.
+    hand: usize,
+}
+
+impl FlowTable {
+    /// A table of `capacity` places; `seed` keeps clients from choosing collisions.
+    pub fn new(capacity: usize, seed: u64) -> FlowTable {
+        FlowTable {
+            flows: (0..capacity).map(|_| None).collect(),
+            free: (0..capacity as u32).rev().collect(),
+            spare: (0..capacity).map(|_| Box::new(Flow::vacant())).collect(),
+            index: HashTable::with_capacity(capacity),
+            seed: foldhash::fast::FixedState::with_seed(seed),
+            hand: 0,
+        }
+    }
+
+    /// The keyed hash of a flow's ends.
+    pub fn hash(&self, key: &FlowKey) -> u64 {
+        self.seed.hash_one(key)
+    }
+
+    /// Flows in the table.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The flow's place.
+    #[inline]
+    pub fn find(&self, key: &FlowKey) -> Option<u32> {
+        self.index
+            .find(self.seed.hash_one(key), |&index| {
+                self.flows[index as usize].as_ref().is_some_and(|flow| flow.key == *key)
+            })
+            .copied()
+    }
+
+    /// Takes a flow out for work on it; [`FlowTable::put`] must follow. Moving the box keeps borrows of the card apart.
+    #[inline]
+    pub fn take(&mut self, index: u32) -> Option<Box<Flow>> {
+        self.flows.get_mut(index as usize)?.take()
+    }
+
+    /// Puts a flow back.
+    #[inline]
+    pub fn put(&mut self, index: u32, flow: Box<Flow>) {
+        self.flows[index as usize] = Some(flow);
+    }
+
+    /// Is a place left?
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Adds a flow; its place, or `None` if the table is full.
+    pub fn insert(&mut self, flow: Flow) -> Option<u32> {
+        let index = self.free.pop()?;
+        let Some(mut place) = self.spare.pop() else {
+            self.free.push(index);
+            return None;
+        };
+        *place = flow;
+        let hash = self.seed.hash_one(place.key);
+        self.flows[index as usize] = Some(place);
+        let (flows, seed) = (&self.flows, &self.seed);
+        self.index.insert_unique(hash, index, |&index| {
+            flows[index as usize].as_ref().map_or(0, |flow| seed.hash_one(flow.key))
+        });
+        Some(index)
+    }
+
+    /// Forgets a flow that was taken out with [`FlowTable::take`].
+    pub fn forget(&mut self, index: u32, flow: Box<Flow>) {
+        let hash = self.seed.hash_one(flow.key);
+        if let Ok(found) = self.index.find_entry(hash, |&other| other == index) {
+            found.remove();
+            self.free.push(index);
+        }
+        self.spare.push(flow);
+    }
+
+    /// A flow that the connection can do without (see [`Flow::is_forgettable`]), searched among `tries` places.
+    pub fn find_forgettable(&mut self, tries: usize) -> Option<u32> {
+        for _ in 0..tries.min(self.flows.len()) {
+            self.hand = (self.hand + 1) % self.flows.len();
+            if self.flows[self.hand].as_ref().is_some_and(|flow| flow.is_forgettable()) {
+                return Some(self.hand as u32);
+            }
+        }
+        None
+    }
+}

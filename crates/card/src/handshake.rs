@@ -1,0 +1,326 @@
+//! Opening connections: watched while the host answers, or answered by the card itself.
+
+use nicache_port::{FrameBuf, Port};
+use nicache_tcp::handshake::{Agreement, Limits, answer, observed};
+use nicache_tcp::splice::window_field;
+use nicache_tcp::timestamps::{Paws, TsClock};
+use nicache_tcp::{Flags, HeadRepr, SackBlocks, Sender, SenderConfig, Seq, SynOptions, Time, Timestamps, isn};
+
+use crate::card::{Card, Keep, request_frame_bytes};
+use crate::config::Handshake;
+use crate::flow::{Flow, FlowTimestamps, HostPhase, Phase};
+use crate::limits::REQUEST_WINDOW_BYTES;
+use crate::packet::{FlowKey, TcpFrame};
+
+/// Shift of the windows that the card announces when it answers a SYN.
+const CARD_WINDOW_SCALE: u8 = 7;
+/// Places of the flow table looked at for a flow that can be forgotten.
+const FORGET_TRIES: usize = 32;
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// A segment of a client on a connection that is not tracked.
+    pub(crate) fn handle_unknown(&mut self, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) {
+        let bytes = request_frame_bytes(frame, tcp, false);
+        if self.answer_time_wait(tcp, now) {
+            return;
+        }
+        let opening = tcp.head.flags.syn() && !tcp.head.flags.ack() && !tcp.head.flags.rst() && !tcp.head.flags.fin();
+        // A flow with options that the card does not know (multipath, authentication) is the host's.
+        if !opening || tcp.head.unknown_option || tcp.payload_len() > 0 {
+            self.pass_to_host(frame, bytes);
+            return;
+        }
+        if !self.flows.has_room()
+            && let Some(index) = self.flows.find_forgettable(FORGET_TRIES)
+        {
+            self.with_flow(index, now, |_, _| Keep::No);
+        }
+        let mut flow = Flow::opening(tcp, now);
+        if self.config.handshake == Handshake::Card && !self.bypass && self.lease {
+            self.prepare_own_handshake(&mut flow, now);
+        }
+        let answered = flow.phase == Phase::CardHandshake;
+        let Some(index) = self.flows.insert(flow) else {
+            self.counters.flows_untracked += 1;
+            self.pass_to_host(frame, bytes);
+            return;
+        };
+        self.counters.flows += 1;
+        if answered {
+            self.with_flow(index, now, |card, flow| {
+                card.send_syn_ack(flow, now);
+                Keep::Yes
+            });
+        } else {
+            self.pass_to_host(frame, bytes);
+            self.with_flow(index, now, |_, _| Keep::Yes);
+        }
+    }
+
+    /// The client, while the host answers the handshake.
+    pub(crate) fn client_handshake_segment(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
+        let head = &tcp.head;
+        let bytes = request_frame_bytes(frame, tcp, false);
+        flow.active = now;
+        if head.flags.rst() {
+            self.pass_to_host(frame, bytes);
+            return Keep::No;
+        }
+        if head.flags.syn() {
+            *flow = Flow::opening(tcp, now);
+            self.pass_to_host(frame, bytes);
+            return Keep::Yes;
+        }
+        if flow.host.phase != HostPhase::Open || !head.flags.ack() || head.ack != flow.out_next || head.seq != flow.rcv_nxt {
+            self.pass_to_host(frame, bytes);
+            return Keep::Yes;
+        }
+        flow.phase = Phase::Requests;
+        flow.client_acked = head.ack;
+        flow.client_edge = head.ack + head.window_bytes(flow.splice.client_scale);
+        flow.host.acked = flow.host.rcv_nxt;
+        if let (Some(stamps), Some(theirs)) = (&mut flow.timestamps, head.timestamps) {
+            stamps.client.update(theirs, head.seq, flow.acked_to_client, now);
+        }
+        if tcp.payload_len() == 0 && !head.flags.fin() {
+            self.pass_to_host(frame, bytes);
+            return Keep::Yes;
+        }
+        self.ack_host(flow, SackBlocks::EMPTY);
+        self.client_request_segment(flow, frame, tcp, now)
+    }
+
+    /// The host, while it answers the handshake.
+    pub(crate) fn host_handshake_segment(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
+        let head = &tcp.head;
+        let bytes = crate::bus::FrameBytes {
+            network_headers: (frame.len() - tcp.payload_len() as usize) as u64,
+            content: u64::from(tcp.payload_len()),
+            ..Default::default()
+        };
+        self.pass_to_wire(frame, bytes);
+        if head.flags.rst() {
+            return Keep::No;
+        }
+        if let (true, true, Some(options)) = (head.flags.syn(), head.flags.ack(), head.syn_options)
+            && head.ack == flow.rcv_nxt
+        {
+            if head.unknown_option {
+                return Keep::No;
+            }
+            let agreed = observed(&flow.client_options, &options, &self.limits());
+            flow.splice.host_peer_scale = agreed.peer.window_scale;
+            flow.splice.host_scale = agreed.our_scale;
+            flow.out_next = head.seq + 1;
+            self.agree(flow, &agreed, head.timestamps.map_or(0, |stamps| stamps.val), now);
+            self.open_host_side(flow, head.seq + 1, head.window_bytes(0), &options, now);
+        }
+        Keep::Yes
+    }
+
+    /// What the card can do toward a client.
+    fn limits(&self) -> Limits {
+        Limits {
+            mss: self.config.mss,
+            window_scale: Some(CARD_WINDOW_SCALE),
+            sack: true,
+            timestamps: true,
+            v6: false,
+        }
+    }
+
+    /// What both SYNs together agreed on, toward the client; `tsval` is the TSval of the SYN-ACK.
+    fn agree(&mut self, flow: &mut Flow, agreed: &Agreement, tsval: u32, now: Time) {
+        flow.card_scale = agreed.our_scale;
+        flow.splice.card_scale = agreed.our_scale;
+        flow.splice.client_scale = agreed.peer.window_scale;
+        flow.mss = agreed.peer.mss;
+        flow.timestamps = match (agreed.peer.timestamps, flow.client_options.timestamps) {
+            (true, Some(client)) => {
+                let mut clock = TsClock::default();
+                clock.set(tsval, now);
+                Some(FlowTimestamps { clock, client: Paws::new(client.val, now), host: tsval, sent: tsval })
+            }
+            _ => None,
+        };
+        flow.sender = Sender::new(&SenderConfig::default(), flow.out_next, agreed.peer, 0, now);
+    }
+
+    /// The host's side is open: its next byte is `rcv_nxt`.
+    fn open_host_side(&mut self, flow: &mut Flow, rcv_nxt: Seq, window: u32, options: &SynOptions, now: Time) {
+        let first = flow.rcv_nxt - flow.hold.as_ref().map_or(0, |hold| hold.len() as u32);
+        let mut limits = self.limits();
+        limits.timestamps = flow.timestamps.is_some();
+        let peer = answer(options, &limits, 0).peer;
+        flow.host.phase = HostPhase::Open;
+        flow.host.rcv_nxt = rcv_nxt;
+        flow.host.acked = rcv_nxt;
+        flow.host.fin_passed = false;
+        flow.host_base = rcv_nxt;
+        flow.host_acked_in = first;
+        flow.host.sender = Sender::new(&SenderConfig::default(), first, peer, window, now);
+    }
+
+    /// The card answers the SYN in the host's place.
+    fn prepare_own_handshake(&mut self, flow: &mut Flow, now: Time) {
+        let tuple = tuple_bytes(&flow.key);
+        let initial = isn::initial(&self.config.isn_key, &tuple, now);
+        let tsval = TsClock::new(isn::timestamp_offset(&self.config.isn_key, &tuple)).at(now);
+        flow.phase = Phase::CardHandshake;
+        flow.out_next = initial + 1;
+        flow.client_acked = initial;
+        flow.client_edge = initial;
+        let agreed = answer(&flow.client_options, &self.limits(), tsval);
+        self.agree(flow, &agreed, tsval, now);
+    }
+
+    /// Sends or repeats the card's SYN-ACK.
+    pub(crate) fn send_syn_ack(&mut self, flow: &mut Flow, now: Time) {
+        flow.syn_ack_tries += 1;
+        flow.host.syn_sent = now;
+        let mut options = answer(&flow.client_options, &self.limits(), 0).options;
+        options.timestamps = flow.stamps_to_client(now);
+        let head = HeadRepr {
+            src_port: flow.key.server_port,
+            dst_port: flow.key.client_port,
+            seq: flow.out_next - 1,
+            ack: flow.rcv_nxt,
+            flags: Flags::SYN | Flags::ACK,
+            window: window_field(REQUEST_WINDOW_BYTES, 0),
+            syn_options: Some(options),
+            ..Default::default()
+        };
+        self.emit_to_client(flow, &head);
+    }
+
+    /// The client, while the card answers the handshake.
+    pub(crate) fn card_handshake_segment(
+        &mut self,
+        flow: &mut Flow,
+        frame: &mut FrameBuf,
+        tcp: &TcpFrame,
+        now: Time,
+    ) -> Keep {
+        let head = &tcp.head;
+        flow.active = now;
+        if head.flags.rst() {
+            // RFC 9293 section 3.10.7.4, SYN-RECEIVED.
+            return if head.seq == flow.rcv_nxt { Keep::No } else { Keep::Yes };
+        }
+        if head.flags.syn() {
+            if head.seq + 1 == flow.rcv_nxt {
+                self.send_syn_ack(flow, now);
+            }
+            return Keep::Yes;
+        }
+        if !head.flags.ack() {
+            return Keep::Yes;
+        }
+        if head.ack != flow.out_next {
+            // RFC 9293 section 3.10.7.4: <SEQ=SEG.ACK><CTL=RST>.
+            self.send_to_client(flow, head.ack, Flags::RST, now);
+            return Keep::Yes;
+        }
+        flow.phase = Phase::Requests;
+        flow.client_acked = head.ack;
+        flow.client_edge = head.ack + head.window_bytes(flow.splice.client_scale);
+        self.client_request_segment(flow, frame, tcp, now)
+    }
+
+    /// Opens a connection to the host in the client's name, for a request that is held.
+    pub(crate) fn open_host(&mut self, flow: &mut Flow, now: Time) {
+        flow.host.phase = HostPhase::SynSent;
+        flow.host.syn_tries = 0;
+        self.send_host_syn(flow, now);
+    }
+
+    /// Sends or repeats the SYN to the host: the client's own, just in front of the first byte held.
+    pub(crate) fn send_host_syn(&mut self, flow: &mut Flow, now: Time) {
+        flow.host.syn_tries += 1;
+        flow.host.syn_sent = now;
+        let first = flow.rcv_nxt - flow.hold.as_ref().map_or(0, |hold| hold.len() as u32);
+        let mut options = flow.client_options;
+        options.timestamps = flow.timestamps.map(|stamps| Timestamps { val: stamps.client.recent(), ecr: 0 });
+        let head = HeadRepr {
+            src_port: flow.key.client_port,
+            dst_port: flow.key.server_port,
+            seq: first - 1,
+            flags: Flags::SYN,
+            window: window_field(flow.client_edge.saturating_since(flow.client_acked), 0),
+            syn_options: Some(options),
+            ..Default::default()
+        };
+        self.emit_to_host(flow, &head);
+    }
+
+    /// The host answers the card's SYN.
+    pub(crate) fn host_syn_answer(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+        let head = &tcp.head;
+        self.counters.bus.count_from_host(
+            frame.len(),
+            crate::bus::FrameBytes {
+                network_headers: (frame.len() - tcp.payload_len() as usize) as u64,
+                content: u64::from(tcp.payload_len()),
+                ..Default::default()
+            },
+        );
+        let first = flow.rcv_nxt - flow.hold.as_ref().map_or(0, |hold| hold.len() as u32);
+        if !head.flags.ack() || head.ack != first {
+            // An acknowledgment of an older incarnation (RFC 9293 section 3.10.7.3): reset it; the SYN is sent again.
+            if head.flags.ack() && !head.flags.rst() {
+                let reset = HeadRepr {
+                    src_port: flow.key.client_port,
+                    dst_port: flow.key.server_port,
+                    seq: head.ack,
+                    flags: Flags::RST,
+                    ..Default::default()
+                };
+                self.emit_to_host(flow, &reset);
+            }
+            return Keep::Yes;
+        }
+        let options = match (head.flags.rst(), head.flags.syn(), head.syn_options) {
+            (false, true, Some(options)) if flow.timestamps.is_none() || head.timestamps.is_some() => options,
+            _ => {
+                // Refused, or without the timestamps that the client was promised.
+                self.abort_client(flow, now);
+                return Keep::No;
+            }
+        };
+        let scaled = flow.client_options.window_scale.is_some() && options.window_scale.is_some();
+        flow.splice.host_scale = if scaled { options.window_scale.unwrap_or(0) } else { 0 };
+        flow.splice.host_peer_scale = if scaled { flow.splice.client_scale } else { 0 };
+        if let (Some(theirs), Some(ours)) = (head.timestamps, flow.stamps_to_client(now))
+            && let Some(stamps) = &mut flow.timestamps
+        {
+            stamps.host = theirs.val;
+            flow.splice.ts_delta = ours.val.wrapping_sub(theirs.val);
+        }
+        self.open_host_side(flow, head.seq + 1, head.window_bytes(0), &options, now);
+        flow.splice.out_delta = flow.out_next.since(flow.host.rcv_nxt);
+        self.ack_host(flow, SackBlocks::EMPTY);
+        self.splice_at_hold(flow, now);
+        Keep::Yes
+    }
+}
+
+fn tuple_bytes(key: &FlowKey) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&key.client.to_be_bytes());
+    bytes[4..8].copy_from_slice(&key.server.to_be_bytes());
+    bytes[8..10].copy_from_slice(&key.client_port.to_be_bytes());
+    bytes[10..].copy_from_slice(&key.server_port.to_be_bytes());
+    bytes
+}

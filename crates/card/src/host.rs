@@ -1,0 +1,392 @@
+//! Segments from the host.
+
+use nicache_http::{Follower, Framing, Method, ReplyOutcome, parse_reply};
+use nicache_port::{Checksum, FrameBuf, Port};
+use nicache_tcp::{AckInfo, AckRewrite, Flags, SackBlocks, Seq, Time, rewrite};
+
+use crate::bus::FrameBytes;
+use crate::card::{Card, Keep};
+use crate::counters::FillAbort;
+use crate::emit::HEADERS_BYTES_MAX;
+use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
+use crate::limits::REQUEST_WINDOW_BYTES;
+use crate::packet::{TCP_AT, TcpFrame};
+
+/// How recent a hit must be for the host's FIN on an idle connection to be kept from the client.
+const FIN_ABSORBED_AFTER_HIT: std::time::Duration = std::time::Duration::from_secs(65);
+
+/// What the payload of a frame of the host is, for the bus.
+#[derive(Clone, Copy, Default)]
+struct Tracked {
+    head_bytes: u64,
+    /// The reply ended in this frame.
+    finished: bool,
+}
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// A segment of the host of a tracked connection.
+    pub(crate) fn host_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+        if flow.phase == Phase::HostHandshake {
+            return self.host_handshake_segment(flow, frame, tcp, now);
+        }
+        match flow.host.phase {
+            HostPhase::SynSent => return self.host_syn_answer(flow, frame, tcp, now),
+            HostPhase::Closing => return self.host_closing_segment(flow, frame, tcp, now),
+            HostPhase::Absent => {
+                self.count_host_frame(frame, tcp, Tracked::default());
+                return Keep::Yes;
+            }
+            HostPhase::Open => {}
+        }
+        let head = &tcp.head;
+        if head.flags.rst() {
+            return self.host_reset(flow, frame, tcp, now);
+        }
+        if head.flags.syn() {
+            // The host has not seen the client's ACK (RFC 9293 section 3.10.7.4).
+            self.count_host_frame(frame, tcp, Tracked::default());
+            self.ack_host(flow, SackBlocks::EMPTY);
+            return Keep::Yes;
+        }
+        if let (Some(stamps), Some(theirs)) = (&mut flow.timestamps, head.timestamps) {
+            stamps.host = theirs.val;
+        }
+        if head.flags.ack() {
+            self.host_ack(flow, tcp, now);
+        }
+        let len = tcp.payload_len();
+        let end = head.seq + len + u32::from(head.flags.fin());
+        if end.le(flow.host.acked) && (len > 0 || head.flags.fin()) && flow.phase == Phase::Requests {
+            // The client has all of it already: a keep-alive probe, or a retransmission that crossed the ACK.
+            self.count_host_frame(frame, tcp, Tracked::default());
+            self.ack_host(flow, SackBlocks::EMPTY);
+            return Keep::Yes;
+        }
+        if len == 0 && !head.flags.fin() {
+            self.count_host_frame(frame, tcp, Tracked::default());
+            if matches!(flow.phase, Phase::Opaque(_)) {
+                self.pass_host_frame(flow, frame, tcp);
+                self.resume_requests(flow);
+            } else if head.seq.lt(flow.host.rcv_nxt) {
+                // A keep-alive probe (RFC 9293 section 3.8.4).
+                self.ack_host(flow, SackBlocks::EMPTY);
+            }
+            return self.keep_unless_over(flow, now);
+        }
+        if flow.phase == Phase::Requests && !flow.host_replying() {
+            return self.host_unasked(flow, frame, tcp, now);
+        }
+        self.host_reply_segment(flow, frame, tcp, now)
+    }
+
+    /// Data or FIN of the reply that is under way, or of an opaque connection.
+    fn host_reply_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+        let head = &tcp.head;
+        let data_end = head.seq + tcp.payload_len();
+        self.pass_host_frame(flow, frame, tcp);
+        let mut tracked = Tracked::default();
+        if data_end.gt(flow.host.rcv_nxt) {
+            if head.seq.le(flow.host.rcv_nxt) {
+                let from = tcp.payload_at + flow.host.rcv_nxt.since(head.seq) as usize;
+                tracked = self.track_reply(flow, &frame.data()[from..tcp.end]);
+            } else {
+                self.lose_track(flow);
+            }
+            flow.host.rcv_nxt = data_end;
+        }
+        flow.out_next = flow.splice.out_to_client(flow.host.rcv_nxt);
+        self.count_host_frame(frame, tcp, tracked);
+        if head.flags.fin() && data_end.ge(flow.host.rcv_nxt) {
+            self.end_at_close(flow);
+            flow.host.rcv_nxt = data_end + 1;
+            flow.out_next = flow.splice.out_to_client(flow.host.rcv_nxt);
+            flow.host.fin_passed = true;
+            if flow.phase == Phase::Requests {
+                self.make_opaque(flow, None, now);
+            }
+        }
+        if tracked.finished {
+            self.resume_requests(flow);
+            self.advance(flow, now);
+            self.pump_client(flow, now);
+        }
+        self.keep_unless_over(flow, now)
+    }
+
+    /// Follows the bytes of a reply. They have been passed on already.
+    fn track_reply(&mut self, flow: &mut Flow, bytes: &[u8]) -> Tracked {
+        let mut tracked = Tracked::default();
+        let mut at = 0;
+        while at < bytes.len() {
+            match &mut flow.reply {
+                ReplyTracking::Idle => {
+                    // More than the reply said: nobody knows what follows.
+                    if flow.phase == Phase::Requests {
+                        flow.phase = Phase::Opaque(None);
+                        self.counters.flows_opaque += 1;
+                    }
+                    break;
+                }
+                ReplyTracking::UntilClose => break,
+                ReplyTracking::Head { head_request, last } => {
+                    let method = if *head_request { Method::Head } else { Method::Get };
+                    let last = *last;
+                    let ReplyOutcome::Complete(reply) = parse_reply(&bytes[at..], method) else {
+                        // Split over frames, or odd: the card does not guess where it ends.
+                        self.lose_track(flow);
+                        break;
+                    };
+                    let head_len = reply.head_len;
+                    tracked.head_bytes += head_len as u64;
+                    if !reply.interim {
+                        self.take_head(flow, &reply, &bytes[at..at + head_len], last);
+                    }
+                    at += head_len;
+                    if matches!(&flow.reply, ReplyTracking::Body(follower) if follower.is_finished()) {
+                        self.finish_reply(flow);
+                        tracked.finished = true;
+                    }
+                }
+                ReplyTracking::Body(follower) => {
+                    let (fills, store, fill) = (&mut self.fills, &mut self.store, flow.fill);
+                    let followed = follower.follow(&bytes[at..], |content| {
+                        if let Some(fill) = fill {
+                            fills.handle_body(fill, content, store);
+                        }
+                    });
+                    if followed.fault.is_some() {
+                        self.lose_track(flow);
+                        break;
+                    }
+                    match followed.finished_at {
+                        Some(end) => {
+                            at += end;
+                            self.finish_reply(flow);
+                            tracked.finished = true;
+                        }
+                        None => break,
+                    }
+                }
+            }
+        }
+        tracked
+    }
+
+    /// The head of the final reply is whole.
+    fn take_head(&mut self, flow: &mut Flow, reply: &nicache_http::ReplyHead<'_>, head: &[u8], last: bool) {
+        if let Some(id) = flow.learn.take()
+            && reply.learnable_304
+            && reply.keep_alive != last
+            && let Some(entry) = self.store.get(id)
+            && (reply.etag.is_none() || reply.etag == entry.etag.as_deref())
+            && (reply.last_modified.is_none() || reply.last_modified == entry.last_modified.as_deref())
+            && let Ok(template) = nicache_http::HeadTemplate::new(head)
+        {
+            self.store.learn_not_modified(id, template);
+        }
+        if let Some(fill) = flow.fill {
+            let goes_on = if reply.keep_alive == last {
+                self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
+                false
+            } else {
+                self.fills.handle_head(fill, reply, head, &self.config.keys, &mut self.store, &mut self.counters)
+            };
+            if !goes_on {
+                flow.fill = None;
+            }
+        }
+        flow.reply = match reply.framing {
+            Framing::Close => ReplyTracking::UntilClose,
+            framing => ReplyTracking::Body(Follower::new(framing)),
+        };
+    }
+
+    fn finish_reply(&mut self, flow: &mut Flow) {
+        flow.reply = ReplyTracking::Idle;
+        if let Some(fill) = flow.fill.take() {
+            self.fills.finish(fill, &mut self.store, &mut self.counters);
+        }
+    }
+
+    /// The host closes: a reply that lasts until then is complete; any other is not.
+    fn end_at_close(&mut self, flow: &mut Flow) {
+        flow.reply = ReplyTracking::Idle;
+        if let Some(fill) = flow.fill.take() {
+            self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
+        }
+    }
+
+    /// The card cannot follow the replies any more: everything passes from here on.
+    fn lose_track(&mut self, flow: &mut Flow) {
+        self.end_at_close(flow);
+        if !matches!(flow.phase, Phase::Opaque(None)) {
+            flow.phase = Phase::Opaque(None);
+            self.counters.flows_opaque += 1;
+        }
+    }
+
+    /// Passes a frame of the host to the client with its numbers mapped.
+    fn pass_host_frame(&mut self, flow: &mut Flow, frame: &FrameBuf, tcp: &TcpFrame) {
+        let mut change = flow.splice.to_client(&tcp.head, flow.rcv_nxt);
+        let ack = if let AckRewrite::Set(ack) = change.ack { ack } else { flow.rcv_nxt };
+        if flow.phase == Phase::Requests {
+            // The card takes the client's bytes, so it is the card's window.
+            change.window = Some(nicache_tcp::splice::window_field(REQUEST_WINDOW_BYTES, flow.card_scale));
+            change.ack = AckRewrite::Set(flow.rcv_nxt);
+        }
+        if let (Some(stamps), Some(theirs)) = (&mut flow.timestamps, tcp.head.timestamps) {
+            // TSval never goes back, whoever sends (RFC 7323 section 5.3).
+            let value = Seq(theirs.val.wrapping_add(flow.splice.ts_delta)).max(Seq(stamps.sent));
+            stamps.sent = value.0;
+            change.tsval_delta = value.0.wrapping_sub(theirs.val);
+        }
+        flow.acked_to_client = flow.acked_to_client.max(ack);
+        flow.ack_due = None;
+        let complete = !matches!(frame.offload().checksum, Checksum::Partial { .. });
+        let (headers, payload) = frame.data().split_at(tcp.payload_at);
+        let mut copy = [0; HEADERS_BYTES_MAX];
+        let copy = &mut copy[..headers.len()];
+        copy.copy_from_slice(headers);
+        rewrite(&mut copy[TCP_AT..], &change, complete);
+        let parts = [std::io::IoSlice::new(copy), std::io::IoSlice::new(payload)];
+        self.ports.to_wire(&parts, frame.offload(), &mut self.counters);
+    }
+
+    fn count_host_frame(&mut self, frame: &FrameBuf, tcp: &TcpFrame, tracked: Tracked) {
+        let payload = u64::from(tcp.payload_len());
+        let head_bytes = tracked.head_bytes.min(payload);
+        self.counters.bus.count_from_host(
+            frame.len(),
+            FrameBytes {
+                network_headers: frame.len() as u64 - payload,
+                application_headers: head_bytes,
+                content: payload - head_bytes,
+                other: 0,
+            },
+        );
+    }
+
+    /// The host has taken bytes of the client.
+    pub(crate) fn host_ack(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) {
+        flow.host_acked_in = flow.host_acked_in.max(tcp.head.ack);
+        // In an opaque stretch the host acknowledges bytes that the client sent past the card's sender.
+        let info = AckInfo {
+            seq: tcp.head.seq,
+            ack: tcp.head.ack.min(flow.host.sender.nxt()),
+            window: tcp.head.window_bytes(flow.splice.host_scale),
+            sack: SackBlocks::EMPTY,
+            ts_ecr: None,
+            carries_data: tcp.payload_len() > 0,
+        };
+        let outcome = flow.host.sender.handle_ack(&info, now);
+        let taken = (outcome.newly_acked as usize).min(flow.forwarded);
+        flow.forwarded -= taken;
+        if let Some(hold) = &mut flow.hold {
+            hold.consume(taken);
+            if hold.len() == 0
+                && let Some(hold) = flow.hold.take()
+            {
+                self.holds.give(hold);
+            }
+        }
+        self.pump_host(flow, now);
+    }
+
+    /// Data or FIN that nobody asked for: the host closes an idle connection, or says that it was too slow.
+    fn host_unasked(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+        let recent_hit = flow.last_hit.is_some_and(|hit| now < hit + FIN_ABSORBED_AFTER_HIT);
+        if !flow.output_idle() || recent_hit {
+            // The client is being served by the card, and need not know that the host is tired of waiting.
+            self.count_host_frame(frame, tcp, Tracked::default());
+            self.take_host_end(flow, tcp, now);
+            return Keep::Yes;
+        }
+        self.splice_at_hold(flow, now);
+        self.make_opaque(flow, None, now);
+        self.host_reply_segment(flow, frame, tcp, now)
+    }
+
+    /// Takes what the host sends on a connection that the card closes toward it.
+    fn take_host_end(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) {
+        let end = tcp.head.seq + tcp.payload_len();
+        if end.gt(flow.host.rcv_nxt) && tcp.head.seq.le(flow.host.rcv_nxt) {
+            flow.host.rcv_nxt = end;
+        }
+        if tcp.head.flags.fin() && end == flow.host.rcv_nxt {
+            flow.host.rcv_nxt = end + 1;
+            flow.host.fin_passed = true;
+        }
+        flow.host.acked = flow.host.rcv_nxt;
+        if flow.host.phase == HostPhase::Open {
+            flow.host.phase = HostPhase::Closing;
+            flow.host.sender.enqueue_fin();
+        }
+        self.ack_host(flow, SackBlocks::EMPTY);
+        self.pump_host(flow, now);
+    }
+
+    fn host_closing_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+        self.count_host_frame(frame, tcp, Tracked::default());
+        if tcp.head.flags.rst() {
+            self.forget_host(flow);
+            return self.after_host_is_gone(flow, now);
+        }
+        if tcp.head.flags.ack() {
+            self.host_ack(flow, tcp, now);
+        }
+        if tcp.payload_len() > 0 || tcp.head.flags.fin() {
+            self.take_host_end(flow, tcp, now);
+        }
+        if flow.host.fin_passed && flow.host.sender.all_acked() {
+            self.forget_host(flow);
+            return self.after_host_is_gone(flow, now);
+        }
+        Keep::Yes
+    }
+
+    fn after_host_is_gone(&mut self, flow: &mut Flow, now: Time) -> Keep {
+        self.advance(flow, now);
+        self.pump_client(flow, now);
+        self.keep_unless_over(flow, now)
+    }
+
+    fn host_reset(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+        // RFC 5961 section 3.2: only the exact number counts; the host is trusted to send no other.
+        if tcp.head.seq != flow.host.rcv_nxt && tcp.head.seq != flow.host.acked {
+            self.count_host_frame(frame, tcp, Tracked::default());
+            self.counters.segments_unacceptable += 1;
+            return Keep::Yes;
+        }
+        if flow.phase == Phase::Requests && !flow.replies.is_empty() {
+            self.count_host_frame(frame, tcp, Tracked::default());
+            self.forget_host(flow);
+            return self.after_host_is_gone(flow, now);
+        }
+        self.count_host_frame(frame, tcp, Tracked::default());
+        let seq = crate::transmit::out_position(flow);
+        self.send_to_client(flow, seq, Flags::RST | Flags::ACK, now);
+        Keep::No
+    }
+
+    /// The host knows the connection no longer; the next miss opens another.
+    pub(crate) fn forget_host(&mut self, flow: &mut Flow) {
+        flow.host.phase = HostPhase::Absent;
+        flow.host.fin_passed = false;
+    }
+
+    /// Ends an opaque stretch whose end has come on both sides.
+    pub(crate) fn resume_requests(&mut self, flow: &mut Flow) {
+        let Phase::Opaque(Some(until)) = flow.phase else { return };
+        if flow.host_replying() || flow.forwarded > 0 {
+            return;
+        }
+        let host_facing = flow.splice.in_to_host(until);
+        if flow.host_acked_in.lt(host_facing) {
+            return;
+        }
+        flow.phase = Phase::Requests;
+        flow.rcv_nxt = until;
+        flow.acked_to_client = flow.acked_to_client.max(until);
+        flow.host.sender.resume_at(host_facing);
+    }
+}

@@ -1,0 +1,43 @@
+//! The card of nicache: a network-interface data cache between a wire port and a host port.
+//!
+//! ```text
+//!  wire port ─▶ packet ─▶ client ─▶ request ─▶ store ── hit ──▶ transmit ─▶ wire port
+//!                            │          └──────── miss ─▶ transmit ─▶ host port
+//!  host port ─▶ packet ─▶ host ─▶ (splice) ─▶ wire port
+//!                            └─▶ fill ─▶ watcher ─▶ store
+//! ```
+//!
+//! Read first: `flow/mod.rs` (who owns which bytes of a connection), then `request.rs` (hit, miss, bypass), `fill.rs` and
+//! `store/mod.rs` (how a reply becomes an entry and when it stops to be one).
+//!
+//! The card does no I/O but through its [`nicache_port::Port`]s, reads no clock, and allocates nothing on the packet path.
+//! Deliberately absent: IPv6, IP fragments, VLAN tags and TCP options that it does not know; such traffic passes untouched.
+
+#![forbid(unsafe_code)]
+
+mod access;
+pub mod bus;
+mod card;
+mod client;
+mod close;
+mod config;
+mod counters;
+mod emit;
+mod fill;
+mod flow;
+mod handshake;
+mod host;
+pub mod limits;
+mod packet;
+mod request;
+pub mod store;
+mod timers;
+mod transmit;
+
+pub use access::AccessRecord;
+pub use card::Card;
+pub use config::{CardConfig, Handshake};
+pub use counters::{CardBypass, Counters, FillAbort};
+pub use fill::{CoherenceLink, NoWatcher};
+pub use store::Entry;
+pub use store::Store;

@@ -1,0 +1,44 @@
+//! Every limit of the card in one place. All memory that these describe is allocated at start (I7).
+
+/// Flows that one card tracks at most; a further connection passes untouched.
+pub const FLOWS_DEFAULT: usize = 16_384;
+
+/// Bytes of one hold buffer: client bytes that the card has acknowledged and not yet answered or handed to the host.
+/// A request head and what a client pipelines behind it must fit.
+pub const HOLD_BYTES: usize = 16 * 1024;
+
+/// One hold buffer for this many flows; a flow needs one only while a miss or a pipelined request waits.
+pub const FLOWS_PER_HOLD: usize = 8;
+
+/// Replies that a client may have outstanding from the card on one connection (pipelining).
+pub const REPLIES_MAX: usize = 8;
+
+/// Fills that can be under way at once, from the first byte of a reply to the watcher's verdict.
+pub const FILLS_MAX: usize = 256;
+
+/// Bytes of a reply head that is stored; a larger one passes and is not stored.
+pub const REPLY_HEAD_BYTES_MAX: usize = 4 * 1024;
+
+/// Share of card memory that one object may take (1/n).
+pub const OBJECT_SHARE: u64 = 4;
+
+/// Parts of one gathered frame: headers, reply head and slots of a 64 KB super-frame, with room for pipelined replies.
+pub const GATHER_MAX: usize = 48;
+
+/// Bytes of TCP payload in one super-frame. An IPv4 packet must stay below 64 KiB with its headers.
+pub const SUPER_FRAME_BYTES: u32 = 65_535 - 20 - 60;
+
+/// Receive window that the card advertises while it parses requests itself.
+pub const REQUEST_WINDOW_BYTES: u32 = 64 * 1024;
+
+/// Bytes that a rendered reply head may take.
+pub const RENDERED_HEAD_BYTES_MAX: usize = 4 * 1024 + 64;
+
+/// Hits recorded for the access log between two collections; more are counted, not recorded.
+pub const ACCESS_RECORDS_MAX: usize = 4096;
+
+/// Bytes of a request target kept in an access record.
+pub const ACCESS_TARGET_BYTES: usize = 256;
+
+const _: () = assert!(HOLD_BYTES >= nicache_http::HEAD_BYTES_MAX);
+const _: () = assert!(SUPER_FRAME_BYTES as usize + 134 <= 65_600);

@@ -1,0 +1,333 @@
+//! Requests: hit, miss or bypass, and what follows from it.
+//!
+//! Requests of one connection are answered in order (RFC 9112 section 9.3.2). Hits behind hits are queued at once; the side that
+//! talks to the client changes only when everything sent before is acknowledged, and until then the client's bytes are held.
+
+use nicache_http::{
+    Conditional, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Verdict, Version, evaluate,
+    parse_request, vary_key,
+};
+use nicache_port::Port;
+use nicache_tcp::Time;
+
+use crate::access::AccessRecord;
+use crate::card::Card;
+use crate::counters::CardBypass;
+use crate::flow::reply::{Reply, ReplyKind};
+use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
+use crate::store::{EntryId, Found};
+
+/// What a request at the front of the client's bytes leads to.
+enum Decision {
+    /// The head is not whole.
+    Partial,
+    /// Answered from card memory.
+    Hit(Hit),
+    /// Goes to the host.
+    Forward(Forward),
+    /// Goes to the host, and the card no longer parses: for good, or until this many bytes have passed.
+    Opaque(Option<OpaqueExtent>),
+}
+
+struct Hit {
+    entry: EntryId,
+    kind: ReplyKind,
+    head_len: usize,
+    keep_alive: bool,
+    http10: bool,
+}
+
+struct Forward {
+    head_len: usize,
+    head_request: bool,
+    keep_alive: bool,
+    /// The keys of a request whose reply may be stored.
+    store_as: Option<(Key, Key)>,
+    /// The entry whose 304 is to be learned.
+    learn: Option<EntryId>,
+    reason: Option<Reason>,
+}
+
+/// A request whose end is known although the card does not take its bytes.
+pub(crate) struct OpaqueExtent {
+    bytes: u64,
+    head_request: bool,
+    keep_alive: bool,
+}
+
+enum Reason {
+    Request,
+    Card(CardBypass),
+}
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// Answers hits at the start of `bytes` straight from the frame. Returns the bytes done with.
+    #[inline]
+    pub(crate) fn answer_hits(&mut self, flow: &mut Flow, bytes: &[u8], now: Time) -> usize {
+        let mut at = 0;
+        while at < bytes.len() && self.may_answer(flow) {
+            match self.decide(&bytes[at..], false) {
+                Decision::Hit(hit) => at += self.answer(flow, &hit, &bytes[at..], now),
+                _ => break,
+            }
+        }
+        at
+    }
+
+    /// Works through the bytes that are held, as far as order allows.
+    pub(crate) fn advance(&mut self, flow: &mut Flow, now: Time) {
+        loop {
+            if flow.phase != Phase::Requests || flow.forwarded > 0 || flow.host_replying() {
+                return;
+            }
+            let Some(hold) = flow.hold.take() else { return };
+            if hold.len() == 0 {
+                self.holds.give(hold);
+                return;
+            }
+            if !self.may_answer(flow) {
+                flow.hold = Some(hold);
+                return;
+            }
+            let decision = self.decide(hold.bytes(), flow.output_idle());
+            let mut hold = hold;
+            match decision {
+                Decision::Hit(hit) => {
+                    let done = self.answer(flow, &hit, hold.bytes(), now);
+                    hold.consume(done);
+                    flow.hold = Some(hold);
+                }
+                Decision::Partial => {
+                    flow.hold = Some(hold);
+                    return;
+                }
+                Decision::Forward(_) | Decision::Opaque(_) if !flow.output_idle() => {
+                    flow.hold = Some(hold);
+                    return;
+                }
+                Decision::Forward(forward) => {
+                    flow.hold = Some(hold);
+                    self.forward(flow, forward, now);
+                    return;
+                }
+                Decision::Opaque(extent) => {
+                    flow.hold = Some(hold);
+                    self.make_opaque(flow, extent, now);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// May a reply of the card come next?
+    fn may_answer(&self, flow: &Flow) -> bool {
+        flow.phase == Phase::Requests
+            && flow.forwarded == 0
+            && !flow.host_replying()
+            && !flow.card_fin
+            && !flow.replies.is_full()
+            && (!flow.replies.is_empty() || flow.client_acked.ge(flow.out_next))
+    }
+
+    /// Parses and looks up. With `commit`, misses are told to the policy and counted, since they will be forwarded.
+    fn decide(&mut self, bytes: &[u8], commit: bool) -> Decision {
+        let mut scratch = HeaderScratch::new();
+        match parse_request(bytes, &mut scratch, &self.config.keys) {
+            RequestOutcome::Partial => Decision::Partial,
+            RequestOutcome::Complete(request) => self.look_up(&request, commit),
+            RequestOutcome::Bypass { reason, extent } => {
+                if commit {
+                    self.counters.bypasses_by_request[reason.index()] += 1;
+                }
+                match extent {
+                    Extent::Head { len, body: 0, method, keep_alive } => Decision::Forward(Forward {
+                        head_len: len,
+                        head_request: method == Method::Head,
+                        keep_alive,
+                        store_as: None,
+                        learn: None,
+                        reason: Some(Reason::Request),
+                    }),
+                    Extent::Head { len, body, method, keep_alive } => Decision::Opaque(Some(OpaqueExtent {
+                        bytes: len as u64 + body,
+                        head_request: method == Method::Head,
+                        keep_alive,
+                    })),
+                    Extent::Unknown => Decision::Opaque(None),
+                }
+            }
+        }
+    }
+
+    fn look_up(&mut self, request: &Request<'_>, commit: bool) -> Decision {
+        let mut forward = Forward {
+            head_len: request.head_len,
+            head_request: request.method == Method::Head,
+            keep_alive: request.keep_alive,
+            store_as: None,
+            learn: None,
+            reason: None,
+        };
+        if self.bypass || !self.lease {
+            let reason = if self.bypass { CardBypass::Operator } else { CardBypass::Lease };
+            forward.reason = Some(Reason::Card(reason));
+            return Decision::Forward(forward);
+        }
+        let base = request.key;
+        let key = match self.store.vary.names(&base) {
+            None => base,
+            Some(names) => vary_key(base, names, request.headers, &self.config.keys),
+        };
+        // The request is in: whatever a writer completed before is in the epoch that is read now (I1).
+        let epoch = self.store.revisions().epoch();
+        let Found::Entry(id) = self.store.find(&key, epoch, &mut self.counters) else {
+            let admitted = commit && self.store.admit(&key);
+            if admitted && request.method == Method::Get && !request.conditional.is_conditional() {
+                forward.store_as = Some((base, key));
+            }
+            return Decision::Forward(forward);
+        };
+        match self.form_of(id, request.method, &request.conditional) {
+            Form::Send(kind) => Decision::Hit(Hit {
+                entry: id,
+                kind,
+                head_len: request.head_len,
+                keep_alive: request.keep_alive,
+                http10: request.version == Version::Http10,
+            }),
+            Form::Learn => {
+                forward.learn = Some(id);
+                Decision::Forward(forward)
+            }
+            Form::Ask => {
+                forward.reason = Some(Reason::Card(CardBypass::Conditional));
+                Decision::Forward(forward)
+            }
+        }
+    }
+
+    fn form_of(&self, id: EntryId, method: Method, conditional: &Conditional<'_>) -> Form {
+        let Some(entry) = self.store.get(id) else { return Form::Ask };
+        let full = if method == Method::Head { ReplyKind::HeadOnly } else { ReplyKind::Full };
+        if !conditional.is_conditional() {
+            return Form::Send(full);
+        }
+        match evaluate(conditional, entry.etag.as_deref(), entry.last_modified.as_deref()) {
+            Verdict::Full => Form::Send(full),
+            Verdict::NotModified if entry.not_modified.is_some() => Form::Send(ReplyKind::NotModified),
+            Verdict::NotModified if method == Method::Get => Form::Learn,
+            Verdict::NotModified | Verdict::Ambiguous => Form::Ask,
+        }
+    }
+
+    /// Queues the reply of a hit; returns the bytes of its request.
+    fn answer(&mut self, flow: &mut Flow, hit: &Hit, bytes: &[u8], now: Time) -> usize {
+        let Some(entry) = self.store.get(hit.entry) else { return hit.head_len };
+        let (head_len, body_len) = match hit.kind {
+            ReplyKind::Full => (entry.template.len(), entry.body_len),
+            ReplyKind::HeadOnly => (entry.template.len(), 0),
+            ReplyKind::NotModified => (entry.not_modified.as_ref().map_or(0, |template| template.len()), 0),
+        };
+        let reply = Reply {
+            start: flow.out_next,
+            head_len: head_len as u32,
+            body_len: body_len as u32,
+            entry: hit.entry,
+            kind: hit.kind,
+            date: self.unix_s,
+        };
+        if flow.replies.is_empty() {
+            // Everything before was acknowledged: the card speaks from here on.
+            flow.resume_sender(now);
+        }
+        if !flow.replies.push(reply) {
+            return 0;
+        }
+        self.store.pin_for_hit(hit.entry);
+        flow.sender.enqueue(reply.len());
+        flow.out_next = reply.end();
+        flow.last_hit = Some(now);
+        let counters = &mut self.counters;
+        counters.hits += 1;
+        counters.hits_head += u64::from(hit.kind == ReplyKind::HeadOnly);
+        counters.hits_not_modified += u64::from(hit.kind == ReplyKind::NotModified);
+        counters.hit_bytes += u64::from(reply.len());
+        let segments = 1 + u64::from(reply.len()).div_ceil(u64::from(flow.mss));
+        counters.bus_bytes_saved += u64::from(reply.len()) + hit.head_len as u64 + segments * 66;
+        let (time, client) = (self.unix_s, flow.key.client);
+        let recorded = self.access.record(|| {
+            let target = bytes.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
+            AccessRecord::new(time, client, hit.kind, hit.http10, reply.body_len, target)
+        });
+        counters.access_lost += u64::from(!recorded);
+        if !hit.keep_alive {
+            self.close_from_card(flow, now);
+        }
+        hit.head_len
+    }
+
+    /// Hands the request at the start of `hold` to the host.
+    fn forward(&mut self, flow: &mut Flow, forward: Forward, now: Time) {
+        match forward.reason {
+            None => self.counters.misses += 1,
+            Some(Reason::Card(reason)) => self.counters.bypasses_by_card[reason as usize] += 1,
+            Some(Reason::Request) => {}
+        }
+        flow.fill = None;
+        if let (Some((base, key)), Some(hold)) = (forward.store_as, &flow.hold) {
+            let head = &hold.bytes()[..forward.head_len];
+            flow.fill = self.fills.begin(base, key, head, &self.store, now, &mut self.counters);
+        }
+        flow.learn = forward.learn;
+        flow.reply = ReplyTracking::Head { head_request: forward.head_request, last: !forward.keep_alive };
+        self.hand_to_host(flow, forward.head_len, now);
+    }
+
+    /// Makes the first `bytes` of `hold` the host's, and sends them.
+    fn hand_to_host(&mut self, flow: &mut Flow, bytes: usize, now: Time) {
+        flow.forwarded = bytes;
+        match flow.host.phase {
+            HostPhase::Open => self.splice_at_hold(flow, now),
+            HostPhase::Absent => self.open_host(flow, now),
+            HostPhase::SynSent | HostPhase::Closing => {}
+        }
+    }
+
+    /// Sets the deltas so that the first byte held and the next byte out are the host's next ones, and sends.
+    pub(crate) fn splice_at_hold(&mut self, flow: &mut Flow, now: Time) {
+        let first = flow.rcv_nxt - flow.hold.as_ref().map_or(0, |hold| hold.len() as u32);
+        flow.splice.in_delta = flow.host.sender.end().since(first);
+        flow.splice.out_delta = flow.out_next.since(flow.host.rcv_nxt);
+        if flow.forwarded > 0 {
+            flow.host.sender.enqueue(flow.forwarded as u32);
+        }
+        self.pump_host(flow, now);
+    }
+
+    /// The card stops to parse: what is held goes to the host, what follows passes.
+    pub(crate) fn make_opaque(&mut self, flow: &mut Flow, extent: Option<OpaqueExtent>, now: Time) {
+        let first = flow.rcv_nxt - flow.hold.as_ref().map_or(0, |hold| hold.len() as u32);
+        let held = flow.hold.as_ref().map_or(0, |hold| hold.len());
+        let until = extent.filter(|until| until.bytes >= held as u64 && until.bytes < 1 << 30);
+        flow.phase = match &until {
+            Some(until) => {
+                flow.reply = ReplyTracking::Head { head_request: until.head_request, last: !until.keep_alive };
+                Phase::Opaque(Some(first + until.bytes as u32))
+            }
+            None => {
+                flow.reply = ReplyTracking::Idle;
+                self.counters.flows_opaque += 1;
+                Phase::Opaque(None)
+            }
+        };
+        flow.fill = None;
+        flow.learn = None;
+        self.hand_to_host(flow, held, now);
+    }
+}
+
+enum Form {
+    Send(ReplyKind),
+    Learn,
+    Ask,
+}

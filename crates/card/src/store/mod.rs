@@ -1,0 +1,369 @@
+//! Card memory as a cache of replies: key → entry, coherence, eviction and pinning.
+//!
+//! An entry that is purged or evicted leaves the index at once, and its memory when the last reply that was begun from it
+//! has been acknowledged (I2). Whether an entry may be served is decided by one load of the epoch; only when that moved
+//! since the entry was last looked at are the stamps of its sources compared (SYSTEM.md idea 3).
+
+mod entry;
+mod vary;
+
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use nicache_coherence::{Epoch, RevisionTable, SourceSet, Stamp};
+use nicache_http::{HeadTemplate, Key};
+use nicache_memory::{BodyId, CardMemory};
+use nicache_policy::{Admission, Incoming, Policy, Removal};
+
+pub use entry::{Entry, EntryId};
+pub use vary::VaryRules;
+
+use crate::counters::Counters;
+
+/// What the index says of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// An entry that is valid now.
+    Entry(EntryId),
+    /// Nothing (any more).
+    Absent,
+}
+
+struct Place {
+    generation: u32,
+    entry: Option<Entry>,
+}
+
+/// Everything that goes into a new entry.
+pub struct NewEntry {
+    /// Under what it will be found.
+    pub key: Key,
+    /// The request target.
+    pub target: Box<[u8]>,
+    /// The host that the request named.
+    pub host: Box<[u8]>,
+    /// Head of the reply.
+    pub template: HeadTemplate,
+    /// Sealed body.
+    pub body: BodyId,
+    /// Bytes of the body.
+    pub body_len: u64,
+    /// Validator.
+    pub etag: Option<Box<[u8]>>,
+    /// Last-Modified.
+    pub last_modified: Option<Box<[u8]>>,
+    /// Clock before the request was forwarded.
+    pub stamp: Stamp,
+    /// What the watcher found it to depend on.
+    pub sources: SourceSet,
+}
+
+/// Cache of replies in card memory.
+pub struct Store {
+    memory: CardMemory,
+    policy: Box<dyn Policy>,
+    revisions: Arc<RevisionTable>,
+    places: Box<[Place]>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    /// Which headers select among the variants of a key.
+    pub vary: VaryRules,
+}
+
+impl Store {
+    /// A store of at most `entries_max` entries over `memory`.
+    pub fn new(
+        memory: CardMemory,
+        policy: Box<dyn Policy>,
+        revisions: Arc<RevisionTable>,
+        entries_max: usize,
+    ) -> Store {
+        Store {
+            memory,
+            policy,
+            revisions,
+            places: (0..entries_max).map(|_| Place { generation: 0, entry: None }).collect(),
+            free: (0..entries_max as u32).rev().collect(),
+            index: HashTable::with_capacity(entries_max),
+            vary: VaryRules::new(),
+        }
+    }
+
+    /// The revision table that entries are checked against.
+    pub fn revisions(&self) -> &RevisionTable {
+        &self.revisions
+    }
+
+    /// The memory behind the entries.
+    pub fn memory(&self) -> &CardMemory {
+        &self.memory
+    }
+
+    /// The memory behind the entries, to fill bodies.
+    pub fn memory_mut(&mut self) -> &mut CardMemory {
+        &mut self.memory
+    }
+
+    /// Bytes of card memory.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.memory.used_bytes() + self.memory.free_bytes()
+    }
+
+    /// Entries that can be found.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Is nothing stored?
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> &dyn Policy {
+        &*self.policy
+    }
+
+    /// The valid entry for a key. `epoch` must have been read after the request came in.
+    #[inline]
+    pub fn find(&mut self, key: &Key, epoch: Epoch, counters: &mut Counters) -> Found {
+        let places = &self.places;
+        let Some(&index) = self.index.find(key.low_u64(), |&index| {
+            places[index as usize].entry.as_ref().is_some_and(|entry| entry.key == *key)
+        }) else {
+            return Found::Absent;
+        };
+        let place = &mut self.places[index as usize];
+        let id = EntryId { index, generation: place.generation };
+        let Some(entry) = place.entry.as_mut() else {
+            return Found::Absent;
+        };
+        if entry.checked != epoch {
+            if !self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) {
+                counters.purges_by_source += 1;
+                self.remove(id, Removal::Purged);
+                return Found::Absent;
+            }
+            entry.checked = epoch;
+        }
+        Found::Entry(id)
+    }
+
+    /// The entry of that name, unless it is gone. Valid for replies that pinned it, even when purged.
+    #[inline]
+    pub fn get(&self, id: EntryId) -> Option<&Entry> {
+        let place = self.places.get(id.index as usize)?;
+        if place.generation != id.generation {
+            return None;
+        }
+        place.entry.as_ref()
+    }
+
+    fn get_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
+        let place = self.places.get_mut(id.index as usize)?;
+        if place.generation != id.generation {
+            return None;
+        }
+        place.entry.as_mut()
+    }
+
+    /// Tells the policy of a hit and keeps the entry's bytes until [`Store::unpin`].
+    #[inline]
+    pub fn pin_for_hit(&mut self, id: EntryId) {
+        if let Some(entry) = self.get_mut(id) {
+            entry.pins += 1;
+            let key = policy_key(&entry.key);
+            self.policy.handle_hit(key);
+        }
+    }
+
+    /// A reply no longer needs the entry's bytes.
+    pub fn unpin(&mut self, id: EntryId) {
+        let Some(entry) = self.get_mut(id) else { return };
+        entry.pins = entry.pins.saturating_sub(1);
+        if entry.pins == 0 && entry.dead {
+            self.free_place(id.index);
+        }
+    }
+
+    /// Tells the policy of a miss: may the reply become an entry?
+    pub fn admit(&mut self, key: &Key) -> bool {
+        self.policy.handle_miss(policy_key(key), None) == Admission::Admit
+    }
+
+    /// Tells the policy how long the reply to a miss is: may it still become an entry?
+    pub fn admit_reply(&mut self, key: &Key, len: u64) -> bool {
+        self.policy.handle_reply(policy_key(key), CardMemory::occupied_bytes(len)) == Admission::Admit
+    }
+
+    /// Tells the policy that an admitted reply did not become an entry.
+    pub fn refused(&mut self, key: &Key) {
+        self.policy.handle_remove(policy_key(key), Removal::Refused);
+    }
+
+    /// Room for a body of `len` bytes, evicting as the policy says.
+    pub fn allocate(&mut self, key: &Key, len: u64, counters: &mut Counters) -> Option<BodyId> {
+        let incoming = Incoming { key: policy_key(key), bytes: CardMemory::occupied_bytes(len) };
+        loop {
+            if let Ok(body) = self.memory.allocate(len) {
+                return Some(body);
+            }
+            if !self.evict(incoming, counters) {
+                return None;
+            }
+        }
+    }
+
+    /// Gives back the body of a fill that did not become an entry.
+    pub fn release(&mut self, body: BodyId) {
+        // Errors only for a body that is gone already.
+        let _ = self.memory.release(body);
+    }
+
+    /// Turns a fill into an entry. The stamps are compared again here, since the watcher's verdict took time.
+    ///
+    /// # Errors
+    /// A source has changed, or there is no place; the body is released.
+    pub fn insert(&mut self, new: NewEntry, counters: &mut Counters) -> Result<EntryId, NotInserted> {
+        let epoch = self.revisions.epoch();
+        if !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp) {
+            self.release(new.body);
+            return Err(NotInserted::Changed);
+        }
+        if let Some(old) = self.name_of(&new.key) {
+            self.remove(old, Removal::Purged);
+        }
+        let incoming = Incoming { key: policy_key(&new.key), bytes: CardMemory::occupied_bytes(new.body_len) };
+        while self.free.is_empty() && self.evict(incoming, counters) {}
+        let Some(index) = self.free.pop() else {
+            self.release(new.body);
+            return Err(NotInserted::NoPlace);
+        };
+        while self.policy.handle_insert(incoming.key, incoming.bytes).is_err() {
+            if !self.evict(incoming, counters) {
+                self.free.push(index);
+                self.release(new.body);
+                return Err(NotInserted::NoPlace);
+            }
+        }
+        let key = new.key;
+        let place = &mut self.places[index as usize];
+        place.entry = Some(Entry {
+            key,
+            target: new.target,
+            host: new.host,
+            template: new.template,
+            not_modified: None,
+            body: new.body,
+            body_len: new.body_len,
+            etag: new.etag,
+            last_modified: new.last_modified,
+            stamp: new.stamp,
+            sources: new.sources,
+            checked: epoch,
+            pins: 0,
+            dead: false,
+        });
+        let generation = place.generation;
+        let places = &self.places;
+        self.index.insert_unique(key.low_u64(), index, |&index| {
+            places[index as usize].entry.as_ref().map_or(0, |entry| entry.key.low_u64())
+        });
+        Ok(EntryId { index, generation })
+    }
+
+    /// Adds the server's own 304 head to an entry.
+    pub fn learn_not_modified(&mut self, id: EntryId, template: HeadTemplate) {
+        if let Some(entry) = self.get_mut(id) {
+            entry.not_modified = Some(template);
+        }
+    }
+
+    /// Takes an entry out of the index.
+    pub fn remove(&mut self, id: EntryId, removal: Removal) {
+        let Some(entry) = self.get(id) else { return };
+        if entry.dead {
+            return;
+        }
+        let key = entry.key;
+        if let Ok(found) =
+            self.index.find_entry(key.low_u64(), |&index| index == id.index)
+        {
+            found.remove();
+        }
+        self.policy.handle_remove(policy_key(&key), removal);
+        let Some(entry) = self.get_mut(id) else { return };
+        entry.dead = true;
+        if entry.pins == 0 {
+            self.free_place(id.index);
+        }
+    }
+
+    /// Takes every entry out of the index that `chosen` says; returns how many.
+    pub fn remove_where(&mut self, chosen: impl Fn(&Entry) -> bool) -> usize {
+        let mut removed = 0;
+        for index in 0..self.places.len() as u32 {
+            let place = &self.places[index as usize];
+            if place.entry.as_ref().is_some_and(|entry| !entry.dead && chosen(entry)) {
+                let id = EntryId { index, generation: place.generation };
+                self.remove(id, Removal::Purged);
+                removed += 1;
+            }
+        }
+        removed
+    }
+
+    /// The policy's period has ended.
+    pub fn end_period(&mut self) {
+        self.policy.handle_period_end();
+    }
+
+    fn name_of(&self, key: &Key) -> Option<EntryId> {
+        let places = &self.places;
+        self.index
+            .find(key.low_u64(), |&index| {
+                places[index as usize].entry.as_ref().is_some_and(|entry| entry.key == *key)
+            })
+            .map(|&index| EntryId { index, generation: places[index as usize].generation })
+    }
+
+    /// Evicts one entry; false if the policy names none.
+    fn evict(&mut self, incoming: Incoming, counters: &mut Counters) -> bool {
+        let Some(victim) = self.policy.poll_victim(Some(incoming)) else { return false };
+        let places = &self.places;
+        let found = self.index.find(victim.0, |&index| {
+            places[index as usize].entry.as_ref().is_some_and(|entry| policy_key(&entry.key) == victim)
+        });
+        match found.map(|&index| EntryId { index, generation: places[index as usize].generation }) {
+            Some(id) => {
+                self.remove(id, Removal::Evicted);
+                counters.evictions += 1;
+            }
+            // Two keys with the same 64 bits: the policy knew the other one.
+            None => self.policy.handle_remove(victim, Removal::Evicted),
+        }
+        true
+    }
+
+    fn free_place(&mut self, index: u32) {
+        let place = &mut self.places[index as usize];
+        if let Some(entry) = place.entry.take() {
+            place.generation = place.generation.wrapping_add(1);
+            self.release(entry.body);
+            self.free.push(index);
+        }
+    }
+}
+
+/// Why a fill did not become an entry after all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotInserted {
+    /// A source changed meanwhile.
+    Changed,
+    /// All places are taken by entries that replies still need.
+    NoPlace,
+}
+
+fn policy_key(key: &Key) -> nicache_policy::Key {
+    nicache_policy::Key(key.low_u64())
+}

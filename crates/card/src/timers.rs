@@ -1,0 +1,137 @@
+//! What a flow does when time passes.
+
+use std::time::Duration;
+
+use nicache_port::Port;
+use nicache_tcp::{Flags, Time, TimeoutOutcome};
+
+use crate::card::{Card, Keep};
+use crate::flow::{Flow, HostPhase, Phase};
+
+/// An ACK that nothing carries is sent after this long (RFC 9293 section 3.8.6.3 allows up to 500 ms).
+pub const DELAYED_ACK: Duration = Duration::from_millis(40);
+/// SYNs and SYN-ACKs are repeated after 1 s, 2 s, ... (RFC 6298 section 2.1), this often.
+const SYN_TRIES: u8 = 5;
+/// A client that is served by the card alone and says nothing for so long is closed, as a server would.
+const IDLE_CLOSE: Duration = Duration::from_secs(75);
+/// A flow without changed numbers that says nothing for so long is forgotten; it goes on untracked.
+const IDLE_FORGET: Duration = Duration::from_secs(300);
+/// A spliced flow that says nothing for so long is dead (RFC 5382 section 5 asks for at least 2 h 4 min).
+const IDLE_DEAD: Duration = Duration::from_secs(2 * 3600 + 300);
+/// How long a spliced flow is remembered after both sides have closed, for retransmissions.
+const LINGER: Duration = Duration::from_secs(10);
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// Runs the timers that are due.
+    pub(crate) fn poll_timers(&mut self, now: Time) {
+        while let Some(index) = self.wheel.poll(now) {
+            self.with_flow(index, now, |card, flow| card.flow_timeout(flow, now));
+        }
+    }
+
+    /// When the flow wants to be looked at again.
+    pub(crate) fn deadline(&self, flow: &Flow, _now: Time) -> Option<Time> {
+        let sender = if flow.card_speaks() { flow.sender.next_timeout() } else { None };
+        let host = match flow.host.phase {
+            HostPhase::Open | HostPhase::Closing if !flow.host.sender.all_acked() => flow.host.sender.next_timeout(),
+            HostPhase::SynSent => Some(flow.host.syn_sent + syn_interval(flow.host.syn_tries)),
+            _ => None,
+        };
+        let handshake =
+            (flow.phase == Phase::CardHandshake).then(|| flow.host.syn_sent + syn_interval(flow.syn_ack_tries));
+        let idle = Some(flow.active + idle_limit(flow));
+        [sender, host, handshake, flow.ack_due, idle].into_iter().flatten().min()
+    }
+
+    fn flow_timeout(&mut self, flow: &mut Flow, now: Time) -> Keep {
+        if flow.phase == Phase::CardHandshake {
+            if now < flow.host.syn_sent + syn_interval(flow.syn_ack_tries) {
+                return Keep::Yes;
+            }
+            if flow.syn_ack_tries > SYN_TRIES {
+                return Keep::No;
+            }
+            self.send_syn_ack(flow, now);
+            return Keep::Yes;
+        }
+        if flow.card_speaks() {
+            if flow.sender.handle_timeout(now) == TimeoutOutcome::GaveUp {
+                self.abort_client(flow, now);
+                self.reset_host(flow);
+                return Keep::No;
+            }
+            self.pump_client(flow, now);
+        }
+        match flow.host.phase {
+            HostPhase::Open | HostPhase::Closing if !flow.host.sender.all_acked() => {
+                if flow.host.sender.handle_timeout(now) == TimeoutOutcome::GaveUp {
+                    return self.give_host_up(flow, now);
+                }
+                self.pump_host(flow, now);
+            }
+            HostPhase::SynSent if now >= flow.host.syn_sent + syn_interval(flow.host.syn_tries) => {
+                if flow.host.syn_tries > SYN_TRIES {
+                    self.abort_client(flow, now);
+                    return Keep::No;
+                }
+                self.send_host_syn(flow, now);
+            }
+            _ => {}
+        }
+        if flow.ack_due.is_some_and(|due| now >= due) {
+            self.ack_client(flow, now);
+        }
+        if now >= flow.active + idle_limit(flow) {
+            return self.end_idle(flow, now);
+        }
+        self.keep_unless_over(flow, now)
+    }
+
+    fn end_idle(&mut self, flow: &mut Flow, now: Time) -> Keep {
+        if flow.is_forgettable() || flow.is_closing() {
+            return Keep::No;
+        }
+        if flow.phase == Phase::Requests && flow.host.phase == HostPhase::Absent && flow.output_idle() && !flow.card_fin {
+            self.close_from_card(flow, now);
+            flow.active = now;
+            self.pump_client(flow, now);
+            return Keep::Yes;
+        }
+        self.abort_client(flow, now);
+        self.reset_host(flow);
+        Keep::No
+    }
+
+    fn give_host_up(&mut self, flow: &mut Flow, now: Time) -> Keep {
+        if flow.host.phase == HostPhase::Closing {
+            self.forget_host(flow);
+            return self.keep_unless_over(flow, now);
+        }
+        self.abort_client(flow, now);
+        Keep::No
+    }
+
+    /// Resets the client's side.
+    pub(crate) fn abort_client(&mut self, flow: &mut Flow, now: Time) {
+        let seq = crate::transmit::out_position(flow);
+        self.send_to_client(flow, seq, Flags::RST | Flags::ACK, now);
+    }
+}
+
+fn syn_interval(tries: u8) -> Duration {
+    Duration::from_secs(1 << tries.saturating_sub(1).min(6))
+}
+
+fn idle_limit(flow: &Flow) -> Duration {
+    if flow.is_closing() || flow.card_fin {
+        return LINGER;
+    }
+    if flow.is_forgettable() {
+        return IDLE_FORGET;
+    }
+    match (flow.phase, flow.host.phase) {
+        (Phase::Requests, HostPhase::Absent) => IDLE_CLOSE,
+        (Phase::HostHandshake, _) => IDLE_CLOSE,
+        _ => IDLE_DEAD,
+    }
+}

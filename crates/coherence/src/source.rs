@@ -1,0 +1,152 @@
+//! Sources by slot, and the two counters that order their changes.
+//!
+//! A source is anything whose change makes a reply wrong: a file, a directory, a symbolic link, or the server group
+//! itself. The table has no room for every inode of a machine, so a source is known by a hash; two sources that
+//! share a slot purge each other's entries, which costs hits and never correctness.
+
+/// Revision words in the table. A power of two, and at most 65,536, as a slot is sent as 16 bits.
+pub const SOURCE_SLOTS: usize = 65_536;
+
+/// Slots that one entry may depend on. A larger set is refused ([`TooManySources`]), never truncated.
+pub const SOURCES_MAX: usize = 64;
+
+/// Index of a source's revision word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceSlot(pub u16);
+
+impl SourceSlot {
+    /// The server group and everything that cannot be named more narrowly (mounts, a process started in the server's
+    /// namespace, a purge of all). Every source set contains it.
+    pub const EVERYTHING: SourceSlot = SourceSlot(0);
+
+    /// Slot of an inode; never [`SourceSlot::EVERYTHING`].
+    ///
+    /// `dev` is the kernel's own encoding of `s_dev` (`major << 20 | minor`), not what `stat` returns; see
+    /// [`SourceSlot::of_device_inode`] for that. `ebpf/witness.bpf.c` computes the same function: multiplicative
+    /// (Fibonacci) hashing, whose top bits spread consecutive inode numbers evenly.
+    pub const fn of_inode(dev: u32, ino: u64) -> SourceSlot {
+        let mut mixed = ino.wrapping_add((dev as u64).wrapping_mul(DEVICE_MULTIPLIER));
+        mixed ^= mixed >> 32;
+        let slot = (mixed.wrapping_mul(INODE_MULTIPLIER) >> 48) as u16;
+        if slot == 0 { SourceSlot(1) } else { SourceSlot(slot) }
+    }
+
+    /// Slot of an inode whose device is given as major and minor number, as user space sees it.
+    pub const fn of_device_inode(major: u32, minor: u32, ino: u64) -> SourceSlot {
+        SourceSlot::of_inode(major << 20 | minor, ino)
+    }
+
+    /// Position in the table.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+const DEVICE_MULTIPLIER: u64 = 0xff51_afd7_ed55_8ccd;
+const INODE_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A value of the table's clock. A source's stamp is the clock at its last change; an entry's stamp is the clock
+/// right after the card advanced it to forward the miss. The entry is valid while every source's stamp is smaller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp(pub u64);
+
+/// How often any watched source has changed. Unequal epochs say "look again", equal ones "nothing happened".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+/// The set would have needed more than [`SOURCES_MAX`] slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more than {SOURCES_MAX} sources")]
+pub struct TooManySources;
+
+/// The sources of an entry: at most [`SOURCES_MAX`] distinct slots, kept in place (no allocation), always with
+/// [`SourceSlot::EVERYTHING`].
+#[derive(Clone, Copy)]
+pub struct SourceSet {
+    slots: [SourceSlot; SOURCES_MAX],
+    len: u8,
+}
+
+impl SourceSet {
+    /// A set of [`SourceSlot::EVERYTHING`] alone.
+    pub const fn new() -> SourceSet {
+        SourceSet { slots: [SourceSlot::EVERYTHING; SOURCES_MAX], len: 1 }
+    }
+
+    /// Adds a slot unless it is there already.
+    ///
+    /// # Errors
+    /// The set is full and the slot is not in it. The set is as before, hence incomplete: refuse the fill.
+    pub fn insert(&mut self, slot: SourceSlot) -> Result<(), TooManySources> {
+        if self.as_slice().contains(&slot) {
+            return Ok(());
+        }
+        let free = self.slots.get_mut(self.len as usize).ok_or(TooManySources)?;
+        *free = slot;
+        self.len += 1;
+        Ok(())
+    }
+
+    /// The slots, the first of which is [`SourceSlot::EVERYTHING`].
+    pub fn as_slice(&self) -> &[SourceSlot] {
+        &self.slots[..self.len as usize]
+    }
+}
+
+impl Default for SourceSet {
+    fn default() -> Self {
+        SourceSet::new()
+    }
+}
+
+impl PartialEq for SourceSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for SourceSet {}
+
+impl std::fmt::Debug for SourceSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.as_slice().iter().map(|slot| slot.0)).finish()
+    }
+}
+
+const _: () = assert!(SOURCE_SLOTS.is_power_of_two() && SOURCE_SLOTS - 1 == u16::MAX as usize);
+const _: () = assert!(SOURCES_MAX <= u8::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inode_never_takes_the_slot_of_everything() {
+        for ino in 0..1_000_000 {
+            assert_ne!(SourceSlot::of_inode(8 << 20 | 1, ino), SourceSlot::EVERYTHING);
+        }
+    }
+
+    #[test]
+    fn consecutive_inodes_spread_evenly() {
+        let mut load = vec![0_u32; SOURCE_SLOTS];
+        for ino in 0..SOURCE_SLOTS as u64 {
+            load[SourceSlot::of_inode(254 << 20, 1_000_000 + ino).index()] += 1;
+        }
+        let used = load.iter().filter(|&&n| n > 0).count();
+        assert!(used > SOURCE_SLOTS * 6 / 10, "only {used} slots used");
+        assert!(load.iter().all(|&n| n < 12), "a slot holds {}", load.iter().max().unwrap());
+    }
+
+    #[test]
+    fn a_full_set_refuses_a_new_slot_and_accepts_a_known_one() {
+        let mut set = SourceSet::new();
+        for slot in 1..SOURCES_MAX as u16 {
+            set.insert(SourceSlot(slot)).unwrap();
+        }
+        assert_eq!(set.insert(SourceSlot(SOURCES_MAX as u16)), Err(TooManySources));
+        assert_eq!(set.insert(SourceSlot(5)), Ok(()));
+        assert_eq!(set.as_slice().len(), SOURCES_MAX);
+        assert_eq!(set.as_slice()[0], SourceSlot::EVERYTHING);
+    }
+}

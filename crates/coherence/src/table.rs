@@ -1,0 +1,252 @@
+//! The revision table: memory shared by the kernel's witnesses (writers), the watcher and the cards.
+//!
+//! Two BPF arrays with `BPF_F_MMAPABLE`; the same layout on the heap serves simulation and tests.
+//!
+//! ```text
+//! control (4096 bytes), one u64 per 64-byte line, so that a change of the clock does not take the epoch's line away:
+//!      0 epoch           changes of watched sources                 kernel writes, cards read on every hit
+//!     64 clock           forwards so far                            cards advance, kernel reads
+//!    128 lost            look-up events that found no room          kernel writes
+//!    192 lease_until_ns  CLOCK_MONOTONIC up to which all is well    watcher writes, cards read
+//!    256 server_netns    inode number of the server's namespace     supervisor writes, kernel reads
+//! revisions (65,536 x u64):
+//!     bit 63 watched | bits 0..62 stamp: value of `clock` when the source last changed
+//! ```
+//!
+//! Why no lock is needed. A writer does, before its call returns: `c = clock`, raise the stamp to `c`, and *then*, if
+//! the word had the watched bit, add 1 to `epoch`. A card that validates reads `epoch` *first* and the stamps second,
+//! and remembers the epoch that it read. So it either sees the stamp, or the epoch that it remembers is one that the
+//! writer has yet to leave behind, and the next hit looks again. A fill sets the watched bit before it reads the
+//! stamp: a writer that came before is seen in the stamp, a writer that comes after sees the bit.
+//!
+//! All words are hostile in so far as another process can write them; every value is valid, and a wrong one can at
+//! worst void or keep entries, never break memory safety.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::source::{Epoch, SOURCE_SLOTS, SourceSlot, Stamp};
+
+/// Size of the control page in bytes.
+pub const CONTROL_BYTES: usize = 4096;
+/// Size of the revision words in bytes.
+pub const REVISIONS_BYTES: usize = SOURCE_SLOTS * size_of::<u64>();
+/// How long a renewed lease lasts, in nanoseconds.
+pub const LEASE_NS: u64 = 2_000_000_000;
+/// How often the watcher renews its lease, in nanoseconds.
+pub const LEASE_RENEWAL_NS: u64 = 250_000_000;
+
+const WATCHED: u64 = 1 << 63;
+const STAMP_MASK: u64 = WATCHED - 1;
+
+/// Position of a control word, in units of u64. `ebpf/witness.bpf.c` has the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum ControlWord {
+    /// Changes of watched sources.
+    Epoch = 0,
+    /// Forwards so far.
+    Clock = 8,
+    /// Events that were lost, counted where they were lost.
+    Lost = 16,
+    /// Time up to which the watcher vouches for the table.
+    LeaseUntilNs = 24,
+    /// Inode number of the server's network namespace; 0 = none yet.
+    ServerNetns = 32,
+}
+
+/// The table itself. See the module's head for layout and protocol.
+pub struct RevisionTable {
+    control: NonNull<AtomicU64>,
+    revisions: NonNull<AtomicU64>,
+    backing: Backing,
+}
+
+enum Backing {
+    /// Kept only to be freed; reached through the pointers.
+    Heap { _control: Box<[AtomicU64]>, _revisions: Box<[AtomicU64]> },
+    Mapped,
+}
+
+// SAFETY: the pointers lead to atomics that live as long as the table (owned allocation or own mapping), and nothing
+// in the table is bound to a thread.
+unsafe impl Send for RevisionTable {}
+// SAFETY: as above; all shared access goes through `AtomicU64`.
+unsafe impl Sync for RevisionTable {}
+
+impl RevisionTable {
+    /// A table in private memory, for simulation and tests; 516 KiB, all zero, and without a lease.
+    pub fn on_heap() -> Arc<RevisionTable> {
+        let zeroes = |words: usize| -> Box<[AtomicU64]> { (0..words).map(|_| AtomicU64::new(0)).collect() };
+        let control = zeroes(CONTROL_BYTES / size_of::<u64>());
+        let revisions = zeroes(SOURCE_SLOTS);
+        Arc::new(RevisionTable {
+            control: first_word(&control),
+            revisions: first_word(&revisions),
+            backing: Backing::Heap { _control: control, _revisions: revisions },
+        })
+    }
+
+    /// Maps the two BPF arrays. The descriptors may be closed afterwards.
+    ///
+    /// # Errors
+    /// What `mmap` says: `EINVAL` or `EACCES` if a descriptor is not a mappable array of at least the right size.
+    pub fn map(control: BorrowedFd<'_>, revisions: BorrowedFd<'_>) -> io::Result<RevisionTable> {
+        let control = map_shared(control, CONTROL_BYTES)?;
+        let revisions = match map_shared(revisions, REVISIONS_BYTES) {
+            Ok(revisions) => revisions,
+            Err(error) => {
+                unmap(control, CONTROL_BYTES);
+                return Err(error);
+            }
+        };
+        Ok(RevisionTable { control, revisions, backing: Backing::Mapped })
+    }
+
+    /// The epoch: one load, the whole price of coherence for a hit.
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.control(ControlWord::Epoch).load(Ordering::Acquire))
+    }
+
+    /// Advances the clock and returns its new value: the stamp of the fill that is about to be forwarded.
+    #[inline]
+    pub fn advance_clock(&self) -> Stamp {
+        Stamp(self.control(ControlWord::Clock).fetch_add(1, Ordering::SeqCst).wrapping_add(1) & STAMP_MASK)
+    }
+
+    /// The clock's present value.
+    pub fn clock(&self) -> Stamp {
+        Stamp(self.control(ControlWord::Clock).load(Ordering::SeqCst) & STAMP_MASK)
+    }
+
+    /// Events lost so far. A fill during which this moved is refused.
+    pub fn lost(&self) -> u64 {
+        self.control(ControlWord::Lost).load(Ordering::SeqCst)
+    }
+
+    /// Counts an event that could not be kept.
+    pub fn record_lost(&self) {
+        self.control(ControlWord::Lost).fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Does the watcher vouch for the table at `now_ns` (CLOCK_MONOTONIC)? If not, nothing is served or stored.
+    #[inline]
+    pub fn lease_holds(&self, now_ns: u64) -> bool {
+        now_ns <= self.control(ControlWord::LeaseUntilNs).load(Ordering::Acquire)
+    }
+
+    /// The watcher vouches for the table up to `until_ns` (CLOCK_MONOTONIC); 0 ends the lease at once.
+    pub fn renew_lease(&self, until_ns: u64) {
+        self.control(ControlWord::LeaseUntilNs).store(until_ns, Ordering::Release);
+    }
+
+    /// Inode number of the server's network namespace, 0 if none is set.
+    pub fn server_netns(&self) -> u32 {
+        self.control(ControlWord::ServerNetns).load(Ordering::SeqCst) as u32
+    }
+
+    /// From now on processes in the network namespace with this inode number are the server group.
+    pub fn set_server_netns(&self, inum: u32) {
+        self.control(ControlWord::ServerNetns).store(u64::from(inum), Ordering::SeqCst);
+    }
+
+    /// From now on a change of the slot moves the epoch. Must precede the check of the stamp in a fill.
+    pub fn watch(&self, slot: SourceSlot) {
+        self.revision(slot).fetch_or(WATCHED, Ordering::SeqCst);
+    }
+
+    /// Does a change of the slot move the epoch?
+    pub fn is_watched(&self, slot: SourceSlot) -> bool {
+        self.revision(slot).load(Ordering::SeqCst) & WATCHED != 0
+    }
+
+    /// The clock when the slot last changed.
+    #[inline]
+    pub fn stamp_of(&self, slot: SourceSlot) -> Stamp {
+        Stamp(self.revision(slot).load(Ordering::SeqCst) & STAMP_MASK)
+    }
+
+    /// Has none of the slots changed since the clock was advanced to `since`?
+    #[inline]
+    pub fn is_unchanged(&self, slots: &[SourceSlot], since: Stamp) -> bool {
+        slots.iter().all(|&slot| self.stamp_of(slot) < since)
+    }
+
+    /// The writer's side, in user space: the rule that the kernel's witnesses follow. Used by simulation, tests, and
+    /// a purge of everything ([`SourceSlot::EVERYTHING`]).
+    pub fn record_change(&self, slot: SourceSlot) {
+        let clock = self.control(ControlWord::Clock).load(Ordering::SeqCst) & STAMP_MASK;
+        let revision = self.revision(slot);
+        let mut word = revision.load(Ordering::SeqCst);
+        while word & STAMP_MASK < clock {
+            match revision.compare_exchange_weak(word, word & WATCHED | clock, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        // Also where the stamp stood already: whoever raised it may not have moved the epoch yet, and this writer is
+        // about to return.
+        if word & WATCHED != 0 {
+            self.control(ControlWord::Epoch).fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[inline]
+    fn control(&self, word: ControlWord) -> &AtomicU64 {
+        // SAFETY: the largest `ControlWord` is below CONTROL_BYTES / 8 (asserted below), the memory is at least
+        // CONTROL_BYTES long, page- or u64-aligned, and lives as long as `self`.
+        unsafe { self.control.add(word as usize).as_ref() }
+    }
+
+    #[inline]
+    fn revision(&self, slot: SourceSlot) -> &AtomicU64 {
+        // SAFETY: a slot is 16 bits and there are 65,536 words; lifetime and alignment as in `control`.
+        unsafe { self.revisions.add(slot.index()).as_ref() }
+    }
+}
+
+impl Drop for RevisionTable {
+    fn drop(&mut self) {
+        if let Backing::Mapped = self.backing {
+            unmap(self.control, CONTROL_BYTES);
+            unmap(self.revisions, REVISIONS_BYTES);
+        }
+    }
+}
+
+impl std::fmt::Debug for RevisionTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RevisionTable")
+            .field("epoch", &self.epoch().0)
+            .field("clock", &self.clock().0)
+            .field("lost", &self.lost())
+            .field("server_netns", &self.server_netns())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The whole slice's provenance, not only the first word's.
+fn first_word(words: &[AtomicU64]) -> NonNull<AtomicU64> {
+    NonNull::from(words).cast()
+}
+
+fn map_shared(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<NonNull<AtomicU64>> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+    // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
+    let address =
+        unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd, 0) }?;
+    NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))
+}
+
+fn unmap(address: NonNull<AtomicU64>, bytes: usize) {
+    // SAFETY: called once for each mapping made by `map_shared` with the same length, when no reference is left.
+    let unmapped = unsafe { rustix::mm::munmap(address.as_ptr().cast(), bytes) };
+    debug_assert!(unmapped.is_ok());
+}
+
+const _: () = assert!((ControlWord::ServerNetns as usize) < CONTROL_BYTES / size_of::<u64>());
+const _: () = assert!(LEASE_RENEWAL_NS * 4 <= LEASE_NS);

@@ -1,0 +1,344 @@
+//! The table's protocol: no hit is older than a change that had ended before the hit began.
+//!
+//! Two ways: a model whose every interleaving of steps is tried, and the real table under threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use nicache_coherence::{Epoch, RevisionTable, SourceSlot, Stamp};
+
+/// The protocol as single steps on plain words; the words of one source.
+mod model {
+    #[derive(Clone, Default)]
+    pub struct World {
+        clock: u64,
+        stamp: u64,
+        watched: bool,
+        epoch: u64,
+        /// The file: which version is visible, and which version the last writer that has returned had written.
+        visible: u64,
+        returned: u64,
+        /// The inode's lock.
+        locked: bool,
+        writers: [Writer; 2],
+        card: Card,
+    }
+
+    #[derive(Clone, Default)]
+    struct Writer {
+        step: u8,
+        clock: u64,
+        watched: bool,
+        effect_first: bool,
+    }
+
+    #[derive(Clone, Default)]
+    struct Card {
+        step: u8,
+        stamp: u64,
+        body: u64,
+        epoch: u64,
+        entry: Option<(u64, u64)>,
+        checked: u64,
+        hits: u8,
+        /// What had returned when the present hit began, and the epoch that it read.
+        floor: u64,
+        hit_epoch: u64,
+    }
+
+    /// Which rules are followed; the tests leave one out each, to see that the model would notice.
+    #[derive(Clone, Copy)]
+    pub struct Rules {
+        pub epoch_after_stamp: bool,
+        pub epoch_read_before_check: bool,
+        pub barrier: bool,
+        pub watch_before_check: bool,
+        pub epoch_even_if_stamped: bool,
+    }
+
+    pub const ALL: Rules = Rules {
+        epoch_after_stamp: true,
+        epoch_read_before_check: true,
+        barrier: true,
+        watch_before_check: true,
+        epoch_even_if_stamped: true,
+    };
+
+    impl World {
+        /// `effect_first`: does the first (second) writer's effect come before its witness?
+        pub fn new(effect_first: [bool; 2]) -> World {
+            let mut world = World::default();
+            for (writer, effect_first) in world.writers.iter_mut().zip(effect_first) {
+                writer.effect_first = effect_first;
+            }
+            world
+        }
+
+        /// Tries all interleavings; `Err` is a hit that was stale.
+        pub fn explore(&self, rules: Rules, tried: &mut u64) -> Result<(), &'static str> {
+            let mut stuck = true;
+            for actor in 0..3 {
+                let mut next = self.clone();
+                let moved = match actor {
+                    2 => next.card_step(rules)?,
+                    _ => next.writer_step(actor, rules),
+                };
+                if moved {
+                    stuck = false;
+                    next.explore(rules, tried)?;
+                }
+            }
+            *tried += u64::from(stuck);
+            Ok(())
+        }
+
+        /// lock, [effect], read clock, stamp, epoch, [effect], unlock, return
+        fn writer_step(&mut self, index: usize, rules: Rules) -> bool {
+            let mut writer = self.writers[index].clone();
+            let version = index as u64 + 1;
+            let effect = |world: &mut World| world.visible = world.visible * 10 + version;
+            match writer.step {
+                0 if self.locked => return false,
+                0 => self.locked = true,
+                1 if writer.effect_first => effect(self),
+                1 => {}
+                2 => writer.clock = self.clock,
+                3 if !rules.epoch_after_stamp => self.epoch += 1,
+                3 | 4 if (writer.step == 3) == rules.epoch_after_stamp => {
+                    let is_new = self.stamp < writer.clock;
+                    self.stamp = self.stamp.max(writer.clock);
+                    writer.watched = self.watched && (is_new || rules.epoch_even_if_stamped);
+                }
+                4 => self.epoch += u64::from(writer.watched),
+                5 if !writer.effect_first => effect(self),
+                5 => {}
+                6 => {
+                    self.locked = false;
+                    self.returned = self.visible;
+                }
+                _ => return false,
+            }
+            writer.step += 1;
+            self.writers[index] = writer;
+            true
+        }
+
+        fn card_step(&mut self, rules: Rules) -> Result<bool, &'static str> {
+            let mut card = self.card.clone();
+            match card.step {
+                0 => {
+                    self.clock += 1;
+                    card.stamp = self.clock;
+                }
+                1 => card.body = self.visible,
+                2 if rules.watch_before_check => self.watched = true,
+                // The barrier waits for the lock; the comparison follows.
+                3 if rules.barrier && self.locked => return Ok(false),
+                3 => {}
+                4 if rules.barrier && self.visible != card.body => card.step = 100,
+                4 => {}
+                5 if rules.epoch_read_before_check => card.epoch = self.epoch,
+                5 => {}
+                6 => {
+                    if self.stamp < card.stamp {
+                        card.entry = Some((card.body, card.stamp));
+                    } else {
+                        card.step = 100;
+                    }
+                }
+                7 => {
+                    if !rules.epoch_read_before_check {
+                        card.epoch = self.epoch;
+                    }
+                    if !rules.watch_before_check {
+                        self.watched = true;
+                    }
+                    card.checked = card.epoch;
+                }
+                // A hit: begins, reads the epoch, re-checks if it moved, serves.
+                8 => card.floor = self.returned,
+                9 => card.hit_epoch = self.epoch,
+                10 if card.hit_epoch != card.checked => {
+                    if card.entry.is_some_and(|(_, stamp)| self.stamp < stamp) {
+                        card.checked = card.hit_epoch;
+                    } else {
+                        card.step = 100;
+                    }
+                }
+                10 => {}
+                11 => {
+                    let (body, _) = card.entry.expect("stored");
+                    if body < card.floor {
+                        return Err("stale");
+                    }
+                    card.hits += 1;
+                    card.step = if card.hits < 2 { 7 } else { 100 };
+                }
+                _ => return Ok(false),
+            }
+            card.step = card.step.saturating_add(1);
+            self.card = card;
+            Ok(true)
+        }
+    }
+}
+
+fn explore(rules: model::Rules) -> Result<u64, &'static str> {
+    let mut tried = 0;
+    for effect_first in [[true, true], [true, false], [false, true], [false, false]] {
+        model::World::new(effect_first).explore(rules, &mut tried)?;
+    }
+    Ok(tried)
+}
+
+#[test]
+fn no_interleaving_of_two_writers_and_a_card_serves_a_stale_entry() {
+    let tried = explore(model::ALL).unwrap();
+    println!("{tried} interleavings");
+    assert!(tried > 100_000, "only {tried}");
+}
+
+#[test]
+fn the_model_notices_every_rule_that_is_left_out() {
+    let broken = [
+        ("epoch before stamp", model::Rules { epoch_after_stamp: false, ..model::ALL }),
+        ("epoch read after the check", model::Rules { epoch_read_before_check: false, ..model::ALL }),
+        ("no barrier", model::Rules { barrier: false, ..model::ALL }),
+        ("watched after the check", model::Rules { watch_before_check: false, ..model::ALL }),
+    ];
+    for (name, rules) in broken {
+        assert!(explore(rules).is_err(), "{name} is not noticed");
+    }
+}
+
+/// The real table: a file is an atomic version; writers change it and record the change before they return.
+#[test]
+fn threads_never_see_a_hit_older_than_a_change_that_had_ended() {
+    const SLOTS: u16 = 4;
+    const HITS: u64 = 400_000;
+    struct Site {
+        table: Arc<RevisionTable>,
+        /// Version that readers see, and version that had been written when its writer returned.
+        visible: [AtomicU64; SLOTS as usize],
+        returned: [AtomicU64; SLOTS as usize],
+        stop: AtomicBool,
+    }
+    let site = Site {
+        table: RevisionTable::on_heap(),
+        visible: Default::default(),
+        returned: Default::default(),
+        stop: AtomicBool::new(false),
+    };
+    let (mut hits, mut fills) = (0_u64, 0_u64);
+    std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let site = &site;
+            scope.spawn(move || {
+                for round in 0_u64.. {
+                    if site.stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // One writer per file, so that `returned` is exact.
+                    let file = (round % 2 * 2 + writer) as usize;
+                    let version = site.visible[file].fetch_add(1, Ordering::SeqCst) + 1;
+                    site.table.record_change(SourceSlot(file as u16 + 1));
+                    site.returned[file].store(version, Ordering::SeqCst);
+                    if round % 64 == 0 {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        struct Entry {
+            body: u64,
+            stamp: Stamp,
+            checked: Epoch,
+        }
+        let mut entries: [Option<Entry>; SLOTS as usize] = Default::default();
+        for turn in 0.. {
+            if hits >= HITS {
+                break;
+            }
+            let file = turn % SLOTS as usize;
+            let slots = [SourceSlot::EVERYTHING, SourceSlot(file as u16 + 1)];
+            let floor = site.returned[file].load(Ordering::SeqCst);
+            if let Some(entry) = &mut entries[file] {
+                let epoch = site.table.epoch();
+                if epoch == entry.checked || site.table.is_unchanged(&slots, entry.stamp) {
+                    entry.checked = epoch;
+                    assert!(entry.body >= floor, "entry of version {} served after {floor}", entry.body);
+                    hits += 1;
+                    continue;
+                }
+                entries[file] = None;
+            }
+            let stamp = site.table.advance_clock();
+            let body = site.visible[file].load(Ordering::SeqCst);
+            site.table.watch(slots[1]);
+            let checked = site.table.epoch();
+            if site.table.is_unchanged(&slots, stamp) {
+                entries[file] = Some(Entry { body, stamp, checked });
+                fills += 1;
+            }
+            hits += u64::from(turn % 16 == 0);
+        }
+        site.stop.store(true, Ordering::Relaxed);
+    });
+    assert!(fills > 0);
+    println!("{hits} hits, {fills} fills");
+}
+
+#[test]
+fn a_change_stamps_its_slot_only_and_moves_the_epoch_only_if_it_is_watched() {
+    let table = RevisionTable::on_heap();
+    let (one, other) = (SourceSlot(7), SourceSlot(8));
+    let stamp = table.advance_clock();
+    let epoch = table.epoch();
+    table.record_change(one);
+    assert_eq!(table.epoch(), epoch);
+    assert!(!table.is_unchanged(&[other, one], stamp));
+    assert!(table.is_unchanged(&[other], stamp));
+    table.watch(one);
+    assert!(table.is_watched(one) && !table.is_watched(other));
+    table.record_change(one);
+    table.record_change(one);
+    assert_eq!(table.epoch(), Epoch(epoch.0 + 2));
+    let stamp = table.advance_clock();
+    assert!(table.is_unchanged(&[one, other], stamp));
+}
+
+#[test]
+fn the_lease_ends_on_time() {
+    let table = RevisionTable::on_heap();
+    assert!(!table.lease_holds(1));
+    table.renew_lease(100);
+    assert!(table.lease_holds(100) && !table.lease_holds(101));
+    table.renew_lease(0);
+    assert!(!table.lease_holds(1));
+}
+
+#[test]
+fn two_mappings_of_the_same_memory_are_one_table() {
+    use std::os::fd::AsFd;
+    let file = |bytes: usize| {
+        let file = rustix::fs::memfd_create("table", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, bytes as u64).unwrap();
+        file
+    };
+    let control = file(nicache_coherence::CONTROL_BYTES);
+    let revisions = file(nicache_coherence::REVISIONS_BYTES);
+    let writer = RevisionTable::map(control.as_fd(), revisions.as_fd()).unwrap();
+    let reader = RevisionTable::map(control.as_fd(), revisions.as_fd()).unwrap();
+    drop((control, revisions));
+    let stamp = reader.advance_clock();
+    for slot in [SourceSlot::EVERYTHING, SourceSlot(u16::MAX)] {
+        reader.watch(slot);
+        let epoch = reader.epoch();
+        writer.record_change(slot);
+        assert_ne!(reader.epoch(), epoch);
+        assert_eq!(reader.stamp_of(slot), stamp);
+    }
+    writer.set_server_netns(0xf000_0001);
+    writer.record_lost();
+    assert_eq!((reader.server_netns(), reader.lost()), (0xf000_0001, 1));
+}

@@ -1,0 +1,115 @@
+//! Cache-Control of a reply (RFC 9111 section 5.2.2).
+//!
+//! The card is no HTTP cache: an entry lives as long as its sources stay unchanged, whatever the directives say about
+//! age. They matter for two things: `private` and `no-store` forbid sharing, and `max-age` explains Expires.
+
+use crate::head::list;
+use crate::reason::NotShared;
+
+/// What the Cache-Control fields of one reply say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CacheControl {
+    /// `max-age` in seconds.
+    pub(crate) max_age_s: Option<u64>,
+}
+
+impl CacheControl {
+    /// Takes the value of one field. Quoted arguments and unknown directives are odd.
+    pub(crate) fn add(&mut self, value: &[u8]) -> Result<(), NotShared> {
+        let mut outcome = Ok(());
+        for directive in list(value) {
+            if let Err(reason) = self.directive(directive) {
+                outcome = match reason {
+                    NotShared::Private | NotShared::NoStore => return Err(reason),
+                    odd => Err(odd),
+                };
+            }
+        }
+        outcome
+    }
+
+    fn directive(&mut self, directive: &[u8]) -> Result<(), NotShared> {
+        let (name, argument) = match directive.iter().position(|b| *b == b'=') {
+            Some(at) => (&directive[..at], Some(&directive[at + 1..])),
+            None => (directive, None),
+        };
+        match (name.to_ascii_lowercase_in(&mut [0; 24]), argument) {
+            (b"private", _) => Err(NotShared::Private),
+            (b"no-store", _) => Err(NotShared::NoStore),
+            (b"max-age", Some(seconds)) if self.max_age_s.is_none() => {
+                self.max_age_s = Some(
+                    crate::length::parse_content_length(seconds)
+                        .ok_or(NotShared::CacheControlOdd)?,
+                );
+                Ok(())
+            }
+            (b"s-maxage" | b"stale-while-revalidate" | b"stale-if-error", Some(seconds))
+                if crate::length::parse_content_length(seconds).is_some() =>
+            {
+                Ok(())
+            }
+            (
+                b"public" | b"no-cache" | b"must-revalidate" | b"proxy-revalidate"
+                | b"no-transform" | b"immutable",
+                None,
+            ) => Ok(()),
+            _ => Err(NotShared::CacheControlOdd),
+        }
+    }
+}
+
+trait LowerIn {
+    /// In lower case, in `room`; empty if there is too little of it.
+    fn to_ascii_lowercase_in<'r>(&self, room: &'r mut [u8]) -> &'r [u8];
+}
+
+impl LowerIn for [u8] {
+    fn to_ascii_lowercase_in<'r>(&self, room: &'r mut [u8]) -> &'r [u8] {
+        let Some(room) = room.get_mut(..self.len()) else {
+            return &[];
+        };
+        room.copy_from_slice(self);
+        room.make_ascii_lowercase();
+        room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directives() {
+        let table: &[(&str, Result<Option<u64>, NotShared>)] = &[
+            ("max-age=3600", Ok(Some(3600))),
+            ("public, Max-Age=0", Ok(Some(0))),
+            ("no-cache", Ok(None)),
+            (
+                "public,immutable , max-age=31536000, stale-while-revalidate=5",
+                Ok(Some(31_536_000)),
+            ),
+            ("private", Err(NotShared::Private)),
+            ("max-age=x, PRIVATE", Err(NotShared::Private)),
+            ("private=\"Set-Cookie\"", Err(NotShared::Private)),
+            ("no-store", Err(NotShared::NoStore)),
+            ("no-cache=\"a, no-store\"", Err(NotShared::CacheControlOdd)),
+            ("no-cache=\"a\"", Err(NotShared::CacheControlOdd)),
+            ("max-age", Err(NotShared::CacheControlOdd)),
+            ("max-age=1, max-age=2", Err(NotShared::CacheControlOdd)),
+            ("max-age=\"1\"", Err(NotShared::CacheControlOdd)),
+            ("max-age=-1", Err(NotShared::CacheControlOdd)),
+            ("", Err(NotShared::CacheControlOdd)),
+            ("max-age=1,", Err(NotShared::CacheControlOdd)),
+            ("secret-directive", Err(NotShared::CacheControlOdd)),
+            (
+                "a-directive-that-is-longer-than-any-known-one",
+                Err(NotShared::CacheControlOdd),
+            ),
+        ];
+        for (value, expected) in table {
+            let mut control = CacheControl::default();
+            let outcome = control.add(value.as_bytes()).map(|()| control.max_age_s);
+            assert_eq!(outcome, *expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Cache keys: a keyed 128-bit hash of everything in a request that may change its reply.
+//!
+//! Input of [`Key`]: Host in lower case, the target as spelled, the [`ConnectionClass`], and the raw values of
+//! Accept-Encoding, Accept and Origin, each with "absent" apart from "empty". The method is not part of it (HEAD is
+//! answered from a GET's entry). The hash is keyed by a secret of the process, so two requests that share a key
+//! cannot be constructed, and equal keys are taken for equal requests.
+//!
+//! ```text
+//! word 0   tag 8 | class 8 | host length 16 | target length 16 | 0
+//! word 1   Accept-Encoding length + 1, or 0  16 | Accept likewise 16 | Origin likewise 16 | 0
+//! then     host, target, Accept-Encoding, Accept, Origin, each padded with zeros to whole words
+//! ```
+
+use crate::connection::ConnectionClass;
+use crate::cookie::CookiePattern;
+use crate::siphash::SipHash;
+use crate::vary::VaryNames;
+use httparse::Header;
+
+/// Identifies the variant of a resource that a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(pub [u8; 16]);
+
+impl Key {
+    /// 64 of the bits, uniformly spread: good as a hash for a table of keys.
+    #[inline]
+    pub fn low_u64(&self) -> u64 {
+        u128::from_le_bytes(self.0) as u64
+    }
+}
+
+/// How requests become keys, and which unusual requests may be served.
+#[derive(Clone, Debug)]
+pub struct KeyConfig {
+    keyed: SipHash,
+    harmless_cookies: Vec<CookiePattern>,
+    harmless_headers: Vec<Box<[u8]>>,
+}
+
+impl KeyConfig {
+    /// `secret`: 16 random bytes, drawn once per process and told to nobody. No cookie is harmless, and only the
+    /// built-in headers are.
+    pub fn new(secret: [u8; 16]) -> KeyConfig {
+        KeyConfig {
+            keyed: SipHash::new(&secret),
+            harmless_cookies: Vec::new(),
+            harmless_headers: Vec::new(),
+        }
+    }
+
+    /// Declares a cookie harmless: by its exact name, or by the beginning of its name with a final `*`.
+    /// Danger: if the server does look at it, one client's reply is served to another.
+    pub fn allow_cookie(mut self, pattern: &str) -> KeyConfig {
+        self.harmless_cookies.push(CookiePattern::new(pattern));
+        self
+    }
+
+    /// Declares a request header harmless that is not on the built-in list. Framing, Host and the other headers
+    /// that have a meaning of their own cannot be declared harmless. Danger: as with [`Self::allow_cookie`].
+    pub fn allow_header(mut self, name: &str) -> KeyConfig {
+        self.harmless_headers.push(name.as_bytes().into());
+        self
+    }
+
+    pub(crate) fn harmless_cookies(&self) -> &[CookiePattern] {
+        &self.harmless_cookies
+    }
+
+    pub(crate) fn is_harmless_header(&self, name: &[u8]) -> bool {
+        self.harmless_headers
+            .iter()
+            .any(|harmless| harmless.eq_ignore_ascii_case(name))
+    }
+}
+
+/// What a key is made of.
+pub(crate) struct KeyParts<'a> {
+    pub(crate) host: &'a [u8],
+    pub(crate) target: &'a [u8],
+    pub(crate) class: ConnectionClass,
+    pub(crate) accept_encoding: Option<&'a [u8]>,
+    pub(crate) accept: Option<&'a [u8]>,
+    pub(crate) origin: Option<&'a [u8]>,
+}
+
+const TAG_REQUEST: u64 = 1;
+const TAG_VARY: u64 = 2;
+
+/// The names of the fields that every key holds, so that `Vary` on them costs nothing.
+pub(crate) fn is_always_in_key(name: &[u8]) -> bool {
+    [&b"accept-encoding"[..], b"accept", b"origin", b"host"]
+        .iter()
+        .any(|always| name.eq_ignore_ascii_case(always))
+}
+
+#[inline]
+pub(crate) fn key(config: &KeyConfig, parts: &KeyParts<'_>) -> Key {
+    let presence = |value: Option<&[u8]>| value.map_or(0, |value| value.len() as u64 + 1);
+    let mut hash = config.keyed;
+    hash.word(
+        TAG_REQUEST
+            | (parts.class as u64) << 8
+            | (parts.host.len() as u64) << 16
+            | (parts.target.len() as u64) << 32,
+    );
+    hash.word(
+        presence(parts.accept_encoding)
+            | presence(parts.accept) << 16
+            | presence(parts.origin) << 32,
+    );
+    hash.padded_lower(parts.host);
+    hash.padded(parts.target);
+    for value in [parts.accept_encoding, parts.accept, parts.origin]
+        .into_iter()
+        .flatten()
+    {
+        hash.padded(value);
+    }
+    Key(hash.finish())
+}
+
+/// The key of one variant of a resource whose replies carry `Vary: names` (RFC 9110 section 12.5.5), from the
+/// request's own key and header fields. A field that comes several times counts with all values in order.
+pub fn vary_key(base: Key, names: &VaryNames, headers: &[Header<'_>], config: &KeyConfig) -> Key {
+    let mut hash = config.keyed;
+    hash.word(TAG_VARY);
+    hash.padded(&base.0);
+    for name in names.iter() {
+        hash.word(name.len() as u64);
+        hash.padded(name);
+        for header in headers
+            .iter()
+            .filter(|header| header.name.as_bytes().eq_ignore_ascii_case(name))
+        {
+            hash.word(header.value.len() as u64 + 1);
+            hash.padded(header.value);
+        }
+        hash.word(0);
+    }
+    Key(hash.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const BASE: KeyParts<'static> = KeyParts {
+        host: b"example.com",
+        target: b"/index.html",
+        class: ConnectionClass::Http11,
+        accept_encoding: None,
+        accept: None,
+        origin: None,
+    };
+
+    #[test]
+    fn every_part_counts() {
+        let config = KeyConfig::new([7; 16]);
+        let variants = [
+            BASE,
+            KeyParts {
+                host: b"example.co",
+                target: b"m/index.html",
+                ..BASE
+            },
+            KeyParts {
+                host: b"example.org",
+                ..BASE
+            },
+            KeyParts { host: b"", ..BASE },
+            KeyParts {
+                target: b"/Index.html",
+                ..BASE
+            },
+            KeyParts {
+                target: b"/index.html\0",
+                ..BASE
+            },
+            KeyParts {
+                class: ConnectionClass::Http11Close,
+                ..BASE
+            },
+            KeyParts {
+                accept_encoding: Some(b""),
+                ..BASE
+            },
+            KeyParts {
+                accept_encoding: Some(b"gzip"),
+                ..BASE
+            },
+            KeyParts {
+                accept: Some(b"gzip"),
+                ..BASE
+            },
+            KeyParts {
+                origin: Some(b"gzip"),
+                ..BASE
+            },
+            KeyParts {
+                accept_encoding: Some(b"gzip"),
+                accept: Some(b""),
+                ..BASE
+            },
+        ];
+        let keys: HashSet<Key> = variants.iter().map(|parts| key(&config, parts)).collect();
+        assert_eq!(keys.len(), variants.len());
+    }
+
+    #[test]
+    fn host_counts_without_case_and_the_secret_counts() {
+        let config = KeyConfig::new([7; 16]);
+        assert_eq!(
+            key(&config, &BASE),
+            key(
+                &config,
+                &KeyParts {
+                    host: b"EXAMPLE.Com",
+                    ..BASE
+                }
+            )
+        );
+        assert_ne!(key(&config, &BASE), key(&KeyConfig::new([8; 16]), &BASE));
+        assert_ne!(key(&config, &BASE).low_u64(), 0);
+    }
+
+    #[test]
+    fn vary_counts_values_order_and_absence() {
+        let config = KeyConfig::new([7; 16]);
+        let names = VaryNames::from_list(&["user-agent", "cookie"]).unwrap();
+        let header = |name, value| Header { name, value };
+        let lists: &[&[Header<'_>]] = &[
+            &[],
+            &[header("User-Agent", b"a")],
+            &[header("User-Agent", b"")],
+            &[header("Cookie", b"a")],
+            &[header("User-Agent", b"a"), header("User-Agent", b"b")],
+            &[header("User-Agent", b"b"), header("User-Agent", b"a")],
+            &[header("User-Agent", b"a"), header("Cookie", b"b")],
+        ];
+        let base = key(&config, &BASE);
+        let keys: HashSet<Key> = lists
+            .iter()
+            .map(|headers| vary_key(base, &names, headers, &config))
+            .collect();
+        assert_eq!(keys.len(), lists.len());
+        assert!(!keys.contains(&base));
+        let shuffled = [
+            header("COOKIE", &b"b"[..]),
+            header("Referer", b"x"),
+            header("user-agent", b"a"),
+        ];
+        assert_eq!(
+            vary_key(base, &names, &shuffled, &config),
+            vary_key(base, &names, lists[6], &config)
+        );
+    }
+}

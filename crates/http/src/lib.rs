@@ -1,0 +1,60 @@
+//! HTTP/1.x as the card needs it: strict request and reply heads, body framing, cache keys, conditional
+//! requests and reply head templates.
+//!
+//! Read first: RFC 9112 (HTTP/1.1 messages), RFC 9110 sections 5 (fields), 8 (representation data) and 13
+//! (conditional requests), RFC 9111 section 5.2 (Cache-Control).
+//!
+//! The card stands between a client and a server that it must never mislead, so this crate answers one question:
+//! *do all HTTP parsers agree about this message?* Only then is a request a candidate for a hit ([`Request`]) or a
+//! reply a candidate for an entry ([`ReplyHead::shareable`]). Whatever is legal but unusual passes with a counted
+//! reason ([`BypassReason`], [`NotShared`]). Whatever leaves the end of the message in doubt makes the rest of the
+//! connection opaque ([`Extent::Unknown`], [`ReplyOutcome::Malformed`]).
+//!
+//! Nothing here does I/O or reads a clock, nothing panics on hostile input, and nothing allocates but
+//! [`HeadTemplate::new`] (once per fill) and the configuration.
+//!
+//! Deliberately absent: HTTP/2, normalisation of targets (another spelling is another key), ranges, freshness
+//! (a hit is bound to its sources, not to an age).
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod cache_control;
+mod conditional;
+mod connection;
+mod cookie;
+mod date;
+mod diagnose;
+mod head;
+mod host;
+mod key;
+mod length;
+mod limits;
+mod reason;
+mod reply;
+mod reply_field;
+mod request;
+mod request_field;
+mod siphash;
+mod target;
+mod template;
+mod vary;
+
+pub use body::{BodyFault, Followed, Follower};
+pub use conditional::{Conditional, Verdict, evaluate};
+pub use connection::ConnectionClass;
+pub use date::{DateCache, HttpDate, IMF_FIXDATE_BYTES, parse_imf_fixdate};
+pub use httparse::Header;
+pub use key::{Key, KeyConfig, vary_key};
+pub use limits::{
+    CHUNK_EXTENSION_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, TEMPLATE_BYTES_MAX, TRAILER_BYTES_MAX,
+    VARY_NAME_BYTES_MAX, VARY_NAMES_MAX,
+};
+pub use reason::{BypassReason, MalformedReply, NotShared};
+pub use reply::{Framing, ReplyConfig, ReplyHead, ReplyOutcome, parse_reply, parse_reply_with};
+pub use request::{
+    Extent, HeaderScratch, Method, Request, RequestOutcome, Version, is_worth_parsing,
+    parse_request,
+};
+pub use template::HeadTemplate;
+pub use vary::{Vary, VaryNames};

@@ -1,0 +1,243 @@
+//! Why a message is not served from, or not stored in, card memory. Each reason has a label for metrics.
+
+macro_rules! reasons {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $label:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl $name {
+            /// Every reason, in the order of [`Self::index`].
+            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
+
+            /// The reason's name in metrics, in snake case.
+            pub const fn label(&self) -> &'static str {
+                match self { $($name::$variant => $label,)+ }
+            }
+
+            /// Position in [`Self::ALL`], for an array of counters.
+            pub const fn index(&self) -> usize {
+                *self as usize
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(self.label())
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a request is passed to the server although its reply might be in card memory.
+    BypassReason {
+        /// The head is longer than [`crate::HEAD_BYTES_MAX`].
+        HeadTooLong => "head_too_long",
+        /// The head has more than [`crate::HEADERS_MAX`] fields.
+        TooManyHeaders => "too_many_headers",
+        /// Empty lines before the request line (RFC 9112 section 2.2): servers differ in how many they skip.
+        LeadingEmptyLine => "leading_empty_line",
+        /// The request line is not `method SP target SP version` (RFC 9112 section 3).
+        RequestLine => "request_line",
+        /// A version other than HTTP/1.0 and HTTP/1.1 (RFC 9112 section 2.3).
+        HttpVersion => "http_version",
+        /// A line that ends in LF alone, or a CR that is not followed by LF (RFC 9112 section 2.2).
+        BareLineBreak => "bare_line_break",
+        /// A folded field line (RFC 9112 section 5.2).
+        ObsFold => "obs_fold",
+        /// Whitespace between a field name and its colon (RFC 9112 section 5.1).
+        SpaceBeforeColon => "space_before_colon",
+        /// NUL or another control byte (RFC 9110 section 5.5).
+        ControlByte => "control_byte",
+        /// A field line without a valid name (RFC 9110 section 5.1).
+        HeaderName => "header_name",
+        /// More than one space before a field value, a tab, or whitespace after the value (RFC 9110 section 5.6.3).
+        OddWhitespace => "odd_whitespace",
+        /// A method other than GET and HEAD.
+        Method => "method",
+        /// CONNECT: what follows is no HTTP (RFC 9110 section 9.3.6).
+        Connect => "connect",
+        /// The target is in absolute form (RFC 9112 section 3.2.2).
+        TargetAbsolute => "target_absolute",
+        /// The target is `*` (RFC 9112 section 3.2.4).
+        TargetAsterisk => "target_asterisk",
+        /// The target is in authority form, or in none that is defined (RFC 9112 section 3.2.3).
+        TargetAuthority => "target_authority",
+        /// The target has a fragment (RFC 9110 section 7.1 leaves none).
+        TargetFragment => "target_fragment",
+        /// The target has a byte that RFC 3986 sections 3.3 and 3.4 do not allow.
+        TargetByte => "target_byte",
+        /// HTTP/1.1 without Host (RFC 9112 section 3.2).
+        HostMissing => "host_missing",
+        /// More than one Host (RFC 9112 section 3.2).
+        HostDuplicate => "host_duplicate",
+        /// Host is not `name [":" port]` (RFC 9110 section 7.2).
+        HostMalformed => "host_malformed",
+        /// Content-Length repeated, a list, or not plain digits (RFC 9112 section 6.3).
+        ContentLength => "content_length",
+        /// Any Transfer-Encoding (RFC 9112 section 6.1).
+        TransferEncoding => "transfer_encoding",
+        /// A GET or HEAD that announces content (RFC 9110 section 9.3.1).
+        Body => "body",
+        /// A Connection value other than `close` and `keep-alive` (RFC 9110 section 7.6.1).
+        ConnectionOption => "connection_option",
+        /// Upgrade (RFC 9110 section 7.8): what follows may be no HTTP.
+        Upgrade => "upgrade",
+        /// Expect (RFC 9110 section 10.1.1): whether content follows depends on the reply.
+        Expect => "expect",
+        /// Range or If-Range (RFC 9110 section 14.2).
+        Range => "range",
+        /// Authorization or Proxy-Authorization (RFC 9111 section 3.5).
+        Authorization => "authorization",
+        /// A cookie that is not known to be harmless.
+        Cookie => "cookie",
+        /// If-Match or If-Unmodified-Since (RFC 9110 section 13.1).
+        Precondition => "precondition",
+        /// A field that may come once comes twice (RFC 9110 section 5.3).
+        DuplicateHeader => "duplicate_header",
+        /// A field that is not known to leave the reply unchanged.
+        UnknownHeader => "unknown_header",
+    }
+}
+
+reasons! {
+    /// Why a reply does not become an entry.
+    NotShared {
+        /// The reply to a method other than GET.
+        RequestMethod => "request_method",
+        /// A status other than 200.
+        Status => "status",
+        /// A reply in HTTP/1.0.
+        HttpVersion => "http_version",
+        /// A status line without the space before its reason (RFC 9112 section 4).
+        StatusLine => "status_line",
+        /// A chunked body (RFC 9112 section 7.1): servers send files with Content-Length.
+        Chunked => "chunked",
+        /// A body that ends with the connection (RFC 9112 section 6.3).
+        CloseDelimited => "close_delimited",
+        /// Set-Cookie.
+        SetCookie => "set_cookie",
+        /// `Cache-Control: private` (RFC 9111 section 5.2.2.7).
+        Private => "private",
+        /// `Cache-Control: no-store` (RFC 9111 section 5.2.2.5).
+        NoStore => "no_store",
+        /// Cache-Control that is not a plain list of known directives.
+        CacheControlOdd => "cache_control_odd",
+        /// `Vary: *` (RFC 9110 section 12.5.5).
+        VaryStar => "vary_star",
+        /// Vary is not a list of field names.
+        VaryOdd => "vary_odd",
+        /// Vary names more, or longer, fields than an entry keeps.
+        VaryTooLarge => "vary_too_large",
+        /// Content-Range (RFC 9110 section 14.4).
+        ContentRange => "content_range",
+        /// WWW-Authenticate, Authentication-Info or their proxy kin (RFC 9110 section 11).
+        Authentication => "authentication",
+        /// Trailer (RFC 9110 section 6.6.2).
+        Trailer => "trailer",
+        /// A Content-Security-Policy with a nonce, which must not be used twice (CSP level 3, section 7.1).
+        Nonce => "nonce",
+        /// A field that is not among the usual ones of a server of files.
+        UnusualHeader => "unusual_header",
+        /// A field that may come once comes twice.
+        DuplicateHeader => "duplicate_header",
+        /// More than one space before a field value, a tab, or whitespace after the value.
+        OddWhitespace => "odd_whitespace",
+        /// Connection with a value other than `close` and `keep-alive`.
+        ConnectionOdd => "connection_odd",
+        /// No Date, or one that is not an IMF-fixdate (RFC 9110 section 5.6.7).
+        Date => "date",
+        /// Last-Modified is not an IMF-fixdate.
+        LastModifiedOdd => "last_modified_odd",
+        /// ETag is not an entity tag (RFC 9110 section 8.8.3).
+        EtagOdd => "etag_odd",
+        /// Expires equals Date + max-age, but may as well hang on a time of day or on Last-Modified.
+        ExpiresPinned => "expires_pinned",
+        /// The head is longer than [`crate::TEMPLATE_BYTES_MAX`].
+        HeadTooLong => "head_too_long",
+    }
+}
+
+reasons! {
+    /// Why it is not certain where a reply ends. The card stops tracking the connection.
+    MalformedReply {
+        /// The head is longer than [`crate::HEAD_BYTES_MAX`] or has more than [`crate::HEADERS_MAX`] fields.
+        HeadTooLong => "head_too_long",
+        /// Empty lines before the status line.
+        LeadingEmptyLine => "leading_empty_line",
+        /// No valid HTTP/1.x head (RFC 9112 section 4 and 5).
+        Syntax => "syntax",
+        /// A line that ends in LF alone.
+        BareLineBreak => "bare_line_break",
+        /// A status outside 100 to 599.
+        Status => "status",
+        /// 101: what follows is no HTTP (RFC 9110 section 15.2.2).
+        SwitchingProtocols => "switching_protocols",
+        /// Content-Length repeated, a list, or not plain digits, or on a reply that must not have it (RFC 9110
+        /// section 8.6).
+        ContentLength => "content_length",
+        /// A Transfer-Encoding other than one plain `chunked`, or on a reply that must not have it (RFC 9112
+        /// section 6.1).
+        TransferEncoding => "transfer_encoding",
+        /// Transfer-Encoding with Content-Length (RFC 9112 section 6.3).
+        LengthAndEncoding => "length_and_encoding",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(labels: &[&str]) {
+        let mut sorted = labels.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), labels.len(), "two reasons share a label");
+        for label in labels {
+            assert!(
+                label
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{label}"
+            );
+        }
+    }
+
+    #[test]
+    fn labels_are_unique_snake_case_and_indices_match() {
+        check(
+            &BypassReason::ALL
+                .iter()
+                .map(|r| r.label())
+                .collect::<Vec<_>>(),
+        );
+        check(&NotShared::ALL.iter().map(|r| r.label()).collect::<Vec<_>>());
+        check(
+            &MalformedReply::ALL
+                .iter()
+                .map(|r| r.label())
+                .collect::<Vec<_>>(),
+        );
+        assert!(
+            BypassReason::ALL
+                .iter()
+                .enumerate()
+                .all(|(i, r)| r.index() == i)
+        );
+        assert!(
+            NotShared::ALL
+                .iter()
+                .enumerate()
+                .all(|(i, r)| r.index() == i)
+        );
+        assert!(
+            MalformedReply::ALL
+                .iter()
+                .enumerate()
+                .all(|(i, r)| r.index() == i)
+        );
+        assert_eq!(NotShared::SetCookie.to_string(), "set_cookie");
+    }
+}

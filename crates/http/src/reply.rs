@@ -1,0 +1,451 @@
+//! Reply heads (RFC 9112 sections 4 to 6): where the reply ends, and whether others may have it, too.
+//!
+//! A head that leaves the reply's end in doubt is [`ReplyOutcome::Malformed`], and the card stops tracking the
+//! connection. A head that is certain but unusual carries in [`ReplyHead::shareable`] the reason why it is not stored.
+
+use crate::cache_control::CacheControl;
+use crate::conditional::opaque_tag;
+use crate::connection::ConnectionOptions;
+use crate::date::parse_imf_fixdate;
+use crate::head::{Lines, Spacing, is_name, offset_in};
+use crate::length::parse_content_length;
+use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX, TEMPLATE_BYTES_MAX};
+use crate::reason::{MalformedReply, NotShared};
+use crate::reply_field::{ReplyField, classify};
+use crate::request::{Method, Version};
+use crate::vary::Vary;
+use httparse::{Header, Status};
+use std::mem::MaybeUninit;
+
+/// What the bytes at the start of a reply are.
+#[derive(Clone, Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for a moment; a box would allocate per reply"
+)]
+pub enum ReplyOutcome<'a> {
+    /// The head is not complete yet; nothing is wrong with it so far.
+    Partial,
+    /// A head whose framing is certain.
+    Complete(ReplyHead<'a>),
+    /// Where the reply ends is in doubt: the rest of the connection is opaque.
+    Malformed(MalformedReply),
+}
+
+/// How a reply's content ends (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// There is none: the reply to HEAD, 1xx, 204, 304.
+    None,
+    /// After this many bytes.
+    Length(u64),
+    /// With the last chunk.
+    Chunked,
+    /// With the connection.
+    Close,
+}
+
+/// A reply head whose framing is certain.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyHead<'a> {
+    /// Status code, 100 to 599.
+    pub status: u16,
+    /// HTTP version.
+    pub version: Version,
+    /// Bytes of the head.
+    pub head_len: usize,
+    /// How its content ends.
+    pub framing: Framing,
+    /// Is the reply one that may become an entry? Only a plain 200 to GET with Content-Length is. The card must
+    /// besides find `keep_alive` equal to the request's: a server that is about to close says so to one client.
+    pub shareable: Result<(), NotShared>,
+    /// Is this a 304 to GET as plain as a shareable 200, so that a template may be made of it?
+    pub learnable_304: bool,
+    /// Value of Last-Modified.
+    pub last_modified: Option<&'a [u8]>,
+    /// Value of ETag.
+    pub etag: Option<&'a [u8]>,
+    /// Value of Date.
+    pub date: Option<&'a [u8]>,
+    /// The request fields that chose this variant.
+    pub vary: Vary,
+    /// Does the connection outlive the reply (RFC 9112 section 9.3)?
+    pub keep_alive: bool,
+    /// Does the real reply follow (1xx, RFC 9110 section 15.2)?
+    pub interim: bool,
+    /// What a template renews, or why it cannot.
+    pub(crate) renewal: Result<Renewal, NotShared>,
+}
+
+/// Where the renewable values of a head are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Renewal {
+    /// Offset of the Date value.
+    pub(crate) date_at: usize,
+    /// Offset of the Expires value and seconds between Date and Expires, if that is max-age.
+    pub(crate) expires: Option<(usize, u64)>,
+}
+
+/// Which replies may be shared beyond the built-in rules.
+#[derive(Clone, Debug, Default)]
+pub struct ReplyConfig {
+    usual_headers: Vec<Box<[u8]>>,
+}
+
+impl ReplyConfig {
+    /// Only the built-in list of usual headers.
+    pub const fn new() -> ReplyConfig {
+        ReplyConfig {
+            usual_headers: Vec::new(),
+        }
+    }
+
+    /// Declares a reply header usual: the same in each reply for the same file. Danger: a value that differs by
+    /// client or by request is repeated to others.
+    pub fn allow_header(mut self, name: &str) -> ReplyConfig {
+        self.usual_headers.push(name.as_bytes().into());
+        self
+    }
+
+    fn is_usual(&self, name: &[u8]) -> bool {
+        self.usual_headers
+            .iter()
+            .any(|usual| usual.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Parses the reply head that begins at `bytes[0]`, the answer to a request with `method`. Never panics. See
+/// [`crate::is_worth_parsing`] for when to call it again after [`ReplyOutcome::Partial`].
+pub fn parse_reply(bytes: &[u8], method: Method) -> ReplyOutcome<'_> {
+    parse_reply_with(bytes, method, &ReplyConfig::new())
+}
+
+/// As [`parse_reply`], with the operator's additions.
+pub fn parse_reply_with<'a>(
+    bytes: &'a [u8],
+    method: Method,
+    config: &ReplyConfig,
+) -> ReplyOutcome<'a> {
+    let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    if let Some(b'\r' | b'\n') = window.first() {
+        return ReplyOutcome::Malformed(MalformedReply::LeadingEmptyLine);
+    }
+    let mut slots = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+    let mut tokens = httparse::Response::new(&mut []);
+    let parser = httparse::ParserConfig::default();
+    let head_len = match parser.parse_response_with_uninit_headers(&mut tokens, window, &mut slots)
+    {
+        Ok(Status::Complete(head_len)) => head_len,
+        Ok(Status::Partial) if window.len() < HEAD_BYTES_MAX => return ReplyOutcome::Partial,
+        Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return ReplyOutcome::Malformed(MalformedReply::HeadTooLong);
+        }
+        Err(httparse::Error::NewLine) => {
+            return ReplyOutcome::Malformed(MalformedReply::BareLineBreak);
+        }
+        Err(_) => return ReplyOutcome::Malformed(MalformedReply::Syntax),
+    };
+    let version = Version::from_minor(tokens.version);
+    let status = tokens.code.unwrap_or(0);
+    match Fields::take_all(&window[..head_len], tokens.headers, config)
+        .and_then(|fields| fields.decide(head_len, status, version, method))
+    {
+        Ok(head) => ReplyOutcome::Complete(head),
+        Err(reason) => ReplyOutcome::Malformed(reason),
+    }
+}
+
+/// What the header fields of a reply say.
+struct Fields<'b> {
+    head: &'b [u8],
+    content_length: Option<u64>,
+    chunked: bool,
+    connection: ConnectionOptions,
+    connection_fields: u8,
+    cache_control: CacheControl,
+    vary: Vary,
+    date: Option<&'b [u8]>,
+    expires: Option<&'b [u8]>,
+    last_modified: Option<&'b [u8]>,
+    etag: Option<&'b [u8]>,
+    reason: Option<NotShared>,
+}
+
+impl<'b> Fields<'b> {
+    fn take_all(
+        head: &'b [u8],
+        headers: &[Header<'b>],
+        config: &ReplyConfig,
+    ) -> Result<Fields<'b>, MalformedReply> {
+        let bare = |_| MalformedReply::BareLineBreak;
+        let start_line_len = head.iter().position(|b| *b == b'\r').unwrap_or(head.len());
+        let mut lines = Lines::new(head, start_line_len).map_err(bare)?;
+        let mut fields = Fields {
+            head,
+            content_length: None,
+            chunked: false,
+            connection: ConnectionOptions::default(),
+            connection_fields: 0,
+            cache_control: CacheControl::default(),
+            vary: Vary::default(),
+            date: None,
+            expires: None,
+            last_modified: None,
+            etag: None,
+            reason: None,
+        };
+        // RFC 9112 section 4: the space stays even if the reason is empty.
+        if head.get(STATUS_BYTES) != Some(&b' ') {
+            fields.note(NotShared::StatusLine);
+        }
+        for (index, header) in headers.iter().enumerate() {
+            let spacing = lines.field(header).map_err(bare)?;
+            fields.take(header, spacing, &headers[..index], config)?;
+        }
+        lines.finish().map_err(bare)?;
+        Ok(fields)
+    }
+
+    /// Takes one field line. An error means that the framing is in doubt.
+    fn take(
+        &mut self,
+        header: &Header<'b>,
+        spacing: Spacing,
+        before: &[Header<'b>],
+        config: &ReplyConfig,
+    ) -> Result<(), MalformedReply> {
+        let (name, value) = (header.name.as_bytes(), header.value);
+        match classify(name) {
+            ReplyField::ContentLength => {
+                // RFC 9112 section 6.3 rule 5.
+                if self.content_length.is_some() || spacing == Spacing::Odd {
+                    return Err(MalformedReply::ContentLength);
+                }
+                self.content_length =
+                    Some(parse_content_length(value).ok_or(MalformedReply::ContentLength)?);
+            }
+            ReplyField::TransferEncoding => {
+                // RFC 9112 section 6.1: other codings, lists and repetitions are read in different ways.
+                if self.chunked || spacing == Spacing::Odd || !is_name(value, b"chunked") {
+                    return Err(MalformedReply::TransferEncoding);
+                }
+                self.chunked = true;
+            }
+            ReplyField::Connection => {
+                self.connection.add(value);
+                self.connection_fields = self.connection_fields.saturating_add(1);
+            }
+            ReplyField::Date => once(&mut self.date, value, &mut self.reason),
+            ReplyField::Expires => once(&mut self.expires, value, &mut self.reason),
+            ReplyField::LastModified => once(&mut self.last_modified, value, &mut self.reason),
+            ReplyField::Etag => once(&mut self.etag, value, &mut self.reason),
+            ReplyField::CacheControl => {
+                let added = self.cache_control.add(value);
+                self.note_error(added);
+            }
+            ReplyField::Vary => {
+                let added = self.vary.add(value);
+                self.note_error(added);
+            }
+            ReplyField::SetCookie => self.note(NotShared::SetCookie),
+            ReplyField::ContentRange => self.note(NotShared::ContentRange),
+            ReplyField::Authentication => self.note(NotShared::Authentication),
+            ReplyField::Trailer => self.note(NotShared::Trailer),
+            ReplyField::SecurityPolicy => {
+                if value
+                    .windows(6)
+                    .any(|word| word.eq_ignore_ascii_case(b"nonce-"))
+                {
+                    self.note(NotShared::Nonce);
+                }
+            }
+            ReplyField::Usual => {}
+            ReplyField::UsualOnce => {
+                if before
+                    .iter()
+                    .any(|other| other.name.eq_ignore_ascii_case(header.name))
+                {
+                    self.note(NotShared::DuplicateHeader);
+                }
+            }
+            ReplyField::Unusual => {
+                if !config.is_usual(name) {
+                    self.note(NotShared::UnusualHeader);
+                }
+            }
+        }
+        if spacing == Spacing::Odd {
+            self.note(NotShared::OddWhitespace);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, reason: NotShared) {
+        self.reason.get_or_insert(reason);
+    }
+
+    fn note_error(&mut self, outcome: Result<(), NotShared>) {
+        if let Err(reason) = outcome {
+            self.note(reason);
+        }
+    }
+
+    fn decide(
+        mut self,
+        head_len: usize,
+        status: u16,
+        version: Version,
+        method: Method,
+    ) -> Result<ReplyHead<'b>, MalformedReply> {
+        let framing = self.framing(status, version, method)?;
+        let keep_alive = framing != Framing::Close && self.connection.is_keep_alive(version);
+        let renewal = self.renewal();
+        let of_message = message_reason(status, version, method, framing);
+        self.check_values(head_len, version);
+        let plain = self.reason.map_or(Ok(()), Err);
+        let shareable = match of_message {
+            Some(reason) => Err(reason),
+            None => plain.and(renewal.map(|_| ())),
+        };
+        let learnable_304 = status == 304
+            && method == Method::Get
+            && version == Version::Http11
+            && plain.is_ok()
+            && renewal.is_ok();
+        Ok(ReplyHead {
+            status,
+            version,
+            head_len,
+            framing,
+            shareable,
+            learnable_304,
+            last_modified: self.last_modified,
+            etag: self.etag,
+            date: self.date,
+            vary: self.vary,
+            keep_alive,
+            interim: status < 200,
+            renewal,
+        })
+    }
+
+    /// RFC 9112 section 6.3, but whatever it resolves by precedence is an error here.
+    fn framing(
+        &self,
+        status: u16,
+        version: Version,
+        method: Method,
+    ) -> Result<Framing, MalformedReply> {
+        match status {
+            101 => return Err(MalformedReply::SwitchingProtocols),
+            100..=599 => {}
+            _ => return Err(MalformedReply::Status),
+        }
+        if self.chunked && self.content_length.is_some() {
+            return Err(MalformedReply::LengthAndEncoding);
+        }
+        // RFC 9112 section 6.1: HTTP/1.0 knows no Transfer-Encoding.
+        if self.chunked && version == Version::Http10 {
+            return Err(MalformedReply::TransferEncoding);
+        }
+        if matches!(status, 100..=199 | 204) {
+            // RFC 9110 section 8.6 and RFC 9112 section 6.1 forbid both fields here; clients differ in what they do.
+            if self.chunked {
+                return Err(MalformedReply::TransferEncoding);
+            }
+            if self.content_length.is_some() {
+                return Err(MalformedReply::ContentLength);
+            }
+            return Ok(Framing::None);
+        }
+        Ok(match self.content_length {
+            _ if status == 304 || method == Method::Head => Framing::None,
+            Some(length) => Framing::Length(length),
+            None if self.chunked => Framing::Chunked,
+            None => Framing::Close,
+        })
+    }
+
+    /// Checks of values that stand for themselves.
+    fn check_values(&mut self, head_len: usize, version: Version) {
+        if self.connection_fields > 1 || self.connection.class(version).is_none() {
+            self.note(NotShared::ConnectionOdd);
+        }
+        if self
+            .last_modified
+            .is_some_and(|value| parse_imf_fixdate(value).is_none())
+        {
+            self.note(NotShared::LastModifiedOdd);
+        }
+        if self.etag.is_some_and(|value| opaque_tag(value).is_none()) {
+            self.note(NotShared::EtagOdd);
+        }
+        if head_len > TEMPLATE_BYTES_MAX {
+            self.note(NotShared::HeadTooLong);
+        }
+    }
+
+    /// What a template must renew.
+    ///
+    /// If Expires equals Date + max-age it moves with Date in most configurations, but some servers can compute
+    /// both from a time of day or from Last-Modified ("expires @15h", "expires modified +1h"), and then max-age
+    /// shrinks from reply to reply. Such a base shows as a whole number of minutes where Date would not. If it
+    /// shows by chance (one reply in thirty), the reply is not stored, and the next one is.
+    fn renewal(&self) -> Result<Renewal, NotShared> {
+        let date = self.date.ok_or(NotShared::Date)?;
+        let date_s = parse_imf_fixdate(date).ok_or(NotShared::Date)?;
+        let date_at = offset_in(self.head, date);
+        let (Some(expires), Some(max_age_s)) = (self.expires, self.cache_control.max_age_s) else {
+            return Ok(Renewal {
+                date_at,
+                expires: None,
+            });
+        };
+        match parse_imf_fixdate(expires) {
+            Some(expires_s) if Some(expires_s) == date_s.checked_add(max_age_s) => {
+                let modified_s = self.last_modified.and_then(parse_imf_fixdate);
+                let pinned_to_day = expires_s.is_multiple_of(60);
+                let pinned_to_modified =
+                    modified_s.is_some_and(|at| expires_s.abs_diff(at).is_multiple_of(60));
+                if max_age_s > 0 && (pinned_to_day || pinned_to_modified) {
+                    return Err(NotShared::ExpiresPinned);
+                }
+                Ok(Renewal {
+                    date_at,
+                    expires: Some((offset_in(self.head, expires), max_age_s)),
+                })
+            }
+            _ => Ok(Renewal {
+                date_at,
+                expires: None,
+            }),
+        }
+    }
+}
+
+/// Length of `HTTP/1.x nnn`.
+const STATUS_BYTES: usize = 12;
+
+/// Why a reply of this kind is not stored, whatever its fields say.
+fn message_reason(
+    status: u16,
+    version: Version,
+    method: Method,
+    framing: Framing,
+) -> Option<NotShared> {
+    match framing {
+        _ if method != Method::Get => Some(NotShared::RequestMethod),
+        _ if status != 200 => Some(NotShared::Status),
+        _ if version != Version::Http11 => Some(NotShared::HttpVersion),
+        Framing::Chunked => Some(NotShared::Chunked),
+        Framing::Close => Some(NotShared::CloseDelimited),
+        Framing::None | Framing::Length(_) => None,
+    }
+}
+
+/// Stores a field that may come once (RFC 9110 section 5.3).
+fn once<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8], reason: &mut Option<NotShared>) {
+    if slot.replace(value).is_some() {
+        reason.get_or_insert(NotShared::DuplicateHeader);
+    }
+}

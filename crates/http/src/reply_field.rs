@@ -1,0 +1,118 @@
+//! Which header fields of a reply mean what to the card.
+
+/// A reply field's meaning to the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplyField {
+    ContentLength,
+    TransferEncoding,
+    Connection,
+    Date,
+    Expires,
+    LastModified,
+    Etag,
+    CacheControl,
+    Vary,
+    SetCookie,
+    ContentRange,
+    /// WWW-Authenticate and kin.
+    Authentication,
+    Trailer,
+    /// Content-Security-Policy, with or without Report-Only.
+    SecurityPolicy,
+    /// The same in each reply of a server of files, and may come once.
+    UsualOnce,
+    /// The same in each reply of a server of files, and may come several times.
+    Usual,
+    /// Not known to be the same in each reply.
+    Unusual,
+}
+
+/// The meaning of a field by its name. Fields are looked up at misses only.
+pub(crate) fn classify(name: &[u8]) -> ReplyField {
+    FIELDS
+        .iter()
+        .find(|(known, _)| known.eq_ignore_ascii_case(name))
+        .map_or(ReplyField::Unusual, |(_, field)| *field)
+}
+
+const FIELDS: &[(&[u8], ReplyField)] = &[
+    (b"server", ReplyField::UsualOnce),
+    (b"date", ReplyField::Date),
+    (b"content-type", ReplyField::UsualOnce),
+    (b"content-length", ReplyField::ContentLength),
+    (b"last-modified", ReplyField::LastModified),
+    (b"connection", ReplyField::Connection),
+    (b"etag", ReplyField::Etag),
+    (b"accept-ranges", ReplyField::UsualOnce),
+    (b"keep-alive", ReplyField::UsualOnce),
+    (b"vary", ReplyField::Vary),
+    (b"cache-control", ReplyField::CacheControl),
+    (b"expires", ReplyField::Expires),
+    (b"content-encoding", ReplyField::UsualOnce),
+    (b"content-language", ReplyField::UsualOnce),
+    (b"content-disposition", ReplyField::UsualOnce),
+    (b"content-location", ReplyField::UsualOnce),
+    (b"pragma", ReplyField::UsualOnce),
+    (b"transfer-encoding", ReplyField::TransferEncoding),
+    (b"strict-transport-security", ReplyField::UsualOnce),
+    (b"x-content-type-options", ReplyField::UsualOnce),
+    (b"x-frame-options", ReplyField::UsualOnce),
+    (b"x-xss-protection", ReplyField::UsualOnce),
+    (b"referrer-policy", ReplyField::UsualOnce),
+    (b"permissions-policy", ReplyField::UsualOnce),
+    (b"access-control-allow-origin", ReplyField::UsualOnce),
+    (b"access-control-allow-methods", ReplyField::UsualOnce),
+    (b"access-control-allow-headers", ReplyField::UsualOnce),
+    (b"access-control-expose-headers", ReplyField::UsualOnce),
+    (b"access-control-max-age", ReplyField::UsualOnce),
+    (b"cross-origin-opener-policy", ReplyField::UsualOnce),
+    (b"cross-origin-embedder-policy", ReplyField::UsualOnce),
+    (b"cross-origin-resource-policy", ReplyField::UsualOnce),
+    (b"timing-allow-origin", ReplyField::Usual),
+    (b"x-robots-tag", ReplyField::Usual),
+    (b"link", ReplyField::Usual),
+    (b"alt-svc", ReplyField::Usual),
+    (b"content-security-policy", ReplyField::SecurityPolicy),
+    (
+        b"content-security-policy-report-only",
+        ReplyField::SecurityPolicy,
+    ),
+    (b"set-cookie", ReplyField::SetCookie),
+    (b"set-cookie2", ReplyField::SetCookie),
+    (b"content-range", ReplyField::ContentRange),
+    (b"www-authenticate", ReplyField::Authentication),
+    (b"authentication-info", ReplyField::Authentication),
+    (b"proxy-authenticate", ReplyField::Authentication),
+    (b"proxy-authentication-info", ReplyField::Authentication),
+    (b"trailer", ReplyField::Trailer),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_lower_case_and_unique() {
+        for (index, (name, field)) in FIELDS.iter().enumerate() {
+            assert!(!name.iter().any(u8::is_ascii_uppercase));
+            assert!(FIELDS[..index].iter().all(|(other, _)| other != name));
+            assert_eq!(classify(&name.to_ascii_uppercase()), *field);
+        }
+        for unusual in [
+            "Age",
+            "Via",
+            "X-Request-Id",
+            "X-Powered-By",
+            "Set-Cookie3",
+            "Upgrade",
+            "Clear-Site-Data",
+            "",
+        ] {
+            assert_eq!(
+                classify(unusual.as_bytes()),
+                ReplyField::Unusual,
+                "{unusual}"
+            );
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Vary (RFC 9110 section 12.5.5).
+
+use crate::head::{is_token, list};
+use crate::key::is_always_in_key;
+use crate::limits::{VARY_NAME_BYTES_MAX, VARY_NAMES_MAX};
+use crate::reason::NotShared;
+
+/// Request fields that choose between the variants of a resource, in lower case and in the reply's order. Fields
+/// that every key holds anyhow (Accept-Encoding, Accept, Origin, Host) are left out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct VaryNames {
+    names: [[u8; VARY_NAME_BYTES_MAX]; VARY_NAMES_MAX],
+    lengths: [u8; VARY_NAMES_MAX],
+    count: u8,
+}
+
+impl VaryNames {
+    /// The names, in lower case.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let stored = self
+            .names
+            .iter()
+            .zip(&self.lengths)
+            .take(usize::from(self.count));
+        stored.map(|(name, length)| &name[..usize::from(*length)])
+    }
+
+    /// No names: the request's own key says it all.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Number of names.
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// Adds a name unless it is there already or in every key. Errors: the name is no token, too long, or one too many.
+    fn add(&mut self, name: &[u8]) -> Result<(), NotShared> {
+        if !is_token(name) {
+            return Err(NotShared::VaryOdd);
+        }
+        if is_always_in_key(name) || self.iter().any(|stored| stored.eq_ignore_ascii_case(name)) {
+            return Ok(());
+        }
+        let index = usize::from(self.count);
+        if index == VARY_NAMES_MAX || name.len() > VARY_NAME_BYTES_MAX {
+            return Err(NotShared::VaryTooLarge);
+        }
+        let slot = &mut self.names[index][..name.len()];
+        slot.copy_from_slice(name);
+        slot.make_ascii_lowercase();
+        self.lengths[index] = name.len() as u8;
+        self.count += 1;
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn from_list(names: &[&str]) -> Result<VaryNames, NotShared> {
+        let mut all = VaryNames::default();
+        names.iter().try_for_each(|name| all.add(name.as_bytes()))?;
+        Ok(all)
+    }
+}
+
+impl core::fmt::Debug for VaryNames {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list()
+            .entries(self.iter().map(|name| name.escape_ascii().to_string()))
+            .finish()
+    }
+}
+
+/// What a reply's Vary fields say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vary {
+    /// The listed fields, maybe none, beside those in every key.
+    Names(VaryNames),
+    /// `*`, or a list that an entry cannot keep: the reply is nobody else's.
+    Star,
+}
+
+impl Default for Vary {
+    fn default() -> Vary {
+        Vary::Names(VaryNames::default())
+    }
+}
+
+impl Vary {
+    /// Takes the value of one Vary field. After an error this is [`Vary::Star`].
+    pub(crate) fn add(&mut self, value: &[u8]) -> Result<(), NotShared> {
+        let mut outcome = Ok(());
+        for name in list(value) {
+            let added = match self {
+                _ if name == b"*" => Err(NotShared::VaryStar),
+                Vary::Names(names) => names.add(name),
+                Vary::Star => break,
+            };
+            if added.is_err() {
+                *self = Vary::Star;
+                outcome = added;
+            }
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(values: &[&str]) -> Result<Vec<String>, NotShared> {
+        let mut vary = Vary::default();
+        let mut outcome = Ok(());
+        for value in values {
+            outcome = outcome.and(vary.add(value.as_bytes()));
+        }
+        outcome?;
+        match vary {
+            Vary::Names(names) => Ok(names
+                .iter()
+                .map(|n| String::from_utf8(n.to_vec()).unwrap())
+                .collect()),
+            Vary::Star => panic!("star without an error"),
+        }
+    }
+
+    #[test]
+    fn lists() {
+        assert_eq!(parse(&[]).unwrap(), Vec::<String>::new());
+        assert_eq!(
+            parse(&["Accept-Encoding, ORIGIN", "accept"]).unwrap(),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            parse(&["User-Agent,Cookie", "cookie"]).unwrap(),
+            ["user-agent", "cookie"]
+        );
+        assert_eq!(parse(&["a, b, c, d, a"]).unwrap().len(), 4);
+        assert_eq!(parse(&["a, b, c, d, e"]), Err(NotShared::VaryTooLarge));
+        assert_eq!(parse(&[&"x".repeat(33)]), Err(NotShared::VaryTooLarge));
+        assert_eq!(parse(&["*"]), Err(NotShared::VaryStar));
+        assert_eq!(parse(&["Cookie, *"]), Err(NotShared::VaryStar));
+        assert_eq!(parse(&[""]), Err(NotShared::VaryOdd));
+        assert_eq!(parse(&["a b"]), Err(NotShared::VaryOdd));
+        assert_eq!(parse(&["a,,b"]), Err(NotShared::VaryOdd));
+    }
+}

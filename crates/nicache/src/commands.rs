@@ -1,0 +1,28 @@
+//! The commands, one file each.
+
+mod bypass;
+mod card;
+mod purge;
+mod run;
+mod server;
+mod status;
+mod watch;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::Command;
+
+/// Does what the command says.
+pub fn execute(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Run(options) => run::execute(*options),
+        Command::Status(arguments) => status::execute(&arguments),
+        Command::Purge(arguments) => purge::execute(&arguments),
+        Command::Bypass(arguments) => bypass::execute(&arguments),
+        Command::Card => card::execute(),
+        Command::Watch => watch::execute(),
+        Command::Server => server::execute(),
+    }
+}

@@ -1,0 +1,238 @@
+//! `nicache card`, the card process.
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nicache_card::{AccessRecord as Hit, Card, CardConfig, CoherenceLink, Handshake, NoWatcher, Store};
+use nicache_coherence::RevisionTable;
+use nicache_http::KeyConfig;
+use nicache_memory::{CardMemory, HugePages};
+use nicache_policy::{Lru, Policy, Popularity, PopularityConfig};
+use nicache_port::{PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, TapConfig, TapQueue};
+
+use crate::control::{ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard};
+use crate::engine::{Shard, Waker, WatcherLink, merge, monotonic, report};
+use crate::logs;
+use crate::options::{HandshakeKind, PolicyKind};
+use crate::setup::{CardSetup, child_start};
+
+/// How often access records are fetched from the shards.
+const ACCESS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Ports are boxed on the wire side only, where a capture may be in between.
+type Wire = Box<dyn Port + Send>;
+type Shards = Vec<Shard<Wire, TapQueue>>;
+
+/// Serves until told to stop.
+pub fn execute() -> Result<ExitCode> {
+    let (setup, files, socket) = child_start::<CardSetup>(c"nicache-card")?;
+    logs::start(setup.log_format);
+    let queues = usize::from(setup.queues);
+    let mut files = files.into_iter();
+    let mut taps = || -> Result<Vec<TapQueue>> { files.by_ref().take(queues).map(queue).collect() };
+    let (wire, host) = (taps()?, taps()?);
+    let watcher = files.next().context("no socket to the watcher came with the setup")?;
+    // The maps first, then the links, which only need to stay open.
+    let witness: Vec<OwnedFd> = files.collect();
+    let (table, watched) = match witness.as_slice() {
+        [control, revisions, ..] => (Arc::new(RevisionTable::map(control.as_fd(), revisions.as_fd())?), true),
+        // Its lease is never renewed, so nothing is stored or served.
+        _ => (RevisionTable::on_heap(), false),
+    };
+    let shards = start_shards(&setup, wire, host, watched.then_some(watcher), &table)?;
+    let channel = Arc::new(CardChannel::new(socket));
+    channel.send(&FromCard::Ready)?;
+    let shards = Arc::new(shards);
+    if setup.access_log {
+        let (shards, channel) = (Arc::clone(&shards), Arc::clone(&channel));
+        std::thread::Builder::new().name("access".into()).spawn(move || send_access_records(&shards, &channel))?;
+    }
+    while let Some(message) = channel.receive()? {
+        match message {
+            ToCard::Stop => return Ok(ExitCode::SUCCESS),
+            ToCard::Ask { id, question } => {
+                let answer = answer(question, &shards, watched)
+                    .unwrap_or_else(|error| Answer::Refused { reason: format!("{error:#}") });
+                channel.send(&FromCard::Answer { id, answer })?;
+            }
+        }
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+fn queue(file: OwnedFd) -> Result<TapQueue> {
+    TapQueue::from_owned_fd(file, &TapConfig::default()).context("a TAP queue from the supervisor")
+}
+
+fn start_shards(
+    setup: &CardSetup,
+    wire: Vec<TapQueue>,
+    host: Vec<TapQueue>,
+    watcher: Option<OwnedFd>,
+    table: &Arc<RevisionTable>,
+) -> Result<Shards> {
+    let queues = wire.len();
+    let wakers = (0..queues).map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
+    let mut links: Vec<Option<WatcherLink>> = match watcher {
+        Some(socket) => WatcherLink::start(socket, wakers.clone())?.into_iter().map(Some).collect(),
+        None => (0..queues).map(|_| None).collect(),
+    };
+    let memory_bytes = usize::try_from(setup.memory_bytes / queues as u64).context("--memory is too large")?;
+    let secret = secret()?;
+    let mut shards = Vec::new();
+    for (number, (wire, host)) in wire.into_iter().zip(host).enumerate() {
+        let config = card_config(setup, memory_bytes, secret);
+        let memory = CardMemory::new(memory_bytes, HugePages::Try)
+            .with_context(|| format!("cannot take {memory_bytes} bytes of card memory: try a smaller --memory"))?;
+        tracing::info!(shard = number, bytes = memory_bytes, pages = ?memory.pages(), "card memory is ready");
+        let policy = policy(setup.policy, memory_bytes as u64, config.entries as u32);
+        let store = Store::new(memory, policy, Arc::clone(table), config.entries);
+        let link: Box<dyn CoherenceLink + Send> = match links[number].take() {
+            Some(link) => Box::new(link),
+            None => Box::new(NoWatcher),
+        };
+        let wire = wire_port(setup, wire, number)?;
+        let card = Card::new(wire, host, config, store, link, monotonic());
+        let failed = |error| {
+            tracing::error!("the card cannot forward frames any more: {error}");
+            std::process::exit(1);
+        };
+        shards.push(Shard::start(number, card, wakers[number].clone(), failed)?);
+    }
+    Ok(shards)
+}
+
+fn wire_port(setup: &CardSetup, wire: TapQueue, number: usize) -> Result<Wire> {
+    let Some(path) = &setup.pcap else { return Ok(Box::new(wire)) };
+    if number > 0 {
+        // One file per queue: a capture file has one writer.
+        let path = path.with_extension(format!("{number}.pcap"));
+        let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        return Ok(Box::new(Pcap::new(wire, file, RealtimeClock, PCAP_SNAPLEN_DEFAULT)?));
+    }
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    Ok(Box::new(Pcap::new(wire, file, RealtimeClock, PCAP_SNAPLEN_DEFAULT)?))
+}
+
+fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> CardConfig {
+    let mut keys = KeyConfig::new(secret);
+    for cookie in &setup.ignore_cookies {
+        keys = keys.allow_cookie(cookie);
+    }
+    for header in &setup.ignore_headers {
+        keys = keys.allow_header(header);
+    }
+    let mut config = CardConfig::new(setup.http_ports.clone(), memory_bytes, keys, secret);
+    config.handshake = match setup.handshake {
+        HandshakeKind::PassThrough => Handshake::PassThrough,
+        HandshakeKind::Card => Handshake::Card,
+    };
+    config.access_log = setup.access_log;
+    config
+}
+
+fn policy(kind: PolicyKind, bytes: u64, objects: u32) -> Box<dyn Policy> {
+    match kind {
+        PolicyKind::Lru => Box::new(Lru::new(bytes, objects)),
+        PolicyKind::Popularity => Box::new(Popularity::new(&PopularityConfig::new(bytes, objects))),
+    }
+}
+
+/// Random bytes that clients cannot know.
+fn secret() -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if got < bytes.len() {
+        bail!("the kernel gave {got} random bytes of {}", bytes.len());
+    }
+    Ok(bytes)
+}
+
+fn answer(question: Question, shards: &Shards, watched: bool) -> Result<Answer> {
+    match question {
+        Question::Counters => {
+            let reports = shards.iter().map(|shard| shard.ask(|card| report(card))).collect::<Result<Vec<_>>>()?;
+            let mut counters = merge(reports);
+            if !watched {
+                counters.not_caching = Some("files cannot be watched".to_owned());
+            }
+            Ok(Answer::Counters(counters))
+        }
+        Question::PurgeAll => purge(shards, None),
+        Question::PurgeTarget { host, target } => purge(shards, Some((host, target))),
+        Question::Bypass { on } => {
+            for shard in shards {
+                shard.ask(move |card| card.set_bypass(on))?;
+            }
+            Ok(Answer::Bypass { on })
+        }
+    }
+}
+
+fn purge(shards: &Shards, which: Option<(Option<String>, String)>) -> Result<Answer> {
+    let mut entries = 0;
+    for shard in shards {
+        let which = which.clone();
+        entries += shard.ask(move |card| {
+            card.purge(|entry| match &which {
+                None => true,
+                Some((host, target)) => {
+                    *entry.target == *target.as_bytes()
+                        && host.as_ref().is_none_or(|host| entry.host.eq_ignore_ascii_case(host.as_bytes()))
+                }
+            })
+        })? as u64;
+    }
+    Ok(Answer::Purged { entries })
+}
+
+fn send_access_records(shards: &Shards, channel: &CardChannel) {
+    let mut lost_before = 0;
+    loop {
+        std::thread::sleep(ACCESS_INTERVAL);
+        let mut records = Vec::new();
+        let mut lost = 0;
+        for shard in shards {
+            let fetched = shard.ask(|card| {
+                let mut records = Vec::new();
+                card.drain_access_records(|record| records.push(to_record(record)));
+                (records, card.counters().access_lost)
+            });
+            let Ok((some, lost_here)) = fetched else { return };
+            records.extend(some);
+            lost += lost_here;
+        }
+        let mut dropped = lost - lost_before;
+        lost_before = lost;
+        for batch in records.chunks(ACCESS_RECORDS_MAX) {
+            let message = FromCard::AccessLog { records: batch.to_vec(), dropped };
+            match channel.send(&message) {
+                Ok(()) => dropped = 0,
+                Err(_) => dropped += batch.len() as u64,
+            }
+        }
+        // Told with the next batch.
+        lost_before -= dropped.min(lost_before);
+    }
+}
+
+fn to_record(hit: &Hit) -> AccessRecord {
+    let mut target = String::from_utf8_lossy(hit.target()).into_owned();
+    target.truncate(target.floor_char_boundary(RECORD_FIELD_BYTES_MAX - 16));
+    let method = if hit.head { "HEAD" } else { "GET" };
+    let version = if hit.http10 { "HTTP/1.0" } else { "HTTP/1.1" };
+    AccessRecord {
+        unix_s: hit.time,
+        client: IpAddr::V4(Ipv4Addr::from(hit.client)),
+        request: format!("{method} {target} {version}"),
+        status: hit.status,
+        body_bytes: u64::from(hit.body_bytes),
+        referer: None,
+        user_agent: None,
+    }
+}

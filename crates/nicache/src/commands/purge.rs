@@ -1,0 +1,62 @@
+//! `nicache purge`.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::cli::PurgeArgs;
+use crate::control::{Answer, Question, Request, Response, ask};
+
+/// Drops entries from the card of a running nicache.
+pub fn execute(arguments: &PurgeArgs) -> Result<ExitCode> {
+    let question = match &arguments.url {
+        None => Question::PurgeAll,
+        Some(url) => parse(url)?,
+    };
+    match ask(arguments.target.name.as_deref(), &Request::Card { question })? {
+        Response::Card { answer: Answer::Purged { entries } } if arguments.target.json => {
+            println!("{}", serde_json::json!({ "purged": entries }));
+        }
+        Response::Card { answer: Answer::Purged { entries } } => println!("{entries} entries dropped"),
+        Response::Card { answer: Answer::Refused { reason } } => bail!("{reason}"),
+        other => bail!("an unexpected response: {other:?}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A URL, or a path for any host.
+fn parse(url: &str) -> Result<Question> {
+    if url.starts_with('/') {
+        return Ok(Question::PurgeTarget { host: None, target: url.to_owned() });
+    }
+    let Some(rest) = url.strip_prefix("http://") else {
+        bail!("`{url}` is neither an http:// URL nor a path that begins with /");
+    };
+    let at = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (host, path) = rest.split_at(at);
+    if host.is_empty() || path.contains('#') {
+        bail!("`{url}` is no URL that a client would request");
+    }
+    let target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    Ok(Question::PurgeTarget { host: Some(host.to_owned()), target })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_and_paths() {
+        let purge = |host: Option<&str>, target: &str| Question::PurgeTarget {
+            host: host.map(str::to_owned),
+            target: target.to_owned(),
+        };
+        assert_eq!(parse("/a?b").unwrap(), purge(None, "/a?b"));
+        assert_eq!(parse("http://x.example:8080/a/b?c").unwrap(), purge(Some("x.example:8080"), "/a/b?c"));
+        assert_eq!(parse("http://x").unwrap(), purge(Some("x"), "/"));
+        assert_eq!(parse("http://x?q").unwrap(), purge(Some("x"), "/?q"));
+        for wrong in ["x", "https://x/", "http:///a", "http://x/#a"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `nicache status`.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::cli::StatusArgs;
+use crate::control::{Request, Response, Status, ask};
+use crate::live;
+
+/// Prints the status of a running nicache.
+pub fn execute(arguments: &StatusArgs) -> Result<ExitCode> {
+    let Response::Status(status) = ask(arguments.target.name.as_deref(), &Request::Status)? else {
+        bail!("an unexpected response");
+    };
+    if arguments.target.json {
+        println!("{}", serde_json::to_string(&status)?);
+    } else {
+        print!("{}", render(&status));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn render(status: &Status) -> String {
+    let counters = &status.counters;
+    let list = |items: Vec<String>| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<12} {value}");
+    };
+    line("name", format!("{} (process {}, up {} s)", status.name, status.pid, status.uptime_s));
+    line("server", format!("{} (process {})", status.server.join(" "), status.server_pid));
+    line("address", format!("{} by way of {} ({})", status.url, status.interface, status.gateway));
+    line("published", list(status.published.clone()));
+    line("shared", list(status.shared.iter().map(ToString::to_string).collect()));
+    line("requests", live::render(counters));
+    let (used, all) = (live::bytes(counters.memory_used_bytes), live::bytes(counters.memory_bytes));
+    line("memory", format!("{used} of {all} in {} entries", live::grouped(counters.entries)));
+    let (to, from) = (live::bytes(counters.bus_to_host_bytes), live::bytes(counters.bus_from_host_bytes));
+    line("bus", format!("{to} to the host, {from} from it"));
+    if let Some(reason) = &status.watch_unavailable {
+        line("watcher", reason.clone());
+    }
+    for (name, value) in counters.more.iter().filter(|(_, value)| **value > 0) {
+        line("", format!("{name} {}", live::grouped(*value)));
+    }
+    text
+}

@@ -1,0 +1,382 @@
+//! The two control protocols.
+//!
+//! *Supervisor and card* speak JSON messages, one per `SOCK_SEQPACKET` datagram, on the socket that gave the card its setup
+//! ([`crate::setup`]): [`ToCard`] and [`FromCard`]. Every question has a number that its answer repeats.
+//!
+//! *A command (`status`, `purge`, `bypass`) and the supervisor* speak lines of JSON on the Unix socket
+//! `/run/nicache/NAME.sock`: one [`Request`] per connection, one [`Response`] back.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::setup::{receive_message, send_message};
+
+/// Longest request or response line, in bytes.
+pub const LINE_BYTES_MAX: u64 = 1 << 20;
+/// How long a command waits for the supervisor, and the supervisor for the card.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Most records in one [`FromCard::AccessLog`], so that a message stays below [`crate::setup::MESSAGE_BYTES_MAX`] even if
+/// every text field has its full [`RECORD_FIELD_BYTES_MAX`] bytes, each of them escaped.
+pub const ACCESS_RECORDS_MAX: usize = 8;
+/// Longest text field of an [`AccessRecord`], in bytes; the card cuts longer ones.
+pub const RECORD_FIELD_BYTES_MAX: usize = 512;
+
+// JSON writes a control byte as six characters; 512 bytes are ample for names and numbers.
+const _: () = assert!(ACCESS_RECORDS_MAX * (3 * 6 * RECORD_FIELD_BYTES_MAX + 512) <= crate::setup::MESSAGE_BYTES_MAX);
+
+/// Supervisor to card.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToCard {
+    /// Answer this with [`FromCard::Answer`] of the same number.
+    Ask {
+        /// Number of the question.
+        id: u64,
+        /// The question.
+        question: Question,
+    },
+    /// Flush files and end with status 0.
+    Stop,
+}
+
+/// What the supervisor asks of the card.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum Question {
+    /// How much of everything so far.
+    Counters,
+    /// Drop all entries.
+    PurgeAll,
+    /// Drop the entries of one target.
+    PurgeTarget {
+        /// Host as in the `Host` header; `None`: any host.
+        host: Option<String>,
+        /// Origin-form target, beginning with `/`.
+        target: String,
+    },
+    /// Stop (true) or resume (false) answering and storing.
+    Bypass {
+        /// New state.
+        on: bool,
+    },
+}
+
+/// Card to supervisor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromCard {
+    /// Frames are being forwarded from now on. Sent once.
+    Ready,
+    /// To a question.
+    Answer {
+        /// Number of the question.
+        id: u64,
+        /// The answer.
+        answer: Answer,
+    },
+    /// Requests that were hits, at most [`ACCESS_RECORDS_MAX`].
+    AccessLog {
+        /// Oldest first.
+        records: Vec<AccessRecord>,
+        /// Records lost since the last batch because nobody fetched them in time.
+        dropped: u64,
+    },
+}
+
+/// The card's answer to a [`Question`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// To [`Question::Counters`].
+    Counters(Counters),
+    /// To both purges.
+    Purged {
+        /// Entries dropped.
+        entries: u64,
+    },
+    /// To [`Question::Bypass`].
+    Bypass {
+        /// State now.
+        on: bool,
+    },
+    /// Not possible.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The card's counters since its start. Those that the live line and `status` show by name have fields; any others are in `more`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Requests answered by the card.
+    pub hits: u64,
+    /// Cacheable requests forwarded to the server.
+    pub misses: u64,
+    /// Requests that are not for the card.
+    pub bypasses: u64,
+    /// Entries in card memory.
+    pub entries: u64,
+    /// Card memory in use, in bytes.
+    pub memory_used_bytes: u64,
+    /// Card memory, in bytes.
+    pub memory_bytes: u64,
+    /// Bytes that did not cross the bus because the card sent them, headers included.
+    pub bus_saved_bytes: u64,
+    /// Bytes that crossed the bus toward the host.
+    pub bus_to_host_bytes: u64,
+    /// Bytes that crossed the bus toward the card.
+    pub bus_from_host_bytes: u64,
+    /// Whether everything is passed to the server by command.
+    pub bypass_on: bool,
+    /// Why nothing is cached at the moment, if so (no witness, lease expired).
+    pub not_caching: Option<String>,
+    /// All others by name: bypasses by reason, refusals by reason, drops, retransmissions, ...
+    #[serde(flatten)]
+    pub more: BTreeMap<String, u64>,
+}
+
+impl Counters {
+    /// Share of all requests that the card answered, 0 to 1.
+    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+    pub fn hit_rate(&self) -> f64 {
+        let all = self.hits + self.misses + self.bypasses;
+        if all == 0 { 0.0 } else { self.hits as f64 / all as f64 }
+    }
+}
+
+/// One request that the card answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AccessRecord {
+    /// When the reply was begun, Unix time in seconds.
+    pub unix_s: u64,
+    /// The client's address.
+    pub client: IpAddr,
+    /// Request line without CR LF.
+    pub request: String,
+    /// Status code.
+    pub status: u16,
+    /// Body bytes of the reply.
+    pub body_bytes: u64,
+    /// `Referer`, if any.
+    pub referer: Option<String>,
+    /// `User-Agent`, if any.
+    pub user_agent: Option<String>,
+}
+
+/// The card's end of its socket to the supervisor.
+#[derive(Debug)]
+pub struct CardChannel {
+    socket: OwnedFd,
+}
+
+impl CardChannel {
+    /// Wraps the socket left over from the setup.
+    pub fn new(socket: OwnedFd) -> CardChannel {
+        CardChannel { socket }
+    }
+
+    /// Next message, waiting for it. `None`: the supervisor is gone, so end at once.
+    pub fn receive(&self) -> Result<Option<ToCard>> {
+        Ok(receive_message(&self.socket)?.map(|(message, _)| message))
+    }
+
+    /// Sends without waiting; an error when the supervisor is too slow (drop and count) or gone.
+    pub fn send(&self, message: &FromCard) -> Result<()> {
+        send_message(&self.socket, message, &[])
+    }
+}
+
+impl AsFd for CardChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A command's request to the supervisor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Request {
+    /// Everything there is to know.
+    Status,
+    /// Passed on to the card.
+    Card {
+        /// What is asked of it.
+        question: Question,
+    },
+}
+
+/// The supervisor's response.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "snake_case")]
+pub enum Response {
+    /// To [`Request::Status`].
+    Status(Box<Status>),
+    /// To [`Request::Card`].
+    Card {
+        /// What the card said.
+        answer: Answer,
+    },
+    /// Not possible.
+    Error {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What `nicache status` shows; the names say it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub name: String,
+    pub pid: u32,
+    pub uptime_s: u64,
+    pub url: String,
+    pub interface: String,
+    pub gateway: Ipv4Addr,
+    pub server_address: Ipv4Addr,
+    pub http_ports: Vec<u16>,
+    pub server: Vec<String>,
+    pub server_pid: u32,
+    pub card_pid: u32,
+    pub watch_pid: u32,
+    pub published: Vec<String>,
+    pub shared: Vec<u16>,
+    /// Why there is no witness, if so.
+    pub watch_unavailable: Option<String>,
+    pub counters: Counters,
+}
+
+/// Folder of the control sockets.
+pub fn run_folder() -> PathBuf {
+    PathBuf::from("/run/nicache")
+}
+
+/// Asks a running nicache. `name`: which; `None`: the only one.
+pub fn ask(name: Option<&str>, request: &Request) -> Result<Response> {
+    let socket = find_socket(&run_folder(), name)?;
+    let mut stream = UnixStream::connect(&socket)
+        .with_context(|| format!("no nicache answers at {} (is it running, and are you root?)", socket.display()))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT * 2))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+    write_line(&mut stream, request)?;
+    match read_line(&stream).context("nicache did not answer")? {
+        Response::Error { reason } => bail!("{reason}"),
+        response => Ok(response),
+    }
+}
+
+/// Writes one line of JSON.
+pub fn write_line<T: Serialize>(stream: &mut impl Write, message: &T) -> Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(stream.write_all(&line)?)
+}
+
+/// Reads one line of JSON of at most [`LINE_BYTES_MAX`].
+pub fn read_line<T: serde::de::DeserializeOwned>(stream: impl Read) -> Result<T> {
+    let mut line = Vec::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        bail!("a line that has no end");
+    }
+    serde_json::from_slice(&line).context("a line that cannot be read")
+}
+
+fn find_socket(folder: &Path, name: Option<&str>) -> Result<PathBuf> {
+    if let Some(name) = name {
+        let path = folder.join(format!("{name}.sock"));
+        if name.contains('/') || !path.exists() {
+            bail!("no nicache named `{name}` is running{}", others(&live_sockets(folder)));
+        }
+        return Ok(path);
+    }
+    let mut live = live_sockets(folder);
+    match live.len() {
+        0 => bail!("no nicache is running (or it is another user's: try sudo)"),
+        1 => Ok(live.remove(0)),
+        _ => bail!("several are running; say which with --name{}", others(&live)),
+    }
+}
+
+/// Sockets that somebody listens on.
+fn live_sockets(folder: &Path) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut sockets: Vec<PathBuf> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .filter(|path| UnixStream::connect(path).is_ok())
+        .collect();
+    sockets.sort();
+    sockets
+}
+
+fn others(sockets: &[PathBuf]) -> String {
+    let names: Vec<String> =
+        sockets.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
+    if names.is_empty() { String::new() } else { format!(" (running: {})", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_wire() {
+        let more = BTreeMap::from([("bypass_cookie".to_owned(), 3)]);
+        let counters = Counters { hits: 3, misses: 1, more, ..Counters::default() };
+        let message = FromCard::Answer { id: 7, answer: Answer::Counters(counters.clone()) };
+        let text = serde_json::to_string(&message).unwrap();
+        assert!(text.contains("\"bypass_cookie\":3"), "{text}");
+        assert_eq!(serde_json::from_str::<FromCard>(&text).unwrap(), message);
+        assert!((counters.hit_rate() - 0.75).abs() < 1e-9);
+        let ask = ToCard::Ask { id: 1, question: Question::PurgeTarget { host: None, target: "/".into() } };
+        assert_eq!(serde_json::from_str::<ToCard>(&serde_json::to_string(&ask).unwrap()).unwrap(), ask);
+    }
+
+    #[test]
+    fn a_full_batch_of_access_records_fits_a_message() {
+        let text = "\u{1}".repeat(RECORD_FIELD_BYTES_MAX);
+        let record = AccessRecord {
+            unix_s: u64::MAX,
+            client: "2001:db8::1".parse().unwrap(),
+            request: text.clone(),
+            status: 200,
+            body_bytes: u64::MAX,
+            referer: Some(text.clone()),
+            user_agent: Some(text),
+        };
+        let batch = FromCard::AccessLog { records: vec![record; ACCESS_RECORDS_MAX], dropped: u64::MAX };
+        assert!(serde_json::to_vec(&batch).unwrap().len() <= crate::setup::MESSAGE_BYTES_MAX);
+    }
+
+    #[test]
+    fn endless_and_broken_lines_are_errors() {
+        assert!(read_line::<Request>(&b"{\"command\":\"status\"}"[..]).is_err());
+        assert!(read_line::<Request>(&b"{\"command\":\"dance\"}\n"[..]).is_err());
+        assert!(read_line::<Request>(std::io::repeat(b' ')).is_err());
+        assert_eq!(read_line::<Request>(&b"{\"command\":\"status\"}\n"[..]).unwrap(), Request::Status);
+    }
+
+    #[test]
+    fn which_one_is_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = find_socket(folder.path(), None).unwrap_err().to_string();
+        assert!(missing.contains("no nicache is running"), "{missing}");
+        let bind = |name: &str| std::os::unix::net::UnixListener::bind(folder.path().join(name)).unwrap();
+        let _one = bind("one.sock");
+        drop(bind("dead.sock"));
+        assert_eq!(find_socket(folder.path(), None).unwrap(), folder.path().join("one.sock"));
+        let _two = bind("two.sock");
+        let several = find_socket(folder.path(), None).unwrap_err().to_string();
+        assert!(several.contains("one, two"), "{several}");
+        assert!(find_socket(folder.path(), Some("../one")).is_err());
+    }
+}

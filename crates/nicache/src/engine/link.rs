@@ -1,0 +1,80 @@
+//! The card's way to the watcher: one socket for all shards, whose answers a reader thread hands out.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use anyhow::Result;
+use nicache_card::CoherenceLink;
+use nicache_coherence::{FILL_REQUEST_BYTES_MAX, FillRequest, FillVerdict, MESSAGE_BYTES_MAX};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::shard::Waker;
+
+/// Where a shard's number stands in the number of a fill; the card's own numbers leave these bits free.
+const SHARD_SHIFT: u32 = 24;
+const SHARD_MASK: u64 = 0xff << SHARD_SHIFT;
+
+/// Asks the watcher for one shard.
+pub struct WatcherLink {
+    socket: Arc<OwnedFd>,
+    shard: u64,
+    verdicts: Receiver<FillVerdict>,
+}
+
+impl WatcherLink {
+    /// Links for `wakers.len()` shards over one socket. When the watcher hangs up, no verdict comes any more.
+    pub fn start(socket: OwnedFd, wakers: Vec<Waker>) -> Result<Vec<WatcherLink>> {
+        let socket = Arc::new(socket);
+        let (senders, links): (Vec<_>, Vec<_>) = (0..wakers.len() as u64)
+            .map(|shard| {
+                let (sender, verdicts) = channel();
+                (sender, WatcherLink { socket: Arc::clone(&socket), shard, verdicts })
+            })
+            .unzip();
+        std::thread::Builder::new().name("verdicts".into()).spawn(move || hand_out(&socket, &senders, &wakers))?;
+        Ok(links)
+    }
+}
+
+impl CoherenceLink for WatcherLink {
+    fn ask(&mut self, request: &FillRequest<'_>) -> bool {
+        let mut request = request.clone();
+        request.id = request.id & !SHARD_MASK | self.shard << SHARD_SHIFT;
+        let mut out = [0; FILL_REQUEST_BYTES_MAX];
+        let message = request.encode(&mut out);
+        send(&*self.socket, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok()
+    }
+
+    fn poll_verdict(&mut self) -> Option<FillVerdict> {
+        self.verdicts.try_recv().ok()
+    }
+}
+
+fn hand_out(socket: &OwnedFd, senders: &[Sender<FillVerdict>], wakers: &[Waker]) {
+    let mut buffer = [0; MESSAGE_BYTES_MAX + 1];
+    loop {
+        let len = match recv(socket, &mut buffer[..], RecvFlags::empty()) {
+            Ok((0, _)) => break,
+            Ok((len, _)) => len,
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(_) => break,
+        };
+        match FillVerdict::decode(&buffer[..len]) {
+            Ok(mut verdict) => {
+                let shard = ((verdict.id & SHARD_MASK) >> SHARD_SHIFT) as usize;
+                verdict.id &= !SHARD_MASK;
+                if let (Some(sender), Some(waker)) = (senders.get(shard), wakers.get(shard)) {
+                    // Fails only if the shard is gone, and the process with it.
+                    let _ = sender.send(verdict);
+                    waker.wake();
+                }
+            }
+            Err(error) => {
+                tracing::error!("the watcher sent something odd, nothing is stored any more: {error}");
+                return;
+            }
+        }
+    }
+    tracing::warn!("the watcher is gone: nothing is served from card memory any more");
+}

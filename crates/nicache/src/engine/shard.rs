@@ -1,0 +1,128 @@
+//! One card on one thread: polls while there is work, sleeps when there is none, and takes commands in between.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use nicache_card::Card;
+use nicache_port::{Idle, IdlePolicy, IdleStep, Port, wait};
+use nicache_tcp::Time;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Work done on the card's thread between two polls.
+pub type Command<W, H> = Box<dyn FnOnce(&mut Card<W, H>) + Send>;
+
+/// Wakes a shard that sleeps.
+#[derive(Clone)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// Makes one.
+    pub fn new() -> io::Result<Waker> {
+        Ok(Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
+    /// Wakes the shard, now or when it falls asleep.
+    pub fn wake(&self) {
+        // Fails only when the counter is full: then it is awake.
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+
+    fn clear(&self) {
+        let _ = rustix::io::read(&*self.0, &mut [0; 8]);
+    }
+}
+
+/// The way to a running card.
+pub struct Shard<W, H> {
+    commands: Sender<Command<W, H>>,
+    waker: Waker,
+}
+
+impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
+    /// Starts the thread of `card`. When a port breaks, `failed` is called with the reason.
+    pub fn start(
+        number: usize,
+        card: Card<W, H>,
+        waker: Waker,
+        failed: impl FnOnce(io::Error) + Send + 'static,
+    ) -> Result<Shard<W, H>> {
+        let (commands, inbox) = channel();
+        let shard = Shard { commands, waker: waker.clone() };
+        let body = move || {
+            if let Err(error) = run(card, &inbox, &waker) {
+                failed(error);
+            }
+        };
+        std::thread::Builder::new().name(format!("card-{number}")).spawn(body)?;
+        Ok(shard)
+    }
+
+    /// Runs `work` on the card's thread and waits for its result.
+    pub fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static) -> Result<T> {
+        let (sender, answer) = channel();
+        let command: Command<W, H> = Box::new(move |card| {
+            let _ = sender.send(work(card));
+        });
+        self.commands.send(command).ok().context("the card's thread has ended")?;
+        self.waker.wake();
+        answer.recv_timeout(crate::control::ANSWER_TIMEOUT).context("the card's thread does not answer")
+    }
+}
+
+/// How many polls pass between two looks at the commands under load.
+const POLLS_PER_LOOK: u32 = 64;
+
+fn run<W: Port, H: Port>(mut card: Card<W, H>, inbox: &Receiver<Command<W, H>>, waker: &Waker) -> io::Result<()> {
+    let mut idle = Idle::new(IdlePolicy::default());
+    let mut polls = 0u32;
+    loop {
+        let now = monotonic();
+        let handled = card.poll(now, unix_s())?;
+        polls = polls.wrapping_add(1);
+        if handled > 0 {
+            idle.handle_work(now.0);
+            if !polls.is_multiple_of(POLLS_PER_LOOK) {
+                continue;
+            }
+        } else if idle.poll(now.0) == IdleStep::Again {
+            std::hint::spin_loop();
+            continue;
+        } else {
+            sleep(&card, waker)?;
+        }
+        waker.clear();
+        while let Ok(command) = inbox.try_recv() {
+            command(&mut card);
+        }
+    }
+}
+
+fn sleep<W: Port, H: Port>(card: &Card<W, H>, waker: &Waker) -> io::Result<()> {
+    let timeout = card.next_due().map(|due| due.since(monotonic()));
+    if timeout == Some(Duration::ZERO) {
+        return Ok(());
+    }
+    let fds = [card.wire().wait_fd(), card.host().wait_fd(), Some(waker.0.as_fd())];
+    let mut ready = [waker.0.as_fd(); 3];
+    let mut count = 0;
+    for fd in fds.into_iter().flatten() {
+        ready[count] = fd;
+        count += 1;
+    }
+    wait(&ready[..count], timeout).map(|_| ())
+}
+
+/// CLOCK_MONOTONIC, which the watcher's events and the lease carry, too.
+pub fn monotonic() -> Time {
+    let now = clock_gettime(ClockId::Monotonic);
+    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

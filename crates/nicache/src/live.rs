@@ -1,0 +1,141 @@
+//! What the user sees while nicache runs: a line that is redrawn twice a second on a terminal, a log entry every 10 s elsewhere.
+
+use std::io::IsTerminal;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::control::Counters;
+use crate::logs;
+use crate::options::LogFormat;
+use crate::supervisor::card_link::CardLink;
+
+const REDRAW: Duration = Duration::from_millis(500);
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// Shows the counters until dropped.
+#[derive(Debug)]
+pub struct Live {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Live {
+    /// Starts showing.
+    pub fn start(card: Arc<CardLink>, format: LogFormat) -> Result<Live> {
+        let (stop, stopped) = mpsc::channel();
+        let line = format == LogFormat::Text && std::io::stderr().is_terminal();
+        let every = if line { REDRAW } else { LOG_EVERY };
+        let body = move || {
+            let mut last = None;
+            while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let Ok(counters) = card.counters() else { continue };
+                if line {
+                    logs::show_live_line(&fit(&render(&counters)));
+                } else if last.as_ref() != Some(&counters) {
+                    log(&counters);
+                    last = Some(counters);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("live".into()).spawn(body)?;
+        Ok(Live { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        logs::clear_live_line();
+    }
+}
+
+fn log(counters: &Counters) {
+    tracing::info!(
+        hits = counters.hits,
+        misses = counters.misses,
+        bypasses = counters.bypasses,
+        hit_rate = (counters.hit_rate() * 1000.0).round() / 1000.0,
+        bus_saved_bytes = counters.bus_saved_bytes,
+        entries = counters.entries,
+        memory_used_bytes = counters.memory_used_bytes,
+        not_caching = counters.not_caching,
+        "counters"
+    );
+}
+
+/// The live line for some counters.
+pub fn render(counters: &Counters) -> String {
+    let mut line = format!(
+        "hits {}  misses {}  bypasses {}  hit rate {:.1} %  bus saved {}",
+        grouped(counters.hits),
+        grouped(counters.misses),
+        grouped(counters.bypasses),
+        counters.hit_rate() * 100.0,
+        bytes(counters.bus_saved_bytes)
+    );
+    if counters.bypass_on {
+        line.push_str("  BYPASS ON");
+    } else if let Some(reason) = &counters.not_caching {
+        line.push_str("  not caching: ");
+        line.push_str(reason);
+    }
+    line
+}
+
+/// Cuts the line to the terminal's width, so that redrawing never leaves lines behind.
+fn fit(line: &str) -> String {
+    let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col));
+    line.chars().take(columns.saturating_sub(1).max(20)).collect()
+}
+
+/// `1234567` as `1 234 567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of bytes for people: `1.2 GB`, powers of 1000.
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+pub fn bytes(number: u64) -> String {
+    let (mut value, mut unit) = (number as f64, "B");
+    for larger in ["kB", "MB", "GB", "TB", "PB", "EB"] {
+        if value < 999.95 {
+            break;
+        }
+        value /= 1000.0;
+        unit = larger;
+    }
+    if unit == "B" { format!("{number} B") } else { format!("{value:.1} {unit}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!((grouped(0), grouped(999), grouped(1_234_567)), ("0".into(), "999".into(), "1 234 567".into()));
+        assert_eq!((bytes(0), bytes(999), bytes(1234)), ("0 B".into(), "999 B".into(), "1.2 kB".into()));
+        assert_eq!((bytes(999_999), bytes(u64::MAX)), ("1.0 MB".into(), "18.4 EB".into()));
+    }
+
+    #[test]
+    fn the_line_says_why_nothing_is_cached() {
+        let counters = Counters { hits: 3, misses: 1, not_caching: Some("no witness".into()), ..Counters::default() };
+        let line = render(&counters);
+        assert!(line.contains("hit rate 75.0 %") && line.ends_with("not caching: no witness"), "{line}");
+    }
+}

@@ -1,0 +1,82 @@
+//! Structured logs on standard error, and the one live line below them on a terminal.
+
+use std::io::{self, Write};
+use std::sync::Mutex;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::options::LogFormat;
+
+/// The live line as it stands on the terminal; empty: none.
+static LIVE_LINE: Mutex<String> = Mutex::new(String::new());
+
+/// Sets up logging for this process. `NICACHE_LOG` filters (`debug`, `nicache=trace`, ...); the default is `info`.
+pub fn start(format: LogFormat) {
+    let filter = EnvFilter::try_from_env("NICACHE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(AroundLiveLine);
+    // A second call (tests) changes nothing.
+    let _ = match format {
+        LogFormat::Text => builder.with_target(false).with_ansi(io::IsTerminal::is_terminal(&io::stderr())).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+}
+
+/// Prints a line on standard output, above the live line. Whether anybody reads it does not matter.
+pub fn print(line: &str) {
+    let shown = LIVE_LINE.lock().expect("no holder of this lock panics");
+    let mut stdout = io::stdout().lock();
+    if !shown.is_empty() {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    if !shown.is_empty() {
+        let _ = write!(io::stderr(), "{shown}");
+    }
+}
+
+/// Shows `line` as the live line.
+pub fn show_live_line(line: &str) {
+    let mut shown = LIVE_LINE.lock().expect("no holder of this lock panics");
+    line.clone_into(&mut shown);
+    let _ = write!(io::stderr(), "\r\x1b[K{line}");
+}
+
+/// Removes the live line, if one is shown.
+pub fn clear_live_line() {
+    let mut shown = LIVE_LINE.lock().expect("no holder of this lock panics");
+    if !shown.is_empty() {
+        shown.clear();
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+}
+
+/// Writes log lines above the live line.
+struct AroundLiveLine;
+
+impl MakeWriter<'_> for AroundLiveLine {
+    type Writer = AroundLiveLine;
+
+    fn make_writer(&self) -> AroundLiveLine {
+        AroundLiveLine
+    }
+}
+
+impl Write for AroundLiveLine {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let shown = LIVE_LINE.lock().expect("no holder of this lock panics");
+        let mut stderr = io::stderr().lock();
+        if shown.is_empty() {
+            stderr.write_all(bytes)?;
+        } else {
+            stderr.write_all(b"\r\x1b[K")?;
+            stderr.write_all(bytes)?;
+            stderr.write_all(shown.as_bytes())?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}

@@ -1,0 +1,39 @@
+//! `nicache`: a network-interface data cache around an unmodified server.
+//!
+//! `nicache run` is the supervisor. It gives the server a network namespace of its own whose only interface is the
+//! card, starts the card, the watcher and the server as child processes, and takes everything down again.
+//!
+//! Where to look: [`cli`] lists the commands, [`options`] the settings of `run`, [`supervisor`] what `run` does,
+//! [`control`] the two control protocols, [`setup`] what a child process is given at its start.
+#![deny(unsafe_code)]
+
+mod access_log;
+mod cli;
+mod commands;
+mod control;
+mod demo;
+mod engine;
+mod live;
+mod logs;
+mod options;
+mod publish;
+mod relay;
+mod setup;
+mod share;
+mod supervisor;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match commands::execute(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            logs::clear_live_line();
+            eprintln!("nicache: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

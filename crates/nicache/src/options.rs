@@ -1,0 +1,480 @@
+//! The settings of `nicache run`: one struct is the command line, the configuration file and their documentation.
+//!
+//! A flag and its key in the file have the same name; a flag beats the file; a list given by flags replaces the file's
+//! list. Doc comments are the help text, so they are written for the user.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+/// Least memory a card can work with.
+pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
+/// Most queues (card threads) of one card.
+pub const QUEUES_MAX: u16 = 64;
+
+/// Settings of `nicache run`, all optional. [`RunOptions::resolve`] applies file and defaults.
+#[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RunOptions {
+    /// Card memory for cached replies, all of it taken at the start: 64M, 2G, ... [default: 64M]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Size>,
+
+    /// Which replies stay when the memory is full: lru, or popularity (counted over 30 s periods) [default: lru]
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyKind>,
+
+    /// Who answers a client's connection request: the server (pass-through), or the card itself, so that the server
+    /// never hears of a hit at all (card) [default: pass-through]
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<HandshakeKind>,
+
+    /// Port on which the server speaks plain HTTP; other ports pass the card untouched. Repeatable [default: 80]
+    #[arg(long = "http-port", value_name = "PORT")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub http_port: Vec<u16>,
+
+    /// Offer the server's port at an address of this machine, 0.0.0.0 for all of them. SERVERPORT is the first
+    /// --http-port unless given. Switches IPv4 forwarding on while nicache runs, unless the address is a loopback one. Repeatable
+    #[arg(long, value_name = "ADDR:PORT[:SERVERPORT]")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub publish: Vec<Publish>,
+
+    /// Let the server reach out to other machines through this one (implied by --publish to an address that is not a
+    /// loopback one). Switches IPv4 forwarding on while nicache runs
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outgoing: Option<bool>,
+
+    /// Make this machine's 127.0.0.1:PORT reachable as 127.0.0.1:PORT for the server, e.g. 5432 for a database on this
+    /// machine. Repeatable
+    #[arg(long, value_name = "PORT")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub share: Vec<u16>,
+
+    /// The /30 network between this machine (first address) and the server (second) [default: a free 10.N.0.0/30]
+    #[arg(long, value_name = "A.B.C.D/30")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<Subnet>,
+
+    /// Queues of the card, each with a thread of its own [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(QUEUES_MAX)))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<u16>,
+
+    /// Record the frames on the wire in this file (pcap)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcap: Option<PathBuf>,
+
+    /// Append the requests that the card answered to this file, in the combined log format (the server's own log has
+    /// the others)
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_log: Option<PathBuf>,
+
+    /// Cookie that no reply depends on, exact or as `prefix*`. A request with any other cookie goes to the server.
+    /// A wrong entry here can show one user's page to another. Repeatable
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignore_cookie: Vec<String>,
+
+    /// Request header that no reply depends on. A request with an unknown header goes to the server. Repeatable
+    #[arg(long, value_name = "HEADER")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ignore_header: Vec<String>,
+
+    /// Request header whose value decides the reply even if the server does not say so in Vary: replies are kept apart
+    /// by its value. Repeatable
+    #[arg(long, value_name = "HEADER")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vary: Vec<String>,
+
+    /// Name of this nicache for `status`, `purge` and `bypass` [default: that of its interface, nic0, nic1, ...]
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+
+    /// Tell on standard output, as JSON lines, when the server is ready and how it ended
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub json: Option<bool>,
+
+    /// Form of the log on standard error [default: text]
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_format: Option<LogFormat>,
+
+    /// Read settings from this file (TOML; keys are the flags' names); flags beat it
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+
+    /// The server and its arguments
+    #[arg(last = true, value_name = "SERVER ARGS")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub server: Vec<String>,
+}
+
+/// What `run` does, with nothing left open but what only the machine can tell.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunPlan {
+    pub memory_bytes: u64,
+    pub policy: PolicyKind,
+    pub handshake: HandshakeKind,
+    pub http_ports: Vec<u16>,
+    pub publish: Vec<Publish>,
+    pub outgoing: bool,
+    pub share: Vec<u16>,
+    pub subnet: Option<Subnet>,
+    pub queues: u16,
+    pub pcap: Option<PathBuf>,
+    pub access_log: Option<PathBuf>,
+    pub ignore_cookies: Vec<String>,
+    pub ignore_headers: Vec<String>,
+    pub vary: Vec<String>,
+    pub name: Option<String>,
+    pub json: bool,
+    pub log_format: LogFormat,
+    pub server: Vec<String>,
+}
+
+impl RunOptions {
+    /// Reads the file named by `--config`, lets the flags win, applies defaults and checks every value.
+    pub fn resolve(self) -> Result<RunPlan> {
+        let merged = match &self.config {
+            None => self,
+            Some(path) => Self::from_file(path)?.overlaid_with(&self)?,
+        };
+        merged.checked()
+    }
+
+    fn from_file(path: &Path) -> Result<RunOptions> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("in the configuration file {}", path.display()))
+    }
+
+    fn overlaid_with(&self, flags: &RunOptions) -> Result<RunOptions> {
+        let mut table = toml::Table::try_from(self)?;
+        table.extend(toml::Table::try_from(flags)?);
+        Ok(table.try_into()?)
+    }
+
+    fn checked(self) -> Result<RunPlan> {
+        let plan = RunPlan {
+            memory_bytes: self.memory.unwrap_or(Size(64 << 20)).0,
+            policy: self.policy.unwrap_or(PolicyKind::Lru),
+            handshake: self.handshake.unwrap_or(HandshakeKind::PassThrough),
+            http_ports: if self.http_port.is_empty() { vec![80] } else { self.http_port },
+            outgoing: self.outgoing.unwrap_or(false) || self.publish.iter().any(|p| !p.address.ip().is_loopback()),
+            publish: self.publish,
+            share: self.share,
+            subnet: self.subnet,
+            queues: self.queues.unwrap_or(1),
+            pcap: self.pcap,
+            access_log: self.access_log,
+            ignore_cookies: self.ignore_cookie,
+            ignore_headers: self.ignore_header,
+            vary: self.vary,
+            name: self.name,
+            json: self.json.unwrap_or(false),
+            log_format: self.log_format.unwrap_or(LogFormat::Text),
+            server: self.server,
+        };
+        if plan.memory_bytes < MEMORY_BYTES_MIN {
+            bail!("memory: the card needs at least 1M");
+        }
+        if plan.http_ports.contains(&0) || plan.share.contains(&0) {
+            bail!("http-port, share: 0 is no port");
+        }
+        if !(1..=QUEUES_MAX).contains(&plan.queues) {
+            bail!("queues: between 1 and {QUEUES_MAX}");
+        }
+        for (index, publish) in plan.publish.iter().enumerate() {
+            if plan.publish[..index].iter().any(|earlier| earlier.address == publish.address) {
+                bail!("publish: {} is given twice", publish.address);
+            }
+        }
+        if let Some(name) = &plan.name {
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+            if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(plain) {
+                bail!("name: up to 64 letters, digits, `.`, `_` and `-`, not beginning with a dot");
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// Replacement policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyKind {
+    /// Least recently used goes first.
+    Lru,
+    /// Least requested over the past periods goes first.
+    Popularity,
+}
+
+/// Who completes the TCP handshake with a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HandshakeKind {
+    /// The server; the card takes over at the first hit.
+    PassThrough,
+    /// The card.
+    Card,
+}
+
+/// Form of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs: one JSON object per line.
+    Json,
+}
+
+/// A number of bytes, written `4096`, `512K`, `64M` or `2G` (powers of 1024).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let trimmed = text.trim_end_matches(['B', 'b']).trim_end_matches('i');
+        let (digits, shift) = match trimmed.char_indices().last() {
+            Some((at, 'K' | 'k')) => (&trimmed[..at], 10),
+            Some((at, 'M' | 'm')) => (&trimmed[..at], 20),
+            Some((at, 'G' | 'g')) => (&trimmed[..at], 30),
+            _ => (trimmed, 0),
+        };
+        let value: Option<u64> = digits.trim().parse().ok();
+        value
+            .and_then(|value| value.checked_mul(1 << shift))
+            .map(Size)
+            .ok_or_else(|| format!("`{text}` is no size; write 512K, 64M or 2G"))
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            n if n > 0 && n.trailing_zeros() >= 30 => write!(f, "{}G", n >> 30),
+            n if n > 0 && n.trailing_zeros() >= 20 => write!(f, "{}M", n >> 20),
+            n if n > 0 && n.trailing_zeros() >= 10 => write!(f, "{}K", n >> 10),
+            n => write!(f, "{n}"),
+        }
+    }
+}
+
+/// A port of the server offered at an address of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Publish {
+    /// Where clients connect.
+    pub address: SocketAddrV4,
+    /// The server's port; `None`: the first HTTP port.
+    pub server_port: Option<u16>,
+}
+
+impl FromStr for Publish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Publish, String> {
+        let wrong = || format!("`{text}` is not ADDR:PORT or ADDR:PORT:SERVERPORT with an IPv4 address (0.0.0.0 means all)");
+        let mut parts = text.split(':');
+        let port = |part: &str| part.parse::<u16>().ok().filter(|port| *port != 0);
+        let ip: Ipv4Addr = parts.next().and_then(|part| part.parse().ok()).ok_or_else(wrong)?;
+        let outer = parts.next().and_then(port).ok_or_else(wrong)?;
+        let server_port = match parts.next() {
+            None => None,
+            Some(part) => Some(port(part).ok_or_else(wrong)?),
+        };
+        if parts.next().is_some() {
+            return Err(wrong());
+        }
+        Ok(Publish { address: SocketAddrV4::new(ip, outer), server_port })
+    }
+}
+
+impl fmt::Display for Publish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.server_port {
+            None => write!(f, "{}", self.address),
+            Some(port) => write!(f, "{}:{port}", self.address),
+        }
+    }
+}
+
+/// A /30 IPv4 network: gateway (this machine) and server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subnet {
+    network: Ipv4Addr,
+}
+
+impl Subnet {
+    /// Prefix length of every such network.
+    pub const PREFIX: u8 = 30;
+
+    /// 10.N.0.0/30.
+    pub const fn ten(n: u8) -> Subnet {
+        Subnet { network: Ipv4Addr::new(10, n, 0, 0) }
+    }
+
+    /// Network address.
+    pub const fn network(self) -> Ipv4Addr {
+        self.network
+    }
+
+    /// This machine's address, the server's default route.
+    pub fn gateway(self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.network) + 1)
+    }
+
+    /// The server's address.
+    pub fn server(self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.network) + 2)
+    }
+}
+
+impl FromStr for Subnet {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Subnet, String> {
+        let network: Option<Ipv4Addr> = text.strip_suffix("/30").and_then(|ip| ip.parse().ok());
+        match network {
+            Some(network) if u32::from(network) & 3 == 0 && !network.is_loopback() && !network.is_multicast() => {
+                Ok(Subnet { network })
+            }
+            _ => Err(format!("`{text}` is no /30 network; write for example 10.77.0.0/30")),
+        }
+    }
+}
+
+impl fmt::Display for Subnet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.network, Self::PREFIX)
+    }
+}
+
+/// Serde by way of `FromStr` and `Display`, so that the file's spelling is the flag's.
+macro_rules! serde_as_text {
+    ($($kind:ty),*) => {$(
+        impl Serialize for $kind {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $kind {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$kind, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )*};
+}
+serde_as_text!(Size, Publish, Subnet);
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::cli::Cli;
+
+    const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../nicache.example.toml"));
+
+    fn flags(args: &[&str]) -> RunOptions {
+        let line = ["nicache", "run"].iter().chain(args);
+        match Cli::try_parse_from(line).expect("arguments").command {
+            crate::cli::Command::Run(options) => *options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The example file with every setting uncommented: `# key = value` lines have exactly one space after the `#`.
+    fn example_uncommented() -> String {
+        let setting = |line: &&str| line.strip_prefix("# ").is_some_and(|rest| rest.contains(" = "));
+        EXAMPLE.lines().filter(setting).map(|line| format!("{}\n", &line[2..])).collect()
+    }
+
+    #[test]
+    fn defaults() {
+        let plan = flags(&[]).resolve().unwrap();
+        assert_eq!(plan.memory_bytes, 64 << 20);
+        assert_eq!(plan.http_ports, [80]);
+        assert_eq!((plan.queues, plan.policy, plan.handshake), (1, PolicyKind::Lru, HandshakeKind::PassThrough));
+        assert!(!plan.outgoing && !plan.json && plan.server.is_empty());
+    }
+
+    #[test]
+    fn flags_beat_the_file() {
+        let file: RunOptions = toml::from_str("memory = '1G'\nqueues = 4\nhttp-port = [8080, 81]\njson = true").unwrap();
+        let merged = file.overlaid_with(&flags(&["--memory", "2M", "--http-port", "82", "--json=false"])).unwrap();
+        let plan = merged.checked().unwrap();
+        assert_eq!((plan.memory_bytes, plan.queues, plan.json), (2 << 20, 4, false));
+        assert_eq!(plan.http_ports, [82]);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named() {
+        let error = toml::from_str::<RunOptions>("memroy = '1G'").unwrap_err().to_string();
+        assert!(error.contains("memroy"), "{error}");
+    }
+
+    #[test]
+    fn the_example_has_every_setting_and_nothing_else() {
+        let table: toml::Table = toml::from_str(&example_uncommented()).unwrap();
+        let parsed: RunOptions = table.clone().try_into().unwrap();
+        parsed.checked().unwrap();
+        let command = Cli::command();
+        let run = command.find_subcommand("run").unwrap();
+        let mut wanted: Vec<String> =
+            run.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
+        wanted.retain(|name| name != "config" && name != "help");
+        wanted.push("server".to_owned());
+        wanted.sort();
+        let mut present: Vec<String> = table.keys().cloned().collect();
+        present.sort();
+        assert_eq!(present, wanted);
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("4096", 4096), ("512K", 512 << 10), ("64M", 64 << 20), ("2GiB", 2 << 30), ("1MB", 1 << 20)] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        for text in ["", "M", "-1", "1T", "99999999999G", "64 M B"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+        assert_eq!(Size(3 << 20).to_string(), "3M");
+    }
+
+    #[test]
+    fn publish_and_subnet() {
+        let publish: Publish = "127.0.0.1:8080:81".parse().unwrap();
+        assert_eq!((publish.address.port(), publish.server_port), (8080, Some(81)));
+        for text in ["8080", "127.0.0.1", "127.0.0.1:0", "[::1]:80", "1.2.3.4:80:81:82", "localhost:80"] {
+            assert!(text.parse::<Publish>().is_err(), "{text}");
+        }
+        let subnet: Subnet = "10.9.0.4/30".parse().unwrap();
+        assert_eq!(subnet.server(), Ipv4Addr::new(10, 9, 0, 6));
+        for text in ["10.9.0.1/30", "10.9.0.0/24", "127.0.0.0/30", "10.9.0.0"] {
+            assert!(text.parse::<Subnet>().is_err(), "{text}");
+        }
+        assert!(flags(&["--publish", "0.0.0.0:1", "--publish", "0.0.0.0:1"]).resolve().is_err());
+        assert!(flags(&["--name", "../x"]).resolve().is_err());
+        assert!(flags(&["--memory", "1K"]).resolve().is_err());
+        assert!(flags(&["--publish", "0.0.0.0:1"]).resolve().unwrap().outgoing);
+    }
+}

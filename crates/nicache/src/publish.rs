@@ -1,0 +1,181 @@
+//! `--publish` and `--outgoing`: the server's ports at this machine's addresses, and the server's way out.
+//!
+//! Done by the kernel's address translation, so that the server sees each client's real address. The rules live in one table with
+//! `flags owner`: the kernel removes it when the `nft` process that made it ends, and that process ends with its standard input, which
+//! only the supervisor holds. Without nftables a relay in user space takes over for `--publish`, and says so.
+//!
+//! The published port itself is held by a listening socket of the supervisor that no connection reaches, since the rules catch them before: another
+//! program cannot take the port meanwhile, and taking one that is in use is an error at the start instead of a silent hijack.
+
+mod forwarding;
+mod nft;
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+
+use anyhow::{Context, Result, bail};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use crate::options::{Publish, RunPlan, Subnet};
+use crate::relay;
+use forwarding::Forwarding;
+pub use nft::Nft;
+
+/// Everything that is in force for one nicache; dropping it undoes it.
+#[derive(Debug)]
+pub struct Published {
+    /// The process that holds the rules; when it ends, the rules are gone.
+    pub nft: Option<Nft>,
+    _reserved: Vec<OwnedFd>,
+    _forwarding: Option<Forwarding>,
+}
+
+/// One published port with its default filled in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// Where clients connect.
+    pub address: SocketAddrV4,
+    /// The server's port.
+    pub server_port: u16,
+}
+
+/// What the rules are made from.
+#[derive(Debug, Clone)]
+pub struct Scene<'a> {
+    /// Wire TAP.
+    pub interface: &'a str,
+    /// Network between this machine and the server.
+    pub subnet: Subnet,
+    /// Published ports.
+    pub mappings: &'a [Mapping],
+    /// Whether the server may reach other machines.
+    pub outgoing: bool,
+}
+
+/// Puts everything in force that the plan asks for. Call it once the wire TAP is up.
+pub fn start(plan: &RunPlan, interface: &str, subnet: Subnet) -> Result<Published> {
+    let mappings: Vec<Mapping> = plan.publish.iter().map(|publish| mapping(publish, &plan.http_ports)).collect();
+    if mappings.is_empty() && !plan.outgoing {
+        return Ok(Published { nft: None, _reserved: Vec::new(), _forwarding: None });
+    }
+    let scene = Scene { interface, subnet, mappings: &mappings, outgoing: plan.outgoing };
+    let mut reserved = Vec::new();
+    for mapping in &mappings {
+        reserved.push(reserve(mapping.address)?);
+    }
+    match Nft::start(&scene) {
+        Ok(nft) => {
+            if mappings.iter().any(|mapping| accepts_loopback(*mapping.address.ip())) {
+                // Replies to 127.0.0.1 come in by the wire TAP; the rules keep everything else from there out.
+                set_sysctl(&format!("net/ipv4/conf/{interface}/route_localnet"), "1")?;
+            }
+            let forwarding = if plan.outgoing { Some(Forwarding::switch_on()?) } else { None };
+            Ok(Published { nft: Some(nft), _reserved: reserved, _forwarding: forwarding })
+        }
+        Err(error) => {
+            drop(reserved);
+            if mappings.is_empty() {
+                tracing::warn!("--outgoing is not possible: {error:#}; the server reaches this machine only");
+            }
+            relay_instead(&mappings, subnet, &error)?;
+            Ok(Published { nft: None, _reserved: Vec::new(), _forwarding: None })
+        }
+    }
+}
+
+fn mapping(publish: &Publish, http_ports: &[u16]) -> Mapping {
+    let server_port = publish.server_port.or(http_ports.first().copied()).unwrap_or(80);
+    Mapping { address: publish.address, server_port }
+}
+
+/// Whether a published address covers this machine's loopback.
+fn accepts_loopback(ip: Ipv4Addr) -> bool {
+    ip.is_loopback() || ip.is_unspecified()
+}
+
+fn relay_instead(mappings: &[Mapping], subnet: Subnet, why: &anyhow::Error) -> Result<()> {
+    for mapping in mappings {
+        let Mapping { address, server_port } = *mapping;
+        let listener = std::net::TcpListener::bind(address).map_err(|error| taken(address, &error))?;
+        relay::start(&format!("publish {address}"), listener, SocketAddr::from((subnet.server(), server_port)))?;
+        tracing::warn!(
+            %address,
+            "published by a relay in user space instead of address translation: the server sees {} as every client's address, \
+             and connections cost more. Reason: {why:#}",
+            subnet.gateway()
+        );
+    }
+    Ok(())
+}
+
+/// Listens at the address without ever accepting. (Binding alone would not keep out others that set SO_REUSEADDR, as servers do.)
+fn reserve(address: SocketAddrV4) -> Result<OwnedFd> {
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // Connections of an earlier run in TIME_WAIT are no obstacle; a listener is.
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    let bound = rustix::net::bind(&socket, &address).and_then(|()| rustix::net::listen(&socket, 0));
+    bound.map_err(|error| taken(address, &error.into()))?;
+    Ok(socket)
+}
+
+fn taken(address: SocketAddrV4, error: &std::io::Error) -> anyhow::Error {
+    use std::io::ErrorKind;
+    match error.kind() {
+        ErrorKind::AddrInUse => anyhow::anyhow!(
+            "--publish {address}: the port is taken by another program (see `ss -ltnp 'sport = :{}'`); stop it or choose another port",
+            address.port()
+        ),
+        ErrorKind::AddrNotAvailable => anyhow::anyhow!(
+            "--publish {address}: {} is no address of this machine (see `ip -4 addr`); 0.0.0.0 means all of them",
+            address.ip()
+        ),
+        _ => anyhow::anyhow!("--publish {address}: {error}"),
+    }
+}
+
+/// Writes a kernel setting of the calling thread's network namespace.
+fn set_sysctl(name: &str, value: &str) -> Result<()> {
+    let path = format!("/proc/sys/{name}");
+    match std::fs::write(&path, value) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            // A container may show the settings read-only; one that is right already is fine.
+            let current = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+            if current.trim() != value {
+                bail!("cannot set {path} to {value}: {error}");
+            }
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_in_use_and_a_foreign_address_are_told_apart() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!() };
+        let error = reserve(address).unwrap_err().to_string();
+        assert!(error.contains("taken by another program"), "{error}");
+        let error = reserve("192.0.2.99:1".parse().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("no address of this machine"), "{error}");
+    }
+
+    #[test]
+    fn a_reserved_port_is_nobody_elses() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let SocketAddr::V4(address) = free else { panic!() };
+        let held = reserve(address).unwrap();
+        assert!(std::net::TcpListener::bind(address).is_err());
+        drop(held);
+        assert!(std::net::TcpListener::bind(address).is_ok());
+    }
+
+    #[test]
+    fn the_server_port_defaults_to_the_first_http_port() {
+        let publish = |text: &str| mapping(&text.parse().unwrap(), &[8080, 81]).server_port;
+        assert_eq!((publish("0.0.0.0:80"), publish("0.0.0.0:80:443")), (8080, 443));
+    }
+}

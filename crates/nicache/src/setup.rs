@@ -1,0 +1,179 @@
+//! What a child process is given at its start, and how.
+//!
+//! A child's standard input is one end of a `SOCK_SEQPACKET` pair whose other end the supervisor holds. The first message on
+//! it is the child's setup: JSON, with open files attached (`SCM_RIGHTS`). Afterwards the card speaks
+//! [`crate::control`] on the same socket. The end of the socket means that the supervisor is gone.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use rustix::process::Signal;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::options::{HandshakeKind, LogFormat, PolicyKind};
+
+/// Longest message on a child's socket, in bytes.
+pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
+/// Most open files attached to one message (the kernel's own limit is 253).
+pub const FILES_MAX: usize = 200;
+
+/// Setup of the card. Attached, in this order: `queues` wire TAP queues, `queues` host TAP queues, the socket to the watcher
+/// (`SOCK_SEQPACKET`), then `witness_files` files of the kernel witness as the watcher reported them ([`WatchReport::files`]).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CardSetup {
+    /// Form of log lines.
+    pub log_format: LogFormat,
+    /// Queues of either TAP.
+    pub queues: u16,
+    /// Bytes of card memory.
+    pub memory_bytes: u64,
+    /// Replacement policy.
+    pub policy: PolicyKind,
+    /// Who completes handshakes.
+    pub handshake: HandshakeKind,
+    /// Service ports.
+    pub http_ports: Vec<u16>,
+    /// The server's address.
+    pub server: Ipv4Addr,
+    /// The gateway's address.
+    pub gateway: Ipv4Addr,
+    /// Interface name of the wire TAP, for messages.
+    pub wire_name: String,
+    /// Capture file.
+    pub pcap: Option<PathBuf>,
+    /// Whether to send access records.
+    pub access_log: bool,
+    /// Cookies that no reply depends on.
+    pub ignore_cookies: Vec<String>,
+    /// Headers that no reply depends on.
+    pub ignore_headers: Vec<String>,
+    /// Headers that always separate replies.
+    pub vary: Vec<String>,
+    /// Number of files of the kernel witness; 0: there is none, so the lease counts as expired and nothing is cached.
+    pub witness_files: usize,
+}
+
+/// Setup of the watcher. Attached: the socket to the card (`SOCK_SEQPACKET`).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WatchSetup {
+    /// Form of log lines.
+    pub log_format: LogFormat,
+    /// Inode number of the server's network namespace.
+    pub server_netns: u64,
+}
+
+/// The watcher's only message to the supervisor, once it can or cannot watch.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WatchReport {
+    /// Number of files attached: maps and links of the kernel witness, in an order that only watcher and card know. The
+    /// supervisor keeps them open and hands them to the card.
+    pub files: usize,
+    /// Why nothing can be watched, and what to do about it; then `files` is 0.
+    pub unavailable: Option<String>,
+}
+
+/// Setup of the server's first process. Nothing attached.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ServerSetup {
+    /// Program and arguments; never empty.
+    pub argv: Vec<String>,
+}
+
+/// Sends one message with open files attached. Never blocks: a full socket is an error.
+pub fn send_message<T: Serialize>(socket: impl AsFd, message: &T, files: &[BorrowedFd<'_>]) -> Result<()> {
+    let bytes = serde_json::to_vec(message)?;
+    if bytes.len() > MESSAGE_BYTES_MAX || files.len() > FILES_MAX {
+        bail!("a message of {} bytes and {} files is too large", bytes.len(), files.len());
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
+        bail!("{} files do not fit a message", files.len());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
+    Ok(())
+}
+
+/// Receives one message and its files. `None`: the other side is gone.
+pub fn receive_message<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<OwnedFd>)>> {
+    let mut bytes = vec![0; MESSAGE_BYTES_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        match recvmsg(&socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+            other => break other?,
+        }
+    };
+    let mut files = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(attached) = message {
+            files.extend(attached);
+        }
+    }
+    if received.bytes == 0 && files.is_empty() {
+        return Ok(None);
+    }
+    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        bail!("a message was cut short");
+    }
+    let message = serde_json::from_slice(&bytes[..received.bytes]).context("a message that cannot be read")?;
+    Ok(Some((message, files)))
+}
+
+/// First thing a child does: dies with its parent from now on, takes its setup from standard input, and returns the socket for later messages.
+pub fn child_start<T: DeserializeOwned>(name: &std::ffi::CStr) -> Result<(T, Vec<OwnedFd>, OwnedFd)> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    rustix::thread::set_name(name)?;
+    let hidden = || anyhow!("this command is started by `nicache run` only");
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    if rustix::net::sockopt::socket_type(&socket).map_err(|_| hidden())? != rustix::net::SocketType::SEQPACKET {
+        return Err(hidden());
+    }
+    let (setup, files) = receive_message(&socket)?.context("the supervisor is gone")?;
+    Ok((setup, files, socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn a_message_carries_files() {
+        let (here, there) = pair();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        send_message(&here, &ServerSetup { argv: vec!["x".into()] }, &[file.as_fd(), file.as_fd()]).unwrap();
+        let (setup, files) = receive_message::<ServerSetup>(&there).unwrap().unwrap();
+        assert_eq!((setup.argv.len(), files.len()), (1, 2));
+        assert_eq!(rustix::fs::fstat(&files[1]).unwrap().st_rdev, rustix::fs::fstat(&file).unwrap().st_rdev);
+        drop(here);
+        assert!(receive_message::<ServerSetup>(&there).unwrap().is_none());
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        let (here, there) = pair();
+        rustix::net::send(&here, b"{", SendFlags::empty()).unwrap();
+        assert!(receive_message::<ServerSetup>(&there).is_err());
+        let argv = vec!["x".repeat(MESSAGE_BYTES_MAX)];
+        assert!(send_message(&here, &ServerSetup { argv }, &[]).is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! The child processes: how they are started, watched and ended.
+//!
+//! Every child is this same program with a hidden command, in a process group of its own (so that Ctrl-C reaches the supervisor only), asks the
+//! kernel to be killed when the thread that started it dies, and hears from [`crate::setup`] what to do.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// What a child is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The card process.
+    Card,
+    /// The watcher process.
+    Watch,
+    /// Process 1 of the server's PID namespace.
+    Server,
+}
+
+impl Role {
+    fn command(self) -> &'static str {
+        match self {
+            Role::Card => "card",
+            Role::Watch => "watch",
+            Role::Server => "server",
+        }
+    }
+
+    /// For messages.
+    pub fn title(self) -> &'static str {
+        match self {
+            Role::Card => "the card process",
+            Role::Watch => "the watcher process",
+            Role::Server => "the server",
+        }
+    }
+}
+
+/// A running (or ended, not yet dropped) child. Dropping it kills it.
+#[derive(Debug)]
+pub struct Child {
+    /// What it is.
+    pub role: Role,
+    /// The supervisor's end of its socket.
+    pub channel: OwnedFd,
+    process: std::process::Child,
+    pidfd: OwnedFd,
+}
+
+impl Child {
+    /// Starts a child from the calling thread, which must live at least as long as the child shall.
+    pub fn start(role: Role) -> Result<Child> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("nicache").arg(role.command()).stdin(Stdio::from(theirs)).process_group(0);
+        let process = command.spawn().with_context(|| format!("cannot start {}", role.title()))?;
+        let pid = Pid::from_child(&process);
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a child process (Linux 5.4 is needed)")?;
+        Ok(Child { role, channel: ours, process, pidfd })
+    }
+
+    /// Process number as this process sees it.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a signal; nothing happens if the child has ended.
+    pub fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.pidfd, signal);
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.process.try_wait()
+    }
+
+    /// Waits up to `limit` for its end.
+    pub fn wait(&mut self, limit: Duration) -> io::Result<Option<ExitStatus>> {
+        wait_readable(self.pidfd.as_fd(), limit)?;
+        self.try_wait()
+    }
+}
+
+impl AsFd for Child {
+    /// Readable once the child has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Waits until `fd` is readable or closed by the other side. False: the time is up.
+pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&left)) {
+            Ok(count) => return Ok(count > 0),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// "ended with status 3", "was killed by signal 9".
+pub fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        // Process 1 of the server's namespace reports a signal that ended the server as a shell does.
+        (Some(code @ 129..=192), _) => format!("was ended by signal {}", code - 128),
+        (Some(code), _) => format!("ended with status {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

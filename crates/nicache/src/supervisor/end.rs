@@ -1,0 +1,183 @@
+//! Waiting for the end, and the end.
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::{ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+
+use super::Running;
+use super::children::{Role, describe};
+use super::ready::LOOK_EVERY;
+use crate::logs;
+
+/// How long the server may take to end by itself.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long the card may take to flush its files.
+const FLUSH: Duration = Duration::from_millis(500);
+
+/// Why it is over.
+#[derive(Debug)]
+pub enum End {
+    /// Ctrl-C or SIGTERM.
+    Asked,
+    /// A child ended by itself.
+    Died(Role, ExitStatus),
+    /// The owner of the translation rules ended.
+    RulesGone,
+}
+
+/// The signals that the supervisor receives, in order.
+#[derive(Debug)]
+pub struct Signals {
+    pipes: Vec<(i32, UnixStream)>,
+}
+
+impl Signals {
+    /// Catches them from now on.
+    pub fn catch() -> Result<Signals> {
+        let mut pipes = Vec::new();
+        for number in [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2] {
+            let (ours, theirs) = UnixStream::pair()?;
+            ours.set_nonblocking(true)?;
+            signal_hook::low_level::pipe::register(number, theirs)?;
+            pipes.push((number, ours));
+        }
+        Ok(Signals { pipes })
+    }
+
+    /// Takes one that has arrived.
+    fn take(&self) -> Option<i32> {
+        self.pipes.iter().find_map(|(number, pipe)| {
+            let mut reader: &UnixStream = pipe;
+            matches!(reader.read(&mut [0; 64]), Ok(count) if count > 0).then_some(*number)
+        })
+    }
+}
+
+impl Running<'_> {
+    /// Waits for the end, announcing the server once it is ready.
+    pub fn supervise(&mut self, signals: &Signals) -> Result<End> {
+        self.begin_service()?;
+        loop {
+            self.wait(signals)?;
+            for child in [&mut self.card, &mut self.watch, &mut self.server] {
+                if let Some(status) = child.try_wait()? {
+                    return Ok(End::Died(child.role, status));
+                }
+            }
+            if self.published.nft.as_mut().is_some_and(|nft| nft.has_ended()) {
+                return Ok(End::RulesGone);
+            }
+            while let Some(number) = signals.take() {
+                match number {
+                    SIGINT | SIGTERM => return Ok(End::Asked),
+                    other => self.pass_on(other),
+                }
+            }
+            if !self.readiness.is_ready() && self.readiness.became_ready(&self.namespace) {
+                self.announce()?;
+            }
+        }
+    }
+
+    /// Sleeps until something happens, or until it is time to look at the server again.
+    fn wait(&self, signals: &Signals) -> Result<()> {
+        let mut fds: Vec<PollFd<'_>> = signals.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
+        for child in [&self.card, &self.watch, &self.server] {
+            fds.push(PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN));
+        }
+        if let Some(nft) = &self.published.nft {
+            fds.push(PollFd::from_borrowed_fd(nft.as_fd(), PollFlags::IN));
+        }
+        let limit = if self.readiness.is_ready() { None } else { Some(Timespec::try_from(LOOK_EVERY)?) };
+        match poll(&mut fds, limit.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn pass_on(&self, number: i32) {
+        let signal = match number {
+            SIGHUP => Signal::HUP,
+            SIGUSR1 => Signal::USR1,
+            _ => Signal::USR2,
+        };
+        if signal == Signal::USR1
+            && let Some(log) = &self.access_log
+            && let Err(error) = log.reopen()
+        {
+            tracing::warn!("{error:#}");
+        }
+        tracing::info!(signal = ?signal, "handed on to the server");
+        self.server.signal(signal);
+    }
+
+    /// Takes everything down and says why.
+    pub fn stop(&mut self, end: End, signals: &Signals) -> ExitCode {
+        self.live = None;
+        let failed = match &end {
+            End::Asked => false,
+            End::Died(Role::Server, status) if status.success() && self.readiness.is_ready() => {
+                tracing::info!("the server ended by itself");
+                false
+            }
+            End::Died(Role::Server, status) if !self.readiness.is_ready() => {
+                tracing::error!(
+                    "the server {} before it listened on port {}: its own messages are above; the command was `{}`",
+                    describe(*status),
+                    self.plan.http_ports[0],
+                    self.argv.join(" ")
+                );
+                true
+            }
+            End::Died(role, status) => {
+                tracing::error!("{} {}: everything else is stopped, too", role.title(), describe(*status));
+                true
+            }
+            End::RulesGone => {
+                tracing::error!("the nft process that holds the translation rules ended: everything else is stopped, too");
+                true
+            }
+        };
+        // With the card or the rules gone, nobody reaches the server any more, so there is nothing to wait for.
+        if matches!(end, End::Asked) {
+            self.stop_server(signals);
+            self.card_link.stop();
+            let _ = self.card.wait(FLUSH);
+        }
+        if self.plan.json {
+            logs::print(&serde_json::json!({ "event": "ended", "failed": failed }).to_string());
+        }
+        if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+
+    fn stop_server(&mut self, signals: &Signals) {
+        let deadline = Instant::now() + GRACE;
+        self.server.signal(stop_signal(&self.argv));
+        loop {
+            match self.server.wait(Duration::from_millis(50)) {
+                Ok(None) => {}
+                _ => return,
+            }
+            if Instant::now() > deadline {
+                tracing::warn!("the server did not end within {} s and is killed", GRACE.as_secs());
+                return;
+            }
+            if signals.take().is_some_and(|number| matches!(number, SIGINT | SIGTERM)) {
+                return;
+            }
+        }
+    }
+}
+
+/// nginx ends gracefully on SIGQUIT, on which others would dump core or threads; for them SIGTERM means the same.
+fn stop_signal(argv: &[String]) -> Signal {
+    let program = argv[0].rsplit('/').next().unwrap_or_default();
+    if program == "nginx" { Signal::QUIT } else { Signal::TERM }
+}

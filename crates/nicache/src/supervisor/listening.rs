@@ -1,0 +1,70 @@
+//! Whether the server listens yet, read from the kernel's socket tables: no connection is made, so the server sees nothing.
+
+use std::net::Ipv4Addr;
+
+/// Where somebody listens for TCP in the calling thread's network namespace, on one port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listening {
+    /// Nobody.
+    No,
+    /// Only on the loopback address, out of the clients' reach.
+    LoopbackOnly,
+    /// Within reach.
+    Yes,
+}
+
+/// Looks for a listener on `port` that `server` reaches.
+pub fn look(port: u16, server: Ipv4Addr) -> Listening {
+    let table = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    let v4 = listeners(&table("tcp"), port);
+    let v6 = listeners(&table("tcp6"), port);
+    let any = |all: &[String], wanted: &str| all.iter().any(|address| address == wanted);
+    let own = format!("{:08X}", u32::from_ne_bytes(server.octets()));
+    let v6_any = "0".repeat(32);
+    if any(&v4, "00000000") || any(&v4, &own) || any(&v6, &v6_any) || v6.iter().any(|address| address.ends_with(&own)) {
+        Listening::Yes
+    } else if v4.is_empty() && v6.is_empty() {
+        Listening::No
+    } else {
+        Listening::LoopbackOnly
+    }
+}
+
+/// Local addresses (hexadecimal) of the sockets in state LISTEN (0A) on `port`.
+fn listeners(table: &str, port: u16) -> Vec<String> {
+    let parse = |line: &str| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (address, found) = fields.next()?.split_once(':')?;
+        let state = fields.nth(1)?;
+        (state == "0A" && u16::from_str_radix(found, 16) == Ok(port)).then(|| address.to_owned())
+    };
+    table.lines().skip(1).filter_map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_listening_sockets_of_the_port_count() {
+        let table = "  sl  local_address rem_address   st tx_queue
+   0: 00000000:0050 00000000:0000 0A 00000000:00000000 00:00000000
+   1: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000
+   2: 0100007F:0051 0100007F:9C40 01 00000000:00000000 00:00000000
+";
+        assert_eq!(listeners(table, 80), ["00000000"]);
+        assert_eq!(listeners(table, 8080), ["0100007F"]);
+        assert!(listeners(table, 81).is_empty());
+        assert!(listeners("garbage\n\n: :\n", 80).is_empty());
+    }
+
+    #[test]
+    fn a_loopback_listener_is_told_apart() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert_eq!(look(port, Ipv4Addr::new(10, 1, 2, 3)), Listening::LoopbackOnly);
+        assert_eq!(look(port, Ipv4Addr::LOCALHOST), Listening::Yes);
+        drop(listener);
+        assert_eq!(look(port, Ipv4Addr::LOCALHOST), Listening::No);
+    }
+}

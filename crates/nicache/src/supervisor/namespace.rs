@@ -1,0 +1,65 @@
+//! The server's namespaces: a network namespace and a PID namespace of its own, unnamed, held by one thread.
+//!
+//! The thread lives as long as the [`Namespace`]: what must happen inside (creating the host TAP, listening for `--share`,
+//! starting the server) is handed to it as a job. A child started by such a job is process 1 of the PID namespace; when it
+//! dies, the kernel kills every other process there, so that no worker of a server outlives anything.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::mpsc;
+
+use anyhow::{Context, Result};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A network and a PID namespace.
+#[derive(Debug)]
+pub struct Namespace {
+    jobs: mpsc::Sender<Job>,
+    inode: u64,
+}
+
+impl Namespace {
+    /// Makes both namespaces, empty.
+    pub fn create() -> Result<Namespace> {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let (made, result) = mpsc::channel();
+        let body = move || {
+            let unshared = unshare().and_then(|()| File::open("/proc/thread-self/ns/net")?.metadata());
+            let ready = unshared.is_ok();
+            let _ = made.send(unshared.map(|file| file.ino()));
+            if ready {
+                queue.into_iter().for_each(|job| job());
+            }
+        };
+        std::thread::Builder::new().name("server-netns".into()).spawn(body)?;
+        let inode = result.recv()?.context(
+            "cannot make a network namespace for the server: this needs root with CAP_SYS_ADMIN and a kernel with CONFIG_NET_NS and CONFIG_PID_NS",
+        )?;
+        Ok(Namespace { jobs, inode })
+    }
+
+    /// Inode number of the network namespace, by which the watcher knows the server.
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// Runs `job` inside and waits for its result.
+    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, result) = mpsc::channel();
+        let job = Box::new(move || {
+            let _ = done.send(job());
+        });
+        self.jobs.send(job).expect("the namespace's thread lives as long as the namespace");
+        result.recv().expect("a job does not panic")
+    }
+}
+
+#[allow(unsafe_code)]
+fn unshare() -> io::Result<()> {
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+    // SAFETY: only CLONE_FILES makes unshare(2) unsafe (file descriptors of other threads would go stale); it is not asked for.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWPID) }?;
+    Ok(())
+}

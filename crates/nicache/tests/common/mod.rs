@@ -1,0 +1,278 @@
+//! A private network namespace per test, `nicache run` inside it, and a look at what is left afterwards.
+//!
+//! The calling thread of a test moves into a namespace of its own, so tests run at once without seeing each other. They need root.
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub const NICACHE: &str = env!("CARGO_BIN_EXE_nicache");
+pub const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Moves the calling thread into a new network namespace with loopback up.
+pub fn private_network() {
+    assert!(rustix::process::geteuid().is_root(), "this test makes network namespaces: run it as root");
+    // SAFETY: CLONE_FILES is not asked for; a network namespace of its own harms no other thread.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+    ip("link set lo up");
+}
+
+/// Runs `ip` with these arguments in the thread's namespace.
+pub fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split_ascii_whitespace()).output().expect("ip is installed");
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Runs `work` in a thread inside the network namespace of process `pid`.
+pub fn inside<T: Send + 'static>(pid: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let netns = std::fs::File::open(format!("/proc/{pid}/ns/net")).unwrap();
+    let body = move || {
+        rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&netns), None).unwrap();
+        work()
+    };
+    std::thread::spawn(body).join().unwrap()
+}
+
+/// An nginx configuration: port 80 and port 8081 serve `site`, and every reply names the client as the server sees it.
+pub struct Site {
+    pub folder: TempDir,
+}
+
+impl Site {
+    pub fn new() -> Site {
+        let folder = tempfile::Builder::new().prefix("nicache-test-").tempdir_in("/var/tmp").unwrap();
+        std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let root = folder.path().display();
+        std::fs::create_dir(folder.path().join("site")).unwrap();
+        std::fs::write(folder.path().join("site/page.html"), "hello from nginx\n").unwrap();
+        std::fs::write(folder.path().join("site/large"), vec![b'x'; 3 << 20]).unwrap();
+        let configuration = format!(
+            "worker_processes 2; pid {root}/pid; error_log stderr warn;
+             events {{}}
+             http {{
+               access_log {root}/access.log;
+               client_body_temp_path {root}/t1; proxy_temp_path {root}/t2; fastcgi_temp_path {root}/t3;
+               uwsgi_temp_path {root}/t4; scgi_temp_path {root}/t5;
+               server {{ listen 80; listen 8081; root {root}/site; add_header X-Client $remote_addr always; }}
+             }}"
+        );
+        std::fs::write(folder.path().join("nginx.conf"), configuration).unwrap();
+        Site { folder }
+    }
+
+    pub fn command(&self) -> Vec<String> {
+        let folder = self.folder.path().to_str().unwrap().to_owned();
+        let configuration = format!("{folder}/nginx.conf");
+        ["nginx", "-p", &folder, "-c", &configuration, "-g", "daemon off;"].map(str::to_owned).to_vec()
+    }
+}
+
+/// A `nicache run` that is ready. Dropping it kills it.
+pub struct Nicache {
+    pub process: Child,
+    /// The `status` of the ready event.
+    pub status: Value,
+    pub log: mpsc::Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Nicache {
+    pub fn start(arguments: &[&str], server: &[String]) -> Nicache {
+        Self::start_with(arguments, server, |_| {})
+    }
+
+    /// Starts it and waits until it is ready; panics with its log if it fails.
+    pub fn start_with(arguments: &[&str], server: &[String], adjust: impl FnOnce(&mut Command)) -> Nicache {
+        let mut command = Command::new(NICACHE);
+        command.args(["run", "--json"]).args(arguments);
+        if !server.is_empty() {
+            command.arg("--").args(server);
+        }
+        adjust(&mut command);
+        let mut process =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nicache");
+        let (lines, log) = mpsc::channel();
+        let stderr = BufReader::new(process.stderr.take().unwrap());
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line))));
+        let (first, ready) = mpsc::channel();
+        let stdout = BufReader::new(process.stdout.take().unwrap());
+        std::thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(|line| drop(first.send(line))));
+        let mut nicache = Nicache { process, status: Value::Null, log, seen: Vec::new() };
+        match ready.recv_timeout(START_TIMEOUT) {
+            Ok(line) => {
+                let event: Value = serde_json::from_str(&line).unwrap();
+                assert_eq!(event["event"], "ready", "{line}\n{}", nicache.log_text());
+                nicache.status = event["status"].clone();
+            }
+            Err(_) => panic!("not ready:\n{}", nicache.log_text()),
+        }
+        nicache
+    }
+
+    pub fn name(&self) -> &str {
+        self.status["name"].as_str().unwrap()
+    }
+
+    pub fn server(&self) -> Ipv4Addr {
+        self.status["server_address"].as_str().unwrap().parse().unwrap()
+    }
+
+    pub fn pid(&self, of: &str) -> u64 {
+        self.status[of].as_u64().unwrap()
+    }
+
+    /// Everything logged so far.
+    pub fn log_text(&mut self) -> String {
+        while let Ok(line) = self.log.recv_timeout(Duration::from_millis(200)) {
+            self.seen.push(line);
+        }
+        self.seen.join("\n")
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(u64::from(self.process.id()), signal);
+    }
+
+    pub fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
+        within(limit, || self.process.try_wait().unwrap())
+    }
+
+    /// All processes of this nicache, the server's workers included.
+    pub fn processes(&self) -> BTreeSet<u64> {
+        let mut all = BTreeSet::new();
+        collect_family(u64::from(self.process.id()), &mut all);
+        all
+    }
+}
+
+impl Drop for Nicache {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn collect_family(pid: u64, all: &mut BTreeSet<u64>) {
+    if !all.insert(pid) {
+        return;
+    }
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for thread in threads {
+        let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        for child in children.split_ascii_whitespace() {
+            collect_family(child.parse().unwrap(), all);
+        }
+    }
+}
+
+pub fn kill(pid: u64, signal: Signal) {
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
+}
+
+/// Whether a process runs; one that is dead but not yet collected by its new parent does not.
+pub fn is_running(pid: u64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.trim().is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// Polls until `look` gives something.
+pub fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits for the end of all `processes`, of the interface and of the translation table in the thread's namespace.
+pub fn assert_all_gone(processes: &BTreeSet<u64>, limit: Duration) {
+    let left = || -> Vec<String> {
+        let mut left: Vec<String> = processes.iter().filter(|pid| is_running(**pid)).map(|pid| describe(*pid)).collect();
+        let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        left.extend(devices.lines().filter(|line| line.trim_start().starts_with("nic")).map(str::to_owned));
+        let tables = output("nft", &["list", "tables"]);
+        left.extend(tables.lines().map(str::to_owned));
+        left
+    };
+    let clean = within(limit, || left().is_empty().then_some(()));
+    assert!(clean.is_some(), "left after {limit:?}: {:?}", left());
+}
+
+fn describe(pid: u64) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    format!("process {pid} {}", name.replace('\0', " "))
+}
+
+/// Standard output of a program that must succeed.
+pub fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {} {error}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Body fetched by curl from the thread's namespace.
+pub fn curl(url: &str) -> String {
+    output("curl", &["-sS", "-m", "10", "--fail", url])
+}
+
+/// The client address that the server saw, by the test site's own header.
+pub fn seen_client(url: &str) -> String {
+    let head = output("curl", &["-sS", "-m", "10", "-D", "-", "-o", "/dev/null", url]);
+    let line = head.lines().find_map(|line| line.strip_prefix("X-Client: "));
+    line.unwrap_or_else(|| panic!("no X-Client in {head}")).trim().to_owned()
+}
+
+/// Sends a line, reads all there is.
+pub fn exchange(address: SocketAddr, text: &str) -> String {
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(text.as_bytes()).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// A `nicache` command that ends by itself.
+pub fn command(arguments: &[&str]) -> Output {
+    Command::new(NICACHE).args(arguments).stdin(Stdio::null()).output().expect("nicache")
+}
+
+/// Asserts that `nicache run` with these arguments fails, saying all of `phrases`.
+pub fn assert_fails(arguments: &[&str], phrases: &[&str]) {
+    assert_fails_with(arguments, phrases, |_| {});
+}
+
+pub fn assert_fails_with(arguments: &[&str], phrases: &[&str], adjust: impl FnOnce(&mut Command)) {
+    let mut command = Command::new(NICACHE);
+    command.arg("run").args(arguments).stdin(Stdio::null());
+    adjust(&mut command);
+    let output = command.output().expect("nicache");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "it did not fail: {text}");
+    for phrase in phrases {
+        assert!(text.contains(phrase), "`{phrase}` is not in: {text}");
+    }
+    let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    assert!(!devices.contains("nic"), "an interface is left: {devices}");
+}
+
+/// Whether a file exists, waited for.
+pub fn exists_within(path: &Path, limit: Duration) -> bool {
+    within(limit, || path.exists().then_some(())).is_some()
+}

@@ -1,0 +1,138 @@
+//! Whatever ends, everything ends, and nothing is left.
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use common::{Nicache, Site, assert_all_gone, curl, kill, private_network};
+use rustix::process::Signal;
+
+const GONE: Duration = Duration::from_secs(1);
+
+/// Kills what `victims` names and checks that nothing survives.
+fn kill_and_check(victims: &[&str], says: &str) {
+    private_network();
+    let site = Site::new();
+    let mut nicache = Nicache::start(&["--publish", "127.0.0.1:8080"], &site.command());
+    assert_eq!(curl("http://127.0.0.1:8080/page.html"), "hello from nginx\n");
+    let processes = nicache.processes();
+    assert!(processes.len() >= 8, "supervisor, watcher, card, nft, process 1, nginx and its workers: {processes:?}");
+    for victim in victims {
+        let pid = match *victim {
+            "nginx" => nginx_master(&nicache),
+            other => nicache.pid(other),
+        };
+        kill(pid, Signal::KILL);
+    }
+    let status = nicache.wait(GONE).expect("the supervisor ends");
+    assert!(!status.success());
+    assert_all_gone(&processes, GONE);
+    if !victims.contains(&"pid") {
+        let log = nicache.log_text();
+        assert!(log.contains(says) && log.contains("signal 9"), "{log}");
+        assert!(!socket(&nicache).exists());
+    }
+}
+
+fn nginx_master(nicache: &Nicache) -> u64 {
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", nicache.pid("server_pid"))).unwrap();
+    children.trim().parse().unwrap()
+}
+
+fn socket(nicache: &Nicache) -> PathBuf {
+    PathBuf::from(format!("/run/nicache/{}.sock", nicache.name()))
+}
+
+#[test]
+fn the_card_is_killed() {
+    kill_and_check(&["card_pid"], "the card process");
+}
+
+#[test]
+fn the_watcher_is_killed() {
+    kill_and_check(&["watch_pid"], "the watcher process");
+}
+
+#[test]
+fn the_server_is_killed() {
+    kill_and_check(&["nginx"], "the server");
+}
+
+#[test]
+fn process_1_of_the_server_is_killed() {
+    kill_and_check(&["server_pid"], "the server");
+}
+
+#[test]
+fn the_supervisor_is_killed() {
+    kill_and_check(&["pid"], "");
+}
+
+#[test]
+fn all_of_them_are_killed() {
+    kill_and_check(&["pid", "card_pid", "watch_pid", "server_pid"], "");
+}
+
+#[test]
+fn a_killed_one_leaves_nothing_that_blocks_the_next() {
+    private_network();
+    let site = Site::new();
+    let name = format!("again-{}", std::process::id());
+    let first = Nicache::start(&["--name", &name], &site.command());
+    let path = socket(&first);
+    kill(first.pid("pid"), Signal::KILL);
+    drop(first);
+    assert!(path.exists(), "a killed supervisor cannot remove its socket");
+    let second = Nicache::start(&["--name", &name], &site.command());
+    let status = common::command(&["status", "--json", "--name", &name]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["pid"], second.process.id());
+}
+
+#[test]
+fn ctrl_c_leaves_nothing() {
+    private_network();
+    let site = Site::new();
+    let mut nicache = Nicache::start(&["--publish", "127.0.0.1:8080", "--share", "5432"], &site.command());
+    let path = socket(&nicache);
+    assert!(path.exists());
+    let processes = nicache.processes();
+    nicache.signal(Signal::INT);
+    let status = nicache.wait(Duration::from_secs(7)).expect("it ends");
+    assert!(status.success(), "{status} {}", nicache.log_text());
+    assert_all_gone(&processes, GONE);
+    assert!(!path.exists());
+    assert!(!path.with_extension("lock").exists());
+}
+
+#[test]
+fn a_server_that_does_not_stop_is_killed_after_the_grace() {
+    private_network();
+    let script = "trap '' TERM; nginx -c $0 & while :; do sleep 1; done";
+    let site = Site::new();
+    let configuration = site.folder.path().join("nginx.conf").display().to_string();
+    let server = ["sh", "-c", script, &configuration].map(str::to_owned);
+    let mut nicache = Nicache::start(&[], &server);
+    let processes = nicache.processes();
+    nicache.signal(Signal::TERM);
+    assert!(nicache.wait(Duration::from_secs(4)).is_none());
+    assert!(nicache.wait(Duration::from_secs(3)).expect("killed after 5 s").success());
+    assert_all_gone(&processes, GONE);
+    assert!(nicache.log_text().contains("is killed"));
+}
+
+#[test]
+fn a_second_ctrl_c_does_not_wait() {
+    private_network();
+    let site = Site::new();
+    let configuration = site.folder.path().join("nginx.conf").display().to_string();
+    let script = "trap '' TERM; nginx -c $0 & while :; do sleep 1; done";
+    let server = ["sh", "-c", script, &configuration].map(str::to_owned);
+    let mut nicache = Nicache::start(&[], &server);
+    nicache.signal(Signal::INT);
+    assert!(nicache.wait(Duration::from_millis(500)).is_none());
+    nicache.signal(Signal::INT);
+    assert!(nicache.wait(Duration::from_secs(2)).is_some());
+}

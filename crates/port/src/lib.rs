@@ -1,0 +1,54 @@
+//! Frames in and out of a card.
+//!
+//! A [`Port`] receives bursts of Ethernet frames and sends one frame at a time from a gather list. Every frame carries its
+//! [`Offload`]: whether its checksum is verified, or still partial, and whether it is a super-frame that somebody further on has
+//! to cut into segments. The metadata is that of virtio-net (virtio 1.2, section 5.1.6), because kernel TAPs, AF_PACKET sockets
+//! and virtual machines all speak it.
+//!
+//! Ports: [`TapQueue`] (one queue of a kernel TAP interface) and [`MemoryPort`] (one end of an in-memory wire).
+//! Wrappers, each generic over the port inside: [`Pcap`] (capture file), [`Faulty`] (seeded loss, duplication, reordering, delay,
+//! corruption), [`Counted`] (counters that another thread can read).
+//! Around a port: [`send_with_fallback`] cuts a super-frame in software for a port that cannot, and [`Idle`] with [`wait`] says when to
+//! poll and when to sleep.
+//!
+//! Read first: `port.rs` (the contract), then `frame.rs`. Another kind of port (AF_XDP, AF_PACKET) is one more file that implements
+//! [`Port`]; nothing else here knows the ports by name.
+//!
+//! Deliberately absent: parsing beyond what cutting a super-frame needs, addresses and routes of interfaces (the supervisor's), and
+//! any thread of its own.
+//!
+//! Unsafe code is confined to `tap.rs` (the ioctls of `/dev/net/tun`).
+
+#![deny(unsafe_code)]
+
+mod checksum;
+mod clock;
+mod counters;
+mod fault;
+mod frame;
+mod idle;
+#[cfg(test)]
+mod kernel_tests;
+mod memory_wire;
+mod pcap;
+mod port;
+mod random;
+mod segment;
+mod tap;
+#[cfg(test)]
+mod test_frames;
+mod virtio_net;
+
+pub use clock::{Clock, ManualClock, MonotonicClock, RealtimeClock};
+pub use counters::{Counted, DirectionSnapshot, PortCounters, PortSnapshot};
+pub use fault::{FaultConfig, FaultCounters, FaultRates, Faulty};
+pub use frame::{
+    Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Gso, GsoKind, Offload,
+};
+pub use idle::{Idle, IdlePolicy, IdleStep, WAIT_FDS_MAX, Wake, wait};
+pub use memory_wire::{MemoryPort, memory_wire};
+pub use pcap::{PCAP_SNAPLEN_DEFAULT, Pcap};
+pub use port::{Capabilities, PARTS_MAX, Port, SendError};
+pub use segment::{HEADER_BYTES_MAX, Segments, send_with_fallback};
+pub use tap::{Tap, TapConfig, TapError, TapQueue};
+pub use virtio_net::{HeaderError, VIRTIO_NET_HEADER_BYTES, decode_header, encode_header};

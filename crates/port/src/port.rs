@@ -1,0 +1,209 @@
+//! The contract of a port.
+
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+
+use crate::frame::{Burst, Checksum, FRAME_BYTES_MAX, GsoKind, Offload};
+
+/// Most parts that the gather list of one frame may have.
+///
+/// Headers in one or two parts and 64 KiB of payload in 2048-byte slots that touch no neighbour: 2 + 33, with room to spare.
+pub const PARTS_MAX: usize = 64;
+
+/// What a port takes in [`Port::send`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Frames with [`Checksum::Partial`].
+    pub checksum: bool,
+    /// TCP super-frames over IPv4 and IPv6.
+    pub tso: bool,
+    /// UDP super-frames over IPv4 and IPv6.
+    pub uso: bool,
+    /// Bytes of the longest frame, Ethernet header included, that is not a super-frame. (A super-frame may have [`FRAME_BYTES_MAX`].)
+    pub frame_bytes_max: usize,
+}
+
+impl Capabilities {
+    /// Everything: partial checksums, super-frames of both kinds, frames as long as a buffer.
+    pub const FULL: Capabilities = Capabilities {
+        checksum: true,
+        tso: true,
+        uso: true,
+        frame_bytes_max: FRAME_BYTES_MAX,
+    };
+
+    /// No offload at all and frames of an Ethernet with an MTU of 1500: what software fallbacks are tested with.
+    pub const PLAIN: Capabilities = Capabilities {
+        checksum: false,
+        tso: false,
+        uso: false,
+        frame_bytes_max: 1514,
+    };
+
+    /// Whether a frame with this metadata can be sent as it is.
+    pub fn supports(&self, offload: &Offload) -> bool {
+        let checksum = self.checksum || !matches!(offload.checksum, Checksum::Partial { .. });
+        let gso = match offload.gso.map(|gso| gso.kind) {
+            None => true,
+            Some(GsoKind::Tcp4 | GsoKind::Tcp6) => self.tso,
+            Some(GsoKind::Udp) => self.uso,
+        };
+        checksum && gso
+    }
+}
+
+/// Why a frame was not sent. It is dropped in every case, as a wire would drop it.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The queue toward the peer is full.
+    #[error("the queue toward the peer is full")]
+    Full,
+    /// The frame is longer than the port takes.
+    #[error("the frame is longer than the port takes")]
+    TooLong,
+    /// The gather list has more than [`PARTS_MAX`] parts.
+    #[error("the gather list has more than {PARTS_MAX} parts")]
+    TooManyParts,
+    /// The port lacks the offload that the frame needs; see [`crate::send_with_fallback`].
+    #[error("the port lacks the offload that the frame needs")]
+    Unsupported,
+    /// The frame or its metadata contradict themselves, e.g. a checksum position past the end of the frame.
+    #[error("the frame contradicts its offload metadata")]
+    Invalid,
+    /// The kernel refused the frame, e.g. with `EIO` while the interface is down. The port remains usable.
+    #[error("the kernel refused the frame: {0}")]
+    Io(#[source] io::Error),
+}
+
+/// A place where frames come in and go out.
+///
+/// One thread at a time uses a port, and polls it: nothing here blocks. Nothing allocates after creation, either.
+pub trait Port {
+    /// What [`send`](Port::send) takes.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Receives what has arrived, at most [`Burst::capacity`] frames, and sets the length of `burst` to their number, which it
+    /// also returns. Never blocks; 0 means that nothing is there.
+    ///
+    /// Metadata of received frames is consistent: positions lie inside of the frame, sizes are not zero. What a hostile or
+    /// broken peer sends otherwise is dropped and counted in [`receive_dropped`](Port::receive_dropped).
+    ///
+    /// # Errors
+    /// The port is broken, e.g. the interface is gone. Frames received before the error are kept: the error comes with the next call.
+    fn receive(&mut self, burst: &mut Burst) -> io::Result<usize>;
+
+    /// Sends one frame, given as a gather list whose parts together start with the Ethernet header. `Ok` means taken over, not
+    /// arrived. Never blocks.
+    ///
+    /// # Errors
+    /// See [`SendError`]; the frame is dropped.
+    fn send(&mut self, parts: &[IoSlice<'_>], offload: Offload) -> Result<(), SendError>;
+
+    /// Pushes out what [`send`](Port::send) may have kept back for batching.
+    ///
+    /// # Errors
+    /// The port is broken.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// A file descriptor that polls readable when frames are there, for sleeping; `None` for a port in memory.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Frames that arrived and that the port itself threw away since its creation (malformed metadata, cut short).
+    fn receive_dropped(&self) -> u64 {
+        0
+    }
+}
+
+/// Implements [`Port`] by handing every call to the port behind a pointer.
+macro_rules! forward_port {
+    ($pointer:ty) => {
+        impl<P: Port + ?Sized> Port for $pointer {
+            fn capabilities(&self) -> Capabilities {
+                (**self).capabilities()
+            }
+            fn receive(&mut self, burst: &mut Burst) -> io::Result<usize> {
+                (**self).receive(burst)
+            }
+            fn send(&mut self, parts: &[IoSlice<'_>], offload: Offload) -> Result<(), SendError> {
+                (**self).send(parts, offload)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                (**self).flush()
+            }
+            fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+                (**self).wait_fd()
+            }
+            fn receive_dropped(&self) -> u64 {
+                (**self).receive_dropped()
+            }
+        }
+    };
+}
+
+forward_port!(&mut P);
+forward_port!(Box<P>);
+
+/// Bytes of a gather list.
+pub(crate) fn parts_len(parts: &[IoSlice<'_>]) -> usize {
+    parts.iter().map(|part| part.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Gso;
+
+    #[test]
+    fn capabilities_cover_each_offload_separately() {
+        let partial = Offload {
+            checksum: Checksum::Partial {
+                start: 34,
+                offset: 16,
+            },
+            gso: None,
+        };
+        let tcp = Offload {
+            gso: Some(Gso {
+                kind: GsoKind::Tcp4,
+                size: 1448,
+                header_len: 66,
+                ecn: false,
+            }),
+            ..partial
+        };
+        let udp = Offload {
+            gso: Some(Gso {
+                kind: GsoKind::Udp,
+                size: 1448,
+                header_len: 42,
+                ecn: false,
+            }),
+            ..partial
+        };
+        assert!(Capabilities::PLAIN.supports(&Offload::default()));
+        assert!(!Capabilities::PLAIN.supports(&partial));
+        let no_uso = Capabilities {
+            uso: false,
+            ..Capabilities::FULL
+        };
+        assert!(no_uso.supports(&tcp) && !no_uso.supports(&udp));
+        let no_tso = Capabilities {
+            tso: false,
+            ..Capabilities::FULL
+        };
+        assert!(no_tso.supports(&udp) && !no_tso.supports(&tcp));
+        let no_checksum = Capabilities {
+            checksum: false,
+            ..Capabilities::FULL
+        };
+        assert!(!no_checksum.supports(&tcp));
+    }
+
+    #[test]
+    fn parts_hold_a_super_frame_of_scattered_slots() {
+        const SLOT_BYTES: usize = 2048;
+        const { assert!(PARTS_MAX > 2 + 65_536 / SLOT_BYTES) };
+    }
+}

@@ -1,0 +1,85 @@
+//! Instants handed in by the caller; this crate never reads a clock.
+
+use core::ops::{Add, AddAssign, Sub};
+use core::time::Duration;
+
+/// Nanoseconds since an arbitrary origin that is the same for all flows of a card.
+///
+/// Arithmetic saturates: an instant before the origin is the origin, one after the end is
+/// [`Time::MAX`] (584 years).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// The origin; also used for "already due".
+    pub const ZERO: Time = Time(0);
+    /// The last instant; also used for "never".
+    pub const MAX: Time = Time(u64::MAX);
+
+    /// An instant a number of milliseconds after the origin.
+    #[must_use]
+    pub const fn from_millis(ms: u64) -> Time {
+        Time(ms.saturating_mul(1_000_000))
+    }
+
+    /// Whole milliseconds since the origin.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.0 / 1_000_000
+    }
+
+    /// Time since `earlier`, zero if `earlier` is not earlier.
+    #[must_use]
+    pub const fn since(self, earlier: Time) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// A duration in nanoseconds, saturating at 584 years.
+pub(crate) fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Add<Duration> for Time {
+    type Output = Time;
+    fn add(self, d: Duration) -> Time {
+        Time(self.0.saturating_add(nanos(d)))
+    }
+}
+
+impl AddAssign<Duration> for Time {
+    fn add_assign(&mut self, d: Duration) {
+        *self = *self + d;
+    }
+}
+
+impl Sub<Duration> for Time {
+    type Output = Time;
+    fn sub(self, d: Duration) -> Time {
+        Time(self.0.saturating_sub(nanos(d)))
+    }
+}
+
+impl Sub<Time> for Time {
+    type Output = Duration;
+    fn sub(self, earlier: Time) -> Duration {
+        self.since(earlier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Time::MAX + Duration::from_secs(1), Time::MAX);
+        assert_eq!(Time::ZERO - Duration::from_secs(1), Time::ZERO);
+        assert_eq!(Time(5) - Time(9), Duration::ZERO);
+        assert_eq!(
+            Time::from_millis(3) - Time::from_millis(1),
+            Duration::from_millis(2)
+        );
+        assert_eq!(Time::ZERO + Duration::MAX, Time::MAX);
+    }
+}

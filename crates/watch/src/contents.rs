@@ -1,0 +1,72 @@
+//! Reads a file that nobody can be changing, and hashes it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nicache_coherence::{BODY_HASH_BYTES, RefusalReason};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+use crate::resolve::Node;
+
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Waits for whoever is changing the file, makes sure that nobody has it open for writing or mapped writable, and
+/// hashes its bytes (BLAKE3). `tick` is called between chunks, as a large file takes long.
+///
+/// # Errors
+/// [`RefusalReason::OpenForWriting`], [`RefusalReason::Changed`] if it is not as long as it was, or
+/// [`RefusalReason::Io`].
+pub fn hash(node: &Node, mut tick: impl FnMut()) -> Result<[u8; BODY_HASH_BYTES], RefusalReason> {
+    let file = node.open().map_err(|_| RefusalReason::Io)?;
+    ensure_no_writer(&file)?;
+    // Takes and releases the inode's lock, which the few changes that need no open file (truncate) hold.
+    match rustix::fs::seek(&file, SeekFrom::Hole(0)) {
+        Ok(_) | Err(Errno::NXIO) => {}
+        Err(_) => return Err(RefusalReason::Io),
+    }
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; CHUNK_BYTES.min(node.size as usize + 1)];
+    let mut done: u64 = 0;
+    loop {
+        match rustix::io::pread(&file, &mut buffer[..], done) {
+            Ok(0) => break,
+            Ok(read) => {
+                hasher.update(&buffer[..read]);
+                done += read as u64;
+                if done > node.size {
+                    return Err(RefusalReason::Changed);
+                }
+                tick();
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return Err(RefusalReason::Io),
+        }
+    }
+    if done == node.size { Ok(hasher.finalize().into()) } else { Err(RefusalReason::Changed) }
+}
+
+/// A read lease is granted only if no descriptor is open for writing, and a shared writable mapping keeps its
+/// descriptor's file open (fcntl(2), F_SETLEASE).
+fn ensure_no_writer(file: &OwnedFd) -> Result<(), RefusalReason> {
+    // A writer that comes while the lease is held makes the kernel send a signal, whose default (SIGIO) ends the
+    // process. SIGURG is ignored unless somebody asks for it.
+    fcntl(file, F_SETSIG, libc::SIGURG).map_err(|_| RefusalReason::Io)?;
+    match fcntl(file, libc::F_SETLEASE, libc::F_RDLCK) {
+        Ok(()) => fcntl(file, libc::F_SETLEASE, libc::F_UNLCK).map_err(|_| RefusalReason::Io),
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Err(RefusalReason::OpenForWriting),
+        Err(_) => Err(RefusalReason::Io),
+    }
+}
+
+/// Not in the libc crate for all targets; asm-generic/fcntl.h.
+const F_SETSIG: libc::c_int = 10;
+
+fn fcntl(file: &OwnedFd, command: libc::c_int, argument: libc::c_int) -> io::Result<()> {
+    // SAFETY: both commands take an int and touch no memory of ours.
+    match unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,150 @@
+//! What the kernel tells about the server's look-ups: the records of the ring.
+//!
+//! The layout is `struct lookup_event` of `ebpf/shared.h`.
+
+use std::mem::offset_of;
+
+use nicache_coherence::SourceSlot;
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// A path was looked up: opened, stat'ed, its access asked for, its link read ...
+    Lookup,
+    /// An open directory was listed.
+    Readdir,
+    /// Bytes of an open file were sent to a socket; `dirfd` is the file's descriptor.
+    Sendfile,
+    /// From now on the server can look things up where no system call shows it.
+    Hidden,
+}
+
+/// Device and inode number as the kernel knows them (`s_dev`, `i_ino`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity {
+    /// Kernel encoding: `major << 20 | minor`.
+    pub dev: u32,
+    /// Inode number.
+    pub ino: u64,
+}
+
+impl Identity {
+    /// The revision slot.
+    pub fn slot(self) -> SourceSlot {
+        SourceSlot::of_inode(self.dev, self.ino)
+    }
+}
+
+/// One look-up by the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LookupEvent {
+    /// CLOCK_MONOTONIC, right after the look-up, before its system call returned.
+    pub time_ns: u64,
+    /// What the system call returned.
+    pub ret: i64,
+    /// What kind of event.
+    pub kind: EventKind,
+    /// Process, in the initial pid namespace.
+    pub tgid: u32,
+    /// Thread, in the initial pid namespace.
+    pub tid: u32,
+    /// x86-64 number of the system call.
+    pub nr: u32,
+    /// Directory that a relative path starts at, or `AT_FDCWD`.
+    pub dirfd: i32,
+    /// The opened, listed or sent inode.
+    pub inode: Option<Identity>,
+    /// The directory that `dirfd` stood for.
+    pub directory: Option<Identity>,
+    /// The path is cut or could not be read.
+    pub incomplete: bool,
+    /// A symbolic link at the end is not followed.
+    pub nofollow: bool,
+    /// The path was resolved under rules of its own (openat2).
+    pub own_root: bool,
+    /// The path as the server wrote it.
+    pub path: Box<[u8]>,
+}
+
+#[repr(C)]
+struct Head {
+    time_ns: u64,
+    ret: i64,
+    ino: u64,
+    dir_ino: u64,
+    dev: u32,
+    dir_dev: u32,
+    tgid: u32,
+    tid: u32,
+    dirfd: i32,
+    nr: u32,
+    kind: u16,
+    flags: u16,
+    mode: u16,
+    path_len: u16,
+}
+
+const HEAD_BYTES: usize = size_of::<Head>();
+const _: () = assert!(HEAD_BYTES == 64);
+
+const FLAG_INODE: u16 = 1;
+const FLAG_DIRECTORY: u16 = 2;
+const FLAG_INCOMPLETE: u16 = 4;
+const FLAG_NOFOLLOW: u16 = 8;
+const FLAG_OWN_ROOT: u16 = 16;
+
+impl LookupEvent {
+    /// Reads a record; `None` if it is none that `ebpf/witness.bpf.c` writes.
+    pub fn decode(record: &[u8]) -> Option<LookupEvent> {
+        let head = record.get(..HEAD_BYTES)?;
+        let u16_at = |at: usize| head[at..].first_chunk().map(|bytes| u16::from_ne_bytes(*bytes));
+        let u32_at = |at: usize| head[at..].first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+        let u64_at = |at: usize| head[at..].first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
+        let flags = u16_at(offset_of!(Head, flags))?;
+        let identity = |flag: u16, dev: usize, ino: usize| {
+            let identity = Identity { dev: u32_at(dev)?, ino: u64_at(ino)? };
+            (flags & flag != 0).then_some(identity)
+        };
+        let path_len = usize::from(u16_at(offset_of!(Head, path_len))?);
+        Some(LookupEvent {
+            time_ns: u64_at(offset_of!(Head, time_ns))?,
+            ret: u64_at(offset_of!(Head, ret))? as i64,
+            kind: match u16_at(offset_of!(Head, kind))? {
+                1 => EventKind::Lookup,
+                2 => EventKind::Readdir,
+                3 => EventKind::Sendfile,
+                4 => EventKind::Hidden,
+                _ => return None,
+            },
+            tgid: u32_at(offset_of!(Head, tgid))?,
+            tid: u32_at(offset_of!(Head, tid))?,
+            nr: u32_at(offset_of!(Head, nr))?,
+            dirfd: u32_at(offset_of!(Head, dirfd))? as i32,
+            inode: identity(FLAG_INODE, offset_of!(Head, dev), offset_of!(Head, ino)),
+            directory: identity(FLAG_DIRECTORY, offset_of!(Head, dir_dev), offset_of!(Head, dir_ino)),
+            incomplete: flags & FLAG_INCOMPLETE != 0,
+            nofollow: flags & FLAG_NOFOLLOW != 0,
+            own_root: flags & FLAG_OWN_ROOT != 0,
+            path: record.get(HEAD_BYTES..HEAD_BYTES + path_len)?.into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_record_or_a_path_beyond_it_is_refused() {
+        let mut record = vec![0_u8; HEAD_BYTES + 8];
+        record[offset_of!(Head, kind)] = 1;
+        record[offset_of!(Head, path_len)] = 8;
+        assert_eq!(LookupEvent::decode(&record).unwrap().path.len(), 8);
+        record[offset_of!(Head, path_len)] = 9;
+        assert_eq!(LookupEvent::decode(&record), None);
+        assert_eq!(LookupEvent::decode(&record[..HEAD_BYTES - 1]), None);
+        record[offset_of!(Head, path_len)] = 0;
+        record[offset_of!(Head, kind)] = 9;
+        assert_eq!(LookupEvent::decode(&record), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! Loads and attaches the kernel's witnesses.
+//!
+//! Everything hangs on descriptors: a link that nobody holds open is detached, and a map that nobody holds or has
+//! mapped is freed. Nothing is pinned, so nothing outlives the processes that it was made for.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+use libbpf_rs::{ErrorKind, MapCore, ObjectBuilder, PrintLevel};
+use nicache_coherence::{RevisionTable, SourceSlot};
+
+/// Why the witnesses could not be put in place.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The process may not load programs into the kernel.
+    #[error("not allowed to watch the kernel: run as root, or with CAP_BPF and CAP_PERFMON ({0})")]
+    NoPrivilege(String),
+    /// The kernel does not describe its types.
+    #[error("this kernel has no /sys/kernel/btf/vmlinux: build it with CONFIG_DEBUG_INFO_BTF, version 5.15 or newer")]
+    NoTypes,
+    /// Without these nothing can be watched on any file system.
+    #[error("this kernel lacks the tracepoints {}", .0.join(", "))]
+    MissingTracepoints(Vec<String>),
+    /// The kernel refused a program that it should take.
+    #[error("the kernel refused a witness: {0}")]
+    Refused(String),
+    /// A system call failed.
+    #[error("cannot set up the watcher: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// File systems whose every change is witnessed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// ext4 (and ext2 and ext3, which the same driver serves).
+    pub ext4: bool,
+    /// Tracepoints that this kernel lacks. Not empty: the file system that they belong to is unwatched.
+    pub missing: Vec<String>,
+}
+
+/// The attached witnesses: descriptors only, to be passed on or dropped.
+#[derive(Debug)]
+pub struct KernelWatcher {
+    control: OwnedFd,
+    revisions: OwnedFd,
+    ring: OwnedFd,
+    links: Vec<OwnedFd>,
+    coverage: Coverage,
+}
+
+/// Wanted whatever is watched.
+const REQUIRED: [&str; 4] = ["sys_exit", "sched_process_fork", "sched_process_exec", "sched_process_exit"];
+
+/// Wanted to watch ext4.
+const EXT4: [&str; 9] = [
+    "ext4_da_write_end",
+    "ext4_write_end",
+    "ext4_journalled_write_end",
+    "ext4_mark_inode_dirty",
+    "ext4_truncate_exit",
+    "ext4_fallocate_exit",
+    "ext4_unlink_exit",
+    "writeback_dirty_folio",
+    "iomap_dio_complete",
+];
+
+/// libelf wants its memory aligned.
+#[repr(align(16))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/witness.bpf.o")));
+
+impl KernelWatcher {
+    /// Loads and attaches all witnesses that this kernel has tracepoints for. Takes some 100 ms.
+    ///
+    /// `server_netns` is the inode number of the server's network namespace; 0 = none yet, see
+    /// [`RevisionTable::set_server_netns`].
+    ///
+    /// # Errors
+    /// See [`WatchError`]. Nothing stays behind.
+    pub fn load(server_netns: u32) -> Result<KernelWatcher, WatchError> {
+        check_capabilities()?;
+        let missing = missing_tracepoints()?;
+        let lacks = |names: &[&str]| names.iter().any(|name| missing.iter().any(|missing| missing == name));
+        if lacks(&REQUIRED) {
+            return Err(WatchError::MissingTracepoints(missing));
+        }
+        let coverage = Coverage { ext4: !lacks(&EXT4), missing };
+        let (watcher, log) = with_log(|| attach(coverage));
+        let watcher = watcher.map_err(|error| error.into_watch_error(log))?;
+        let table = watcher.table()?;
+        table.set_server_netns(server_netns);
+        table.watch(SourceSlot::EVERYTHING);
+        Ok(watcher)
+    }
+
+    /// Maps the revision table.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub fn table(&self) -> io::Result<RevisionTable> {
+        RevisionTable::map(self.control.as_fd(), self.revisions.as_fd())
+    }
+
+    /// The control page, for [`RevisionTable::map`].
+    pub fn control_fd(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// The revision words, for [`RevisionTable::map`].
+    pub fn revisions_fd(&self) -> BorrowedFd<'_> {
+        self.revisions.as_fd()
+    }
+
+    /// The ring of look-up events, for [`crate::LookupRing::map`]. One reader only.
+    pub fn ring_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+
+    /// The links: the witnesses live as long as one process holds them all.
+    pub fn link_fds(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
+        self.links.iter().map(AsFd::as_fd)
+    }
+
+    /// What is watched and what is missing.
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+}
+
+enum AttachError {
+    Libbpf(libbpf_rs::Error),
+    Io(io::Error),
+    Absent(&'static str),
+}
+
+impl From<libbpf_rs::Error> for AttachError {
+    fn from(error: libbpf_rs::Error) -> Self {
+        AttachError::Libbpf(error)
+    }
+}
+
+impl From<io::Error> for AttachError {
+    fn from(error: io::Error) -> Self {
+        AttachError::Io(error)
+    }
+}
+
+impl AttachError {
+    fn into_watch_error(self, log: String) -> WatchError {
+        match self {
+            AttachError::Io(error) => WatchError::Io(error),
+            AttachError::Absent(name) => WatchError::Refused(format!("{name} is not in the program")),
+            // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the process.
+            AttachError::Libbpf(error) if error.kind() == ErrorKind::PermissionDenied && !log.contains("processed") => {
+                WatchError::NoPrivilege(error.to_string())
+            }
+            AttachError::Libbpf(error) => WatchError::Refused(format!("{error:#}\n{log}")),
+        }
+    }
+}
+
+fn attach(coverage: Coverage) -> Result<KernelWatcher, AttachError> {
+    let mut open = ObjectBuilder::default().open_memory(&OBJECT.0)?;
+    for mut program in open.progs_mut() {
+        if coverage.missing.iter().any(|missing| program.name() == OsStr::new(missing)) {
+            program.set_autoload(false);
+        }
+    }
+    let object = open.load()?;
+    let mut links = Vec::new();
+    for program in object.progs_mut() {
+        if coverage.missing.iter().any(|missing| program.name() == OsStr::new(missing)) {
+            continue;
+        }
+        links.push(program.attach()?.as_fd().try_clone_to_owned()?);
+    }
+    let map = |name: &'static str| -> Result<OwnedFd, AttachError> {
+        let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or(AttachError::Absent(name))?;
+        Ok(map.as_fd().try_clone_to_owned()?)
+    };
+    Ok(KernelWatcher { control: map("control")?, revisions: map("revisions")?, ring: map("lookups")?, links, coverage })
+}
+
+/// Asked beforehand, as the kernel's EPERM would come with no word about which capability it missed.
+fn check_capabilities() -> Result<(), WatchError> {
+    use rustix::thread::CapabilitySet;
+    let effective = rustix::thread::capabilities(None).map_err(io::Error::from)?.effective;
+    let enough = effective.contains(CapabilitySet::SYS_ADMIN)
+        || effective.contains(CapabilitySet::BPF.union(CapabilitySet::PERFMON));
+    if enough { Ok(()) } else { Err(WatchError::NoPrivilege("these capabilities are not effective".into())) }
+}
+
+fn missing_tracepoints() -> Result<Vec<String>, WatchError> {
+    let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(|_| WatchError::NoTypes)?;
+    let is_missing = |name: &&&str| {
+        let typedef: Option<libbpf_rs::btf::types::Typedef<'_>> = types.type_by_name(&format!("btf_trace_{name}"));
+        typedef.is_none()
+    };
+    Ok(REQUIRED.iter().chain(&EXT4).filter(is_missing).map(|name| (*name).to_owned()).collect())
+}
+
+/// libbpf explains itself only through a process-wide callback.
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+fn with_log<T>(run: impl FnOnce() -> T) -> (T, String) {
+    fn keep(_: PrintLevel, line: String) {
+        LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push_str(&line);
+    }
+    let before = libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
+    let result = run();
+    libbpf_rs::set_print(before);
+    (result, std::mem::take(&mut *LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner())))
+}

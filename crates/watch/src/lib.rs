@@ -1,0 +1,24 @@
+//! The watcher: tells every card what changed before the writer's call returns, and says which replies may be kept.
+//!
+//! * [`KernelWatcher`] (`kernel.rs`): loads the eBPF witnesses of `ebpf/witness.bpf.c`, which write the revision table.
+//! * [`LookupRing`], [`LookupEvent`]: what the server looked up, as the kernel saw it.
+//! * [`Registrar`] (`registrar.rs`): judges whether a reply may become an entry, and on which sources it depends.
+//! * [`run_watcher`] (`service.rs`): the watcher's loop around a socket to the card.
+//!
+//! Deliberately absent: which process starts which, and how descriptors are inherited (the command's business).
+
+mod contents;
+mod event;
+mod history;
+mod kernel;
+mod registrar;
+mod resolve;
+mod ring;
+mod service;
+
+pub use event::{EventKind, Identity, LookupEvent};
+pub use history::{HISTORY_EVENTS_MAX, HISTORY_NS};
+pub use kernel::{Coverage, KernelWatcher, WatchError};
+pub use registrar::{Registrar, RegistrarCounters, now_ns};
+pub use ring::{Drained, LookupRing, RING_BYTES};
+pub use service::run_watcher;

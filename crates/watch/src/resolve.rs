@@ -1,0 +1,334 @@
+//! Resolves a path as the server would, and names every source that the answer depends on: each directory on the way,
+//! each directory that holds a symbolic link of the way, and what is found at the end.
+//!
+//! Read first: path_resolution(7), proc(5) on /proc/PID/root and /proc/PID/cwd.
+//!
+//! Why component by component: a look-up depends on each of its directories (a rename of any of them changes what the
+//! path means), and only its own walk shows them all. With [`Barrier::Raise`] the walk also waits, in each directory,
+//! for whoever is changing it: listing a directory takes its lock, so a change whose witness has fired but whose
+//! effect is not yet visible is over before the next component is looked up.
+
+use std::collections::HashMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use nicache_coherence::{RefusalReason, SourceSlot};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags};
+use rustix::io::Errno;
+
+use crate::event::{Identity, LookupEvent};
+use crate::kernel::Coverage;
+
+/// `f_type` of ext2, ext3 and ext4.
+const EXT4_MAGIC: u64 = 0xef53;
+/// Symbolic links on one path, as in the kernel (`MAXSYMLINKS`).
+const SYMLINKS_MAX: usize = 40;
+
+/// Wait for changes that are under way?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Barrier {
+    /// Just look.
+    None,
+    /// List each directory before looking anything up in it.
+    Raise,
+}
+
+/// An inode that is held by an `O_PATH` descriptor.
+#[derive(Debug)]
+pub struct Node {
+    fd: OwnedFd,
+    /// Device and inode number.
+    pub identity: Identity,
+    /// Type of file.
+    pub kind: FileType,
+    /// Length in bytes.
+    pub size: u64,
+    /// Last modification, seconds since 1970.
+    pub modified_s: i64,
+    /// Last change of the inode, seconds since 1970.
+    pub changed_s: i64,
+    /// Device number, if it is a device.
+    rdev: (u32, u32),
+    mount: u64,
+    watched: bool,
+}
+
+impl Node {
+    /// Is every change of it witnessed?
+    pub fn is_watched(&self) -> bool {
+        self.watched
+    }
+
+    /// /dev/null, zero, full, random, urandom: what comes out of them is no source of anything.
+    pub fn is_harmless_device(&self) -> bool {
+        self.kind == FileType::CharacterDevice && self.rdev.0 == 1 && matches!(self.rdev.1, 3 | 5 | 7 | 8 | 9)
+    }
+
+    /// Opens the file for reading, past the access time.
+    pub fn open(&self) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(rustix::fs::open(format!("/proc/self/fd/{}", self.fd.as_raw_fd()), flags, Mode::empty())?)
+    }
+}
+
+/// What a path leads to.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Something.
+    Found(Rc<Node>),
+    /// Nothing.
+    Missing,
+}
+
+/// A resolved path.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    /// What it leads to.
+    pub outcome: Outcome,
+    /// Directories on the way and what was found; repeats possible.
+    pub slots: Vec<SourceSlot>,
+    /// Is every directory on the way on a watched file system?
+    pub watched: bool,
+}
+
+/// Where a process's paths start.
+#[derive(Clone, Debug)]
+pub struct Base {
+    root: Rc<Node>,
+    start: Rc<Node>,
+}
+
+/// Resolves many paths, looking up common directories once. Good for one judgement only, as it remembers.
+pub struct Resolver<'a> {
+    coverage: &'a Coverage,
+    barrier: Barrier,
+    bases: HashMap<(u32, i32), Base>,
+    directories: HashMap<(u32, i32, Vec<u8>), Walk>,
+    watched_devices: HashMap<u32, bool>,
+}
+
+/// A step that failed for a reason that says nothing about the path.
+fn io_refused(_: impl Into<io::Error>) -> RefusalReason {
+    RefusalReason::Io
+}
+
+impl<'a> Resolver<'a> {
+    /// A resolver that remembers nothing yet.
+    pub fn new(coverage: &'a Coverage, barrier: Barrier) -> Resolver<'a> {
+        Resolver {
+            coverage,
+            barrier,
+            bases: HashMap::new(),
+            directories: HashMap::new(),
+            watched_devices: HashMap::new(),
+        }
+    }
+
+    /// Resolves the path of an event in its process's own root and directory.
+    ///
+    /// # Errors
+    /// [`RefusalReason::Io`] if the process is gone, its `dirfd` means something else by now, or something could not
+    /// be read: then nobody can tell what the server saw.
+    pub fn resolve(&mut self, event: &LookupEvent) -> Result<Walk, RefusalReason> {
+        if event.incomplete || event.own_root {
+            return Err(RefusalReason::Io);
+        }
+        let dirfd = if event.path.starts_with(b"/") { libc::AT_FDCWD } else { event.dirfd };
+        let base = self.base(event, dirfd)?;
+        // A path's directory part is remembered, so that a thousand files of one directory cost one walk.
+        let Some(split) = event.path.iter().rposition(|&byte| byte == b'/').filter(|&at| at + 1 < event.path.len())
+        else {
+            let walk = self.start(&base, &event.path)?;
+            return self.walk(&base, walk, &event.path, event.nofollow);
+        };
+        let (prefix, name) = event.path.split_at(split + 1);
+        let key = (event.tid, dirfd, prefix.to_vec());
+        let directory = match self.directories.get(&key) {
+            Some(walk) => walk.clone(),
+            None => {
+                let walk = self.start(&base, prefix)?;
+                let walk = self.walk(&base, walk, prefix, false)?;
+                self.directories.insert(key, walk.clone());
+                walk
+            }
+        };
+        match &directory.outcome {
+            Outcome::Missing => Ok(directory),
+            Outcome::Found(node) if node.kind != FileType::Directory => {
+                Ok(Walk { outcome: Outcome::Missing, ..directory })
+            }
+            Outcome::Found(node) => {
+                let base = Base { root: base.root, start: node.clone() };
+                self.walk(&base, directory.clone(), name, event.nofollow)
+            }
+        }
+    }
+
+    fn base(&mut self, event: &LookupEvent, dirfd: i32) -> Result<Base, RefusalReason> {
+        let key = (event.tid, dirfd);
+        if let Some(base) = self.bases.get(&key) {
+            return Ok(base.clone());
+        }
+        let tid = event.tid;
+        let open = |link: String| {
+            rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused)
+        };
+        let root = open(format!("/proc/{tid}/root"))?;
+        let root = Rc::new(self.node(root).map_err(io_refused)?);
+        let start = match dirfd {
+            libc::AT_FDCWD => open(format!("/proc/{tid}/cwd"))?,
+            _ => open(format!("/proc/{tid}/fd/{dirfd}"))?,
+        };
+        let start = Rc::new(self.node(start).map_err(io_refused)?);
+        // The descriptor may have been closed and its number used again since.
+        if dirfd != libc::AT_FDCWD && event.directory != Some(start.identity) {
+            return Err(RefusalReason::Io);
+        }
+        let base = Base { root, start };
+        self.bases.insert(key, base.clone());
+        Ok(base)
+    }
+
+    /// A walk that has entered the directory where the path starts.
+    fn start(&mut self, base: &Base, path: &[u8]) -> Result<Walk, RefusalReason> {
+        let first = if path.starts_with(b"/") { &base.root } else { &base.start };
+        let mut walk = Walk { outcome: Outcome::Missing, slots: Vec::with_capacity(8), watched: true };
+        self.enter(first, &mut walk)?;
+        Ok(walk)
+    }
+
+    /// Goes on with a walk that has entered the directory where the path starts.
+    fn walk(&mut self, base: &Base, mut walk: Walk, path: &[u8], nofollow: bool) -> Result<Walk, RefusalReason> {
+        let mut current = if path.starts_with(b"/") { base.root.clone() } else { base.start.clone() };
+        let mut rest = Components::new(path);
+        let mut symlinks = 0;
+        walk.outcome = Outcome::Missing;
+        while let Some(component) = rest.next() {
+            if component == b"." {
+                continue;
+            }
+            let is_up = component == b"..";
+            if is_up && is_same_directory(&current, &base.root) {
+                continue;
+            }
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = match rustix::fs::openat(&current.fd, component.as_slice(), flags, Mode::empty()) {
+                Ok(fd) => fd,
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => return Ok(walk),
+                Err(_) => return Err(RefusalReason::Io),
+            };
+            let node = Rc::new(self.node(fd).map_err(io_refused)?);
+            let is_last = rest.is_empty();
+            match node.kind {
+                FileType::Symlink if !is_last || !nofollow || rest.wants_directory => {
+                    symlinks += 1;
+                    if symlinks > SYMLINKS_MAX {
+                        return Ok(walk);
+                    }
+                    let target = rustix::fs::readlinkat(&node.fd, c"", Vec::new()).map_err(io_refused)?;
+                    if target.as_bytes().starts_with(b"/") {
+                        current = base.root.clone();
+                        self.enter(&current, &mut walk)?;
+                    }
+                    rest.prepend(target.as_bytes());
+                }
+                FileType::Directory => {
+                    self.enter(&node, &mut walk)?;
+                    current = node;
+                }
+                _ if is_last && !rest.wants_directory => {
+                    walk.slots.push(node.identity.slot());
+                    walk.outcome = Outcome::Found(node);
+                    return Ok(walk);
+                }
+                _ => return Ok(walk),
+            }
+        }
+        walk.outcome = Outcome::Found(current);
+        Ok(walk)
+    }
+
+    /// Notes a directory as a source of the walk, and waits for whoever is changing it.
+    fn enter(&mut self, directory: &Node, walk: &mut Walk) -> Result<(), RefusalReason> {
+        walk.slots.push(directory.identity.slot());
+        walk.watched &= directory.watched;
+        if self.barrier == Barrier::Raise && directory.watched {
+            wait_for_directory(directory.fd.as_fd()).map_err(io_refused)?;
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, fd: OwnedFd) -> rustix::io::Result<Node> {
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+        let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, wanted)?;
+        let identity = Identity { dev: stat.stx_dev_major << 20 | stat.stx_dev_minor, ino: stat.stx_ino };
+        let watched = match self.watched_devices.get(&identity.dev) {
+            Some(watched) => *watched,
+            None => {
+                let magic = rustix::fs::fstatfs(&fd)?.f_type as u64;
+                let watched = magic == EXT4_MAGIC && self.coverage.ext4;
+                self.watched_devices.insert(identity.dev, watched);
+                watched
+            }
+        };
+        Ok(Node {
+            fd,
+            identity,
+            kind: FileType::from_raw_mode(stat.stx_mode.into()),
+            size: stat.stx_size,
+            modified_s: stat.stx_mtime.tv_sec,
+            changed_s: stat.stx_ctime.tv_sec,
+            rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
+            mount: stat.stx_mnt_id,
+            watched,
+        })
+    }
+}
+
+fn is_same_directory(one: &Node, other: &Node) -> bool {
+    one.identity == other.identity && one.mount == other.mount
+}
+
+/// Takes and releases the directory's lock: at its end there is nothing to list, and yet the lock is taken.
+fn wait_for_directory(directory: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOATIME | OFlags::CLOEXEC;
+    let listing = rustix::fs::openat(directory, c".", flags, Mode::empty())?;
+    // Only saves time.
+    let _ = rustix::fs::seek(&listing, SeekFrom::End(0));
+    let mut buffer = [MaybeUninit::uninit(); 1024];
+    match RawDir::new(&listing, &mut buffer).next() {
+        Some(Err(errno)) => Err(errno),
+        _ => Ok(()),
+    }
+}
+
+/// The components of a path that are yet to be looked up; links put theirs in front.
+struct Components {
+    /// Last first.
+    rest: Vec<Vec<u8>>,
+    wants_directory: bool,
+}
+
+impl Components {
+    fn new(path: &[u8]) -> Components {
+        let mut components = Components { rest: Vec::with_capacity(16), wants_directory: path.ends_with(b"/") };
+        components.prepend(path);
+        components
+    }
+
+    /// A link at the end that ends in a slash wants a directory, too.
+    fn prepend(&mut self, path: &[u8]) {
+        self.wants_directory |= self.rest.is_empty() && path.ends_with(b"/");
+        self.rest.extend(path.split(|&byte| byte == b'/').rev().filter(|part| !part.is_empty()).map(<[u8]>::to_vec));
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        self.rest.pop()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+}

@@ -1,0 +1,523 @@
+//! Fills judged on real files: a thread in a network namespace of its own plays the server.
+//!
+//! Needs the capabilities to load eBPF programs and an ext4 file system.
+
+mod common;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use common::{ServerThread, directory_on_ext4, slot};
+use nicache_coherence::{
+    FILL_REQUEST_BYTES_MAX, FillRequest, FillVerdict, RefusalReason, RevisionTable, SourceSlot, Stamp, Verdict,
+};
+use nicache_watch::{KernelWatcher, LookupRing, Registrar, now_ns};
+use tempfile::TempDir;
+
+/// A server thread, its files, and a registrar that follows it.
+struct Scene {
+    root: TempDir,
+    server: ServerThread,
+    table: Arc<RevisionTable>,
+    registrar: Registrar,
+    _watcher: KernelWatcher,
+}
+
+/// A request that was forwarded.
+struct Forwarded {
+    stamp: Stamp,
+    lost: u64,
+    at_ns: u64,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let root = directory_on_ext4();
+        let server = ServerThread::start();
+        let watcher = KernelWatcher::load(server.netns).unwrap();
+        assert!(watcher.coverage().ext4, "missing: {:?}", watcher.coverage().missing);
+        let table = Arc::new(watcher.table().unwrap());
+        let ring = LookupRing::map(watcher.ring_fd()).unwrap();
+        let registrar = Registrar::new(table.clone(), ring, watcher.coverage().clone());
+        Scene { root, server, table, registrar, _watcher: watcher }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// A file whose first reading, which sets its access time, has passed.
+    fn write(&self, name: &str, body: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, body).unwrap();
+        fs::read(&path).unwrap();
+        path
+    }
+
+    fn forward(&self) -> Forwarded {
+        Forwarded { stamp: self.table.advance_clock(), lost: self.table.lost(), at_ns: now_ns() }
+    }
+
+    fn judge(&mut self, forwarded: &Forwarded, body: &[u8], last_modified: Option<u64>) -> Verdict {
+        let request = FillRequest {
+            id: 7,
+            stamp: forwarded.stamp,
+            forwarded_ns: forwarded.at_ns,
+            finished_ns: now_ns(),
+            lost: forwarded.lost,
+            body_len: body.len() as u64,
+            body_hash: *blake3::hash(body).as_bytes(),
+            last_modified,
+            target: b"/page",
+        };
+        let FillVerdict { id, verdict } = self.registrar.judge(&request);
+        assert_eq!(id, 7);
+        verdict
+    }
+
+    /// Forwards, lets the server look up and read `path`, and judges what it read.
+    fn fill(&mut self, path: &Path) -> Verdict {
+        let forwarded = self.forward();
+        let body = self.serve(path);
+        let modified = fs::metadata(path).unwrap().mtime() as u64;
+        self.judge(&forwarded, &body, Some(modified))
+    }
+
+    fn serve(&self, path: &Path) -> Vec<u8> {
+        let path = path.to_owned();
+        self.server.run(move || fs::read(path).unwrap())
+    }
+}
+
+#[track_caller]
+fn assert_stored(verdict: &Verdict, expected: &[SourceSlot]) {
+    let Verdict::Stored { sources } = verdict else { panic!("{verdict:?}") };
+    assert_eq!(sources.as_slice()[0], SourceSlot::EVERYTHING);
+    for slot in expected {
+        assert!(sources.as_slice().contains(slot), "{slot:?} is not among {sources:?}");
+    }
+}
+
+#[track_caller]
+fn assert_refused(verdict: &Verdict, reason: RefusalReason) {
+    assert_eq!(*verdict, Verdict::Refused(reason));
+}
+
+/// Every directory from the root down to the path, and the path itself.
+fn chain(path: &Path) -> Vec<SourceSlot> {
+    path.ancestors().map(slot).collect()
+}
+
+#[test]
+fn a_file_that_was_opened_and_sent_is_stored_with_its_whole_path() {
+    let mut scene = Scene::new();
+    let page = scene.write("site/page", b"hello");
+    let verdict = scene.fill(&page);
+    assert_stored(&verdict, &chain(&page));
+    let Verdict::Stored { sources } = verdict else { unreachable!() };
+    assert!(sources.as_slice().iter().all(|&slot| scene.table.is_watched(slot)));
+    assert_eq!(scene.registrar.counters().stored, 1);
+}
+
+#[test]
+fn a_relative_path_and_one_below_a_descriptor_start_where_the_server_started() {
+    let mut scene = Scene::new();
+    let page = scene.write("site/deep/page", b"hello");
+    let forwarded = scene.forward();
+    let directory = File::open(scene.path("site")).unwrap();
+    let server_directory = directory.try_clone().unwrap();
+    let body = scene.server.run(move || {
+        let flags = rustix::fs::OFlags::RDONLY;
+        let page = rustix::fs::openat(&server_directory, "deep/./../deep/page", flags, rustix::fs::Mode::empty());
+        let mut body = Vec::new();
+        File::from(page.unwrap()).read_to_end(&mut body).unwrap();
+        (body, server_directory)
+    });
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let verdict = scene.judge(&forwarded, &body.0, Some(modified));
+    assert_stored(&verdict, &[slot(&page), slot(page.parent().unwrap()), slot(&scene.path("site"))]);
+
+    // Closed before the judgement: nobody knows any more where the path started.
+    let forwarded = scene.forward();
+    let body = scene.server.run(move || {
+        let again = rustix::fs::open("/proc/self/fd", rustix::fs::OFlags::PATH, rustix::fs::Mode::empty());
+        drop(again);
+        let flags = rustix::fs::OFlags::RDONLY;
+        let page = rustix::fs::openat(&body.1, "deep/page", flags, rustix::fs::Mode::empty()).unwrap();
+        drop(body.1);
+        let mut body = Vec::new();
+        File::from(page).read_to_end(&mut body).unwrap();
+        body
+    });
+    assert!(matches!(scene.judge(&forwarded, &body, Some(modified)), Verdict::Refused(_)));
+}
+
+#[test]
+fn the_directories_of_symbolic_links_are_sources() {
+    let mut scene = Scene::new();
+    let page = scene.write("releases/2/page", b"hello");
+    fs::create_dir(scene.path("links")).unwrap();
+    std::os::unix::fs::symlink("../releases/2", scene.path("links/current")).unwrap();
+    std::os::unix::fs::symlink(scene.path("links/current/"), scene.path("docroot")).unwrap();
+    let verdict = scene.fill(&scene.path("docroot/page"));
+    let mut expected = chain(&page);
+    expected.push(slot(&scene.path("links")));
+    assert_stored(&verdict, &expected);
+}
+
+#[test]
+fn another_body_another_date_and_no_date_are_refused() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let forwarded = scene.forward();
+    scene.serve(&page);
+    assert_refused(&scene.judge(&forwarded, b"HELLO", Some(modified)), RefusalReason::NoMatchingFile);
+    assert_refused(&scene.judge(&forwarded, b"hello!", Some(modified)), RefusalReason::NoMatchingFile);
+    assert_refused(&scene.judge(&forwarded, b"hello", Some(modified + 1)), RefusalReason::ModifiedMismatch);
+    assert_refused(&scene.judge(&forwarded, b"hello", None), RefusalReason::ModifiedMismatch);
+    assert_refused(&scene.judge(&forwarded, b"", Some(modified)), RefusalReason::EmptyBody);
+    assert_stored(&scene.judge(&forwarded, b"hello", Some(modified)), &chain(&page));
+}
+
+#[test]
+fn a_server_that_looks_nothing_up_is_not_trusted() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let held = File::open(&page).unwrap();
+    let forwarded = scene.forward();
+    let body = scene.server.run(move || {
+        let mut body = vec![0; 5];
+        held.read_exact_at(&mut body, 0).unwrap();
+        body
+    });
+    let verdict = scene.judge(&forwarded, &body, Some(fs::metadata(&page).unwrap().mtime() as u64));
+    assert_refused(&verdict, RefusalReason::NotLookedUp);
+}
+
+#[test]
+fn a_change_after_the_forward_is_refused() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let changes: [fn(&Path); 4] = [
+        |page| drop(OpenOptions::new().write(true).open(page).unwrap()),
+        |page| fs::write(page.with_file_name("sibling"), "x").unwrap(),
+        |page| fs::rename(page, page.with_file_name("away")).unwrap(),
+        |page| fs::remove_file(page.with_file_name("away")).unwrap(),
+    ];
+    for change in changes {
+        if !page.exists() {
+            fs::copy(page.with_file_name("away"), &page).unwrap();
+            File::options().write(true).open(&page).unwrap().set_modified(fs::metadata(&page).unwrap().modified().unwrap()).unwrap();
+        }
+        let forwarded = scene.forward();
+        scene.serve(&page);
+        change(&page);
+        assert_refused(&scene.judge(&forwarded, b"hello", Some(modified)), RefusalReason::Changed);
+    }
+}
+
+#[test]
+fn what_changes_before_the_forward_does_not_matter_and_what_changes_later_voids_the_entry() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    fs::write(&page, b"hello").unwrap();
+    fs::read(&page).unwrap();
+    let forwarded = scene.forward();
+    let body = scene.serve(&page);
+    let verdict = scene.judge(&forwarded, &body, Some(fs::metadata(&page).unwrap().mtime() as u64));
+    let Verdict::Stored { sources } = verdict else { panic!("{verdict:?}") };
+    assert!(scene.table.is_unchanged(sources.as_slice(), forwarded.stamp));
+    let epoch = scene.table.epoch();
+    fs::write(&page, b"HELLO").unwrap();
+    assert_ne!(scene.table.epoch(), epoch);
+    assert!(!scene.table.is_unchanged(sources.as_slice(), forwarded.stamp));
+}
+
+#[test]
+fn a_file_open_for_writing_or_mapped_writable_is_refused() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", &[b'a'; 4096]);
+    let writer = OpenOptions::new().read(true).write(true).open(&page).unwrap();
+    assert_refused(&scene.fill(&page), RefusalReason::OpenForWriting);
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let address = unsafe { mmap(std::ptr::null_mut(), 4096, protection, MapFlags::SHARED, &writer, 0) }.unwrap();
+    drop(writer);
+    assert_refused(&scene.fill(&page), RefusalReason::OpenForWriting);
+    // SAFETY: mapped above and not used any more.
+    unsafe { munmap(address, 4096) }.unwrap();
+    assert_stored(&scene.fill(&page), &[slot(&page)]);
+}
+
+#[test]
+fn failed_look_ups_make_their_directory_a_source() {
+    let mut scene = Scene::new();
+    let page = scene.write("site/page", b"hello");
+    let elsewhere = scene.path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let forwarded = scene.forward();
+    let missing = elsewhere.join("no/such/.htaccess");
+    scene.server.run(move || assert!(File::open(missing).is_err()));
+    let body = scene.serve(&page);
+    let verdict = scene.judge(&forwarded, &body, Some(fs::metadata(&page).unwrap().mtime() as u64));
+    assert_stored(&verdict, &chain(&elsewhere));
+    let Verdict::Stored { sources } = verdict else { unreachable!() };
+    fs::create_dir_all(elsewhere.join("no")).unwrap();
+    assert!(!scene.table.is_unchanged(sources.as_slice(), forwarded.stamp));
+}
+
+#[test]
+fn a_look_up_that_would_now_succeed_is_refused() {
+    let mut scene = Scene::new();
+    let page = scene.write("site/page", b"hello");
+    let override_file = scene.path("site/.htaccess");
+    let forwarded = scene.forward();
+    let missing = override_file.clone();
+    scene.server.run(move || assert!(fs::metadata(missing).is_err()));
+    let body = scene.serve(&page);
+    fs::write(&override_file, "Deny from all").unwrap();
+    let verdict = scene.judge(&forwarded, &body, Some(fs::metadata(&page).unwrap().mtime() as u64));
+    assert_refused(&verdict, RefusalReason::Changed);
+}
+
+#[test]
+fn other_files_that_were_opened_are_sources_and_equal_files_all_count() {
+    let mut scene = Scene::new();
+    let page = scene.write("site/page", b"hello");
+    let twin = scene.write("twins/twin", b"hello");
+    let settings = scene.write("settings", b"option = 1");
+    let forwarded = scene.forward();
+    scene.serve(&settings);
+    scene.serve(&twin);
+    let body = scene.serve(&page);
+    let verdict = scene.judge(&forwarded, &body, Some(fs::metadata(&page).unwrap().mtime() as u64));
+    assert_stored(&verdict, &[slot(&page), slot(&settings), slot(&twin), slot(&scene.path("twins"))]);
+}
+
+/// Opens a file and sends it with sendfile, as nginx does.
+fn send(path: PathBuf) -> usize {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let file = File::open(path).unwrap();
+    let sent = rustix::fs::sendfile(&ours, &file, Some(&mut 0), 1 << 16).unwrap();
+    drop(theirs);
+    sent
+}
+
+#[test]
+fn files_sent_as_other_replies_are_no_sources_so_that_many_requests_at_once_can_be_filled() {
+    let mut scene = Scene::new();
+    let page = scene.write("site/page", b"hello");
+    let others: Vec<_> =
+        (0..200).map(|n| scene.write(&format!("site/other-{n}"), format!("other {n}").as_bytes())).collect();
+    // Only files whose last change is over for good are told apart.
+    std::thread::sleep(std::time::Duration::from_millis(3_100));
+    let forwarded = scene.forward();
+    let to_send = others.clone();
+    let sent_page = page.clone();
+    scene.server.run(move || {
+        for path in to_send {
+            assert!(send(path) > 0);
+        }
+        assert_eq!(send(sent_page), 5);
+    });
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let verdict = scene.judge(&forwarded, b"hello", Some(modified));
+    assert_stored(&verdict, &chain(&page));
+    let Verdict::Stored { sources } = &verdict else { unreachable!() };
+    assert!(sources.as_slice().len() <= chain(&page).len() + 1, "{sources:?}");
+
+    // One of them changes: not this entry's business, but this fill cannot tell any more whose bytes it saw.
+    let forwarded = scene.forward();
+    let (other, sent_page) = (others[0].clone(), page.clone());
+    scene.server.run(move || send(other) + send(sent_page));
+    fs::write(&others[0], b"hello").unwrap();
+    assert!(matches!(scene.judge(&forwarded, b"hello", Some(modified)), Verdict::Refused(_)));
+
+    // Opened, but not sent: a source like any other; and there are too many.
+    let forwarded = scene.forward();
+    scene.server.run(move || {
+        for path in &others {
+            File::open(path).unwrap();
+        }
+    });
+    let body = scene.serve(&page);
+    assert_refused(&scene.judge(&forwarded, &body, Some(modified)), RefusalReason::TooManySources);
+}
+
+#[test]
+fn unwatched_file_systems_are_refused_and_harmless_devices_are_not() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let in_memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let unwatched = in_memory.path().join("page");
+    fs::write(&unwatched, b"hello").unwrap();
+    assert_refused(&scene.fill(&unwatched), RefusalReason::UnwatchedFilesystem);
+
+    let link = in_memory.path().join("link");
+    std::os::unix::fs::symlink(&page, &link).unwrap();
+    assert_refused(&scene.fill(&link), RefusalReason::UnwatchedFilesystem);
+
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let forwarded = scene.forward();
+    scene.server.run(|| File::open("/proc/uptime").unwrap());
+    scene.serve(&page);
+    assert_refused(&scene.judge(&forwarded, b"hello", Some(modified)), RefusalReason::UnwatchedFilesystem);
+
+    let forwarded = scene.forward();
+    scene.server.run(|| (File::open("/dev/null").unwrap(), File::open("/dev/urandom").unwrap()));
+    scene.serve(&page);
+    assert_stored(&scene.judge(&forwarded, b"hello", Some(modified)), &[slot(&page)]);
+}
+
+#[test]
+fn lost_or_forgotten_events_are_refused() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let before_the_registrar = Forwarded { at_ns: 1, ..scene.forward() };
+    scene.serve(&page);
+    assert_refused(&scene.judge(&before_the_registrar, b"hello", Some(modified)), RefusalReason::EventsLost);
+
+    let forwarded = scene.forward();
+    scene.serve(&page);
+    scene.table.record_lost();
+    assert_refused(&scene.judge(&forwarded, b"hello", Some(modified)), RefusalReason::EventsLost);
+}
+
+#[test]
+fn a_full_ring_is_counted_and_the_fill_refused() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let forwarded = scene.forward();
+    let busy = page.clone();
+    scene.server.run(move || {
+        for _ in 0..20_000 {
+            fs::metadata(&busy).unwrap();
+        }
+    });
+    assert!(scene.table.lost() > forwarded.lost);
+    scene.serve(&page);
+    assert_refused(&scene.judge(&forwarded, b"hello", Some(modified)), RefusalReason::EventsLost);
+    assert_stored(&scene.fill(&page), &chain(&page));
+}
+
+#[test]
+fn a_server_with_io_uring_is_never_trusted() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    assert_stored(&scene.fill(&page), &[slot(&page)]);
+    scene.server.run(|| drop(io_uring::IoUring::new(2).unwrap()));
+    assert_refused(&scene.fill(&page), RefusalReason::EventsLost);
+}
+
+#[test]
+fn a_change_of_the_servers_directory_voids_everything() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let forwarded = scene.forward();
+    scene.serve(&page);
+    let here = scene.path("");
+    scene.server.run(move || {
+        // SAFETY: the thread gets a working directory of its own; nothing else is shared that it would miss.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }.unwrap();
+        std::env::set_current_dir(here).unwrap();
+    });
+    assert_refused(&scene.judge(&forwarded, b"hello", Some(modified)), RefusalReason::Changed);
+    let forwarded = scene.forward();
+    let body = scene.serve(Path::new("page"));
+    assert_stored(&scene.judge(&forwarded, &body, Some(modified)), &[slot(&page), slot(page.parent().unwrap())]);
+}
+
+/// The kernel sends a signal to whoever holds a lease when a writer comes; the default ends the process.
+#[test]
+fn writers_that_come_during_the_judgement_do_no_harm() {
+    let mut scene = Scene::new();
+    let body = vec![b'x'; 1 << 20];
+    let page = scene.write("page", &body);
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (stopped, written) = (stop.clone(), page.clone());
+    let writer = std::thread::spawn(move || {
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            let file = OpenOptions::new().write(true).open(&written).unwrap();
+            file.write_all_at(b"y", 0).unwrap();
+            file.write_all_at(b"x", 0).unwrap();
+            drop(file);
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+    });
+    for _ in 0..100 {
+        let forwarded = scene.forward();
+        scene.serve(&page);
+        if let Verdict::Stored { sources } = scene.judge(&forwarded, &body, Some(modified)) {
+            assert!(!sources.as_slice().is_empty());
+        }
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    writer.join().unwrap();
+}
+
+#[test]
+fn how_often_the_access_time_refuses_a_first_fill() {
+    let mut scene = Scene::new();
+    let mut refused = 0;
+    for n in 0..50 {
+        let page = scene.path(&format!("fresh-{n}"));
+        fs::write(&page, format!("page {n}")).unwrap();
+        refused += usize::from(matches!(scene.fill(&page), Verdict::Refused(RefusalReason::Changed)));
+        assert_stored(&scene.fill(&page), &[slot(&page)]);
+    }
+    println!("{refused} of 50 first fills of files just written were refused");
+}
+
+#[test]
+fn the_watcher_serves_a_card_until_it_hangs_up() {
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let (card, watcher) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let table = scene.table.clone();
+    let server = &scene.server;
+    let registrar = &mut scene.registrar;
+    std::thread::scope(|scope| {
+        let service = scope.spawn(move || nicache_watch::run_watcher(registrar, watcher.as_fd()));
+        while !table.lease_holds(now_ns()) {
+            std::thread::yield_now();
+        }
+        let (stamp, forwarded_ns) = (table.advance_clock(), now_ns());
+        let served = page.clone();
+        server.run(move || fs::read(served).unwrap());
+        let request = FillRequest {
+            id: 42,
+            stamp,
+            forwarded_ns,
+            finished_ns: now_ns(),
+            lost: table.lost(),
+            body_len: 5,
+            body_hash: *blake3::hash(b"hello").as_bytes(),
+            last_modified: Some(fs::metadata(&page).unwrap().mtime() as u64),
+            target: b"/page",
+        };
+        let mut out = [0; FILL_REQUEST_BYTES_MAX];
+        rustix::net::send(&card, request.encode(&mut out), SendFlags::empty()).unwrap();
+        let mut answer = [0; 1024];
+        let (len, _) = rustix::net::recv(&card, &mut answer[..], RecvFlags::empty()).unwrap();
+        let verdict = FillVerdict::decode(&answer[..len]).unwrap();
+        assert_eq!(verdict.id, 42);
+        assert_stored(&verdict.verdict, &[slot(&page)]);
+        drop(card);
+        service.join().unwrap().unwrap();
+        assert!(!table.lease_holds(now_ns()));
+    });
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * The kernel's structures as far as they are read here. Offsets are relocated when the program is loaded (CO-RE), so
+ * only names and types matter, and no vmlinux.h of one machine is baked in. Fields that only some kernels have are
+ * asked for with bpf_core_field_exists.
+ */
+#ifndef NICACHE_KERNEL_H
+#define NICACHE_KERNEL_H
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+#ifndef bool
+#define bool _Bool
+#define true 1
+#define false 0
+#endif
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct super_block {
+	__u32 s_dev;
+	int s_stack_depth;
+};
+
+struct inode {
+	unsigned short i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	__s64 i_ctime_sec; /* since 6.11 */
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+struct folio;
+
+struct dentry {
+	struct inode *d_inode;
+};
+
+struct file {
+	unsigned int f_mode;
+	struct inode *f_inode;
+};
+
+struct kiocb {
+	struct file *ki_filp;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+struct nsproxy {
+	struct net *net_ns;
+};
+
+struct thread_info {
+	__u32 status;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	int pid;
+	int tgid;
+	struct files_struct *files;
+	struct nsproxy *nsproxy;
+};
+
+struct pt_regs {
+	unsigned long r10;
+	unsigned long r9;
+	unsigned long r8;
+	unsigned long bx;
+	unsigned long cx;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
+	unsigned long bp;
+	unsigned long orig_ax;
+};
+
+#pragma clang attribute pop
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * What kernel and user space agree on. The Rust side is crates/coherence/src/{source,table}.rs for the table and
+ * crates/watch/src/event.rs for the events; tests compare the two by changing real files.
+ */
+#ifndef NICACHE_SHARED_H
+#define NICACHE_SHARED_H
+
+#define CONTROL_BYTES 4096
+#define SOURCE_SLOTS 65536
+#define SLOT_EVERYTHING 0
+#define WATCHED (1ULL << 63)
+#define STAMP_MASK (WATCHED - 1)
+
+/* u64 words of the control page, one per 64-byte line. */
+#define CONTROL_EPOCH 0
+#define CONTROL_CLOCK 8
+#define CONTROL_LOST 16
+#define CONTROL_SERVER_NETNS 32
+
+#define RING_BYTES (4 << 20)
+#define PATH_BYTES 256
+
+/* What an event is about. */
+#define EVENT_LOOKUP 1   /* a path was looked up: open, stat, access, readlink, ... */
+#define EVENT_READDIR 2  /* a directory was listed; inode set */
+#define EVENT_SENDFILE 3 /* ret bytes of a file were sent; dirfd is the file's descriptor, inode set */
+#define EVENT_HIDDEN 4   /* the server can now look things up where nobody sees it (io_uring) */
+
+/* event.flags */
+#define FLAG_INODE 1      /* dev, ino, mode are those of the opened file */
+#define FLAG_DIRECTORY 2  /* dir_dev, dir_ino are those of dirfd */
+#define FLAG_INCOMPLETE 4 /* the path is longer than PATH_BYTES - 1, or could not be read */
+#define FLAG_NOFOLLOW 8   /* a symbolic link at the end of the path is not followed */
+#define FLAG_OWN_ROOT 16  /* openat2 with RESOLVE_IN_ROOT or RESOLVE_BENEATH */
+
+struct event_head {
+	__u64 time_ns; /* CLOCK_MONOTONIC, after the look-up */
+	__s64 ret;
+	__u64 ino;
+	__u64 dir_ino;
+	__u32 dev;     /* kernel encoding: major << 20 | minor */
+	__u32 dir_dev;
+	__u32 tgid;
+	__u32 tid;
+	__s32 dirfd;
+	__u32 nr;      /* x86-64 number of the system call */
+	__u16 kind;
+	__u16 flags;
+	__u16 mode;
+	__u16 path_len; /* without the final 0 */
+};
+
+struct lookup_event {
+	struct event_head head;
+	char path[PATH_BYTES];
+};
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * System calls that the sys_exit witness looks at, by their x86-64 numbers, and the i386 numbers that 32-bit programs
+ * (and int 0x80) use for those that change something.
+ */
+#ifndef NICACHE_SYSCALLS_H
+#define NICACHE_SYSCALLS_H
+
+#define NR_open 2
+#define NR_stat 4
+#define NR_lstat 6
+#define NR_mmap 9
+#define NR_access 21
+#define NR_sendfile 40
+#define NR_getdents 78
+#define NR_chdir 80
+#define NR_fchdir 81
+#define NR_creat 85
+#define NR_readlink 89
+#define NR_statfs 137
+#define NR_pivot_root 155
+#define NR_chroot 161
+#define NR_settimeofday 164
+#define NR_mount 165
+#define NR_umount2 166
+#define NR_setxattr 188
+#define NR_lsetxattr 189
+#define NR_fsetxattr 190
+#define NR_getxattr 191
+#define NR_lgetxattr 192
+#define NR_listxattr 194
+#define NR_llistxattr 195
+#define NR_removexattr 197
+#define NR_lremovexattr 198
+#define NR_fremovexattr 199
+#define NR_getdents64 217
+#define NR_clock_settime 227
+#define NR_openat 257
+#define NR_newfstatat 262
+#define NR_readlinkat 267
+#define NR_faccessat 269
+#define NR_unshare 272
+#define NR_name_to_handle_at 303
+#define NR_open_by_handle_at 304
+#define NR_setns 308
+#define NR_statx 332
+#define NR_io_uring_setup 425
+#define NR_move_mount 429
+#define NR_fsconfig 431
+#define NR_fsmount 432
+#define NR_openat2 437
+#define NR_faccessat2 439
+#define NR_mount_setattr 442
+#define NR_setxattrat 463
+#define NR_removexattrat 466
+#define NR_open_tree_attr 467
+#define NR_MAX 512
+
+#define NR32_open 5
+#define NR32_creat 8
+#define NR32_mount 21
+#define NR32_umount 22
+#define NR32_umount2 52
+#define NR32_settimeofday 79
+#define NR32_old_mmap 90
+#define NR32_mmap2 192
+#define NR32_pivot_root 217
+#define NR32_setxattr 226
+#define NR32_fremovexattr 237
+#define NR32_clock_settime 264
+#define NR32_openat 295
+#define NR32_open_by_handle_at 342
+#define NR32_clock_settime64 404
+
+#define O_ACCMODE 3
+#define O_TRUNC 01000
+#define O_NOFOLLOW 0400000
+#define AT_FDCWD (-100)
+#define AT_SYMLINK_NOFOLLOW 0x100
+#define MAP_TYPE 0x0f
+#define MAP_SHARED 1
+#define MAP_SHARED_VALIDATE 3
+#define MAP_ANONYMOUS 0x20
+#define RESOLVE_BENEATH 8
+#define RESOLVE_IN_ROOT 16
+#define FMODE_WRITE 2
+#define S_IFMT 0170000
+#define S_IFREG 0100000
+#define TS_COMPAT 2
+#define X32_BIT 0x40000000
+
+#endif

@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * The kernel's witnesses: whoever changes a file, a directory or a mount on this machine stamps its revision word
+ * before the call returns; and what the server looks up is told through a ring.
+ *
+ * Read first: crates/coherence/src/table.rs (the table and why no lock is needed), crates/watch/src/registrar.rs (how
+ * fills are judged, and why a witness that fires just before its effect is visible is enough).
+ *
+ * Which witness sees what on ext4
+ *   write(2) and the like, io_uring, splice, copy_file_range, sendfile   ext4_{da_,,journalled_}write_end
+ *   O_DIRECT                                                             iomap_dio_complete
+ *   store through a shared mapping      opening for writing (sys_exit), mmap (sys_exit), writeback_dirty_folio, and no
+ *                                       fill as long as the file is open for writing or mapped
+ *   truncate, fallocate                                                  ext4_truncate_exit, ext4_fallocate_exit
+ *   create, unlink, rename, link, symlink, mkdir                         ext4_mark_inode_dirty of the directory
+ *   chmod, chown, utimes                                                 ext4_mark_inode_dirty of the file
+ *   access control lists, mounts, namespaces                             sys_exit
+ *   fork, exec, exit in the server's namespace                           sched_process_*
+ *
+ * Deliberately absent: writes to the block device below a mounted file system (the kernel itself does not keep those
+ * coherent), and setting an access control list through io_uring.
+ */
+#include "kernel.h"
+#include "shared.h"
+#include "syscalls.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, CONTROL_BYTES);
+} control SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SOURCE_SLOTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} revisions SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, RING_BYTES);
+} lookups SEC(".maps");
+
+#define BIT(nr) (1ULL << ((nr) & 63))
+
+/* One bit per system call that sys_exit cares about, so that all others cost one load and a shift. */
+const volatile __u64 interesting[NR_MAX / 64] = {
+	[0] = BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) | BIT(NR_access) | BIT(NR_sendfile),
+	[1] = BIT(NR_getdents) | BIT(NR_chdir) | BIT(NR_fchdir) | BIT(NR_creat) | BIT(NR_readlink),
+	[2] = BIT(NR_statfs) | BIT(NR_pivot_root) | BIT(NR_chroot) | BIT(NR_settimeofday) | BIT(NR_mount) |
+	      BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) | BIT(NR_fsetxattr) | BIT(NR_getxattr),
+	[3] = BIT(NR_lgetxattr) | BIT(NR_listxattr) | BIT(NR_llistxattr) | BIT(NR_removexattr) |
+	      BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_getdents64) | BIT(NR_clock_settime),
+	[4] = BIT(NR_openat) | BIT(NR_newfstatat) | BIT(NR_readlinkat) | BIT(NR_faccessat) | BIT(NR_unshare) |
+	      BIT(NR_name_to_handle_at) | BIT(NR_open_by_handle_at) | BIT(NR_setns),
+	[5] = BIT(NR_statx),
+	[6] = BIT(NR_io_uring_setup) | BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_fsmount) | BIT(NR_openat2) |
+	      BIT(NR_faccessat2) | BIT(NR_mount_setattr),
+	[7] = BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
+};
+
+/* ---- the table ---- */
+
+static __always_inline __u64 *control_word(int word)
+{
+	__u32 zero = 0;
+	__u64 *page = bpf_map_lookup_elem(&control, &zero);
+
+	return page ? page + word : 0;
+}
+
+/* Same function as SourceSlot::of_inode. */
+static __always_inline __u32 slot_of(__u32 dev, __u64 ino)
+{
+	__u64 mixed = ino + (__u64)dev * 0xff51afd7ed558ccdULL;
+	__u32 slot;
+
+	mixed ^= mixed >> 32;
+	slot = (mixed * 0x9e3779b97f4a7c15ULL) >> 48;
+	return slot ? slot : 1;
+}
+
+/* Raises the slot's stamp to the clock, and moves the epoch if the slot is watched. */
+static __always_inline void change_slot(__u32 slot)
+{
+	__u64 *clock_word = control_word(CONTROL_CLOCK), *epoch = control_word(CONTROL_EPOCH);
+	__u64 *revision = bpf_map_lookup_elem(&revisions, &slot);
+	__u64 clock, word, seen;
+	int tries;
+
+	if (!clock_word || !epoch || !revision)
+		return;
+	clock = *(volatile __u64 *)clock_word & STAMP_MASK;
+	word = *(volatile __u64 *)revision;
+	for (tries = 0; tries < 64; tries++) {
+		if ((word & STAMP_MASK) >= clock)
+			goto stamped;
+		seen = __sync_val_compare_and_swap(revision, word, (word & WATCHED) | clock);
+		if (seen == word)
+			goto stamped;
+		word = seen;
+	}
+	/* Beaten 64 times in a row. The largest stamp makes the slot uncacheable for good, which is safe. */
+	__sync_fetch_and_or(revision, STAMP_MASK);
+	word = WATCHED;
+stamped:
+	if (word & WATCHED)
+		__sync_fetch_and_add(epoch, 1);
+}
+
+static __always_inline void change_inode(struct inode *inode)
+{
+	change_slot(slot_of(inode->i_sb->s_dev, inode->i_ino));
+}
+
+/* ---- file systems ---- */
+
+SEC("tp_btf/ext4_da_write_end")
+int BPF_PROG(ext4_da_write_end, struct inode *inode)
+{
+	change_inode(inode);
+	return 0;
+}
+
+SEC("tp_btf/ext4_write_end")
+int BPF_PROG(ext4_write_end, struct inode *inode)
+{
+	change_inode(inode);
+	return 0;
+}
+
+SEC("tp_btf/ext4_journalled_write_end")
+int BPF_PROG(ext4_journalled_write_end, struct inode *inode)
+{
+	change_inode(inode);
+	return 0;
+}
+
+SEC("tp_btf/ext4_truncate_exit")
+int BPF_PROG(ext4_truncate_exit, struct inode *inode)
+{
+	change_inode(inode);
+	return 0;
+}
+
+SEC("tp_btf/ext4_fallocate_exit")
+int BPF_PROG(ext4_fallocate_exit, struct inode *inode)
+{
+	change_inode(inode);
+	return 0;
+}
+
+SEC("tp_btf/ext4_unlink_exit")
+int BPF_PROG(ext4_unlink_exit, struct dentry *dentry)
+{
+	struct inode *inode = dentry->d_inode;
+
+	if (inode)
+		change_inode(inode);
+	return 0;
+}
+
+/* Could the inode's change time have been set by the operation that is under way?
+ *
+ * Every operation for which ext4_mark_inode_dirty is the only witness (directory entries, mode, owner, times) sets the
+ * change time to the present. One that leaves it alone only moves the access time (the server's own first read of a
+ * file would void the fill that it belongs to) or allocates blocks for data that were witnessed when written. The
+ * change time is in UTC and the clock in TAI, which is 37 s ahead at most, hence the width. A step of the clock
+ * between the two readings is followed by a change of everything (settimeofday, clock_settime).
+ */
+static __always_inline bool changed_just_now(struct inode *inode)
+{
+	__s64 age_s;
+
+	if (!bpf_core_field_exists(inode->i_ctime_sec))
+		return true;
+	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_ktime_get_tai_ns))
+		return true;
+	age_s = (__s64)(bpf_ktime_get_tai_ns() / 1000000000) - inode->i_ctime_sec;
+	return age_s > -60 && age_s < 60;
+}
+
+SEC("tp_btf/ext4_mark_inode_dirty")
+int BPF_PROG(ext4_mark_inode_dirty, struct inode *inode)
+{
+	if (changed_just_now(inode))
+		change_inode(inode);
+	return 0;
+}
+
+SEC("tp_btf/writeback_dirty_folio")
+int BPF_PROG(writeback_dirty_folio, struct folio *folio, struct address_space *mapping)
+{
+	struct inode *inode = mapping ? mapping->host : 0;
+
+	if (inode)
+		change_inode(inode);
+	return 0;
+}
+
+/* Reads end here, too; a file that is not open for writing has not been written. */
+SEC("tp_btf/iomap_dio_complete")
+int BPF_PROG(iomap_dio_complete, struct kiocb *iocb)
+{
+	struct file *file = iocb->ki_filp;
+
+	if (file->f_mode & FMODE_WRITE)
+		change_inode(file->f_inode);
+	return 0;
+}
+
+/* ---- processes of the server ---- */
+
+static __always_inline bool is_server(struct task_struct *task)
+{
+	__u64 *server_netns = control_word(CONTROL_SERVER_NETNS);
+
+	if (!server_netns || !*server_netns)
+		return false;
+	return task->nsproxy->net_ns->ns.inum == *server_netns;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	if (child->tgid == child->pid && is_server(parent))
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	if (is_server(task))
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	if (task->tgid == task->pid && is_server(task))
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+/* ---- system calls ---- */
+
+static __always_inline struct file *file_of(struct task_struct *task, int fd)
+{
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **slots, *file = 0;
+
+	if (fd < 0 || !table || (unsigned int)fd >= BPF_CORE_READ(table, max_fds))
+		return 0;
+	slots = BPF_CORE_READ(table, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), slots + fd);
+	return file;
+}
+
+struct identity {
+	__u64 ino;
+	__u32 dev;
+	__u16 mode;
+};
+
+static __always_inline bool identify(struct file *file, struct identity *identity)
+{
+	struct inode *inode = file ? BPF_CORE_READ(file, f_inode) : 0;
+
+	if (!inode)
+		return false;
+	identity->ino = BPF_CORE_READ(inode, i_ino);
+	identity->dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	identity->mode = BPF_CORE_READ(inode, i_mode);
+	return true;
+}
+
+/* A regular file is open, or mapped, for writing: from here on its bytes may change without a witness, until it is
+ * closed and unmapped, and the registrar refuses fills meanwhile. A stacked file system (overlay) hides the inode
+ * below, whose mapping the stores go to; then everything has changed.
+ */
+static __noinline int change_if_writable(int fd, int mapped)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct file *file = file_of(task, fd);
+	struct identity identity = {};
+
+	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFREG)
+		return 0;
+	if (!(BPF_CORE_READ(file, f_mode) & FMODE_WRITE))
+		return 0;
+	change_slot(slot_of(identity.dev, identity.ino));
+	if (mapped && BPF_CORE_READ(file, f_inode, i_sb, s_stack_depth) > 0)
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+static __noinline int change_descriptor(int fd)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct identity identity = {};
+
+	if (identify(file_of(task, fd), &identity))
+		change_slot(slot_of(identity.dev, identity.ino));
+	return 0;
+}
+
+static __always_inline void count_lost(void)
+{
+	__u64 *lost = control_word(CONTROL_LOST);
+
+	if (lost)
+		__sync_fetch_and_add(lost, 1);
+}
+
+static __always_inline void fill_head(struct event_head *head, __u16 kind, __u32 nr, __s64 ret, __s32 dirfd)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+
+	head->time_ns = bpf_ktime_get_ns();
+	head->ret = ret;
+	head->ino = 0;
+	head->dir_ino = 0;
+	head->dev = 0;
+	head->dir_dev = 0;
+	head->tgid = id >> 32;
+	head->tid = (__u32)id;
+	head->dirfd = dirfd;
+	head->nr = nr;
+	head->kind = kind;
+	head->flags = 0;
+	head->mode = 0;
+	head->path_len = 0;
+}
+
+/* An event about an open descriptor (or about none: fd < 0). */
+static __noinline int report_descriptor(__u64 kind, __u64 nr, __s64 ret, int fd)
+{
+	struct event_head *head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
+	struct identity identity = {};
+
+	if (!head) {
+		count_lost();
+		return 0;
+	}
+	fill_head(head, kind, nr, ret, fd);
+	if (fd >= 0 && identify(file_of(bpf_get_current_task_btf(), fd), &identity)) {
+		head->dev = identity.dev;
+		head->ino = identity.ino;
+		head->mode = identity.mode;
+		head->flags = FLAG_INODE;
+	}
+	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+struct lookup {
+	const char *path;
+	__s64 ret;
+	__u32 nr;
+	__s32 dirfd;
+	__u16 flags;
+	bool opened;
+};
+
+static __always_inline void report_lookup(struct lookup *lookup)
+{
+	struct lookup_event *event = bpf_ringbuf_reserve(&lookups, sizeof(*event), 0);
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct identity identity = {};
+	long bytes;
+
+	if (!event) {
+		count_lost();
+		return;
+	}
+	fill_head(&event->head, EVENT_LOOKUP, lookup->nr, lookup->ret, lookup->dirfd);
+	event->head.flags = lookup->flags;
+	bytes = bpf_probe_read_user_str(event->path, PATH_BYTES, lookup->path);
+	if (bytes <= 0) {
+		event->path[0] = 0;
+		bytes = 1;
+		event->head.flags |= FLAG_INCOMPLETE;
+	}
+	/* A path that just fits is taken for a cut one. */
+	if (bytes >= PATH_BYTES)
+		event->head.flags |= FLAG_INCOMPLETE;
+	event->head.path_len = bytes - 1;
+	if (bytes == 1 && !(event->head.flags & FLAG_INCOMPLETE)) {
+		/* fstat by another name: no path was looked up. */
+		bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
+		return;
+	}
+	if (lookup->dirfd >= 0 && event->path[0] != '/' && identify(file_of(task, lookup->dirfd), &identity)) {
+		event->head.dir_dev = identity.dev;
+		event->head.dir_ino = identity.ino;
+		event->head.flags |= FLAG_DIRECTORY;
+	}
+	if (lookup->opened && lookup->ret >= 0 && identify(file_of(task, lookup->ret), &identity)) {
+		event->head.dev = identity.dev;
+		event->head.ino = identity.ino;
+		event->head.mode = identity.mode;
+		event->head.flags |= FLAG_INODE;
+	}
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+/* What the server looks at. */
+static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
+{
+	__u64 nr = regs->orig_ax & ~X32_BIT, resolve = 0;
+	struct lookup lookup = {.ret = ret, .nr = nr, .dirfd = AT_FDCWD};
+
+	switch (nr) {
+	case NR_open:
+		lookup.opened = true;
+		if (regs->si & O_NOFOLLOW)
+			lookup.flags = FLAG_NOFOLLOW;
+		lookup.path = (const char *)regs->di;
+		break;
+	case NR_creat:
+		lookup.opened = true;
+		lookup.path = (const char *)regs->di;
+		break;
+	case NR_lstat:
+	case NR_readlink:
+	case NR_lgetxattr:
+	case NR_llistxattr:
+		lookup.flags = FLAG_NOFOLLOW;
+		lookup.path = (const char *)regs->di;
+		break;
+	case NR_stat:
+	case NR_access:
+	case NR_statfs:
+	case NR_getxattr:
+	case NR_listxattr:
+		lookup.path = (const char *)regs->di;
+		break;
+	case NR_openat:
+		lookup.opened = true;
+		if (regs->dx & O_NOFOLLOW)
+			lookup.flags = FLAG_NOFOLLOW;
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_openat2:
+		lookup.opened = true;
+		/* struct open_how: flags, mode, resolve. */
+		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)(regs->dx + 16)))
+			lookup.flags |= FLAG_INCOMPLETE;
+		if (resolve & (RESOLVE_IN_ROOT | RESOLVE_BENEATH))
+			lookup.flags |= FLAG_OWN_ROOT;
+		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)regs->dx))
+			lookup.flags |= FLAG_INCOMPLETE;
+		if (resolve & O_NOFOLLOW)
+			lookup.flags |= FLAG_NOFOLLOW;
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_newfstatat:
+	case NR_faccessat2:
+		if (regs->r10 & AT_SYMLINK_NOFOLLOW)
+			lookup.flags = FLAG_NOFOLLOW;
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_statx:
+		if (regs->dx & AT_SYMLINK_NOFOLLOW)
+			lookup.flags = FLAG_NOFOLLOW;
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_readlinkat:
+	case NR_name_to_handle_at:
+		lookup.flags = FLAG_NOFOLLOW;
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_faccessat:
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_getdents:
+	case NR_getdents64:
+		return report_descriptor(EVENT_READDIR, nr, ret, regs->di);
+	case NR_sendfile:
+		return ret > 0 ? report_descriptor(EVENT_SENDFILE, nr, ret, regs->si) : 0;
+	case NR_io_uring_setup:
+	case NR_open_by_handle_at:
+		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);
+	case NR_chdir:
+	case NR_fchdir:
+	case NR_chroot:
+	case NR_setns:
+	case NR_unshare:
+		/* Paths mean something else now. */
+		if (ret >= 0)
+			change_slot(SLOT_EVERYTHING);
+		return 0;
+	default:
+		return 0;
+	}
+	report_lookup(&lookup);
+	return 0;
+}
+
+/* What anybody changes. */
+static __always_inline void observe_change(struct pt_regs *regs, __u64 nr, __s64 ret)
+{
+	switch (nr) {
+	case NR_open:
+		if (regs->si & (O_ACCMODE | O_TRUNC))
+			change_if_writable(ret, false);
+		break;
+	case NR_openat:
+		if (regs->dx & (O_ACCMODE | O_TRUNC))
+			change_if_writable(ret, false);
+		break;
+	case NR_openat2:
+	case NR_creat:
+	case NR_open_by_handle_at:
+		change_if_writable(ret, false);
+		break;
+	case NR_mmap:
+		if (!(regs->r10 & MAP_ANONYMOUS) &&
+		    ((regs->r10 & MAP_TYPE) == MAP_SHARED || (regs->r10 & MAP_TYPE) == MAP_SHARED_VALIDATE))
+			change_if_writable(regs->r8, true);
+		break;
+	case NR_fsetxattr:
+	case NR_fremovexattr:
+		change_descriptor(regs->di);
+		break;
+	case NR_mount:
+	case NR_umount2:
+	case NR_pivot_root:
+	case NR_move_mount:
+	case NR_fsconfig:
+	case NR_fsmount:
+	case NR_mount_setattr:
+	case NR_open_tree_attr:
+	case NR_setxattr:
+	case NR_lsetxattr:
+	case NR_removexattr:
+	case NR_lremovexattr:
+	case NR_setxattrat:
+	case NR_removexattrat:
+	case NR_settimeofday:
+	case NR_clock_settime:
+		change_slot(SLOT_EVERYTHING);
+		break;
+	}
+}
+
+/* The same for 32-bit programs and int 0x80, whose numbers and registers are others. A 32-bit server is not followed:
+ * it may look up what it likes unseen.
+ */
+static __noinline int observe_compat(struct pt_regs *regs, __s64 ret)
+{
+	__u64 nr = regs->orig_ax;
+
+	if (is_server(bpf_get_current_task_btf()))
+		report_descriptor(EVENT_HIDDEN, nr, ret, -1);
+	if (ret < 0 && ret >= -4095)
+		return 0;
+	switch (nr) {
+	case NR32_open:
+	case NR32_creat:
+	case NR32_openat:
+	case NR_openat2:
+	case NR32_open_by_handle_at:
+		return change_if_writable(ret, false);
+	case NR32_mmap2:
+		return change_if_writable((int)regs->di, true);
+	case NR32_old_mmap:
+	case NR32_mount:
+	case NR32_umount:
+	case NR32_umount2:
+	case NR32_pivot_root:
+	case NR32_settimeofday:
+	case NR32_clock_settime:
+	case NR32_clock_settime64:
+	case NR_move_mount:
+	case NR_fsconfig:
+	case NR_fsmount:
+	case NR_mount_setattr:
+	case NR_open_tree_attr:
+	case NR_setxattrat:
+	case NR_removexattrat:
+		change_slot(SLOT_EVERYTHING);
+		return 0;
+	}
+	if (nr >= NR32_setxattr && nr <= NR32_fremovexattr)
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
+{
+	__u64 nr = regs->orig_ax & ~X32_BIT;
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	if (task->thread_info.status & TS_COMPAT)
+		return observe_compat(regs, ret);
+	if (nr >= NR_MAX || !(interesting[nr / 64] & BIT(nr)))
+		return 0;
+	if (ret >= 0 || ret < -4095)
+		observe_change(regs, nr, ret);
+	if (nr != NR_mmap && is_server(task))
+		observe_server(regs, ret);
+	return 0;
+}
