@@ -353,10 +353,12 @@ mod tests {
                 (*first, *second) = (kind, VERSION);
             }
             if let Ok(request) = FillRequest::decode(&bytes) {
-                prop_assert_eq!(request.encode(&mut [0; FILL_REQUEST_BYTES_MAX]), &bytes[..]);
+                let mut again = [0; FILL_REQUEST_BYTES_MAX];
+                prop_assert_eq!(request.encode(&mut again), &bytes[..]);
             }
             if let Ok(verdict) = FillVerdict::decode(&bytes) {
-                prop_assert_eq!(verdict.encode(&mut [0; FILL_VERDICT_BYTES_MAX]), &bytes[..]);
+                let mut again = [0; FILL_VERDICT_BYTES_MAX];
+                prop_assert_eq!(verdict.encode(&mut again), &bytes[..]);
             }
         }
 
@@ -370,7 +372,8 @@ mod tests {
             }
             bytes.truncate(cut);
             if let Ok(request) = FillRequest::decode(&bytes) {
-                prop_assert_eq!(request.encode(&mut [0; FILL_REQUEST_BYTES_MAX]), &bytes[..]);
+                let mut again = [0; FILL_REQUEST_BYTES_MAX];
+                prop_assert_eq!(request.encode(&mut again), &bytes[..]);
             }
             let mut out = [0; FILL_VERDICT_BYTES_MAX];
             let mut sources = SourceSet::new();
@@ -382,7 +385,8 @@ mod tests {
             }
             bytes.truncate(cut);
             if let Ok(verdict) = FillVerdict::decode(&bytes) {
-                prop_assert_eq!(verdict.encode(&mut [0; FILL_VERDICT_BYTES_MAX]), &bytes[..]);
+                let mut again = [0; FILL_VERDICT_BYTES_MAX];
+                prop_assert_eq!(verdict.encode(&mut again), &bytes[..]);
             }
         }
     }

@@ -14,6 +14,7 @@
 use crate::connection::ConnectionClass;
 use crate::cookie::CookiePattern;
 use crate::siphash::SipHash;
+use crate::reason::NotShared;
 use crate::vary::VaryNames;
 use httparse::Header;
 
@@ -35,6 +36,7 @@ pub struct KeyConfig {
     keyed: SipHash,
     harmless_cookies: Vec<CookiePattern>,
     harmless_headers: Vec<Box<[u8]>>,
+    separating: VaryNames,
 }
 
 impl KeyConfig {
@@ -44,8 +46,7 @@ impl KeyConfig {
         KeyConfig {
             keyed: SipHash::new(&secret),
             harmless_cookies: Vec::new(),
-            harmless_headers: Vec::new(),
-        }
+            harmless_headers: Vec::new(), separating: VaryNames::default() }
     }
 
     /// Declares a cookie harmless: by its exact name, or by the beginning of its name with a final `*`.
@@ -60,6 +61,20 @@ impl KeyConfig {
     pub fn allow_header(mut self, name: &str) -> KeyConfig {
         self.harmless_headers.push(name.as_bytes().into());
         self
+    }
+
+    /// Keeps replies apart by the value of a request header, as if every reply named it in `Vary`: for servers that
+    /// look at it and do not say so.
+    ///
+    /// # Errors
+    /// The name is no token, too long, or one too many.
+    pub fn separate_by(mut self, name: &str) -> Result<KeyConfig, NotShared> {
+        self.separating.add(name.as_bytes())?;
+        Ok(self)
+    }
+
+    pub(crate) fn separating(&self) -> &VaryNames {
+        &self.separating
     }
 
     pub(crate) fn harmless_cookies(&self) -> &[CookiePattern] {
@@ -153,6 +168,24 @@ mod tests {
         accept: None,
         origin: None,
     };
+
+    #[test]
+    fn a_separating_header_makes_another_key() {
+        let plain = KeyConfig::new([7; 16]);
+        let apart = KeyConfig::new([7; 16]).separate_by("User-Agent").expect("a name");
+        let of = |config: &KeyConfig, agent: &str| {
+            let head = format!("GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n\r\n");
+            let mut scratch = crate::HeaderScratch::new();
+            match crate::parse_request(head.as_bytes(), &mut scratch, config) {
+                crate::RequestOutcome::Complete(request) => request.key,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(of(&plain, "x"), of(&plain, "y"));
+        assert_ne!(of(&apart, "x"), of(&apart, "y"));
+        assert_eq!(of(&apart, "x"), of(&apart, "x"));
+        assert!(KeyConfig::new([7; 16]).separate_by("no token").is_err());
+    }
 
     #[test]
     fn every_part_counts() {

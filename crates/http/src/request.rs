@@ -11,7 +11,7 @@ use crate::cookie::is_harmless;
 use crate::diagnose::diagnose;
 use crate::head::{Lines, Spacing};
 use crate::host::is_plain_host;
-use crate::key::{Key, KeyConfig, KeyParts, key};
+use crate::key::{Key, KeyConfig, KeyParts, key, vary_key};
 use crate::length::parse_content_length;
 use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::reason::BypassReason;
@@ -362,6 +362,10 @@ impl<'b> Fields<'b> {
             accept: self.accept,
             origin: self.origin,
         };
+        let mut key = key(config, &parts);
+        if !config.separating().is_empty() {
+            key = vary_key(key, config.separating(), headers, config);
+        }
         RequestOutcome::Complete(Request {
             head_len,
             method,
@@ -370,7 +374,7 @@ impl<'b> Fields<'b> {
             host,
             connection,
             keep_alive: connection.is_keep_alive(),
-            key: key(config, &parts),
+            key,
             conditional: self.conditional,
             headers,
         })

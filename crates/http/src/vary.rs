@@ -36,7 +36,7 @@ impl VaryNames {
     }
 
     /// Adds a name unless it is there already or in every key. Errors: the name is no token, too long, or one too many.
-    fn add(&mut self, name: &[u8]) -> Result<(), NotShared> {
+    pub(crate) fn add(&mut self, name: &[u8]) -> Result<(), NotShared> {
         if !is_token(name) {
             return Err(NotShared::VaryOdd);
         }

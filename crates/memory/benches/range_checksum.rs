@@ -17,17 +17,10 @@ const BODY_BYTES: usize = 1 << 20;
 fn main() {
     let mut memory = CardMemory::new(MEMORY_BYTES, HugePages::Try).expect("512 MiB of memory");
     println!("pages: {:?}", memory.pages());
-    let bytes: Vec<u8> = (0..BODY_BYTES)
-        .map(|at| {
-            (at as u64)
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                .to_le_bytes()[7]
-        })
-        .collect();
+    let bytes: Vec<u8> =
+        (0..BODY_BYTES).map(|at| (at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()[7]).collect();
     let fill = cpu_ns();
-    let bodies: Vec<BodyId> = (0..MEMORY_BYTES / BODY_BYTES)
-        .map(|_| store(&mut memory, &bytes, 1448))
-        .collect();
+    let bodies: Vec<BodyId> = (0..MEMORY_BYTES / BODY_BYTES).map(|_| store(&mut memory, &bytes, 1448)).collect();
     let ns = cpu_ns() - fill;
     println!(
         "append of 1448 bytes + hash: {:.0} ns, {:.2} GB/s",
@@ -38,14 +31,8 @@ fn main() {
     measure("contiguous", &memory, &bodies);
 
     let mut scattered = comb();
-    let bodies: Vec<BodyId> = (0..100)
-        .map(|_| store(&mut scattered, &bytes, 1448))
-        .collect();
-    measure(
-        "scattered (worst case: every slot apart)",
-        &scattered,
-        &bodies,
-    );
+    let bodies: Vec<BodyId> = (0..100).map(|_| store(&mut scattered, &bytes, 1448)).collect();
+    measure("scattered (worst case: every slot apart)", &scattered, &bodies);
 
     let rounds = 1_000_000;
     let start = cpu_ns();
@@ -68,10 +55,7 @@ fn measure_allocation() {
             let id = small.allocate(black_box(len)).unwrap();
             small.release(id).unwrap();
         }
-        println!(
-            "allocate + release of {len} bytes: {:.0} ns",
-            (cpu_ns() - start) / f64::from(rounds)
-        );
+        println!("allocate + release of {len} bytes: {:.0} ns", (cpu_ns() - start) / f64::from(rounds));
     }
 }
 
@@ -98,11 +82,7 @@ fn comb() -> CardMemory {
 fn measure(layout: &str, memory: &CardMemory, bodies: &[BodyId]) {
     for (warmth, reach) in [("warm", 1), ("cold", bodies.len())] {
         for len in [1448u64, 64 << 10] {
-            let window = if warmth == "warm" {
-                256 << 10
-            } else {
-                BODY_BYTES as u64
-            };
+            let window = if warmth == "warm" { 256 << 10 } else { BODY_BYTES as u64 };
             let prefix = time(bodies, reach, window - len, |id, start| {
                 u64::from(memory.checksum(id, start..start + len).unwrap())
             });
@@ -114,11 +94,7 @@ fn measure(layout: &str, memory: &CardMemory, bodies: &[BodyId]) {
                     .sum()
             });
             let direct = time(bodies, reach, window - len, |id, start| {
-                memory
-                    .extents(id, start..start + len)
-                    .unwrap()
-                    .map(|piece| u64::from(sum_directly(piece)))
-                    .sum()
+                memory.extents(id, start..start + len).unwrap().map(|piece| u64::from(sum_directly(piece))).sum()
             });
             println!(
                 "{layout}, {warmth}, {len} bytes: checksum {prefix:.1} ns, extents {walk:.1} ns, summing every byte {direct:.0} ns"
@@ -127,12 +103,7 @@ fn measure(layout: &str, memory: &CardMemory, bodies: &[BodyId]) {
     }
 }
 
-fn time(
-    bodies: &[BodyId],
-    reach: usize,
-    window: u64,
-    mut operation: impl FnMut(BodyId, u64) -> u64,
-) -> f64 {
+fn time(bodies: &[BodyId], reach: usize, window: u64, mut operation: impl FnMut(BodyId, u64) -> u64) -> f64 {
     let rounds = 20_000u64;
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let mut least = f64::INFINITY;
@@ -145,10 +116,7 @@ fn time(
             state ^= state << 17;
             // Multiplications instead of divisions, which would cost as much as what is measured.
             let body = ((state >> 32) * reach as u64) >> 32;
-            all ^= operation(
-                bodies[body as usize],
-                ((state & 0xFFFF_FFFF) * window) >> 32,
-            );
+            all ^= operation(bodies[body as usize], ((state & 0xFFFF_FFFF) * window) >> 32);
         }
         black_box(all);
         least = least.min((cpu_ns() - start) / rounds as f64);

@@ -98,12 +98,7 @@ impl Arena {
         // MAP_HUGETLB reserves the pages at mmap(2), so that a shortage is an error here and not a SIGBUS later.
         let mapping = Mapping::new(bytes, MapFlags::HUGETLB | MapFlags::HUGE_2MB)?;
         let start = mapping.first_aligned(SMALL_PAGE_BYTES)?;
-        let mut arena = Arena {
-            start,
-            len,
-            mapping,
-            pages: Pages::Reserved,
-        };
+        let mut arena = Arena { start, len, mapping, pages: Pages::Reserved };
         arena.settle(HUGE_PAGE_BYTES);
         Ok(arena)
     }
@@ -111,35 +106,13 @@ impl Arena {
     fn ordinary(len: usize, huge: bool) -> io::Result<Arena> {
         // A transparent huge page must lie on a 2 MiB boundary; one page more leaves room to begin on it.
         let slack = if huge { HUGE_PAGE_BYTES } else { 0 };
-        let bytes = round_up(len, SMALL_PAGE_BYTES)?
-            .checked_add(slack)
-            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let bytes = round_up(len, SMALL_PAGE_BYTES)?.checked_add(slack).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Mapping::new(bytes, MapFlags::empty())?;
-        let start = mapping.first_aligned(if huge {
-            HUGE_PAGE_BYTES
-        } else {
-            SMALL_PAGE_BYTES
-        })?;
-        let mut arena = Arena {
-            start,
-            len,
-            mapping,
-            pages: Pages::Small,
-        };
+        let start = mapping.first_aligned(if huge { HUGE_PAGE_BYTES } else { SMALL_PAGE_BYTES })?;
+        let mut arena = Arena { start, len, mapping, pages: Pages::Small };
         // Advice is best effort: a kernel without transparent huge pages answers EINVAL, and that is what `pages` says.
-        let advice = if huge {
-            Advice::LinuxHugepage
-        } else {
-            Advice::LinuxNoHugepage
-        };
-        arena.advise(
-            advice,
-            if huge {
-                HUGE_PAGE_BYTES
-            } else {
-                SMALL_PAGE_BYTES
-            },
-        );
+        let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        arena.advise(advice, if huge { HUGE_PAGE_BYTES } else { SMALL_PAGE_BYTES });
         arena.settle(SMALL_PAGE_BYTES);
         let huge_bytes = huge_bytes_of_mapping_at(arena.start.as_ptr() as usize).unwrap_or(0);
         if huge_bytes > 0 {
@@ -163,8 +136,7 @@ impl Arena {
     }
 
     fn advise(&mut self, advice: Advice, page_bytes: usize) -> bool {
-        let bytes =
-            self.mapping.bytes - (self.start.as_ptr() as usize - self.mapping.start as usize);
+        let bytes = self.mapping.bytes - (self.start.as_ptr() as usize - self.mapping.start as usize);
         let bytes = self.len.next_multiple_of(page_bytes).min(bytes);
         // SAFETY: the range lies inside our own mapping; none of the advices used here discards or unmaps contents.
         unsafe { madvise(self.start.as_ptr().cast(), bytes, advice) }.is_ok()
@@ -175,21 +147,13 @@ impl Mapping {
     fn new(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: an anonymous private mapping at an address of the kernel's choice replaces nothing that exists.
-        let start = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                bytes,
-                access,
-                MapFlags::PRIVATE | flags,
-            )
-        }?;
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE | flags) }?;
         Ok(Mapping { start, bytes })
     }
 
     fn first_aligned(&self, boundary: usize) -> io::Result<NonNull<u8>> {
         let skip = (self.start as usize).next_multiple_of(boundary) - self.start as usize;
-        NonNull::new(self.start.cast::<u8>().wrapping_add(skip))
-            .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+        NonNull::new(self.start.cast::<u8>().wrapping_add(skip)).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 }
 
@@ -214,10 +178,7 @@ fn huge_bytes_of_mapping_at(address: usize) -> Option<u64> {
     for line in maps.lines() {
         let first = line.split_whitespace().next()?;
         if let Some((low, high)) = first.split_once('-')
-            && let (Ok(low), Ok(high)) = (
-                usize::from_str_radix(low, 16),
-                usize::from_str_radix(high, 16),
-            )
+            && let (Ok(low), Ok(high)) = (usize::from_str_radix(low, 16), usize::from_str_radix(high, 16))
         {
             inside = (low..high).contains(&address);
         } else if inside && first == "AnonHugePages:" {
@@ -262,10 +223,7 @@ mod tests {
         if let Pages::Transparent { huge_bytes } = arena.pages() {
             assert!((1..=10 << 20).contains(&huge_bytes), "{huge_bytes}");
         }
-        assert_eq!(
-            Arena::new(8 << 20, HugePages::No).unwrap().pages(),
-            Pages::Small
-        );
+        assert_eq!(Arena::new(8 << 20, HugePages::No).unwrap().pages(), Pages::Small);
     }
 
     #[test]
@@ -277,20 +235,11 @@ mod tests {
         for line in maps.lines() {
             let first = line.split_whitespace().next().unwrap();
             if let Some((low, high)) = first.split_once('-')
-                && let (Ok(low), Ok(high)) = (
-                    usize::from_str_radix(low, 16),
-                    usize::from_str_radix(high, 16),
-                )
+                && let (Ok(low), Ok(high)) = (usize::from_str_radix(low, 16), usize::from_str_radix(high, 16))
             {
                 inside = (low..high).contains(&(arena.start.as_ptr() as usize));
             } else if inside && first == "Rss:" {
-                resident = line
-                    .split_whitespace()
-                    .nth(1)
-                    .unwrap()
-                    .parse::<u64>()
-                    .unwrap()
-                    * 1024;
+                resident = line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024;
             }
         }
         assert!(resident >= 4 << 20, "{resident}");

@@ -35,15 +35,8 @@ pub struct MemoryConfig {
 impl MemoryConfig {
     /// The defaults for `bytes` of data.
     pub fn new(bytes: usize, huge_pages: HugePages) -> MemoryConfig {
-        let bodies_max = u32::try_from(bytes / SLOT_BYTES)
-            .unwrap_or(u32::MAX - 1)
-            .max(1);
-        MemoryConfig {
-            bytes,
-            bodies_max,
-            fills_max: 1024.min(bodies_max),
-            huge_pages,
-        }
+        let bodies_max = u32::try_from(bytes / SLOT_BYTES).unwrap_or(u32::MAX - 1).max(1);
+        MemoryConfig { bytes, bodies_max, fills_max: 1024.min(bodies_max), huge_pages }
     }
 }
 
@@ -106,11 +99,7 @@ impl Body {
 
     fn slots(&self) -> u32 {
         let data = self.data_slots();
-        if self.layout.depth == 0 {
-            data
-        } else {
-            data + Layout::index_slots(data)
-        }
+        if self.layout.depth == 0 { data } else { data + Layout::index_slots(data) }
     }
 }
 
@@ -130,8 +119,7 @@ impl CardMemory {
     ///
     /// Errors: those of mmap(2); `InvalidInput` for less than a slot, 2^32 - 1 slots or more, or a limit of 0.
     pub fn with_config(config: &MemoryConfig) -> io::Result<CardMemory> {
-        let slots =
-            u32::try_from(config.bytes / SLOT_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let slots = u32::try_from(config.bytes / SLOT_BYTES).map_err(|_| io::ErrorKind::InvalidInput)?;
         if slots == 0
             || slots == u32::MAX
             || [0, NONE].contains(&config.bodies_max)
@@ -148,12 +136,7 @@ impl CardMemory {
             bodies: vec![Body::FREE; bodies].into_boxed_slice(),
             hashes: vec![[0xFF; 32]; bodies].into_boxed_slice(),
             bodies_free: (0..config.bodies_max).rev().collect(),
-            fills: (0..config.fills_max)
-                .map(|_| Fill {
-                    hasher: blake3::Hasher::new(),
-                    hashed: 0,
-                })
-                .collect(),
+            fills: (0..config.fills_max).map(|_| Fill { hasher: blake3::Hasher::new(), hashed: 0 }).collect(),
             fills_free: (0..config.fills_max).rev().collect(),
             next_serial: 1,
             pinned_bodies: 0,
@@ -164,9 +147,7 @@ impl CardMemory {
     /// Reserves the slots of a body of `len` bytes, adjacent ones if a long enough run is found soon. It has no bytes
     /// yet: [`append`](CardMemory::append) them. A body of 0 bytes takes no slot.
     pub fn allocate(&mut self, len: u64) -> Result<BodyId, AllocateError> {
-        let count = data_slots(len)
-            .filter(|&count| count <= self.slots.slots())
-            .ok_or(AllocateError::TooLong)?;
+        let count = data_slots(len).filter(|&count| count <= self.slots.slots()).ok_or(AllocateError::TooLong)?;
         if self.fills_free.is_empty() {
             return Err(AllocateError::TooManyFills);
         }
@@ -181,16 +162,8 @@ impl CardMemory {
         self.next_serial += 1;
         self.fills[fill as usize].hasher.reset();
         self.fills[fill as usize].hashed = 0;
-        self.bodies[index as usize] = Body {
-            serial,
-            len,
-            appended: 0,
-            layout,
-            pins: 0,
-            fill,
-            sealed: false,
-            released: false,
-        };
+        self.bodies[index as usize] =
+            Body { serial, len, appended: 0, layout, pins: 0, fill, sealed: false, released: false };
         if count > 0 {
             let first = layout.slot(self.arena.bytes(), 0);
             set_sum(self.sums.bytes_mut(), first, 0, 0);
@@ -200,11 +173,7 @@ impl CardMemory {
 
     /// Appends bytes to a body being filled. All or nothing.
     pub fn append(&mut self, id: BodyId, bytes: &[u8]) -> Result<(), AppendError> {
-        let Some(body) = self
-            .bodies
-            .get_mut(id.index as usize)
-            .filter(|body| body.serial == id.serial)
-        else {
+        let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
             return Err(AppendError::Stale);
         };
         if body.fill == NONE {
@@ -244,31 +213,21 @@ impl CardMemory {
         }
         let fill = &mut self.fills[body.fill as usize];
         while body.appended - fill.hashed >= HASH_STRIDE_BYTES {
-            fill.hash_up_to(
-                self.arena.bytes(),
-                body.layout,
-                fill.hashed + HASH_STRIDE_BYTES,
-            );
+            fill.hash_up_to(self.arena.bytes(), body.layout, fill.hashed + HASH_STRIDE_BYTES);
         }
         Ok(())
     }
 
     /// Ends the filling of a body that has all its bytes, and computes its hash.
     pub fn seal(&mut self, id: BodyId) -> Result<(), SealError> {
-        let Some(body) = self
-            .bodies
-            .get_mut(id.index as usize)
-            .filter(|body| body.serial == id.serial)
-        else {
+        let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
             return Err(SealError::Stale);
         };
         if body.fill == NONE {
             return Err(SealError::NotFilling);
         }
         if body.appended < body.len {
-            return Err(SealError::Incomplete {
-                missing: body.len - body.appended,
-            });
+            return Err(SealError::Incomplete { missing: body.len - body.appended });
         }
         let fill = &mut self.fills[body.fill as usize];
         fill.hash_up_to(self.arena.bytes(), body.layout, body.len);
@@ -319,38 +278,18 @@ impl CardMemory {
         // The end is looked up by the last byte of the range, so that it lies in a slot of the body even if it is
         // the end of the last one.
         let last = range.end - 1;
-        let to_end = prefix(
-            arena,
-            sums,
-            body.layout,
-            last,
-            (last % LINE_BYTES as u64) as usize + 1,
-        );
-        let to_start = prefix(
-            arena,
-            sums,
-            body.layout,
-            range.start,
-            (range.start % LINE_BYTES as u64) as usize,
-        );
+        let to_end = prefix(arena, sums, body.layout, last, (last % LINE_BYTES as u64) as usize + 1);
+        let to_start = prefix(arena, sums, body.layout, range.start, (range.start % LINE_BYTES as u64) as usize);
         let sum = checksum::difference(to_end, to_start);
         // The stored sums are of little-endian words: one swap makes them big-endian, another one moves the range
         // from an odd to an even offset.
-        Ok(if range.start.is_multiple_of(2) {
-            sum.swap_bytes()
-        } else {
-            sum
-        })
+        Ok(if range.start.is_multiple_of(2) { sum.swap_bytes() } else { sum })
     }
 
     /// Keeps the body from being freed until [`unpin`](CardMemory::unpin). Pins are counted.
     #[inline]
     pub fn pin(&mut self, id: BodyId) -> Result<(), PinError> {
-        let Some(body) = self
-            .bodies
-            .get_mut(id.index as usize)
-            .filter(|body| body.serial == id.serial)
-        else {
+        let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
             return Err(PinError::Stale);
         };
         if body.released {
@@ -364,11 +303,7 @@ impl CardMemory {
     /// Takes one pin away; frees the body if it was the last one and the body has been released.
     #[inline]
     pub fn unpin(&mut self, id: BodyId) -> Result<(), PinError> {
-        let Some(body) = self
-            .bodies
-            .get_mut(id.index as usize)
-            .filter(|body| body.serial == id.serial)
-        else {
+        let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
             return Err(PinError::Stale);
         };
         body.pins = body.pins.checked_sub(1).ok_or(PinError::Unbalanced)?;
@@ -385,11 +320,7 @@ impl CardMemory {
     /// Gives the body up, filling or sealed: at once if nothing pins it, else when the last pin goes. Until then who
     /// holds a pin may read it. Stale or released ids are refused.
     pub fn release(&mut self, id: BodyId) -> Result<(), PinError> {
-        let Some(body) = self
-            .bodies
-            .get_mut(id.index as usize)
-            .filter(|body| body.serial == id.serial)
-        else {
+        let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
             return Err(PinError::Stale);
         };
         if body.released {
@@ -410,8 +341,7 @@ impl CardMemory {
 
     /// Bytes of card memory that a body of `len` bytes takes when its slots are adjacent; what a policy should count.
     pub fn occupied_bytes(len: u64) -> u64 {
-        len.div_ceil(SLOT_BYTES as u64)
-            .saturating_mul(SLOT_BYTES as u64)
+        len.div_ceil(SLOT_BYTES as u64).saturating_mul(SLOT_BYTES as u64)
     }
 
     /// Slots in all.
@@ -456,19 +386,13 @@ impl CardMemory {
 
     #[inline]
     fn body(&self, id: BodyId) -> Option<&Body> {
-        self.bodies
-            .get(id.index as usize)
-            .filter(|body| body.serial == id.serial)
+        self.bodies.get(id.index as usize).filter(|body| body.serial == id.serial)
     }
 
     #[inline]
     fn readable(&self, id: BodyId, range: &Range<u64>) -> Result<&Body, AccessError> {
         let body = self.body(id).ok_or(AccessError::Stale)?;
-        if range.start > range.end || range.end > body.appended {
-            Err(AccessError::Range)
-        } else {
-            Ok(body)
-        }
+        if range.start > range.end || range.end > body.appended { Err(AccessError::Range) } else { Ok(body) }
     }
 
     fn reserve(&mut self, count: u32) -> Result<Layout, AllocateError> {
@@ -477,18 +401,14 @@ impl CardMemory {
         }
         let free = self.slots.free();
         if count > free {
-            return Err(AllocateError::NoSpace {
-                missing: count - free,
-            });
+            return Err(AllocateError::NoSpace { missing: count - free });
         }
         if let Some(root) = self.slots.take_run(count) {
             return Ok(Layout { root, depth: 0 });
         }
         let needed = u64::from(count) + u64::from(Layout::index_slots(count));
         if needed > u64::from(free) {
-            return Err(AllocateError::NoSpace {
-                missing: (needed - u64::from(free)).min(u64::from(u32::MAX)) as u32,
-            });
+            return Err(AllocateError::NoSpace { missing: (needed - u64::from(free)).min(u64::from(u32::MAX)) as u32 });
         }
         let depth = Layout::depth_for(count);
         let root = self.take_one()?;
@@ -496,10 +416,7 @@ impl CardMemory {
         let mut ordinal = 0;
         while ordinal < count {
             // `needed` slots were free, so none of these fails.
-            let (first, got) = self
-                .slots
-                .take_some(count - ordinal)
-                .ok_or(AllocateError::NoSpace { missing: 1 })?;
+            let (first, got) = self.slots.take_some(count - ordinal).ok_or(AllocateError::NoSpace { missing: 1 })?;
             for slot in first..first + got {
                 for height in (1..depth).rev() {
                     if u64::from(ordinal) % Layout::span(height) == 0 {
@@ -515,9 +432,7 @@ impl CardMemory {
     }
 
     fn take_one(&mut self) -> Result<u32, AllocateError> {
-        self.slots
-            .take_run(1)
-            .ok_or(AllocateError::NoSpace { missing: 1 })
+        self.slots.take_run(1).ok_or(AllocateError::NoSpace { missing: 1 })
     }
 
     fn free(&mut self, index: u32) {
@@ -534,8 +449,7 @@ impl CardMemory {
         for ordinal in 0..count {
             for height in (1..layout.depth).rev() {
                 if u64::from(ordinal) % Layout::span(height) == 0 {
-                    self.slots
-                        .give(layout.node(self.arena.bytes(), ordinal, height), 1);
+                    self.slots.give(layout.node(self.arena.bytes(), ordinal, height), 1);
                 }
             }
             self.slots.give(layout.slot(self.arena.bytes(), ordinal), 1);

@@ -123,10 +123,7 @@ mod tests {
 
     #[test]
     fn rfc_1071_section_3_example() {
-        assert_eq!(
-            sum_directly(&[0x00, 0x01, 0xF2, 0x03, 0xF4, 0xF5, 0xF6, 0xF7]),
-            0xDDF2
-        );
+        assert_eq!(sum_directly(&[0x00, 0x01, 0xF2, 0x03, 0xF4, 0xF5, 0xF6, 0xF7]), 0xDDF2);
     }
 
     #[test]
@@ -140,11 +137,7 @@ mod tests {
     fn heads_of_a_line() {
         let line: [u8; LINE_BYTES] = std::array::from_fn(|at| (at * 37 + 11) as u8);
         for len in 0..=LINE_BYTES {
-            assert_eq!(
-                fold(line_head_sum(&line, len)).swap_bytes(),
-                naive(&line[..len]),
-                "{len}"
-            );
+            assert_eq!(fold(line_head_sum(&line, len)).swap_bytes(), naive(&line[..len]), "{len}");
         }
         assert_eq!(line_sum(&line).swap_bytes(), naive(&line));
         assert_eq!(line_sum(&[0xFF; LINE_BYTES]), 0);
@@ -156,16 +149,7 @@ mod tests {
     fn extremes_of_folding() {
         assert_eq!(fold(u64::MAX), 0);
         assert_eq!(fold(0), 0);
-        for sum in [
-            1,
-            0xFFFE,
-            0xFFFF,
-            0x1_0000,
-            0xFFFF_FFFF,
-            0x1_0000_0000,
-            u64::MAX - 1,
-            0x8000_0000_7FFF_FFFF,
-        ] {
+        for sum in [1, 0xFFFE, 0xFFFF, 0x1_0000, 0xFFFF_FFFF, 0x1_0000_0000, u64::MAX - 1, 0x8000_0000_7FFF_FFFF] {
             assert_eq!(u64::from(fold(sum)), sum % 0xFFFF, "{sum:#x}");
         }
         for a in [0, 1, 0x7FFF, 0xFFFE, 0xFFFF] {
@@ -177,10 +161,7 @@ mod tests {
                     (expected + (((1u64 << 38) - 0x1_0000) % 0xFFFF) as u32) % 0xFFFF
                 );
                 let large = (1u64 << 38) - 1 - u64::from(b);
-                assert_eq!(
-                    u64::from(difference(0, large)),
-                    (0xFFFF - large % 0xFFFF) % 0xFFFF
-                );
+                assert_eq!(u64::from(difference(0, large)), (0xFFFF - large % 0xFFFF) % 0xFFFF);
                 assert_eq!(u32::from(add(a, b)), (u32::from(a) + u32::from(b)) % 0xFFFF);
             }
         }

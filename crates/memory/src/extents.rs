@@ -44,22 +44,14 @@ impl Layout {
     /// The data slot that holds the body's bytes from `ordinal * SLOT_BYTES` on.
     #[inline]
     pub(crate) fn slot(self, arena: &[u8], ordinal: u32) -> u32 {
-        if self.depth == 0 {
-            self.root + ordinal
-        } else {
-            self.node(arena, ordinal, 0)
-        }
+        if self.depth == 0 { self.root + ordinal } else { self.node(arena, ordinal, 0) }
     }
 
     /// The slot at `height` (0 = data, 1 = lowest index) above data slot `ordinal`.
     pub(crate) fn node(self, arena: &[u8], ordinal: u32, height: u8) -> u32 {
         let mut slot = self.root;
         for level in (height..self.depth).rev() {
-            slot = read_index(
-                arena,
-                slot,
-                ordinal >> (INDEX_BITS * u32::from(level)) & (INDEX_FANOUT - 1),
-            );
+            slot = read_index(arena, slot, ordinal >> (INDEX_BITS * u32::from(level)) & (INDEX_FANOUT - 1));
         }
         slot
     }
@@ -96,12 +88,7 @@ pub struct Extents<'a> {
 
 impl<'a> Extents<'a> {
     pub(crate) fn new(arena: &'a [u8], layout: Layout, range: Range<u64>) -> Extents<'a> {
-        Extents {
-            arena,
-            layout,
-            at: range.start,
-            end: range.end,
-        }
+        Extents { arena, layout, at: range.start, end: range.end }
     }
 
     /// Bytes not yet walked over.

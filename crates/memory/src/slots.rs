@@ -34,12 +34,7 @@ impl SlotMap {
             }
             bits = words;
         }
-        SlotMap {
-            levels: levels.into_boxed_slice(),
-            slots,
-            free: slots,
-            cursor: 0,
-        }
+        SlotMap { levels: levels.into_boxed_slice(), slots, free: slots, cursor: 0 }
     }
 
     pub(crate) fn slots(&self) -> u32 {
@@ -52,11 +47,7 @@ impl SlotMap {
 
     /// Takes `count` (at least 1) adjacent slots and gives the first, if such a run is found soon.
     pub(crate) fn take_run(&mut self, count: u32) -> Option<u32> {
-        let first = if count == 1 {
-            self.next_free(0)
-        } else {
-            self.find_run(count)
-        }?;
+        let first = if count == 1 { self.next_free(0) } else { self.find_run(count) }?;
         self.take(first, count);
         if count > 1 {
             self.cursor = first + count;

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use nicache_memory::checksum::sum_directly;
 use nicache_memory::{
-    AccessError, AllocateError, AppendError, BodyId, CardMemory, HugePages, MemoryConfig, PinError,
-    SLOT_BYTES, SealError,
+    AccessError, AllocateError, AppendError, BodyId, CardMemory, HugePages, MemoryConfig, PinError, SLOT_BYTES,
+    SealError,
 };
 use proptest::prelude::*;
 
@@ -78,16 +78,9 @@ fn read(memory: &CardMemory, id: BodyId, range: Range<u64>) -> Vec<u8> {
 
 fn check_range(memory: &CardMemory, body: &ModelBody, range: Range<u64>) {
     let expected = &body.bytes[range.start as usize..range.end as usize];
-    assert_eq!(
-        memory.extents(body.id, range.clone()).unwrap().bytes_left(),
-        expected.len() as u64
-    );
+    assert_eq!(memory.extents(body.id, range.clone()).unwrap().bytes_left(), expected.len() as u64);
     assert_eq!(read(memory, body.id, range.clone()), expected);
-    assert_eq!(
-        memory.checksum(body.id, range.clone()).unwrap(),
-        sum_directly(expected),
-        "{range:?}"
-    );
+    assert_eq!(memory.checksum(body.id, range.clone()).unwrap(), sum_directly(expected), "{range:?}");
 }
 
 /// Where each piece lies, as addresses: shows two bodies that share a slot.
@@ -115,22 +108,12 @@ fn run(slots: usize, steps: Vec<Step>) {
         match step {
             Step::Allocate(len) => {
                 let free = memory.free_bytes();
-                let fills = bodies
-                    .iter()
-                    .filter(|body| !body.sealed && !body.released)
-                    .count();
+                let fills = bodies.iter().filter(|body| !body.sealed && !body.released).count();
                 match memory.allocate(len) {
                     Ok(id) => {
                         assert!(!stale.contains(&id) && bodies.iter().all(|body| body.id != id));
                         assert!(free - memory.free_bytes() >= CardMemory::occupied_bytes(len));
-                        bodies.push(ModelBody {
-                            id,
-                            len,
-                            bytes: Vec::new(),
-                            pins: 0,
-                            sealed: false,
-                            released: false,
-                        });
+                        bodies.push(ModelBody { id, len, bytes: Vec::new(), pins: 0, sealed: false, released: false });
                     }
                     Err(AllocateError::TooLong) => assert!(len > total),
                     Err(AllocateError::TooManyFills) => assert_eq!(fills, FILLS_MAX as usize),
@@ -166,22 +149,14 @@ fn run(slots: usize, steps: Vec<Step>) {
             Step::Pin(at) if !bodies.is_empty() => {
                 let at = at % bodies.len();
                 let body = &mut bodies[at];
-                let expected = if body.released {
-                    Err(PinError::Released)
-                } else {
-                    Ok(())
-                };
+                let expected = if body.released { Err(PinError::Released) } else { Ok(()) };
                 assert_eq!(memory.pin(body.id), expected);
                 body.pins += u32::from(expected.is_ok());
             }
             Step::Unpin(at) if !bodies.is_empty() => {
                 let at = at % bodies.len();
                 let body = &mut bodies[at];
-                let expected = if body.pins == 0 {
-                    Err(PinError::Unbalanced)
-                } else {
-                    Ok(())
-                };
+                let expected = if body.pins == 0 { Err(PinError::Unbalanced) } else { Ok(()) };
                 assert_eq!(memory.unpin(body.id), expected);
                 body.pins = body.pins.saturating_sub(1);
                 if body.released && body.pins == 0 {
@@ -191,11 +166,7 @@ fn run(slots: usize, steps: Vec<Step>) {
             Step::Release(at) if !bodies.is_empty() => {
                 let at = at % bodies.len();
                 let body = &mut bodies[at];
-                let expected = if body.released {
-                    Err(PinError::Released)
-                } else {
-                    Ok(())
-                };
+                let expected = if body.released { Err(PinError::Released) } else { Ok(()) };
                 assert_eq!(memory.release(body.id), expected);
                 body.released = true;
                 if body.pins == 0 {
@@ -208,18 +179,9 @@ fn run(slots: usize, steps: Vec<Step>) {
                 let start = start % (have + 1);
                 let end = start + length % (have - start + 1);
                 check_range(&memory, body, start..end);
-                assert!(matches!(
-                    memory.extents(body.id, start..have + 1),
-                    Err(AccessError::Range)
-                ));
-                assert_eq!(
-                    memory.checksum(body.id, start..have + 1),
-                    Err(AccessError::Range)
-                );
-                assert_eq!(
-                    memory.checksum(body.id, Range { start: 1, end: 0 }),
-                    Err(AccessError::Range)
-                );
+                assert!(matches!(memory.extents(body.id, start..have + 1), Err(AccessError::Range)));
+                assert_eq!(memory.checksum(body.id, start..have + 1), Err(AccessError::Range));
+                assert_eq!(memory.checksum(body.id, Range { start: 1, end: 0 }), Err(AccessError::Range));
             }
             Step::Stale(at) if !stale.is_empty() => {
                 let id = stale[at % stale.len()];
@@ -241,10 +203,7 @@ fn run(slots: usize, steps: Vec<Step>) {
 
     for body in &bodies {
         check_range(&memory, body, 0..body.bytes.len() as u64);
-        assert_eq!(
-            memory.hash(body.id),
-            body.sealed.then(|| *blake3::hash(&body.bytes).as_bytes())
-        );
+        assert_eq!(memory.hash(body.id), body.sealed.then(|| *blake3::hash(&body.bytes).as_bytes()));
     }
     while let Some(body) = bodies.pop() {
         if !body.released {
@@ -276,21 +235,9 @@ fn append(memory: &mut CardMemory, body: &mut ModelBody, bytes: &[u8]) {
 fn check_all(memory: &CardMemory, bodies: &[ModelBody], total: u64) {
     assert_eq!(memory.free_bytes() + memory.used_bytes(), total);
     assert_eq!(memory.bodies(), bodies.len());
-    assert_eq!(
-        memory.pinned() as usize,
-        bodies.iter().filter(|body| body.pins > 0).count()
-    );
-    assert_eq!(
-        memory.filling(),
-        bodies
-            .iter()
-            .filter(|body| !body.sealed && !body.released)
-            .count()
-    );
-    let needed: u64 = bodies
-        .iter()
-        .map(|body| CardMemory::occupied_bytes(body.len))
-        .sum();
+    assert_eq!(memory.pinned() as usize, bodies.iter().filter(|body| body.pins > 0).count());
+    assert_eq!(memory.filling(), bodies.iter().filter(|body| !body.sealed && !body.released).count());
+    let needed: u64 = bodies.iter().map(|body| CardMemory::occupied_bytes(body.len)).sum();
     assert!(memory.used_bytes() >= needed);
     let mut taken: HashMap<usize, usize> = HashMap::new();
     for (at, body) in bodies.iter().enumerate() {
@@ -298,11 +245,7 @@ fn check_all(memory: &CardMemory, bodies: &[ModelBody], total: u64) {
         assert_eq!(memory.appended(body.id), Some(body.bytes.len() as u64));
         for place in places(memory, body) {
             for slot in place.start / SLOT_BYTES..place.end.div_ceil(SLOT_BYTES) {
-                assert_eq!(
-                    *taken.entry(slot).or_insert(at),
-                    at,
-                    "two bodies in one slot"
-                );
+                assert_eq!(*taken.entry(slot).or_insert(at), at, "two bodies in one slot");
             }
         }
     }
@@ -348,11 +291,9 @@ proptest! {
 
 /// A memory in which every other slot is taken, so that every larger body is scattered over an index of depth 1 or 2.
 fn comb(slots: usize) -> (CardMemory, Vec<BodyId>) {
-    let mut memory = CardMemory::with_config(&MemoryConfig {
-        fills_max: 4,
-        ..MemoryConfig::new(slots * SLOT_BYTES, HugePages::No)
-    })
-    .unwrap();
+    let mut memory =
+        CardMemory::with_config(&MemoryConfig { fills_max: 4, ..MemoryConfig::new(slots * SLOT_BYTES, HugePages::No) })
+            .unwrap();
     let all: Vec<_> = (0..slots)
         .map(|at| {
             let id = memory.allocate(8).unwrap();
@@ -375,14 +316,7 @@ fn scattered_bodies_of_each_depth() {
         let free = memory.free_bytes();
         let id = memory.allocate(bytes.len() as u64).unwrap();
         let index_slots = (free - memory.free_bytes()) as usize / SLOT_BYTES - data_slots;
-        assert_eq!(
-            index_slots,
-            if data_slots <= 512 {
-                1
-            } else {
-                data_slots.div_ceil(512) + 1
-            }
-        );
+        assert_eq!(index_slots, if data_slots <= 512 { 1 } else { data_slots.div_ceil(512) + 1 });
         for piece in bytes.chunks(1448) {
             memory.append(id, piece).unwrap();
         }
@@ -391,26 +325,16 @@ fn scattered_bodies_of_each_depth() {
         assert_eq!(read(&memory, id, 0..bytes.len() as u64), bytes);
         for start in (0..bytes.len()).step_by(4093) {
             let end = bytes.len().min(start + 65_161);
-            assert_eq!(
-                memory.checksum(id, start as u64..end as u64).unwrap(),
-                sum_directly(&bytes[start..end])
-            );
+            assert_eq!(memory.checksum(id, start as u64..end as u64).unwrap(), sum_directly(&bytes[start..end]));
         }
         memory.release(id).unwrap();
         assert_eq!(memory.free_bytes(), free);
     }
     // 2044 data slots and 5 of index are more than the 2048 that are free.
-    assert_eq!(
-        memory.allocate(2044 * SLOT_BYTES as u64),
-        Err(AllocateError::NoSpace { missing: 1 })
-    );
+    assert_eq!(memory.allocate(2044 * SLOT_BYTES as u64), Err(AllocateError::NoSpace { missing: 1 }));
     assert_eq!(memory.free_bytes(), 2048 * SLOT_BYTES as u64);
     for (at, id) in teeth.iter().enumerate() {
-        assert_eq!(
-            read(&memory, *id, 0..8),
-            (2 * at as u64 + 1).to_le_bytes(),
-            "the neighbours are untouched"
-        );
+        assert_eq!(read(&memory, *id, 0..8), (2 * at as u64 + 1).to_le_bytes(), "the neighbours are untouched");
     }
 }
 
@@ -418,10 +342,7 @@ fn scattered_bodies_of_each_depth() {
 fn bounds_of_the_arguments() {
     assert!(CardMemory::new(SLOT_BYTES - 1, HugePages::No).is_err());
     let mut memory = CardMemory::new(4 * SLOT_BYTES, HugePages::Try).unwrap();
-    assert_eq!(
-        memory.allocate(4 * SLOT_BYTES as u64 + 1),
-        Err(AllocateError::TooLong)
-    );
+    assert_eq!(memory.allocate(4 * SLOT_BYTES as u64 + 1), Err(AllocateError::TooLong));
     assert_eq!(memory.allocate(u64::MAX), Err(AllocateError::TooLong));
     let empty = memory.allocate(0).unwrap();
     memory.seal(empty).unwrap();
@@ -430,21 +351,11 @@ fn bounds_of_the_arguments() {
     assert_eq!(memory.extents(empty, 0..0).unwrap().count(), 0);
     assert_eq!(memory.free_bytes(), 4 * SLOT_BYTES as u64);
     let full = memory.allocate(4 * SLOT_BYTES as u64).unwrap();
-    assert_eq!(
-        memory.allocate(1),
-        Err(AllocateError::NoSpace { missing: 1 })
-    );
+    assert_eq!(memory.allocate(1), Err(AllocateError::NoSpace { missing: 1 }));
     memory.append(full, &[0xFF; 4 * SLOT_BYTES]).unwrap();
     assert_eq!(memory.append(full, &[0]), Err(AppendError::Overrun));
     memory.seal(full).unwrap();
-    assert_eq!(
-        memory
-            .extents(full, 1..4 * SLOT_BYTES as u64)
-            .unwrap()
-            .count(),
-        1,
-        "adjacent slots are one piece"
-    );
+    assert_eq!(memory.extents(full, 1..4 * SLOT_BYTES as u64).unwrap().count(), 1, "adjacent slots are one piece");
 }
 
 #[test]
@@ -458,17 +369,11 @@ fn a_released_body_lives_as_long_as_its_pins() {
     memory.release(id).unwrap();
     assert_eq!(memory.lingering_bytes(), 2 * SLOT_BYTES as u64);
     memory.unpin(id).unwrap();
-    assert_eq!(
-        memory.allocate(1),
-        Err(AllocateError::NoSpace { missing: 1 })
-    );
+    assert_eq!(memory.allocate(1), Err(AllocateError::NoSpace { missing: 1 }));
     assert_eq!(read(&memory, id, 0..3000), [7; 3000]);
     assert_eq!(memory.checksum(id, 1..2), Ok(0x0700));
     memory.unpin(id).unwrap();
-    assert_eq!(
-        (memory.lingering_bytes(), memory.pinned(), memory.bodies()),
-        (0, 0, 0)
-    );
+    assert_eq!((memory.lingering_bytes(), memory.pinned(), memory.bodies()), (0, 0, 0));
     let other = memory.allocate(3000).unwrap();
     assert_ne!(other, id);
     assert_eq!(memory.unpin(id), Err(PinError::Stale));

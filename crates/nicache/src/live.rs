@@ -31,7 +31,9 @@ impl Live {
         let body = move || {
             let mut last = None;
             while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
-                let Ok(counters) = card.counters() else { continue };
+                let Ok(counters) = card.counters() else {
+                    continue;
+                };
                 if line {
                     logs::show_live_line(&fit(&render(&counters)));
                 } else if last.as_ref() != Some(&counters) {
@@ -90,8 +92,10 @@ pub fn render(counters: &Counters) -> String {
 
 /// Cuts the line to the terminal's width, so that redrawing never leaves lines behind.
 fn fit(line: &str) -> String {
-    let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(80, |size| usize::from(size.ws_col));
-    line.chars().take(columns.saturating_sub(1).max(20)).collect()
+    // A terminal that does not know its width says 0.
+    let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
+    let columns = if columns == 0 { 80 } else { columns };
+    line.chars().take(columns.saturating_sub(1)).collect()
 }
 
 /// `1234567` as `1 234 567`.

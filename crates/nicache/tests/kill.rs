@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use common::{Nicache, Site, assert_all_gone, curl, kill, private_network};
@@ -19,9 +21,11 @@ fn kill_and_check(victims: &[&str], says: &str) {
     assert_eq!(curl("http://127.0.0.1:8080/page.html"), "hello from nginx\n");
     let processes = nicache.processes();
     assert!(processes.len() >= 8, "supervisor, watcher, card, nft, process 1, nginx and its workers: {processes:?}");
+    let witnesses = bpf_links(&processes);
     for victim in victims {
         let pid = match *victim {
             "nginx" => nginx_master(&nicache),
+            "nft" => nft(&processes),
             other => nicache.pid(other),
         };
         kill(pid, Signal::KILL);
@@ -29,9 +33,10 @@ fn kill_and_check(victims: &[&str], says: &str) {
     let status = nicache.wait(GONE).expect("the supervisor ends");
     assert!(!status.success());
     assert_all_gone(&processes, GONE);
+    assert_bpf_gone(&witnesses);
     if !victims.contains(&"pid") {
         let log = nicache.log_text();
-        assert!(log.contains(says) && log.contains("signal 9"), "{log}");
+        assert!(log.contains(says) && (log.contains("signal 9") || victims == ["nft"]), "{log}");
         assert!(!socket(&nicache).exists());
     }
 }
@@ -39,6 +44,39 @@ fn kill_and_check(victims: &[&str], says: &str) {
 fn nginx_master(nicache: &Nicache) -> u64 {
     let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", nicache.pid("server_pid"))).unwrap();
     children.trim().parse().unwrap()
+}
+
+fn nft(processes: &BTreeSet<u64>) -> u64 {
+    let is_nft = |pid: &&u64| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        name.is_ok_and(|name| name.trim() == "nft")
+    };
+    *processes.iter().find(is_nft).expect("nft runs")
+}
+
+/// Numbers of the BPF links that any of the processes holds open.
+fn bpf_links(processes: &BTreeSet<u64>) -> BTreeSet<String> {
+    let mut links = BTreeSet::new();
+    for pid in processes {
+        let files = std::fs::read_dir(format!("/proc/{pid}/fdinfo"));
+        for file in files.into_iter().flatten().flatten() {
+            let text = std::fs::read_to_string(file.path()).unwrap_or_default();
+            let number = text.lines().find_map(|line| line.strip_prefix("link_id:"));
+            links.extend(number.map(|number| number.trim().to_owned()));
+        }
+    }
+    links
+}
+
+/// Asks the kernel for each link by its number, if there is a bpftool to ask with.
+fn assert_bpf_gone(links: &BTreeSet<String>) {
+    let present = |link: &&String| {
+        let shown = Command::new("bpftool").args(["link", "show", "id", link]).output();
+        shown.is_ok_and(|output| output.status.success())
+    };
+    let left = || links.iter().filter(present).collect::<Vec<_>>();
+    let gone = common::within(Duration::from_secs(2), || left().is_empty().then_some(()));
+    assert!(gone.is_some(), "BPF links are left: {:?}", left());
 }
 
 fn socket(nicache: &Nicache) -> PathBuf {
@@ -63,6 +101,11 @@ fn the_server_is_killed() {
 #[test]
 fn process_1_of_the_server_is_killed() {
     kill_and_check(&["server_pid"], "the server");
+}
+
+#[test]
+fn the_holder_of_the_translation_rules_is_killed() {
+    kill_and_check(&["nft"], "the nft process");
 }
 
 #[test]
@@ -99,10 +142,12 @@ fn ctrl_c_leaves_nothing() {
     let path = socket(&nicache);
     assert!(path.exists());
     let processes = nicache.processes();
+    let witnesses = bpf_links(&processes);
     nicache.signal(Signal::INT);
     let status = nicache.wait(Duration::from_secs(7)).expect("it ends");
     assert!(status.success(), "{status} {}", nicache.log_text());
     assert_all_gone(&processes, GONE);
+    assert_bpf_gone(&witnesses);
     assert!(!path.exists());
     assert!(!path.with_extension("lock").exists());
 }

@@ -16,10 +16,7 @@ fn main() {
     for objects in [1_000u32, 32_768, 262_144] {
         let bytes_max = u64::from(objects) * 2048;
         measure(Lru::new(bytes_max, objects), objects);
-        measure(
-            Popularity::new(&PopularityConfig::new(bytes_max, objects)),
-            objects,
-        );
+        measure(Popularity::new(&PopularityConfig::new(bytes_max, objects)), objects);
     }
 }
 
@@ -35,10 +32,7 @@ fn measure<P: Policy>(mut policy: P, objects: u32) {
         black_box(policy.handle_miss(Key(scatter(u64::from(objects) + at)), None));
     });
     let replace = per_operation(|at| {
-        let incoming = Incoming {
-            key: Key(scatter(1 << 40 | at)),
-            bytes: 2048,
-        };
+        let incoming = Incoming { key: Key(scatter(1 << 40 | at)), bytes: 2048 };
         policy.handle_miss(incoming.key, Some(2048));
         if let Some(victim) = policy.poll_victim(None) {
             policy.handle_remove(victim, Removal::Evicted);
@@ -83,9 +77,7 @@ fn cpu_ns() -> f64 {
 }
 
 fn mix(at: u64) -> u64 {
-    let hash = (at ^ (at >> 30))
-        .wrapping_add(0x9E37_79B9_7F4A_7C15)
-        .wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let hash = (at ^ (at >> 30)).wrapping_add(0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB) ^ (hash >> 29)
 }
 

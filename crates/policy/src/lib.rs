@@ -20,5 +20,5 @@ mod table;
 pub use list::{Linked, Links, List};
 pub use lru::Lru;
 pub use policy::{Admission, Incoming, Key, Occupancy, Policy, Removal, TableFull};
-pub use popularity::{Popularity, PopularityConfig};
+pub use popularity::{FORGOTTEN, Popularity, PopularityConfig, REFUSALS_FREE, VICTIM_LOOKS};
 pub use table::{Place, Table};

@@ -22,10 +22,7 @@ pub struct Links {
 
 impl Default for Links {
     fn default() -> Links {
-        Links {
-            before: NONE,
-            after: NONE,
-        }
+        Links { before: NONE, after: NONE }
     }
 }
 
@@ -39,11 +36,7 @@ pub struct List {
 
 impl Default for List {
     fn default() -> List {
-        List {
-            front: NONE,
-            back: NONE,
-            len: 0,
-        }
+        List { front: NONE, back: NONE, len: 0 }
     }
 }
 
@@ -85,10 +78,7 @@ impl List {
     /// Puts a value that is in no list in front.
     #[inline]
     pub fn push_front<T: Linked>(&mut self, table: &mut Table<T>, at: Place) {
-        *table.get_mut(at).links_mut() = Links {
-            before: NONE,
-            after: self.front,
-        };
+        *table.get_mut(at).links_mut() = Links { before: NONE, after: self.front };
         match place(self.front) {
             Some(first) => table.get_mut(first).links_mut().before = at.0,
             None => self.back = at.0,
@@ -100,10 +90,7 @@ impl List {
     /// Puts a value that is in no list behind.
     #[inline]
     pub fn push_back<T: Linked>(&mut self, table: &mut Table<T>, at: Place) {
-        *table.get_mut(at).links_mut() = Links {
-            before: self.back,
-            after: NONE,
-        };
+        *table.get_mut(at).links_mut() = Links { before: self.back, after: NONE };
         match place(self.back) {
             Some(last) => table.get_mut(last).links_mut().after = at.0,
             None => self.front = at.0,

@@ -2,10 +2,7 @@
 //!
 //! The policy against which Bos et al. 2009 (section 2.2, figure 5) set their own. Every operation is O(1).
 
-use crate::{
-    Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table,
-    TableFull,
-};
+use crate::{Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table, TableFull};
 
 /// Least recently used. 36 to 40 bytes per object.
 #[derive(Debug)]
@@ -35,29 +32,16 @@ impl Linked for Object {
 impl Lru {
     /// For a memory of `bytes_max` that holds at most `objects_max` objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Lru {
-        Lru {
-            table: Table::new(objects_max as usize),
-            order: List::default(),
-            bytes: 0,
-            bytes_max,
-        }
+        Lru { table: Table::new(objects_max as usize), order: List::default(), bytes: 0, bytes_max }
     }
 
     fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.table.capacity() > 0 {
-            Admission::Admit
-        } else {
-            Admission::Reject
-        }
+        if bytes <= self.bytes_max && self.table.capacity() > 0 { Admission::Admit } else { Admission::Reject }
     }
 
     fn oldest_but(&self, key: Key) -> Option<Place> {
         let oldest = self.order.back()?;
-        if self.table.key(oldest) == key {
-            List::before(&self.table, oldest)
-        } else {
-            Some(oldest)
-        }
+        if self.table.key(oldest) == key { List::before(&self.table, oldest) } else { Some(oldest) }
     }
 }
 
@@ -91,16 +75,7 @@ impl Policy for Lru {
                 self.order.move_to_front(&mut self.table, place);
             }
             None => {
-                let place = self
-                    .table
-                    .insert(
-                        key,
-                        Object {
-                            links: Links::default(),
-                            bytes,
-                        },
-                    )
-                    .ok_or(TableFull)?;
+                let place = self.table.insert(key, Object { links: Links::default(), bytes }).ok_or(TableFull)?;
                 self.order.push_front(&mut self.table, place);
                 self.bytes = self.bytes.wrapping_add(bytes);
             }
@@ -126,10 +101,6 @@ impl Policy for Lru {
     }
 
     fn occupancy(&self) -> Occupancy {
-        Occupancy {
-            objects: self.table.len(),
-            bytes: self.bytes,
-            ghosts: 0,
-        }
+        Occupancy { objects: self.table.len(), bytes: self.bytes, ghosts: 0 }
     }
 }

@@ -19,10 +19,12 @@
 //! whose running count alone lifts it over tau is promoted at that request, without waiting for the period's end.
 //! A popularity below [`FORGOTTEN`] is taken for 0, and a score of 0 is not popular even if tau is 0.
 //!
-//! *Room.* While the objects in memory and the incoming one together fit the budget, every popular key counts as
-//! cacheable: storing it replaces nothing, and a rank decides nothing where nobody must give way. Cold start
-//! is thus: tau is 0, so the first request of an object promotes it, and its second one is admitted ("next time").
-//! Once the memory is full, only the ranking of the last period's end makes a key cacheable.
+//! *Room.* The rank decides who must give way, and where nobody must, none is needed. So while the objects in memory
+//! and the incoming one together fit the budget, a reply is stored the second time that its object is asked for,
+//! popular or not; and a popular one is stored without waiting for its rank if it fits beside the popular ones in
+//! memory, since then only unpopular ones give way. Cold start is thus: the first request of an object is
+//! counted, its second one is admitted ("next time"). Once the memory is full of popular objects, only the ranking of the
+//! last period's end makes a key cacheable.
 //!
 //! *Rank.* By popularity; among equals those in memory before the others, then those that were cacheable before, then
 //! by key. So a full memory of equally popular objects keeps what it has. In rank order each key that fits what is
@@ -50,23 +52,20 @@
 //! and those in memory never are. Popularity of keys not asked for is brought up to date when next looked at, so a
 //! period's end costs O(popular log popular) and does not depend on the number of keys followed.
 
-use std::cmp::Ordering;
+mod tracked;
+
 use std::time::Duration;
 
-use crate::{
-    Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table,
-    TableFull,
-};
+use crate::{Admission, Incoming, Key, List, Occupancy, Place, Policy, Removal, Table, TableFull};
+pub use tracked::FORGOTTEN;
+use tracked::{Home, NOT_POPULAR, Ranked, Tracked};
 
-/// A popularity below this (2^-20) is 0: ten periods after a single request with the default alpha.
-pub const FORGOTTEN: f32 = 1.0 / (1 << 20) as f32;
 /// Objects compared per kind when a victim is wanted.
 pub const VICTIM_LOOKS: usize = 8;
 /// Refusals in a row without consequence.
 pub const REFUSALS_FREE: u8 = 3;
 
 const BARRED_PERIODS_LOG2_MAX: u8 = 6;
-const NOT_POPULAR: u32 = u32::MAX;
 
 /// Settings of [`Popularity`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -128,125 +127,18 @@ pub struct Popularity {
     period: u32,
     objects: u32,
     bytes: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Tracked {
-    links: Links,
-    bytes: u64,
-    /// `p` at the end of the period before `settled`.
-    popularity: f32,
-    /// Requests in the period `settled`.
-    count: u32,
-    settled: u32,
-    /// Index in `popular`.
-    popular_at: u32,
-    barred_until: u32,
-    refusals: u8,
-    inserted: bool,
-    cacheable: bool,
-    home: Home,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Home {
-    Nowhere,
-    Idle,
-    Unpopular,
-    Surplus,
-    Kept,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Ranked {
-    score: f32,
-    inserted: bool,
-    cacheable: bool,
-    key: Key,
-    place: Place,
-}
-
-impl Default for Tracked {
-    fn default() -> Tracked {
-        Tracked {
-            links: Links::default(),
-            bytes: 0,
-            popularity: 0.0,
-            count: 0,
-            settled: 0,
-            popular_at: NOT_POPULAR,
-            barred_until: 0,
-            refusals: 0,
-            inserted: false,
-            cacheable: false,
-            home: Home::Nowhere,
-        }
-    }
-}
-
-impl Linked for Tracked {
-    fn links(&self) -> &Links {
-        &self.links
-    }
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
-
-impl Tracked {
-    fn is_popular(&self) -> bool {
-        self.popular_at != NOT_POPULAR
-    }
-
-    /// Popularity and running count as of `period`.
-    fn at(&self, period: u32, alpha: f32) -> (f32, u32) {
-        let (mut popularity, mut count) = (self.popularity, self.count);
-        let mut settled = self.settled;
-        // Ends soon even after a long absence: with the least alpha 0.1, 2^32 requests are forgotten after 350 periods.
-        while settled < period && (popularity > 0.0 || count > 0) {
-            popularity = moving_average(popularity, count, alpha);
-            count = 0;
-            settled += 1;
-        }
-        (popularity, count)
-    }
-
-    fn score(&self, period: u32, alpha: f32) -> f32 {
-        let (popularity, count) = self.at(period, alpha);
-        popularity.max(moving_average(popularity, count, alpha))
-    }
-}
-
-/// Bos et al. 2009, section 2.2.
-fn moving_average(popularity: f32, count: u32, alpha: f32) -> f32 {
-    let next = (1.0 - alpha) * popularity + alpha * count as f32;
-    if next < FORGOTTEN { 0.0 } else { next }
-}
-
-impl Ranked {
-    fn order(&self, other: &Ranked) -> Ordering {
-        (other.score.total_cmp(&self.score))
-            .then(other.inserted.cmp(&self.inserted))
-            .then(other.cacheable.cmp(&self.cacheable))
-            .then(self.key.cmp(&other.key))
-    }
+    unpopular_bytes: u64,
 }
 
 impl Popularity {
     /// Allocates everything. Settings out of their bounds are brought into them.
     pub fn new(config: &PopularityConfig) -> Popularity {
         let mut config = *config;
-        config.alpha = if config.alpha.is_nan() {
-            0.75
-        } else {
-            config.alpha.clamp(0.1, 1.0)
-        };
+        config.alpha = if config.alpha.is_nan() { 0.75 } else { config.alpha.clamp(0.1, 1.0) };
         config.popular_high = config.popular_high.clamp(2, 1 << 24);
         config.popular_low = config.popular_low.min(config.popular_high - 1);
         config.objects_max = config.objects_max.min(1 << 30);
-        config.keys_max = config
-            .keys_max
-            .clamp(config.objects_max + config.popular_high + 2, 1 << 31);
+        config.keys_max = config.keys_max.clamp(config.objects_max + config.popular_high + 2, 1 << 31);
         let popular_max = config.popular_high as usize + 1;
         Popularity {
             table: Table::new(config.keys_max as usize),
@@ -260,6 +152,7 @@ impl Popularity {
             period: 0,
             objects: 0,
             bytes: 0,
+            unpopular_bytes: 0,
             config,
         }
     }
@@ -282,33 +175,29 @@ impl Popularity {
 
     /// Whether a key has been marked by the last ranking.
     pub fn is_cacheable(&self, key: Key) -> bool {
-        self.table
-            .find(key)
-            .is_some_and(|place| self.table.get(place).cacheable)
+        self.table.find(key).is_some_and(|place| self.table.get(place).cacheable)
     }
 
     /// Whether a key is popular now.
     pub fn is_popular(&self, key: Key) -> bool {
-        self.table
-            .find(key)
-            .is_some_and(|place| self.table.get(place).is_popular())
+        self.table.find(key).is_some_and(|place| self.table.get(place).is_popular())
     }
 
     fn admits(&self, place: Place, bytes: u64) -> Admission {
         let tracked = self.table.get(place);
-        let may = tracked.is_popular()
-            && tracked.barred_until <= self.period
-            && bytes <= self.config.bytes_max;
-        if may && (tracked.cacheable || self.has_room(bytes)) {
-            Admission::Admit
-        } else {
-            Admission::Reject
-        }
+        let may = tracked.barred_until <= self.period && bytes <= self.config.bytes_max;
+        let ranked = tracked.is_popular() && (tracked.cacheable || self.has_room_beside_popular(bytes));
+        if may && (ranked || self.has_room(bytes)) { Admission::Admit } else { Admission::Reject }
     }
 
     fn has_room(&self, bytes: u64) -> bool {
-        self.objects < self.config.objects_max
-            && self.bytes.saturating_add(bytes) <= self.config.bytes_max
+        self.objects < self.config.objects_max && self.bytes.saturating_add(bytes) <= self.config.bytes_max
+    }
+
+    fn has_room_beside_popular(&self, bytes: u64) -> bool {
+        let objects = self.surplus.len() + self.kept.len();
+        let popular_bytes = self.bytes.wrapping_sub(self.unpopular_bytes);
+        objects < self.config.objects_max as usize && popular_bytes.saturating_add(bytes) <= self.config.bytes_max
     }
 
     /// Starts to follow a key that is not followed; forgets the idle key longest unused if need be.
@@ -318,14 +207,7 @@ impl Popularity {
             self.idle.remove(&mut self.table, oldest);
             self.table.remove(oldest);
         }
-        let place = self.table.insert(
-            key,
-            Tracked {
-                settled: self.period,
-                home: Home::Idle,
-                ..Tracked::default()
-            },
-        )?;
+        let place = self.table.insert(key, Tracked { settled: self.period, home: Home::Idle, ..Tracked::default() })?;
         self.idle.push_front(&mut self.table, place);
         Some(place)
     }
@@ -343,8 +225,7 @@ impl Popularity {
         self.settle(place);
         let tracked = self.table.get_mut(place);
         tracked.count = tracked.count.saturating_add(1);
-        let score = tracked.score(self.period, self.config.alpha);
-        let popular = score >= self.threshold && score > 0.0;
+        let popular = tracked.score(self.period, self.config.alpha) >= self.threshold;
         match (tracked.is_popular(), popular) {
             (false, true) => self.promote(place),
             (true, false) => self.demote(place),
@@ -357,10 +238,7 @@ impl Popularity {
     }
 
     fn promote(&mut self, place: Place) {
-        debug_assert!(
-            self.popular.len() < self.popular.capacity(),
-            "the popular keys are bounded"
-        );
+        debug_assert!(self.popular.len() < self.popular.capacity(), "the popular keys are bounded");
         self.table.get_mut(place).popular_at = self.popular.len() as u32;
         self.popular.push(place);
         self.rehome(place);
@@ -400,7 +278,10 @@ impl Popularity {
         match self.table.get(place).home {
             Home::Nowhere => {}
             Home::Idle => self.idle.remove(&mut self.table, place),
-            Home::Unpopular => self.unpopular.remove(&mut self.table, place),
+            Home::Unpopular => {
+                self.unpopular.remove(&mut self.table, place);
+                self.unpopular_bytes = self.unpopular_bytes.wrapping_sub(self.table.get(place).bytes);
+            }
             Home::Surplus => self.surplus.remove(&mut self.table, place),
             Home::Kept => self.kept.remove(&mut self.table, place),
         }
@@ -411,7 +292,10 @@ impl Popularity {
         match home {
             Home::Nowhere => {}
             Home::Idle => self.idle.push_front(&mut self.table, place),
-            Home::Unpopular => self.unpopular.push_front(&mut self.table, place),
+            Home::Unpopular => {
+                self.unpopular.push_front(&mut self.table, place);
+                self.unpopular_bytes = self.unpopular_bytes.wrapping_add(self.table.get(place).bytes);
+            }
             Home::Surplus => self.surplus.push_back(&mut self.table, place),
             Home::Kept => self.kept.push_back(&mut self.table, place),
         }
@@ -450,11 +334,8 @@ impl Popularity {
             return;
         }
         let room = self.config.bytes_max / 8;
-        self.threshold = if self.objects < self.config.objects_max && self.has_room(room) {
-            0.0
-        } else {
-            self.threshold / 2.0
-        };
+        self.threshold =
+            if self.objects < self.config.objects_max && self.has_room(room) { 0.0 } else { self.threshold / 2.0 };
         if self.threshold < self.config.alpha / 2.0 {
             self.threshold = 0.0;
         }
@@ -472,9 +353,7 @@ impl Popularity {
             self.leave_home(place);
             let tracked = self.table.get_mut(place);
             tracked.popular_at = at as u32;
-            tracked.cacheable = tracked.barred_until <= self.period
-                && objects_left > 0
-                && tracked.bytes <= bytes_left;
+            tracked.cacheable = tracked.barred_until <= self.period && objects_left > 0 && tracked.bytes <= bytes_left;
             if tracked.cacheable {
                 bytes_left -= tracked.bytes;
                 objects_left -= 1;
@@ -490,10 +369,7 @@ impl Popularity {
         let mut at = list.back();
         for _ in 0..VICTIM_LOOKS {
             let Some(place) = at else { break };
-            let (key, score) = (
-                self.table.key(place),
-                self.table.get(place).score(self.period, self.config.alpha),
-            );
+            let (key, score) = (self.table.key(place), self.table.get(place).score(self.period, self.config.alpha));
             if Some(key) != but && least.is_none_or(|(lowest, _)| score < lowest) {
                 least = Some((score, key));
             }
@@ -517,7 +393,11 @@ impl Policy for Popularity {
 
     #[inline]
     fn handle_miss(&mut self, key: Key, bytes: Option<u64>) -> Admission {
-        let Some(place) = self.table.find(key).or_else(|| self.track(key)) else {
+        let Some(place) = self.table.find(key) else {
+            if let Some(place) = self.track(key) {
+                self.table.get_mut(place).bytes = bytes.unwrap_or(0);
+                self.count(place);
+            }
             return Admission::Reject;
         };
         let tracked = self.table.get_mut(place);
@@ -543,16 +423,15 @@ impl Policy for Popularity {
     }
 
     fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
-        let place = self
-            .table
-            .find(key)
-            .or_else(|| self.track(key))
-            .ok_or(TableFull)?;
+        let place = self.table.find(key).or_else(|| self.track(key)).ok_or(TableFull)?;
+        if !self.table.get(place).inserted && self.objects >= self.config.objects_max {
+            return Err(TableFull);
+        }
+        // Out of its list first, because that counts bytes.
+        self.leave_home(place);
         let tracked = self.table.get_mut(place);
         if tracked.inserted {
             self.bytes = self.bytes.wrapping_sub(tracked.bytes);
-        } else if self.objects >= self.config.objects_max {
-            return Err(TableFull);
         } else {
             self.objects += 1;
         }
@@ -588,10 +467,7 @@ impl Policy for Popularity {
     fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
         let mut limit = f32::INFINITY;
         if let Some(incoming) = incoming {
-            limit = self
-                .table
-                .get(self.table.find(incoming.key)?)
-                .score(self.period, self.config.alpha);
+            limit = self.table.get(self.table.find(incoming.key)?).score(self.period, self.config.alpha);
         }
         let but = incoming.map(|incoming| incoming.key);
         [&self.unpopular, &self.surplus, &self.kept]
@@ -623,10 +499,6 @@ impl Policy for Popularity {
 
     fn occupancy(&self) -> Occupancy {
         let objects = self.objects as usize;
-        Occupancy {
-            objects,
-            bytes: self.bytes,
-            ghosts: self.table.len() - objects,
-        }
+        Occupancy { objects, bytes: self.bytes, ghosts: self.table.len() - objects }
     }
 }

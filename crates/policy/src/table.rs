@@ -35,28 +35,11 @@ impl<T: Default + Clone> Table<T> {
     pub fn new(capacity: usize) -> Table<T> {
         let capacity = capacity.min(1 << 31);
         let heads = vec![NONE; capacity.next_power_of_two().max(2)].into_boxed_slice();
-        let mut nodes = vec![
-            Node {
-                key: Key(0),
-                next: NONE,
-                value: T::default()
-            };
-            capacity
-        ]
-        .into_boxed_slice();
+        let mut nodes = vec![Node { key: Key(0), next: NONE, value: T::default() }; capacity].into_boxed_slice();
         for (at, node) in nodes.iter_mut().enumerate() {
-            node.next = if at + 1 < capacity {
-                at as u32 + 1
-            } else {
-                NONE
-            };
+            node.next = if at + 1 < capacity { at as u32 + 1 } else { NONE };
         }
-        Table {
-            heads,
-            nodes,
-            free: if capacity == 0 { NONE } else { 0 },
-            len: 0,
-        }
+        Table { heads, nodes, free: if capacity == 0 { NONE } else { 0 }, len: 0 }
     }
 
     /// Values in it.
@@ -99,11 +82,7 @@ impl<T: Default + Clone> Table<T> {
         let bucket = self.bucket(key);
         let node = &mut self.nodes[at as usize];
         self.free = node.next;
-        *node = Node {
-            key,
-            next: self.heads[bucket],
-            value,
-        };
+        *node = Node { key, next: self.heads[bucket], value };
         self.heads[bucket] = at;
         self.len += 1;
         Some(Place(at))

@@ -16,11 +16,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let key = 0u64..16;
-    let removal = prop_oneof![
-        Just(Removal::Evicted),
-        Just(Removal::Purged),
-        Just(Removal::Refused)
-    ];
+    let removal = prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
     prop_oneof![
         3 => key.clone().prop_map(Step::Hit),
         1 => (key.clone(), prop::option::of(0u64..2000)).prop_map(|(key, bytes)| Step::Miss(key, bytes)),

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use nicache_policy::{
-    Admission, Incoming, Key, Policy, Popularity, PopularityConfig, Removal, TableFull,
-};
+use nicache_policy::{Admission, Incoming, Key, Policy, Popularity, PopularityConfig, Removal, TableFull};
 use proptest::prelude::*;
 
 const FORGOTTEN: f32 = 1.0 / 1_048_576.0;
@@ -31,8 +29,7 @@ struct Model {
 
 impl Model {
     fn next(&self, object: &Object) -> f32 {
-        let next =
-            (1.0 - self.config.alpha) * object.popularity + self.config.alpha * object.count as f32;
+        let next = (1.0 - self.config.alpha) * object.popularity + self.config.alpha * object.count as f32;
         if next < FORGOTTEN { 0.0 } else { next }
     }
 
@@ -41,52 +38,31 @@ impl Model {
     }
 
     fn bytes(&self) -> u64 {
-        self.objects
-            .values()
-            .filter(|object| object.inserted)
-            .map(|object| object.bytes)
-            .sum()
+        self.objects.values().filter(|object| object.inserted).map(|object| object.bytes).sum()
     }
 
     fn inserted(&self) -> usize {
-        self.objects
-            .values()
-            .filter(|object| object.inserted)
-            .count()
+        self.objects.values().filter(|object| object.inserted).count()
     }
 
     fn popular(&self) -> usize {
-        self.objects
-            .values()
-            .filter(|object| object.popular)
-            .count()
+        self.objects.values().filter(|object| object.popular).count()
     }
 
     fn ranking(&self) -> Vec<(u64, f32)> {
-        let mut ranking: Vec<_> = self
-            .objects
-            .iter()
-            .filter(|(_, object)| object.popular)
-            .collect();
+        let mut ranking: Vec<_> = self.objects.iter().filter(|(_, object)| object.popular).collect();
         ranking.sort_by(|(a_key, a), (b_key, b)| {
             (self.score(b).total_cmp(&self.score(a)))
                 .then(b.inserted.cmp(&a.inserted))
                 .then(b.cacheable.cmp(&a.cacheable))
                 .then(a_key.cmp(b_key))
         });
-        ranking
-            .into_iter()
-            .map(|(key, object)| (*key, self.score(object)))
-            .collect()
+        ranking.into_iter().map(|(key, object)| (*key, self.score(object))).collect()
     }
 
     fn demote_below(&mut self, threshold: f32) {
-        let low: Vec<u64> = self
-            .ranking()
-            .into_iter()
-            .filter(|(_, score)| *score < threshold)
-            .map(|(key, _)| key)
-            .collect();
+        let low: Vec<u64> =
+            self.ranking().into_iter().filter(|(_, score)| *score < threshold).map(|(key, _)| key).collect();
         for key in low {
             let object = self.objects.get_mut(&key).unwrap();
             (object.popular, object.cacheable) = (false, false);
@@ -95,12 +71,14 @@ impl Model {
 
     fn admits(&self, key: u64, bytes: u64) -> bool {
         let object = &self.objects[&key];
-        let room = self.inserted() < self.config.objects_max as usize
-            && self.bytes() + bytes <= self.config.bytes_max;
-        object.popular
-            && object.barred_until <= self.period
-            && bytes <= self.config.bytes_max
-            && (object.cacheable || room)
+        let popular: Vec<_> = self.objects.values().filter(|object| object.inserted && object.popular).collect();
+        let popular_bytes: u64 = popular.iter().map(|object| object.bytes).sum();
+        let fits = |objects: usize, held: u64| {
+            objects < self.config.objects_max as usize && held + bytes <= self.config.bytes_max
+        };
+        let anyhow = fits(self.inserted(), self.bytes());
+        let as_popular = object.cacheable || fits(popular.len(), popular_bytes);
+        object.barred_until <= self.period && bytes <= self.config.bytes_max && (anyhow || object.popular && as_popular)
     }
 
     fn count(&mut self, key: u64) {
@@ -129,8 +107,7 @@ impl Model {
         let (mut bytes, mut objects) = (self.config.bytes_max, self.config.objects_max);
         for (key, _) in self.ranking() {
             let object = self.objects.get_mut(&key).unwrap();
-            object.cacheable =
-                object.barred_until <= self.period && object.bytes <= bytes && objects > 0;
+            object.cacheable = object.barred_until <= self.period && object.bytes <= bytes && objects > 0;
             if object.cacheable {
                 bytes -= object.bytes;
                 objects -= 1;
@@ -161,11 +138,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     // Low keys are asked for more often.
     let key = prop_oneof![0u64..4, 0u64..10, 0u64..30];
-    let removal = prop_oneof![
-        Just(Removal::Evicted),
-        Just(Removal::Purged),
-        Just(Removal::Refused)
-    ];
+    let removal = prop_oneof![Just(Removal::Evicted), Just(Removal::Purged), Just(Removal::Refused)];
     prop_oneof![
         6 => key.clone().prop_map(Step::Hit),
         12 => (key.clone(), prop::option::of(0u64..400)).prop_map(|(key, bytes)| Step::Miss(key, bytes)),
@@ -178,32 +151,20 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn config() -> impl Strategy<Value = PopularityConfig> {
-    (
-        100u64..2000,
-        1u32..8,
-        0u32..10,
-        2u32..12,
-        prop_oneof![Just(0.75f32), 0.1f32..=1.0],
+    (100u64..2000, 1u32..8, 0u32..10, 2u32..12, prop_oneof![Just(0.75f32), 0.1f32..=1.0]).prop_map(
+        |(bytes_max, objects_max, low, high, alpha)| PopularityConfig {
+            popular_low: low.min(high - 1),
+            popular_high: high,
+            keys_max: 100,
+            alpha,
+            ..PopularityConfig::new(bytes_max, objects_max)
+        },
     )
-        .prop_map(
-            |(bytes_max, objects_max, low, high, alpha)| PopularityConfig {
-                popular_low: low.min(high - 1),
-                popular_high: high,
-                keys_max: 100,
-                alpha,
-                ..PopularityConfig::new(bytes_max, objects_max)
-            },
-        )
 }
 
 fn run(config: PopularityConfig, steps: Vec<Step>) {
     let mut policy = Popularity::new(&config);
-    let mut model = Model {
-        config,
-        objects: BTreeMap::new(),
-        threshold: 0.0,
-        period: 0,
-    };
+    let mut model = Model { config, objects: BTreeMap::new(), threshold: 0.0, period: 0 };
     for step in steps {
         match step {
             Step::Hit(key) => {
@@ -212,17 +173,15 @@ fn run(config: PopularityConfig, steps: Vec<Step>) {
                 model.count(key);
             }
             Step::Miss(key, bytes) => {
+                let asked_before = model.objects.contains_key(&key);
                 let object = model.objects.entry(key).or_default();
                 if let (Some(bytes), false) = (bytes, object.inserted) {
                     object.bytes = bytes;
                 }
                 let bytes_known = bytes.unwrap_or(object.bytes);
-                let expected = model.admits(key, bytes_known);
+                let expected = asked_before && model.admits(key, bytes_known);
                 model.count(key);
-                assert_eq!(
-                    policy.handle_miss(Key(key), bytes) == Admission::Admit,
-                    expected
-                );
+                assert_eq!(policy.handle_miss(Key(key), bytes) == Admission::Admit, expected);
             }
             Step::Reply(key, bytes) => {
                 let mut expected = false;
@@ -232,19 +191,12 @@ fn run(config: PopularityConfig, steps: Vec<Step>) {
                     }
                     expected = model.admits(key, bytes);
                 }
-                assert_eq!(
-                    policy.handle_reply(Key(key), bytes) == Admission::Admit,
-                    expected
-                );
+                assert_eq!(policy.handle_reply(Key(key), bytes) == Admission::Admit, expected);
             }
             Step::Insert(key, bytes) => {
                 let full = model.inserted() == config.objects_max as usize;
                 let object = model.objects.entry(key).or_default();
-                let expected = if full && !object.inserted {
-                    Err(TableFull)
-                } else {
-                    Ok(())
-                };
+                let expected = if full && !object.inserted { Err(TableFull) } else { Ok(()) };
                 if expected.is_ok() {
                     (object.inserted, object.bytes, object.refusals) = (true, bytes, 0);
                 }
@@ -262,18 +214,13 @@ fn run(config: PopularityConfig, steps: Vec<Step>) {
                                 object.cacheable &= object.inserted;
                             }
                         }
-                        Removal::Evicted if object.inserted => {
-                            (object.inserted, object.cacheable) = (false, false)
-                        }
+                        Removal::Evicted if object.inserted => (object.inserted, object.cacheable) = (false, false),
                         _ => object.inserted = false,
                     }
                 }
             }
             Step::Victim(incoming) => {
-                let victim = policy.poll_victim(incoming.map(|key| Incoming {
-                    key: Key(key),
-                    bytes: 10,
-                }));
+                let victim = policy.poll_victim(incoming.map(|key| Incoming { key: Key(key), bytes: 10 }));
                 check_victim(&model, incoming, victim);
             }
             Step::PeriodEnd(times) => {
@@ -287,27 +234,12 @@ fn run(config: PopularityConfig, steps: Vec<Step>) {
         assert_eq!(policy.popular(), model.popular());
         assert!(policy.popular() <= config.popular_high as usize);
         for (key, object) in &model.objects {
-            assert_eq!(
-                policy.popularity(Key(*key)),
-                Some(object.popularity),
-                "popularity of {key}"
-            );
-            assert_eq!(
-                policy.is_popular(Key(*key)),
-                object.popular,
-                "{key} popular"
-            );
-            assert_eq!(
-                policy.is_cacheable(Key(*key)),
-                object.cacheable,
-                "{key} cacheable"
-            );
+            assert_eq!(policy.popularity(Key(*key)), Some(object.popularity), "popularity of {key}");
+            assert_eq!(policy.is_popular(Key(*key)), object.popular, "{key} popular");
+            assert_eq!(policy.is_cacheable(Key(*key)), object.cacheable, "{key} cacheable");
         }
         let occupancy = policy.occupancy();
-        assert_eq!(
-            (occupancy.objects, occupancy.bytes),
-            (model.inserted(), model.bytes())
-        );
+        assert_eq!((occupancy.objects, occupancy.bytes), (model.inserted(), model.bytes()));
         assert_eq!(occupancy.ghosts + occupancy.objects, model.objects.len());
     }
 }
@@ -316,16 +248,11 @@ fn run(config: PopularityConfig, steps: Vec<Step>) {
 fn check_victim(model: &Model, incoming: Option<u64>, victim: Option<Key>) {
     let limit = match incoming {
         None => f32::INFINITY,
-        Some(key) => model
-            .objects
-            .get(&key)
-            .map_or(0.0, |object| model.score(object)),
+        Some(key) => model.objects.get(&key).map_or(0.0, |object| model.score(object)),
     };
     let class = |object: &Object| u8::from(object.popular) + u8::from(object.cacheable);
     let expected = (model.objects.iter())
-        .filter(|(key, object)| {
-            object.inserted && Some(**key) != incoming && model.score(object) < limit
-        })
+        .filter(|(key, object)| object.inserted && Some(**key) != incoming && model.score(object) < limit)
         .map(|(_, object)| (class(object), model.score(object)))
         .min_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let got = victim.map(|key| &model.objects[&key.0]).map(|object| {

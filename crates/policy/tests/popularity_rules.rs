@@ -15,6 +15,18 @@ fn popularity(bytes_max: u64, objects_max: u32, low: u32, high: u32) -> Cache<Po
     Cache::new(Popularity::new(&config), bytes_max)
 }
 
+impl<P: Policy> Cache<P> {
+    fn requests(&mut self, key: u64, bytes: u64, times: u32) {
+        for _ in 0..times {
+            self.request(key, bytes);
+        }
+    }
+
+    fn purge(&mut self, key: u64) {
+        self.remove(key, Removal::Purged);
+    }
+}
+
 /// A generator for tests: xorshift64.
 struct Noise(u64);
 
@@ -50,16 +62,9 @@ fn popularity_is_the_papers_moving_average() {
     cache.policy.handle_period_end();
     assert_eq!(cache.policy.popularity(Key(1)), Some(6.0));
     cache.requests(1, 100, 2);
-    assert_eq!(
-        cache.policy.popularity(Key(1)),
-        Some(6.0),
-        "as of the last period's end"
-    );
+    assert_eq!(cache.policy.popularity(Key(1)), Some(6.0), "as of the last period's end");
     cache.policy.handle_period_end();
-    assert_eq!(
-        cache.policy.popularity(Key(1)),
-        Some(0.25 * 6.0 + 0.75 * 2.0)
-    );
+    assert_eq!(cache.policy.popularity(Key(1)), Some(0.25 * 6.0 + 0.75 * 2.0));
     cache.policy.handle_period_end();
     assert_eq!(cache.policy.popularity(Key(1)), Some(0.75));
 }
@@ -85,10 +90,7 @@ fn a_more_popular_object_displaces_a_less_popular_one_after_the_period_end_only(
         cache.requests(key, 100, 3 + key as u32);
     }
     cache.requests(9, 100, 20);
-    assert!(
-        !cache.objects.contains_key(&9),
-        "the memory is full, and ranks are given at the period's end"
-    );
+    assert!(!cache.objects.contains_key(&9), "the memory is full, and ranks are given at the period's end");
     cache.policy.handle_period_end();
     assert!(cache.policy.is_cacheable(Key(9)));
     cache.request(9, 100);
@@ -97,11 +99,7 @@ fn a_more_popular_object_displaces_a_less_popular_one_after_the_period_end_only(
     for _ in 0..30 {
         cache.request(0, 100);
     }
-    assert_eq!(
-        cache.evicted,
-        [0],
-        "and does not come back within the period"
-    );
+    assert_eq!(cache.evicted, [0], "and does not come back within the period");
 }
 
 #[test]
@@ -112,9 +110,7 @@ fn only_what_fits_in_rank_order_is_cacheable() {
     cache.requests(3, 100, 7);
     cache.requests(4, 60, 6);
     cache.policy.handle_period_end();
-    let cacheable: Vec<bool> = (1..=4)
-        .map(|key| cache.policy.is_cacheable(Key(key)))
-        .collect();
+    let cacheable: Vec<bool> = (1..=4).map(|key| cache.policy.is_cacheable(Key(key))).collect();
     assert_eq!(cacheable, [true, false, true, false]);
     cache.requests(5, 251, 100);
     cache.policy.handle_period_end();
@@ -162,10 +158,7 @@ fn scans_of_millions_neither_flush_nor_grow() {
         for round in 0..40 {
             for key in 0..1000 {
                 let hit = cache.request(key, 100);
-                assert!(
-                    hit || (period, round) < (0, 4),
-                    "key {key} is missing in period {period}, round {round}"
-                );
+                assert!(hit || (period, round) < (0, 4), "key {key} is missing in period {period}, round {round}");
             }
             for _ in 0..10_000 {
                 next += 1;
@@ -183,19 +176,13 @@ fn scans_of_millions_neither_flush_nor_grow() {
 /// The attacker fills the empty memory first, but five requests in a row are less than twenty in a period.
 #[test]
 fn an_attacker_who_repeats_each_key_a_few_times_does_not_flush_either() {
-    let mut cache = Cache::new(
-        Popularity::new(&PopularityConfig::new(100_000, 1000)),
-        100_000,
-    );
+    let mut cache = Cache::new(Popularity::new(&PopularityConfig::new(100_000, 1000)), 100_000);
     let mut next = 1_000_000u64;
     for period in 0..6 {
         for round in 0..20 {
             for key in 0..1000 {
                 let hit = cache.request(key, 100);
-                assert!(
-                    hit || (period, round) <= (1, 0),
-                    "key {key} is missing in period {period}, round {round}"
-                );
+                assert!(hit || (period, round) <= (1, 0), "key {key} is missing in period {period}, round {round}");
             }
             for _ in 0..5000 {
                 next += 1;
@@ -222,21 +209,14 @@ fn the_threshold_comes_down_when_the_load_falls() {
     for _ in 0..4 {
         cache.policy.handle_period_end();
     }
-    assert_eq!(
-        cache.policy.threshold(),
-        0.0,
-        "an empty memory is a cold start again"
-    );
+    assert_eq!(cache.policy.threshold(), 0.0, "an empty memory is a cold start again");
     cache.requests(5000, 100, 2);
     assert!(cache.objects.contains_key(&5000));
 }
 
 #[test]
 fn a_shift_of_interest_is_followed_within_a_few_periods() {
-    let mut cache = Cache::new(
-        Popularity::new(&PopularityConfig::new(100_000, 1000)),
-        100_000,
-    );
+    let mut cache = Cache::new(Popularity::new(&PopularityConfig::new(100_000, 1000)), 100_000);
     let mut noise = Noise(99);
     let mut shares = Vec::new();
     for period in 0..12 {
@@ -274,10 +254,7 @@ fn better_than_lru_where_the_locality_distance_exceeds_the_stack() {
     }
     let lru = hits(Lru::new(100_000, 1000));
     let popularity = hits(Popularity::new(&PopularityConfig::new(100_000, 1000)));
-    assert!(
-        popularity as f64 > 1.2 * lru as f64,
-        "popularity {popularity}, lru {lru}"
-    );
+    assert!(popularity as f64 > 1.2 * lru as f64, "popularity {popularity}, lru {lru}");
 }
 
 #[test]
@@ -295,13 +272,30 @@ fn senseless_settings_and_calls_do_not_panic() {
             policy.handle_hit(Key(key));
             policy.handle_remove(Key(key), Removal::Evicted);
             assert!(policy.handle_insert(Key(key), u64::MAX).is_err());
-            assert_eq!(
-                policy.handle_miss(Key(key), Some(u64::MAX)),
-                Admission::Reject
-            );
+            assert_eq!(policy.handle_miss(Key(key), Some(u64::MAX)), Admission::Reject);
             assert_eq!(policy.handle_reply(Key(key + 1000), 0), Admission::Reject);
             policy.handle_period_end();
         }
         assert_eq!(policy.poll_victim(None), None);
     }
+}
+
+#[test]
+fn with_room_what_is_asked_for_again_is_stored_however_late_and_gives_way_first() {
+    let mut cache = popularity(300, 10, 4, 20);
+    for key in 0..3 {
+        cache.request(key, 100);
+        for _ in 0..100 {
+            cache.policy.handle_period_end();
+        }
+        assert!(!cache.policy.is_popular(Key(key)));
+        cache.request(key, 100);
+        assert!(cache.objects.contains_key(&key), "the second request, long after the first");
+    }
+    for _ in 0..100 {
+        cache.policy.handle_period_end();
+    }
+    cache.requests(9, 100, 2);
+    assert_eq!(cache.evicted, [0], "the unpopular one longest unused gives way to a popular one within the period");
+    assert!(cache.request(9, 100));
 }

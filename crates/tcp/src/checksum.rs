@@ -13,9 +13,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
     let mut acc: u64 = 0;
     let mut chunks = bytes.chunks_exact(8);
     for chunk in &mut chunks {
-        let word = u64::from_ne_bytes([
-            chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7],
-        ]);
+        let word = u64::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]]);
         let (total, carry) = acc.overflowing_add(word);
         acc = total + u64::from(carry);
     }
@@ -57,11 +55,7 @@ pub const fn sub(a: u16, b: u16) -> u16 {
 #[inline]
 #[must_use]
 pub const fn concat(first: u16, first_len: usize, second: u16) -> u16 {
-    if first_len.is_multiple_of(2) {
-        add(first, second)
-    } else {
-        add(first, second.swap_bytes())
-    }
+    if first_len.is_multiple_of(2) { add(first, second) } else { add(first, second.swap_bytes()) }
 }
 
 /// The value of a checksum field whose packet (with a zero field) has this sum.
@@ -102,9 +96,7 @@ pub fn pseudo_header_v6(src: [u8; 16], dst: [u8; 16], tcp_len: u32) -> u16 {
 
 const fn pseudo(src: u16, dst: u16, tcp_len: u32) -> u16 {
     const PROTOCOL_TCP: u64 = 6;
-    fold(
-        src as u64 + dst as u64 + (tcp_len >> 16) as u64 + (tcp_len & 0xffff) as u64 + PROTOCOL_TCP,
-    )
+    fold(src as u64 + dst as u64 + (tcp_len >> 16) as u64 + (tcp_len & 0xffff) as u64 + PROTOCOL_TCP)
 }
 
 #[cfg(test)]
@@ -126,10 +118,7 @@ mod tests {
 
     #[test]
     fn rfc1071_example() {
-        assert_eq!(
-            sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
-            0xddf2
-        );
+        assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
     }
 
     #[test]
@@ -155,10 +144,7 @@ mod tests {
         let mut bytes = [0xabu8; 40];
         bytes[32..36].copy_from_slice(&70_000u32.to_be_bytes());
         bytes[36..].copy_from_slice(&[0, 0, 0, 6]);
-        assert!(same(
-            pseudo_header_v6([0xab; 16], [0xab; 16], 70_000),
-            naive(&bytes)
-        ));
+        assert!(same(pseudo_header_v6([0xab; 16], [0xab; 16], 70_000), naive(&bytes)));
     }
 
     proptest! {

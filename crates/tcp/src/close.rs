@@ -81,9 +81,7 @@ mod tests {
     use Event::*;
 
     fn run(events: &[Event]) -> State {
-        events
-            .iter()
-            .fold(State::Established, |state, event| state.after(*event))
+        events.iter().fold(State::Established, |state, event| state.after(*event))
     }
 
     #[test]
@@ -92,10 +90,7 @@ mod tests {
         assert_eq!(run(&[FinSent, FinAcked, FinReceived]), State::TimeWait);
         assert_eq!(run(&[FinSent, FinReceived, FinAcked]), State::TimeWait);
         assert_eq!(run(&[FinReceived, FinSent, FinAcked]), State::Closed);
-        assert_eq!(
-            run(&[FinSent, FinAcked, FinReceived, Expired]),
-            State::Closed
-        );
+        assert_eq!(run(&[FinSent, FinAcked, FinReceived, Expired]), State::Closed);
     }
 
     #[test]

@@ -92,13 +92,7 @@ impl Cubic {
         let mss = mss.max(1);
         let factor = f64::from(self.mss) / f64::from(mss);
         self.mss = mss;
-        for w in [
-            &mut self.cwnd,
-            &mut self.w_max,
-            &mut self.w_est,
-            &mut self.cwnd_prior,
-            &mut self.ssthresh,
-        ] {
+        for w in [&mut self.cwnd, &mut self.w_max, &mut self.w_est, &mut self.cwnd_prior, &mut self.ssthresh] {
             *w *= factor;
         }
     }
@@ -140,11 +134,7 @@ impl Cubic {
         let t = now.since(epoch).as_secs_f64();
 
         // RFC 9438 section 4.3, figure 4; section 4.3: alpha is 1 once W_est reached cwnd_prior.
-        let alpha = if self.w_est >= self.cwnd_prior {
-            1.0
-        } else {
-            ALPHA
-        };
+        let alpha = if self.w_est >= self.cwnd_prior { 1.0 } else { ALPHA };
         self.w_est += alpha * acked / self.cwnd;
 
         if w_cubic(t, self.k, self.w_max) < self.w_est {
@@ -153,8 +143,7 @@ impl Cubic {
         } else {
             // RFC 9438 section 4.2: target = W_cubic(t + RTT) within [cwnd, 1.5 cwnd];
             // sections 4.4 and 4.5: every acknowledged segment adds (target - cwnd) / cwnd.
-            let target = w_cubic(t + srtt.as_secs_f64(), self.k, self.w_max)
-                .clamp(self.cwnd, 1.5 * self.cwnd);
+            let target = w_cubic(t + srtt.as_secs_f64(), self.k, self.w_max).clamp(self.cwnd, 1.5 * self.cwnd);
             self.cwnd += (target - self.cwnd) / self.cwnd * acked;
         }
     }
@@ -196,11 +185,7 @@ impl Cubic {
     fn note_congestion(&mut self) {
         self.cwnd_prior = self.cwnd;
         // RFC 9438 section 4.7: fast convergence.
-        self.w_max = if self.cwnd < self.w_max {
-            self.cwnd * (1.0 + BETA) / 2.0
-        } else {
-            self.cwnd
-        };
+        self.w_max = if self.cwnd < self.w_max { self.cwnd * (1.0 + BETA) / 2.0 } else { self.cwnd };
         self.epoch = None;
         self.after_timeout = false;
     }
@@ -253,10 +238,7 @@ mod tests {
         // RFC 5681 section 3.1.
         let mut cubic = Cubic::new(MSS, 10);
         let mut now = Time::ZERO;
-        assert_eq!(
-            rounds(&mut cubic, &mut now, Duration::from_millis(50), 3),
-            [20.0, 40.0, 80.0]
-        );
+        assert_eq!(rounds(&mut cubic, &mut now, Duration::from_millis(50), 3), [20.0, 40.0, 80.0]);
         cubic.handle_timeout(80 * MSS, false);
         assert_eq!((cubic.window(), cubic.threshold()), (MSS, 56 * MSS));
         let grown = rounds(&mut cubic, &mut now, Duration::from_millis(50), 6);
@@ -276,16 +258,10 @@ mod tests {
         let mut now = Time::from_millis(5_000);
         let k = (300.0f64 / 0.4).cbrt();
         assert!((k - 9.0856).abs() < 1e-3);
-        for (round, window) in rounds(&mut cubic, &mut now, rtt, 150)
-            .into_iter()
-            .enumerate()
-        {
+        for (round, window) in rounds(&mut cubic, &mut now, rtt, 150).into_iter().enumerate() {
             let t = (round + 1) as f64 * 0.1;
             let expected = w_cubic(t, k, 1_000.0);
-            assert!(
-                (window - expected).abs() < expected * 0.01,
-                "t {t}: {window} against {expected}"
-            );
+            assert!((window - expected).abs() < expected * 0.01, "t {t}: {window} against {expected}");
         }
     }
 

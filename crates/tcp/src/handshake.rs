@@ -55,10 +55,7 @@ pub fn answer(syn: &SynOptions, limits: &Limits, tsval: u32) -> Agreement {
             mss: Some(limits.mss),
             window_scale: scales.map(|(_, ours)| ours.min(WINDOW_SCALE_MAX)),
             sack_permitted: sack,
-            timestamps: timestamps.map(|peer| Timestamps {
-                val: tsval,
-                ecr: peer.val,
-            }),
+            timestamps: timestamps.map(|peer| Timestamps { val: tsval, ecr: peer.val }),
         },
         peer: PeerLimits {
             mss: segment_size(syn, limits, timestamps.is_some()),
@@ -81,20 +78,13 @@ pub fn observed(syn: &SynOptions, syn_ack: &SynOptions, limits: &Limits) -> Agre
         timestamps: syn_ack.timestamps.is_some(),
         v6: limits.v6,
     };
-    Agreement {
-        options: *syn_ack,
-        ..answer(syn, &host, 0)
-    }
+    Agreement { options: *syn_ack, ..answer(syn, &host, 0) }
 }
 
 /// RFC 9293 section 3.7.1 (MUST-15, MUST-16) and RFC 6691: the smaller of both sides' sizes, less what
 /// the options of every segment take.
 fn segment_size(syn: &SynOptions, limits: &Limits, timestamps: bool) -> u16 {
-    let default = if limits.v6 {
-        MSS_DEFAULT_V6
-    } else {
-        MSS_DEFAULT_V4
-    };
+    let default = if limits.v6 { MSS_DEFAULT_V6 } else { MSS_DEFAULT_V4 };
     let size = syn.mss.unwrap_or(default).min(limits.mss).max(MSS_MIN);
     size - if timestamps { TIMESTAMPS_BYTES } else { 0 }
 }
@@ -125,11 +115,7 @@ impl SynReceived {
     /// The first SYN-ACK was sent at `now`.
     #[must_use]
     pub fn new(now: Time) -> SynReceived {
-        SynReceived {
-            backoff: Backoff::default(),
-            at: now + RTO_INITIAL,
-            sent: now,
-        }
+        SynReceived { backoff: Backoff::default(), at: now + RTO_INITIAL, sent: now }
     }
 
     /// When [`SynReceived::handle_timeout`] has something to do.
@@ -168,13 +154,7 @@ impl SynReceived {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        mss: 1_460,
-        window_scale: Some(7),
-        sack: true,
-        timestamps: true,
-        v6: false,
-    };
+    const LIMITS: Limits = Limits { mss: 1_460, window_scale: Some(7), sack: true, timestamps: true, v6: false };
 
     #[test]
     fn a_linux_syn() {
@@ -187,85 +167,27 @@ mod tests {
         let a = answer(&syn, &LIMITS, 5);
         assert_eq!(a.options.timestamps, Some(Timestamps { val: 5, ecr: 77 }));
         assert_eq!(a.options.window_scale, Some(7));
-        assert_eq!(
-            a.peer,
-            PeerLimits {
-                mss: 1_448,
-                window_scale: 10,
-                sack: true,
-                timestamps: true
-            }
-        );
+        assert_eq!(a.peer, PeerLimits { mss: 1_448, window_scale: 10, sack: true, timestamps: true });
         assert_eq!(a.our_scale, 7);
-        let o = observed(
-            &syn,
-            &SynOptions {
-                mss: Some(1_400),
-                ..a.options
-            },
-            &LIMITS,
-        );
-        assert_eq!(
-            o.peer,
-            PeerLimits {
-                mss: 1_388,
-                ..a.peer
-            }
-        );
-        let o = observed(
-            &syn,
-            &SynOptions {
-                mss: Some(1_460),
-                ..SynOptions::default()
-            },
-            &LIMITS,
-        );
-        assert_eq!(
-            o.peer,
-            PeerLimits {
-                mss: 1_460,
-                window_scale: 0,
-                sack: false,
-                timestamps: false
-            }
-        );
+        let o = observed(&syn, &SynOptions { mss: Some(1_400), ..a.options }, &LIMITS);
+        assert_eq!(o.peer, PeerLimits { mss: 1_388, ..a.peer });
+        let o = observed(&syn, &SynOptions { mss: Some(1_460), ..SynOptions::default() }, &LIMITS);
+        assert_eq!(o.peer, PeerLimits { mss: 1_460, window_scale: 0, sack: false, timestamps: false });
     }
 
     #[test]
     fn nothing_is_used_that_was_not_offered() {
         // RFC 7323 sections 2.2 and 3.2, RFC 2018 section 2, RFC 9293 section 3.7.1.
         let a = answer(&SynOptions::default(), &LIMITS, 5);
-        assert_eq!(
-            a.options,
-            SynOptions {
-                mss: Some(1_460),
-                ..SynOptions::default()
-            }
-        );
-        assert_eq!(
-            a.peer,
-            PeerLimits {
-                mss: 536,
-                window_scale: 0,
-                sack: false,
-                timestamps: false
-            }
-        );
+        assert_eq!(a.options, SynOptions { mss: Some(1_460), ..SynOptions::default() });
+        assert_eq!(a.peer, PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false });
         assert_eq!(a.our_scale, 0);
-        assert_eq!(
-            answer(&SynOptions::default(), &Limits { v6: true, ..LIMITS }, 0)
-                .peer
-                .mss,
-            1_220
-        );
+        assert_eq!(answer(&SynOptions::default(), &Limits { v6: true, ..LIMITS }, 0).peer.mss, 1_220);
     }
 
     #[test]
     fn a_tiny_segment_size_is_not_obeyed() {
-        let syn = SynOptions {
-            mss: Some(0),
-            ..SynOptions::default()
-        };
+        let syn = SynOptions { mss: Some(0), ..SynOptions::default() };
         assert_eq!(answer(&syn, &LIMITS, 0).peer.mss, MSS_MIN);
     }
 
@@ -276,10 +198,7 @@ mod tests {
         let mut at = Vec::new();
         loop {
             let now = timer.next_timeout();
-            assert_eq!(
-                timer.handle_timeout(now - Duration::from_nanos(1)),
-                SynTimeout::Nothing
-            );
+            assert_eq!(timer.handle_timeout(now - Duration::from_nanos(1)), SynTimeout::Nothing);
             match timer.handle_timeout(now) {
                 SynTimeout::Retransmit => at.push(now.as_millis() / 1_000),
                 _ => break,
@@ -289,9 +208,6 @@ mod tests {
         assert_eq!(timer.rtt(Time::ZERO), None);
         assert!(timer.repeated());
         let timer = SynReceived::new(Time::ZERO);
-        assert_eq!(
-            timer.rtt(Time::from_millis(30)),
-            Some(Duration::from_millis(30))
-        );
+        assert_eq!(timer.rtt(Time::from_millis(30)), Some(Duration::from_millis(30)));
     }
 }

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`seq`], [`time`] | sequence numbers, instants | RFC 9293 section 3.4 |
 //! | [`wire`], [`options`] | parsing and emitting headers | RFC 9293 section 3.1, RFC 7323, RFC 2018 |
-//! | [`checksum`], [`rewrite`] | ones'-complement sums, header rewriting in place | RFC 1071, RFC 1624 |
+//! | [`checksum`], [`mod@rewrite`] | ones'-complement sums, header rewriting in place | RFC 1071, RFC 1624 |
 //! | [`splice`] | mapping one flow between two sequence spaces | module head |
 //! | [`sender`] | the byte-stream sender | RFC 9293, RFC 5681 |
 //! | [`rtt`], [`rto`] | round-trip estimate, retransmission timeout | RFC 6298, RFC 7323 |
@@ -52,8 +52,7 @@ pub mod wire;
 pub use options::{SackBlocks, SynOptions, Timestamps};
 pub use rewrite::{AckRewrite, Rewrite, SackRewrite, rewrite};
 pub use sender::{
-    AckError, AckInfo, AckOutcome, PeerLimits, Sender, SenderConfig, TimeoutOutcome, Transmit,
-    TransmitKind,
+    AckError, AckInfo, AckOutcome, PeerLimits, Sender, SenderConfig, TimeoutOutcome, Transmit, TransmitKind,
 };
 pub use seq::Seq;
 pub use splice::Splice;

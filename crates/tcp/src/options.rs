@@ -37,10 +37,7 @@ pub struct SackBlocks {
 
 impl SackBlocks {
     /// No blocks.
-    pub const EMPTY: SackBlocks = SackBlocks {
-        blocks: [(Seq(0), Seq(0)); SACK_BLOCKS_MAX],
-        len: 0,
-    };
+    pub const EMPTY: SackBlocks = SackBlocks { blocks: [(Seq(0), Seq(0)); SACK_BLOCKS_MAX], len: 0 };
 
     /// Adds a block `[left, right)`; returns false when there is no room.
     pub fn push(&mut self, left: Seq, right: Seq) -> bool {
@@ -139,14 +136,7 @@ mod tests {
     fn walk_skips_padding_and_stops_at_the_end() {
         let bytes = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2, 0, 99, 1];
         let found: Vec<_> = Walk::new(&bytes).collect();
-        assert_eq!(
-            found,
-            [Ok(RawOption {
-                kind: 8,
-                at: 2,
-                len: 10
-            })]
-        );
+        assert_eq!(found, [Ok(RawOption { kind: 8, at: 2, len: 10 })]);
     }
 
     #[test]

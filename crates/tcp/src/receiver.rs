@@ -43,13 +43,7 @@ impl Receiver {
     /// Expects `nxt`; the caller can hold `window` bytes.
     #[must_use]
     pub fn new(nxt: Seq, window: u32) -> Receiver {
-        Receiver {
-            nxt,
-            edge: nxt + window,
-            room: window,
-            capacity: window,
-            finished: false,
-        }
+        Receiver { nxt, edge: nxt + window, room: window, capacity: window, finished: false }
     }
 
     /// The next byte expected (RCV.NXT): the acknowledgment number to send.
@@ -72,12 +66,7 @@ impl Receiver {
 
     /// The stream goes on at `nxt`, whoever received what was before.
     pub fn resume_at(&mut self, nxt: Seq) {
-        *self = Receiver {
-            edge: self.edge.max(nxt + self.capacity),
-            nxt,
-            room: self.capacity,
-            ..*self
-        };
+        *self = Receiver { edge: self.edge.max(nxt + self.capacity), nxt, room: self.capacity, ..*self };
     }
 
     /// The caller has consumed `bytes` that it took before. The right edge follows only in
@@ -101,11 +90,7 @@ impl Receiver {
         // RFC 9293 section 3.4, the four cases of segment acceptability.
         if length == 0 {
             return if seq == self.nxt || seq.within(self.nxt, window) {
-                Accept::InOrder {
-                    skip: 0,
-                    take: 0,
-                    fin: false,
-                }
+                Accept::InOrder { skip: 0, take: 0, fin: false }
             } else if seq.lt(self.nxt) {
                 Accept::Duplicate
             } else {
@@ -123,11 +108,7 @@ impl Receiver {
             return Accept::OutOfWindow;
         }
         if seq.gt(self.nxt) {
-            return if seq.within(self.nxt, window) {
-                Accept::Gap
-            } else {
-                Accept::OutOfWindow
-            };
+            return if seq.within(self.nxt, window) { Accept::Gap } else { Accept::OutOfWindow };
         }
         let skip = self.nxt.since(seq).min(len);
         let take = (len - skip).min(window).min(self.room);
@@ -136,11 +117,7 @@ impl Receiver {
         self.nxt += take + u32::from(fin);
         self.room -= take;
         self.finished |= fin;
-        if take == 0 && !fin {
-            Accept::OutOfWindow
-        } else {
-            Accept::InOrder { skip, take, fin }
-        }
+        if take == 0 && !fin { Accept::OutOfWindow } else { Accept::InOrder { skip, take, fin } }
     }
 }
 
@@ -153,65 +130,23 @@ mod tests {
     fn in_order_overlapping_old_and_beyond() {
         // RFC 9293 section 3.10.7.4: bytes outside the window are trimmed.
         let mut r = Receiver::new(Seq(u32::MAX - 9), 100);
-        assert_eq!(
-            r.handle_data(Seq(u32::MAX - 9), 20, false),
-            Accept::InOrder {
-                skip: 0,
-                take: 20,
-                fin: false
-            }
-        );
+        assert_eq!(r.handle_data(Seq(u32::MAX - 9), 20, false), Accept::InOrder { skip: 0, take: 20, fin: false });
         assert_eq!((r.nxt(), r.window()), (Seq(10), 80));
-        assert_eq!(
-            r.handle_data(Seq(u32::MAX - 9), 20, false),
-            Accept::Duplicate
-        );
-        assert_eq!(
-            r.handle_data(Seq(5), 10, false),
-            Accept::InOrder {
-                skip: 5,
-                take: 5,
-                fin: false
-            }
-        );
+        assert_eq!(r.handle_data(Seq(u32::MAX - 9), 20, false), Accept::Duplicate);
+        assert_eq!(r.handle_data(Seq(5), 10, false), Accept::InOrder { skip: 5, take: 5, fin: false });
         assert_eq!(r.handle_data(Seq(20), 5, false), Accept::Gap);
         assert_eq!(r.handle_data(Seq(90), 5, false), Accept::OutOfWindow);
-        assert_eq!(
-            r.handle_data(Seq(15), 100, true),
-            Accept::InOrder {
-                skip: 0,
-                take: 75,
-                fin: false
-            }
-        );
+        assert_eq!(r.handle_data(Seq(15), 100, true), Accept::InOrder { skip: 0, take: 75, fin: false });
         assert_eq!(r.window(), 0);
-        assert_eq!(
-            r.handle_data(Seq(90), 1, false),
-            Accept::OutOfWindow,
-            "zero window"
-        );
-        assert_eq!(
-            r.handle_data(Seq(90), 0, false),
-            Accept::InOrder {
-                skip: 0,
-                take: 0,
-                fin: false
-            }
-        );
+        assert_eq!(r.handle_data(Seq(90), 1, false), Accept::OutOfWindow, "zero window");
+        assert_eq!(r.handle_data(Seq(90), 0, false), Accept::InOrder { skip: 0, take: 0, fin: false });
     }
 
     #[test]
     fn fin_in_order_and_once() {
         let mut r = Receiver::new(Seq(0), 100);
         assert_eq!(r.handle_data(Seq(10), 0, true), Accept::Gap);
-        assert_eq!(
-            r.handle_data(Seq(0), 10, true),
-            Accept::InOrder {
-                skip: 0,
-                take: 10,
-                fin: true
-            }
-        );
+        assert_eq!(r.handle_data(Seq(0), 10, true), Accept::InOrder { skip: 0, take: 10, fin: true });
         assert_eq!(r.nxt(), Seq(11));
         assert!(r.finished());
         assert_eq!(r.handle_data(Seq(0), 10, true), Accept::Duplicate);

@@ -106,19 +106,13 @@ impl Recovery {
     /// otherwise look like a loss. RFC 6675 section 5: with SACK, from the recovery point on.
     #[must_use]
     pub fn may_enter(&self, una: Seq, sack: bool) -> bool {
-        self.phase == Phase::Open
-            && if sack {
-                una.ge(self.recover)
-            } else {
-                una.gt(self.recover)
-            }
+        self.phase == Phase::Open && if sack { una.ge(self.recover) } else { una.gt(self.recover) }
     }
 
     /// RFC 6675 section 4, IsLost(): the same for all bytes of a hole.
     #[must_use]
     pub fn is_lost(&self, hole: &Hole, mss: u32) -> bool {
-        hole.ranges_above >= u32::from(self.threshold)
-            || hole.bytes_above > u32::from(self.threshold - 1) * mss
+        hole.ranges_above >= u32::from(self.threshold) || hole.bytes_above > u32::from(self.threshold - 1) * mss
     }
 
     /// RFC 6675 section 4, SetPipe(): bytes thought to be on the path.
@@ -126,11 +120,8 @@ impl Recovery {
     pub fn pipe(&self, board: &Scoreboard, una: Seq, nxt: Seq, mss: u32, sack: bool) -> u32 {
         let mut pipe = 0u32;
         for hole in board.holes(una, nxt) {
-            let lost_end = if self.is_lost(&hole, mss) {
-                hole.end
-            } else {
-                self.lost_edge.max(hole.start).min(hole.end)
-            };
+            let lost_end =
+                if self.is_lost(&hole, mss) { hole.end } else { self.lost_edge.max(hole.start).min(hole.end) };
             // (a) not deemed lost; (b) sent again.
             pipe += hole.end.since(lost_end);
             pipe += self.high_rxt.min(hole.end).saturating_since(hole.start);
@@ -144,20 +135,10 @@ impl Recovery {
 
     /// RFC 6675 section 4, NextSeg() rule 1: the first lost bytes not yet sent again.
     #[must_use]
-    pub fn next_lost(
-        &self,
-        board: &Scoreboard,
-        una: Seq,
-        nxt: Seq,
-        mss: u32,
-    ) -> Option<(Seq, Seq)> {
+    pub fn next_lost(&self, board: &Scoreboard, una: Seq, nxt: Seq, mss: u32) -> Option<(Seq, Seq)> {
         board.holes(una, nxt).find_map(|hole| {
             let start = hole.start.max(self.high_rxt);
-            let end = if self.is_lost(&hole, mss) {
-                hole.end
-            } else {
-                hole.end.min(self.lost_edge)
-            };
+            let end = if self.is_lost(&hole, mss) { hole.end } else { hole.end.min(self.lost_edge) };
             start.lt(end).then_some((start, end))
         })
     }
@@ -179,11 +160,7 @@ impl Recovery {
             return None;
         }
         let hole = board.holes(una, nxt).last()?;
-        let start = if hole.end.since(hole.start) > mss {
-            hole.end - mss
-        } else {
-            hole.start
-        };
+        let start = if hole.end.since(hole.start) > mss { hole.end - mss } else { hole.start };
         Some((start, hole.end))
     }
 
@@ -219,17 +196,10 @@ mod tests {
     fn three_ranges_or_more_than_two_segments_above_mean_loss() {
         // RFC 6675 section 4, IsLost().
         let r = Recovery::new(Seq(0));
-        let lost = |b: &Scoreboard| {
-            b.holes(Seq(0), Seq(1_000))
-                .map(|h| r.is_lost(&h, MSS))
-                .collect::<Vec<_>>()
-        };
+        let lost = |b: &Scoreboard| b.holes(Seq(0), Seq(1_000)).map(|h| r.is_lost(&h, MSS)).collect::<Vec<_>>();
         assert_eq!(lost(&board(&[(100, 300)])), [false, false]);
         assert_eq!(lost(&board(&[(100, 301)])), [true, false]);
-        assert_eq!(
-            lost(&board(&[(100, 110), (200, 210), (300, 310)])),
-            [true, false, false, false]
-        );
+        assert_eq!(lost(&board(&[(100, 110), (200, 210), (300, 310)])), [true, false, false, false]);
     }
 
     #[test]
@@ -239,16 +209,10 @@ mod tests {
         let b = board(&[(200, 600)]);
         assert_eq!(r.pipe(&b, Seq(0), Seq(1_000), MSS, true), 400);
         r.enter(Phase::Recovery, Seq(0), Seq(1_000), Seq(0));
-        assert_eq!(
-            r.next_lost(&b, Seq(0), Seq(1_000), MSS),
-            Some((Seq(0), Seq(200)))
-        );
+        assert_eq!(r.next_lost(&b, Seq(0), Seq(1_000), MSS), Some((Seq(0), Seq(200))));
         r.high_rxt = Seq(100);
         assert_eq!(r.pipe(&b, Seq(0), Seq(1_000), MSS, true), 500);
-        assert_eq!(
-            r.next_lost(&b, Seq(0), Seq(1_000), MSS),
-            Some((Seq(100), Seq(200)))
-        );
+        assert_eq!(r.next_lost(&b, Seq(0), Seq(1_000), MSS), Some((Seq(100), Seq(200))));
     }
 
     #[test]
@@ -258,16 +222,10 @@ mod tests {
         r.enter(Phase::Loss, Seq(0), Seq(1_000), Seq(1_000));
         let none = Scoreboard::default();
         assert_eq!(r.pipe(&none, Seq(0), Seq(1_000), MSS, true), 0);
-        assert_eq!(
-            r.next_lost(&none, Seq(0), Seq(1_000), MSS),
-            Some((Seq(0), Seq(1_000)))
-        );
+        assert_eq!(r.next_lost(&none, Seq(0), Seq(1_000), MSS), Some((Seq(0), Seq(1_000))));
         let some = board(&[(100, 300)]);
         r.high_rxt = Seq(100);
-        assert_eq!(
-            r.next_lost(&some, Seq(0), Seq(1_000), MSS),
-            Some((Seq(300), Seq(1_000)))
-        );
+        assert_eq!(r.next_lost(&some, Seq(0), Seq(1_000), MSS), Some((Seq(300), Seq(1_000))));
     }
 
     #[test]
@@ -275,10 +233,7 @@ mod tests {
         // RFC 6582 section 3.2.
         let mut r = Recovery::new(Seq(0));
         r.dupacks = 2;
-        assert_eq!(
-            r.pipe(&Scoreboard::default(), Seq(0), Seq(1_000), MSS, false),
-            800
-        );
+        assert_eq!(r.pipe(&Scoreboard::default(), Seq(0), Seq(1_000), MSS, false), 800);
     }
 
     #[test]
@@ -288,10 +243,7 @@ mod tests {
         let b = board(&[(100, 200)]);
         assert_eq!(r.next_lost(&b, Seq(0), Seq(450), MSS), None);
         assert_eq!(r.next_missing(&b, Seq(0)), Some((Seq(0), Seq(100))));
-        assert_eq!(
-            r.rescue(&b, Seq(0), Seq(450), MSS),
-            Some((Seq(350), Seq(450)))
-        );
+        assert_eq!(r.rescue(&b, Seq(0), Seq(450), MSS), Some((Seq(350), Seq(450))));
         r.rescued = true;
         assert_eq!(r.rescue(&b, Seq(0), Seq(450), MSS), None);
     }

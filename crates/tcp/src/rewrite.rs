@@ -76,11 +76,7 @@ pub fn rewrite(tcp: &mut [u8], change: &Rewrite, checksum_complete: bool) {
     let header = &mut tcp[..len];
     // Summing the header before and after costs some ten additions each and, unlike word-wise
     // updates, does not care whether an option stands at an odd offset.
-    let before = if checksum_complete {
-        checksum::sum(header)
-    } else {
-        0
-    };
+    let before = if checksum_complete { checksum::sum(header) } else { 0 };
     let ack_set = header[13] & ACK_FLAG != 0;
 
     if change.seq_delta != 0 {
@@ -145,29 +141,17 @@ mod tests {
     use proptest::prelude::*;
 
     fn change() -> impl Strategy<Value = Rewrite> {
-        (
-            any::<[u32; 5]>(),
-            any::<bool>(),
-            any::<Option<u16>>(),
-            any::<bool>(),
-        )
-            .prop_map(|(d, set, window, strip)| Rewrite {
+        (any::<[u32; 5]>(), any::<bool>(), any::<Option<u16>>(), any::<bool>()).prop_map(|(d, set, window, strip)| {
+            Rewrite {
                 seq_delta: d[0],
-                ack: if set {
-                    AckRewrite::Set(Seq(d[1]))
-                } else {
-                    AckRewrite::Add(d[1])
-                },
+                ack: if set { AckRewrite::Set(Seq(d[1])) } else { AckRewrite::Add(d[1]) },
                 window,
                 tsval_delta: d[2],
                 tsecr_delta: d[3],
                 sack_delta: d[4],
-                sack: if strip {
-                    SackRewrite::Strip
-                } else {
-                    SackRewrite::Keep
-                },
-            })
+                sack: if strip { SackRewrite::Strip } else { SackRewrite::Keep },
+            }
+        })
     }
 
     fn packet(pad: usize) -> Vec<u8> {
@@ -189,7 +173,7 @@ mod tests {
         for _ in 0..pad {
             bytes.insert(20, 1);
         }
-        while bytes.len() % 4 != 0 {
+        while !bytes.len().is_multiple_of(4) {
             bytes.push(0);
         }
         bytes[12] = ((bytes.len() / 4) as u8) << 4;

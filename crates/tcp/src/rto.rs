@@ -31,9 +31,7 @@ impl Backoff {
     /// `base` doubled for every expiry, at most `max` (RFC 6298 (2.5), (5.5)).
     #[must_use]
     pub fn apply(self, base: Duration, max: Duration) -> Duration {
-        base.checked_mul(1u32.checked_shl(u32::from(self.0)).unwrap_or(u32::MAX))
-            .unwrap_or(max)
-            .min(max)
+        base.checked_mul(1u32.checked_shl(u32::from(self.0)).unwrap_or(u32::MAX)).unwrap_or(max).min(max)
     }
 }
 
@@ -82,10 +80,7 @@ mod tests {
             seen.push(backoff.apply(300 * MS, 60_000 * MS).as_millis());
             backoff.increase();
         }
-        assert_eq!(
-            seen,
-            [300, 600, 1_200, 2_400, 4_800, 9_600, 19_200, 38_400, 60_000]
-        );
+        assert_eq!(seen, [300, 600, 1_200, 2_400, 4_800, 9_600, 19_200, 38_400, 60_000]);
         for _ in 0..300 {
             backoff.increase();
         }

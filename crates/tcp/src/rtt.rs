@@ -60,11 +60,7 @@ impl Rtt {
 
 /// Moves `from` by one `parts`-th of the way to `to`.
 fn approach(from: u64, to: u64, parts: u64) -> u64 {
-    if to >= from {
-        from + (to - from) / parts
-    } else {
-        from - (from - to) / parts
-    }
+    if to >= from { from + (to - from) / parts } else { from - (from - to) / parts }
 }
 
 #[cfg(test)]

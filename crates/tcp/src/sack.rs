@@ -54,10 +54,7 @@ impl Scoreboard {
     /// Bytes at or above `seq` known to have arrived.
     #[must_use]
     pub fn bytes_from(&self, seq: Seq) -> u32 {
-        self.ranges()
-            .iter()
-            .map(|(l, r)| r.saturating_since(l.max(seq)))
-            .sum()
+        self.ranges().iter().map(|(l, r)| r.saturating_since(l.max(seq))).sum()
     }
 
     /// Behind the highest byte known to have arrived.
@@ -175,10 +172,7 @@ mod tests {
             ranges_above,
             bytes_above,
         };
-        assert_eq!(
-            holes,
-            [hole(10, 20, 2, 20), hole(30, 50, 1, 10), hole(60, 70, 0, 0)]
-        );
+        assert_eq!(holes, [hole(10, 20, 2, 20), hole(30, 50, 1, 10), hole(60, 70, 0, 0)]);
         assert_eq!(Scoreboard::default().holes(Seq(5), Seq(5)).count(), 0);
     }
 

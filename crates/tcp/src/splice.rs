@@ -95,7 +95,7 @@ impl Splice {
         Rewrite {
             seq_delta: self.out_delta,
             ack: AckRewrite::Set(ack),
-            window: Some(self.field(head, edge.saturating_since(ack), self.card_scale)),
+            window: field(head, edge.saturating_since(ack), self.card_scale),
             tsval_delta: self.ts_delta,
             tsecr_delta: 0,
             sack_delta: self.in_delta.wrapping_neg(),
@@ -115,32 +115,15 @@ impl Splice {
         let ack = mapped.max(host_base);
         let edge = mapped + head.window_bytes(self.client_scale);
         // RFC 2018 section 3: blocks of bytes that the host never sent mean nothing to it.
-        let foreign = head
-            .sack
-            .as_slice()
-            .iter()
-            .any(|(left, _)| self.out_to_host(*left).lt(host_base));
+        let foreign = head.sack.as_slice().iter().any(|(left, _)| self.out_to_host(*left).lt(host_base));
         Rewrite {
             seq_delta: self.in_delta,
             ack: AckRewrite::Set(ack),
-            window: Some(self.field(head, edge.saturating_since(ack), self.host_peer_scale)),
+            window: field(head, edge.saturating_since(ack), self.host_peer_scale),
             tsval_delta: 0,
             tsecr_delta: self.ts_delta.wrapping_neg(),
             sack_delta: self.out_delta.wrapping_neg(),
-            sack: if foreign {
-                SackRewrite::Strip
-            } else {
-                SackRewrite::Keep
-            },
-        }
-    }
-
-    fn field(&self, head: &SegmentHead, bytes: u32, scale: u8) -> u16 {
-        // RFC 7323 section 2.2: the window of a segment with SYN is never scaled.
-        if head.flags.syn() {
-            window_field(bytes, 0)
-        } else {
-            window_field(bytes, scale)
+            sack: if foreign { SackRewrite::Strip } else { SackRewrite::Keep },
         }
     }
 
@@ -154,6 +137,13 @@ impl Splice {
             && self.client_scale == self.host_peer_scale
             && self.host_scale == self.card_scale
     }
+}
+
+/// The window field of a rewritten segment; left alone where there is no acknowledgment to count from.
+fn field(head: &SegmentHead, bytes: u32, scale: u8) -> Option<u16> {
+    // RFC 7323 section 2.2: the window of a segment with SYN is never scaled.
+    let scale = if head.flags.syn() { 0 } else { scale };
+    head.flags.ack().then(|| window_field(bytes, scale))
 }
 
 #[cfg(test)]
@@ -240,20 +230,11 @@ mod tests {
         // Host bytes end at 1000; the card sent 500 of its own after them.
         let mut s = Splice::default();
         s.advance(500, 80);
-        let (_, from_client) = head(HeadRepr {
-            seq: Seq(2080),
-            ack: Seq(1200),
-            flags: Flags::ACK,
-            window: 1000,
-            ..HeadRepr::default()
-        });
+        let (_, from_client) =
+            head(HeadRepr { seq: Seq(2080), ack: Seq(1200), flags: Flags::ACK, window: 1000, ..HeadRepr::default() });
         let change = s.to_host(&from_client, Seq(1000));
         assert_eq!(change.ack, AckRewrite::Set(Seq(1000)));
-        assert_eq!(
-            change.window,
-            Some(700),
-            "2200 is the client's edge, 1500 where the host goes on"
-        );
+        assert_eq!(change.window, Some(700), "2200 is the client's edge, 1500 where the host goes on");
         assert_eq!(Seq(2080) + change.seq_delta, Seq(2000));
     }
 
@@ -261,12 +242,7 @@ mod tests {
     fn the_host_may_lag_behind_the_cards_acknowledgment() {
         let mut s = Splice::default();
         s.advance(0, 100);
-        let (_, from_host) = head(HeadRepr {
-            ack: Seq(50),
-            flags: Flags::ACK,
-            window: 1000,
-            ..HeadRepr::default()
-        });
+        let (_, from_host) = head(HeadRepr { ack: Seq(50), flags: Flags::ACK, window: 1000, ..HeadRepr::default() });
         let change = s.to_client(&from_host, Seq(400));
         assert_eq!(change.ack, AckRewrite::Set(Seq(400)));
         assert_eq!(change.window, Some(750));
@@ -278,18 +254,22 @@ mod tests {
         s.advance(500, 0);
         let mut sack = SackBlocks::EMPTY;
         sack.push(Seq(1300), Seq(1400));
-        let repr = HeadRepr {
-            ack: Seq(1200),
-            flags: Flags::ACK,
-            sack,
-            ..HeadRepr::default()
-        };
+        let repr = HeadRepr { ack: Seq(1200), flags: Flags::ACK, sack, ..HeadRepr::default() };
         assert_eq!(s.to_host(&head(repr).1, Seq(1000)).sack, SackRewrite::Strip);
         let mut sack = SackBlocks::EMPTY;
         sack.push(Seq(1600), Seq(1700));
         let change = s.to_host(&head(HeadRepr { sack, ..repr }).1, Seq(1000));
         assert_eq!(change.sack, SackRewrite::Keep);
         assert_eq!(change.sack_delta, 500u32.wrapping_neg());
+    }
+
+    #[test]
+    fn a_segment_without_acknowledgment_keeps_its_window() {
+        let s = Splice { out_delta: 77, host_peer_scale: 3, ..Splice::default() };
+        let repr = HeadRepr { flags: Flags::SYN, window: 64_240, ..HeadRepr::default() };
+        assert_eq!(s.to_host(&head(repr).1, Seq(5)).window, None);
+        let repr = HeadRepr { flags: Flags::SYN | Flags::ACK, ..repr };
+        assert_eq!(s.to_client(&head(repr).1, Seq(0)).window, Some(64_240), "RFC 7323 section 2.2");
     }
 
     #[test]

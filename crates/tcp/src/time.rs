@@ -76,10 +76,7 @@ mod tests {
         assert_eq!(Time::MAX + Duration::from_secs(1), Time::MAX);
         assert_eq!(Time::ZERO - Duration::from_secs(1), Time::ZERO);
         assert_eq!(Time(5) - Time(9), Duration::ZERO);
-        assert_eq!(
-            Time::from_millis(3) - Time::from_millis(1),
-            Duration::from_millis(2)
-        );
+        assert_eq!(Time::from_millis(3) - Time::from_millis(1), Duration::from_millis(2));
         assert_eq!(Time::ZERO + Duration::MAX, Time::MAX);
     }
 }

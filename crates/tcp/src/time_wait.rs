@@ -54,9 +54,7 @@ impl TimeWaitTable {
     #[must_use]
     pub fn new(capacity: usize) -> TimeWaitTable {
         let sets = capacity.div_ceil(WAYS).max(1).next_power_of_two();
-        TimeWaitTable {
-            sets: vec![[None; WAYS]; sets].into_boxed_slice(),
-        }
+        TimeWaitTable { sets: vec![[None; WAYS]; sets].into_boxed_slice() }
     }
 
     /// Places in the table.
@@ -74,11 +72,7 @@ impl TimeWaitTable {
     /// Adds the connection with this hash of its four-tuple (keyed, so that nobody can aim at a set).
     /// Returns whether a living entry had to give way.
     pub fn insert(&mut self, hash: u64, closed: Closed, now: Time) -> bool {
-        let entry = Entry {
-            hash,
-            expires: now + TIME_WAIT,
-            closed,
-        };
+        let entry = Entry { hash, expires: now + TIME_WAIT, closed };
         let set = self.set(hash);
         let rank = |place: &Option<Entry>| match place {
             Some(e) if e.hash == hash => (0, Time::ZERO),
@@ -95,11 +89,7 @@ impl TimeWaitTable {
 
     /// The connection with this hash, if it is still waiting.
     pub fn get(&mut self, hash: u64, now: Time) -> Option<Closed> {
-        self.set(hash)
-            .iter()
-            .flatten()
-            .find(|e| e.hash == hash && e.expires > now)
-            .map(|e| e.closed)
+        self.set(hash).iter().flatten().find(|e| e.hash == hash && e.expires > now).map(|e| e.closed)
     }
 
     /// Forgets a connection.
@@ -112,13 +102,7 @@ impl TimeWaitTable {
     }
 
     /// A segment with `payload_len` bytes of payload for a connection with this hash; `None` when there is none.
-    pub fn handle_segment(
-        &mut self,
-        hash: u64,
-        head: &SegmentHead,
-        payload_len: u32,
-        now: Time,
-    ) -> Option<Answer> {
+    pub fn handle_segment(&mut self, hash: u64, head: &SegmentHead, payload_len: u32, now: Time) -> Option<Answer> {
         let closed = self.get(hash, now)?;
         let answer = judge(&closed, head, payload_len);
         match answer {
@@ -144,23 +128,13 @@ fn judge(closed: &Closed, head: &SegmentHead, payload_len: u32) -> Answer {
         // RFC 6191 section 2, RFC 9293 section 3.6.1 (MAY-2): a SYN may reopen the connection if its timestamp
         // is later, or without timestamps if its number is beyond the last one of the old connection.
         let later = match (closed.ts_recent, head.timestamps) {
-            (Some(recent), Some(ts)) if ts.val != recent => {
-                (ts.val.wrapping_sub(recent) as i32) > 0
-            }
+            (Some(recent), Some(ts)) if ts.val != recent => (ts.val.wrapping_sub(recent) as i32) > 0,
             _ => head.seq.gt(closed.rcv_nxt),
         };
-        return if later {
-            Answer::NewConnection
-        } else {
-            Answer::Acknowledge
-        };
+        return if later { Answer::NewConnection } else { Answer::Acknowledge };
     }
     // RFC 9293 section 3.10.7.4: what does not sit at RCV.NXT is not acceptable, and answered.
-    if head.segment_len(payload_len) > 0 || head.seq != closed.rcv_nxt {
-        Answer::Acknowledge
-    } else {
-        Answer::Drop
-    }
+    if head.segment_len(payload_len) > 0 || head.seq != closed.rcv_nxt { Answer::Acknowledge } else { Answer::Drop }
 }
 
 #[cfg(test)]
@@ -170,11 +144,7 @@ mod tests {
     use crate::wire::{Flags, HeadRepr, parse};
 
     fn closed(ts_recent: Option<u32>) -> Closed {
-        Closed {
-            snd_nxt: Seq(500),
-            rcv_nxt: Seq(1_000),
-            ts_recent,
-        }
+        Closed { snd_nxt: Seq(500), rcv_nxt: Seq(1_000), ts_recent }
     }
 
     fn head(flags: Flags, seq: u32, ts: Option<u32>) -> SegmentHead {
@@ -201,10 +171,7 @@ mod tests {
         assert_eq!(table.get(0, now), None);
         assert_eq!(table.get(1, now), Some(closed(None)));
         assert_eq!(table.get(1, t0 + Duration::from_secs(62)), None);
-        assert!(
-            !table.insert(9, closed(None), t0 + Duration::from_secs(62)),
-            "an expired one is free"
-        );
+        assert!(!table.insert(9, closed(None), t0 + Duration::from_secs(62)), "an expired one is free");
         table.remove(8);
         assert_eq!(table.get(8, now), None);
     }
@@ -216,10 +183,7 @@ mod tests {
         table.insert(1, closed(None), Time::ZERO);
         let late = Time::ZERO + Duration::from_secs(59);
         let fin = head(Flags::FIN | Flags::ACK, 999, None);
-        assert_eq!(
-            table.handle_segment(1, &fin, 0, late),
-            Some(Answer::Acknowledge)
-        );
+        assert_eq!(table.handle_segment(1, &fin, 0, late), Some(Answer::Acknowledge));
         assert!(table.get(1, late + Duration::from_secs(59)).is_some());
         assert_eq!(table.handle_segment(2, &fin, 0, late), None);
         let ack = head(Flags::ACK, 1_000, None);
@@ -231,10 +195,7 @@ mod tests {
         // RFC 1337.
         let mut table = TimeWaitTable::new(8);
         table.insert(1, closed(None), Time::ZERO);
-        assert_eq!(
-            table.handle_segment(1, &head(Flags::RST, 1_000, None), 0, Time(1)),
-            Some(Answer::Drop)
-        );
+        assert_eq!(table.handle_segment(1, &head(Flags::RST, 1_000, None), 0, Time(1)), Some(Answer::Drop));
         assert!(table.get(1, Time(1)).is_some());
     }
 
@@ -243,23 +204,11 @@ mod tests {
         // RFC 6191 section 2.
         let mut table = TimeWaitTable::new(8);
         table.insert(1, closed(Some(50)), Time::ZERO);
-        assert_eq!(
-            table.handle_segment(1, &head(Flags::SYN, 5, Some(49)), 0, Time(1)),
-            Some(Answer::Acknowledge)
-        );
-        assert_eq!(
-            table.handle_segment(1, &head(Flags::SYN, 5, Some(51)), 0, Time(1)),
-            Some(Answer::NewConnection)
-        );
+        assert_eq!(table.handle_segment(1, &head(Flags::SYN, 5, Some(49)), 0, Time(1)), Some(Answer::Acknowledge));
+        assert_eq!(table.handle_segment(1, &head(Flags::SYN, 5, Some(51)), 0, Time(1)), Some(Answer::NewConnection));
         assert_eq!(table.get(1, Time(1)), None);
         table.insert(1, closed(None), Time::ZERO);
-        assert_eq!(
-            table.handle_segment(1, &head(Flags::SYN, 1_000, None), 0, Time(1)),
-            Some(Answer::Acknowledge)
-        );
-        assert_eq!(
-            table.handle_segment(1, &head(Flags::SYN, 1_001, None), 0, Time(1)),
-            Some(Answer::NewConnection)
-        );
+        assert_eq!(table.handle_segment(1, &head(Flags::SYN, 1_000, None), 0, Time(1)), Some(Answer::Acknowledge));
+        assert_eq!(table.handle_segment(1, &head(Flags::SYN, 1_001, None), 0, Time(1)), Some(Answer::NewConnection));
     }
 }

@@ -71,10 +71,7 @@ impl Paws {
     /// `tsval` came with the peer's SYN.
     #[must_use]
     pub fn new(tsval: u32, now: Time) -> Paws {
-        Paws {
-            recent: tsval,
-            updated: now,
-        }
+        Paws { recent: tsval, updated: now }
     }
 
     /// TS.Recent: what to echo.
@@ -99,8 +96,7 @@ impl Paws {
     /// the last acknowledgment sent.
     pub fn update(&mut self, ts: Timestamps, seq: Seq, last_ack_sent: Seq, now: Time) {
         if seq.le(last_ack_sent)
-            && (!ahead(self.recent, ts.val)
-                || now.since(self.updated).as_millis() as u64 > VALID_MS)
+            && (!ahead(self.recent, ts.val) || now.since(self.updated).as_millis() as u64 > VALID_MS)
         {
             self.recent = ts.val;
             self.updated = now;
@@ -139,11 +135,7 @@ mod tests {
         assert!(paws.accepts(Some(ts(u32::MAX - 2)), true, t0), "RST");
         // Section 4.3 (2).
         paws.update(ts(3), Seq(11), Seq(10), t0);
-        assert_eq!(
-            paws.recent(),
-            u32::MAX - 1,
-            "beyond the last acknowledgment"
-        );
+        assert_eq!(paws.recent(), u32::MAX - 1, "beyond the last acknowledgment");
         paws.update(ts(3), Seq(10), Seq(10), t0);
         assert_eq!(paws.recent(), 3);
         // Section 5.5.

@@ -9,8 +9,8 @@ use core::fmt;
 use core::ops::BitOr;
 
 use crate::options::{
-    KIND_MSS, KIND_NOP, KIND_SACK, KIND_SACK_PERMITTED, KIND_TIMESTAMPS, KIND_WINDOW_SCALE,
-    SackBlocks, SynOptions, Timestamps, WINDOW_SCALE_MAX, Walk,
+    KIND_MSS, KIND_NOP, KIND_SACK, KIND_SACK_PERMITTED, KIND_TIMESTAMPS, KIND_WINDOW_SCALE, SackBlocks, SynOptions,
+    Timestamps, WINDOW_SCALE_MAX, Walk,
 };
 use crate::seq::Seq;
 
@@ -162,20 +162,14 @@ impl SegmentHead {
     /// The window in bytes: scaled, but never in a SYN (RFC 7323 section 2.2).
     #[must_use]
     pub fn window_bytes(&self, scale: u8) -> u32 {
-        if self.flags.syn() {
-            u32::from(self.window)
-        } else {
-            u32::from(self.window) << scale.min(WINDOW_SCALE_MAX)
-        }
+        if self.flags.syn() { u32::from(self.window) } else { u32::from(self.window) << scale.min(WINDOW_SCALE_MAX) }
     }
 
     /// Sequence space the segment occupies with `payload_len` bytes of payload: SYN and FIN count one
     /// each (RFC 9293 section 3.4).
     #[must_use]
     pub fn segment_len(&self, payload_len: u32) -> u32 {
-        payload_len
-            .wrapping_add(u32::from(self.flags.syn()))
-            .wrapping_add(u32::from(self.flags.fin()))
+        payload_len.wrapping_add(u32::from(self.flags.syn())).wrapping_add(u32::from(self.flags.fin()))
     }
 }
 
@@ -225,14 +219,8 @@ pub fn parse(tcp: &[u8]) -> Result<SegmentHead, WireError> {
     };
     let options = &tcp[HEADER_BYTES_MIN..header_len];
     // The layout that nearly every segment of a connection with timestamps has (RFC 7323 appendix A).
-    if options.len() == 12
-        && options[..4] == [KIND_NOP, KIND_NOP, KIND_TIMESTAMPS, 10]
-        && !flags.syn()
-    {
-        head.timestamps = Some(Timestamps {
-            val: u32_at(options, 4),
-            ecr: u32_at(options, 8),
-        });
+    if options.len() == 12 && options[..4] == [KIND_NOP, KIND_NOP, KIND_TIMESTAMPS, 10] && !flags.syn() {
+        head.timestamps = Some(Timestamps { val: u32_at(options, 4), ecr: u32_at(options, 8) });
         return Ok(head);
     }
     let mut syn = SynOptions::default();
@@ -242,25 +230,17 @@ pub fn parse(tcp: &[u8]) -> Result<SegmentHead, WireError> {
         match (option.kind, option.len) {
             (KIND_MSS, 4) => syn.mss = Some(u16_at(options, at + 2)),
             // RFC 7323 section 2.3: a shift above 14 is used as 14.
-            (KIND_WINDOW_SCALE, 3) => {
-                syn.window_scale = Some(options[at + 2].min(WINDOW_SCALE_MAX))
-            }
+            (KIND_WINDOW_SCALE, 3) => syn.window_scale = Some(options[at + 2].min(WINDOW_SCALE_MAX)),
             (KIND_SACK_PERMITTED, 2) => syn.sack_permitted = true,
             (KIND_TIMESTAMPS, 10) => {
-                head.timestamps = Some(Timestamps {
-                    val: u32_at(options, at + 2),
-                    ecr: u32_at(options, at + 6),
-                });
+                head.timestamps = Some(Timestamps { val: u32_at(options, at + 2), ecr: u32_at(options, at + 6) });
             }
             (KIND_SACK, len) if len >= 10 && (len - 2).is_multiple_of(8) => {
                 for block in options[at + 2..at + len].chunks_exact(8) {
                     head.sack.push(Seq(u32_at(block, 0)), Seq(u32_at(block, 4)));
                 }
             }
-            (
-                KIND_MSS | KIND_WINDOW_SCALE | KIND_SACK_PERMITTED | KIND_SACK | KIND_TIMESTAMPS,
-                _,
-            ) => {
+            (KIND_MSS | KIND_WINDOW_SCALE | KIND_SACK_PERMITTED | KIND_SACK | KIND_TIMESTAMPS, _) => {
                 return Err(WireError::BadOption);
             }
             _ => head.unknown_option = true,
@@ -305,16 +285,11 @@ impl HeadRepr {
             Some(syn) => {
                 usize::from(syn.mss.is_some()) * 4
                     + usize::from(syn.window_scale.is_some()) * 4
-                    + if syn.timestamps.is_some() {
-                        12
-                    } else {
-                        usize::from(syn.sack_permitted) * 4
-                    }
+                    + if syn.timestamps.is_some() { 12 } else { usize::from(syn.sack_permitted) * 4 }
             }
             None => {
                 let blocks = self.sack_blocks();
-                usize::from(self.timestamps.is_some()) * 12
-                    + if blocks > 0 { 4 + 8 * blocks } else { 0 }
+                usize::from(self.timestamps.is_some()) * 12 + if blocks > 0 { 4 + 8 * blocks } else { 0 }
             }
         };
         HEADER_BYTES_MIN + options
@@ -322,9 +297,7 @@ impl HeadRepr {
 
     /// RFC 2018 section 3: three blocks fit beside timestamps, four without.
     fn sack_blocks(&self) -> usize {
-        self.sack
-            .len()
-            .min(if self.timestamps.is_some() { 3 } else { 4 })
+        self.sack.len().min(if self.timestamps.is_some() { 3 } else { 4 })
     }
 
     /// Writes the header; checksum and urgent pointer are zero. Returns the bytes written.
@@ -359,10 +332,7 @@ impl HeadRepr {
                 rest = put(rest, &[KIND_NOP, KIND_NOP, KIND_SACK_PERMITTED, 2]);
             }
             if let Some(scale) = syn.window_scale {
-                put(
-                    rest,
-                    &[KIND_NOP, KIND_WINDOW_SCALE, 3, scale.min(WINDOW_SCALE_MAX)],
-                );
+                put(rest, &[KIND_NOP, KIND_WINDOW_SCALE, 3, scale.min(WINDOW_SCALE_MAX)]);
             }
             return len;
         }
@@ -372,10 +342,7 @@ impl HeadRepr {
         }
         let blocks = self.sack_blocks();
         if blocks > 0 {
-            rest = put(
-                rest,
-                &[KIND_NOP, KIND_NOP, KIND_SACK, (2 + 8 * blocks) as u8],
-            );
+            rest = put(rest, &[KIND_NOP, KIND_NOP, KIND_SACK, (2 + 8 * blocks) as u8]);
             for (left, right) in &self.sack.as_slice()[..blocks] {
                 rest = put(rest, &left.0.to_be_bytes());
                 rest = put(rest, &right.0.to_be_bytes());
@@ -407,11 +374,8 @@ mod tests {
         let ts = proptest::option::of((any::<u32>(), any::<u32>()))
             .prop_map(|ts| ts.map(|(val, ecr)| Timestamps { val, ecr }));
         let blocks = proptest::collection::vec((any::<u32>(), any::<u32>()), 0..5);
-        let syn = proptest::option::of((
-            proptest::option::of(any::<u16>()),
-            proptest::option::of(0u8..=14),
-            any::<bool>(),
-        ));
+        let syn =
+            proptest::option::of((proptest::option::of(any::<u16>()), proptest::option::of(0u8..=14), any::<bool>()));
         (any::<(u16, u16, u32, u32, u8, u16)>(), ts, blocks, syn).prop_map(
             |((src_port, dst_port, seq, ack, flags, window), timestamps, blocks, syn)| {
                 let mut sack = SackBlocks::EMPTY;
@@ -497,10 +461,7 @@ mod tests {
         bytes[12] = 6 << 4;
         bytes[13] = Flags::SYN.0;
         bytes[20..].copy_from_slice(&[3, 3, 200, 0]);
-        assert_eq!(
-            parse(&bytes).unwrap().syn_options.unwrap().window_scale,
-            Some(14)
-        );
+        assert_eq!(parse(&bytes).unwrap().syn_options.unwrap().window_scale, Some(14));
     }
 
     #[test]
@@ -514,19 +475,11 @@ mod tests {
     #[test]
     fn the_window_of_a_syn_is_not_scaled() {
         // RFC 7323 section 2.2.
-        let repr = HeadRepr {
-            window: 100,
-            flags: Flags::SYN,
-            ..HeadRepr::default()
-        };
+        let repr = HeadRepr { window: 100, flags: Flags::SYN, ..HeadRepr::default() };
         let mut bytes = [0u8; 20];
         repr.emit(&mut bytes);
         assert_eq!(parse(&bytes).unwrap().window_bytes(7), 100);
-        HeadRepr {
-            flags: Flags::ACK,
-            ..repr
-        }
-        .emit(&mut bytes);
+        HeadRepr { flags: Flags::ACK, ..repr }.emit(&mut bytes);
         assert_eq!(parse(&bytes).unwrap().window_bytes(7), 12_800);
     }
 }

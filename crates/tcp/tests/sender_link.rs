@@ -7,10 +7,7 @@ use std::time::Duration;
 
 /// Seeds per sweep; `NICACHE_TCP_SEEDS` overrides it, for a longer search.
 fn seeds() -> u64 {
-    std::env::var("NICACHE_TCP_SEEDS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1_500)
+    std::env::var("NICACHE_TCP_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1_500)
 }
 
 fn any_setup(seed: u64) -> Setup {
@@ -51,9 +48,7 @@ fn any_setup(seed: u64) -> Setup {
 
 #[test]
 fn every_byte_arrives_whatever_the_path_does() {
-    let only = std::env::var("NICACHE_TCP_SEED")
-        .ok()
-        .and_then(|n| n.parse::<u64>().ok());
+    let only = std::env::var("NICACHE_TCP_SEED").ok().and_then(|n| n.parse::<u64>().ok());
     for seed in 0..seeds() {
         if only.is_some_and(|only| only != seed) {
             continue;
@@ -67,12 +62,7 @@ fn every_byte_arrives_whatever_the_path_does() {
 #[test]
 fn heavy_loss_ends_some_day() {
     for seed in 0..seeds() / 15 {
-        let mut setup = Setup {
-            seed,
-            loss: 300,
-            ack_loss: 300,
-            ..Setup::clean(60_000)
-        };
+        let mut setup = Setup { seed, loss: 300, ack_loss: 300, ..Setup::clean(60_000) };
         setup.config.give_up = Duration::from_secs(100_000);
         setup.config.expiries_max = 200;
         setup.sack = seed % 2 == 0;
@@ -84,29 +74,14 @@ fn heavy_loss_ends_some_day() {
 #[test]
 fn a_clean_path_sees_no_retransmission() {
     for seed in 0..200 {
-        for (rtt, rate) in [
-            (60, 0),
-            (1_000, 0),
-            (20_000, 0),
-            (150_000, 0),
-            (20_000, 12_500_000),
-        ] {
+        for (rtt, rate) in [(60, 0), (1_000, 0), (20_000, 0), (150_000, 0), (20_000, 12_500_000)] {
             for bytes in [1, 100, 1_448, 2_000, 14_600, 100_000, 1_000_000] {
                 if bytes == 1_000_000 && seed > 3 {
                     continue;
                 }
-                let setup = Setup {
-                    seed,
-                    rtt: Duration::from_micros(rtt),
-                    rate,
-                    ..Setup::clean(bytes)
-                };
+                let setup = Setup { seed, rtt: Duration::from_micros(rtt), rate, ..Setup::clean(bytes) };
                 let report = run(&setup);
-                assert_eq!(
-                    report.retransmitted + report.window_probes,
-                    0,
-                    "{setup:?} {report:?}"
-                );
+                assert_eq!(report.retransmitted + report.window_probes, 0, "{setup:?} {report:?}");
                 assert_eq!(report.duplicate_bytes, 0);
             }
         }
@@ -116,15 +91,9 @@ fn a_clean_path_sees_no_retransmission() {
 #[test]
 fn one_and_two_percent_loss_are_repaired_without_timeouts_for_the_most_part() {
     for (loss, sack) in [(10, true), (20, true), (10, false)] {
-        let (mut elapsed, mut timeouts, mut retransmitted, mut segments, mut lost) =
-            (Duration::ZERO, 0, 0, 0, 0);
+        let (mut elapsed, mut timeouts, mut retransmitted, mut segments, mut lost) = (Duration::ZERO, 0, 0, 0, 0);
         for seed in 0..20 {
-            let setup = Setup {
-                seed,
-                loss,
-                sack,
-                ..Setup::clean(2_000_000)
-            };
+            let setup = Setup { seed, loss, sack, ..Setup::clean(2_000_000) };
             let report = run(&setup);
             elapsed += report.elapsed;
             timeouts += report.timeouts;
@@ -138,10 +107,7 @@ fn one_and_two_percent_loss_are_repaired_without_timeouts_for_the_most_part() {
         );
         if sack {
             assert!(timeouts * 10 < retransmitted, "{timeouts} {retransmitted}");
-            assert!(
-                retransmitted < lost * 3 / 2 + 100,
-                "{retransmitted} for {lost} lost"
-            );
+            assert!(retransmitted < lost * 3 / 2 + 100, "{retransmitted} for {lost} lost");
             assert!(goodput > 0.5, "{goodput}");
         }
     }

@@ -86,7 +86,7 @@ fn start_shards(
     let secret = secret()?;
     let mut shards = Vec::new();
     for (number, (wire, host)) in wire.into_iter().zip(host).enumerate() {
-        let config = card_config(setup, memory_bytes, secret);
+        let config = card_config(setup, memory_bytes, secret)?;
         let memory = CardMemory::new(memory_bytes, HugePages::Try)
             .with_context(|| format!("cannot take {memory_bytes} bytes of card memory: try a smaller --memory"))?;
         tracing::info!(shard = number, bytes = memory_bytes, pages = ?memory.pages(), "card memory is ready");
@@ -119,7 +119,7 @@ fn wire_port(setup: &CardSetup, wire: TapQueue, number: usize) -> Result<Wire> {
     Ok(Box::new(Pcap::new(wire, file, RealtimeClock, PCAP_SNAPLEN_DEFAULT)?))
 }
 
-fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> CardConfig {
+fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Result<CardConfig> {
     let mut keys = KeyConfig::new(secret);
     for cookie in &setup.ignore_cookies {
         keys = keys.allow_cookie(cookie);
@@ -127,13 +127,16 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Card
     for header in &setup.ignore_headers {
         keys = keys.allow_header(header);
     }
+    for header in &setup.vary {
+        keys = keys.separate_by(header).ok().with_context(|| format!("--vary {header}: no header name, or one too many"))?;
+    }
     let mut config = CardConfig::new(setup.http_ports.clone(), memory_bytes, keys, secret);
     config.handshake = match setup.handshake {
         HandshakeKind::PassThrough => Handshake::PassThrough,
         HandshakeKind::Card => Handshake::Card,
     };
     config.access_log = setup.access_log;
-    config
+    Ok(config)
 }
 
 fn policy(kind: PolicyKind, bytes: u64, objects: u32) -> Box<dyn Policy> {

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,8 @@ use crate::logs;
 
 /// How long the server may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long to look for the cause of a child's end.
+const CAUSE: Duration = Duration::from_millis(150);
 /// How long the card may take to flush its files.
 const FLUSH: Duration = Duration::from_millis(500);
 
@@ -66,10 +69,8 @@ impl Running<'_> {
         self.begin_service()?;
         loop {
             self.wait(signals)?;
-            for child in [&mut self.card, &mut self.watch, &mut self.server] {
-                if let Some(status) = child.try_wait()? {
-                    return Ok(End::Died(child.role, status));
-                }
+            if let Some((role, status)) = self.first_death()? {
+                return Ok(End::Died(role, status));
             }
             if self.published.nft.as_mut().is_some_and(|nft| nft.has_ended()) {
                 return Ok(End::RulesGone);
@@ -84,6 +85,28 @@ impl Running<'_> {
                 self.announce()?;
             }
         }
+    }
+
+    /// The child whose end is the cause. One that was killed takes longer to go (its memory is given back first) than
+    /// another that ends because its socket to it closed, so a moment is given to learn of it.
+    fn first_death(&mut self) -> Result<Option<(Role, ExitStatus)>> {
+        let mut children = [&mut self.card, &mut self.watch, &mut self.server];
+        let mut first = None;
+        for child in &mut children {
+            first = first.or(child.try_wait()?.map(|status| (child.role, status)));
+        }
+        let Some((role, status)) = first else {
+            return Ok(None);
+        };
+        if role != Role::Server && status.signal().is_none() {
+            for child in children.iter_mut().filter(|child| child.role != role) {
+                let ended = child.wait(CAUSE)?;
+                if let Some(killed) = ended.filter(|status| status.signal().is_some()) {
+                    return Ok(Some((child.role, killed)));
+                }
+            }
+        }
+        Ok(Some((role, status)))
     }
 
     /// Sleeps until something happens, or until it is time to look at the server again.
@@ -141,7 +164,9 @@ impl Running<'_> {
                 true
             }
             End::RulesGone => {
-                tracing::error!("the nft process that holds the translation rules ended: everything else is stopped, too");
+                tracing::error!(
+                    "the nft process that holds the translation rules ended: everything else is stopped, too"
+                );
                 true
             }
         };

@@ -201,7 +201,8 @@ pub fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option
 /// Waits for the end of all `processes`, of the interface and of the translation table in the thread's namespace.
 pub fn assert_all_gone(processes: &BTreeSet<u64>, limit: Duration) {
     let left = || -> Vec<String> {
-        let mut left: Vec<String> = processes.iter().filter(|pid| is_running(**pid)).map(|pid| describe(*pid)).collect();
+        let mut left: Vec<String> =
+            processes.iter().filter(|pid| is_running(**pid)).map(|pid| describe(*pid)).collect();
         let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
         left.extend(devices.lines().filter(|line| line.trim_start().starts_with("nic")).map(str::to_owned));
         let tables = output("nft", &["list", "tables"]);

@@ -16,15 +16,7 @@ pub struct Cache<P> {
 
 impl<P: Policy> Cache<P> {
     pub fn new(policy: P, bytes_max: u64) -> Cache<P> {
-        Cache {
-            policy,
-            objects: HashMap::new(),
-            bytes: 0,
-            bytes_max,
-            hits: 0,
-            misses: 0,
-            evicted: Vec::new(),
-        }
+        Cache { policy, objects: HashMap::new(), bytes: 0, bytes_max, hits: 0, misses: 0, evicted: Vec::new() }
     }
 
     /// One request; true if it was a hit.
@@ -43,44 +35,23 @@ impl<P: Policy> Cache<P> {
         false
     }
 
-    pub fn requests(&mut self, key: u64, bytes: u64, times: u32) {
-        for _ in 0..times {
-            self.request(key, bytes);
-        }
-    }
-
-    pub fn purge(&mut self, key: u64) {
-        self.remove(key, Removal::Purged);
-    }
-
     fn store(&mut self, key: u64, bytes: u64) {
-        while self.bytes + bytes > self.bytes_max {
-            let Some(victim) = self.policy.poll_victim(Some(Incoming {
-                key: Key(key),
-                bytes,
-            })) else {
+        while self.bytes + bytes > self.bytes_max || self.policy.handle_insert(Key(key), bytes).is_err() {
+            let Some(victim) = self.policy.poll_victim(Some(Incoming { key: Key(key), bytes })) else {
                 return;
             };
             assert_ne!(victim, Key(key));
             self.evicted.push(victim.0);
             self.remove(victim.0, Removal::Evicted);
         }
-        if self.policy.handle_insert(Key(key), bytes).is_ok() {
-            assert_eq!(self.objects.insert(key, bytes), None);
-            self.bytes += bytes;
-        }
+        assert_eq!(self.objects.insert(key, bytes), None);
+        self.bytes += bytes;
         let occupancy = self.policy.occupancy();
-        assert_eq!(
-            (occupancy.objects, occupancy.bytes),
-            (self.objects.len(), self.bytes)
-        );
+        assert_eq!((occupancy.objects, occupancy.bytes), (self.objects.len(), self.bytes));
     }
 
-    fn remove(&mut self, key: u64, removal: Removal) {
-        let bytes = self
-            .objects
-            .remove(&key)
-            .expect("only what is there is removed");
+    pub fn remove(&mut self, key: u64, removal: Removal) {
+        let bytes = self.objects.remove(&key).expect("only what is there is removed");
         self.bytes -= bytes;
         self.policy.handle_remove(Key(key), removal);
     }

@@ -23,18 +23,12 @@ impl Sender {
         let sent = self.nxt + u32::from(self.probed);
         if info.ack.gt(sent) {
             // RFC 9293 section 3.10.7.4: an acknowledgment of something not yet sent.
-            return AckOutcome {
-                invalid: Some(AckError::Unsent),
-                ..AckOutcome::default()
-            };
+            return AckOutcome { invalid: Some(AckError::Unsent), ..AckOutcome::default() };
         }
         if info.ack.lt(self.una) {
             // RFC 5961 section 5.2; RFC 9293 section 3.10.7.4: an old duplicate is ignored.
             let too_old = self.una.since(info.ack) > self.window.largest().max(self.mss);
-            return AckOutcome {
-                invalid: too_old.then_some(AckError::TooOld),
-                ..AckOutcome::default()
-            };
+            return AckOutcome { invalid: too_old.then_some(AckError::TooOld), ..AckOutcome::default() };
         }
         if info.ack.gt(self.nxt) {
             // The peer took the byte of a window probe.
@@ -57,11 +51,7 @@ impl Sender {
         // something new.
         let duplicate = newly == 0
             && self.flight() > 0
-            && if self.sack {
-                newly_sacked > 0
-            } else {
-                !info.carries_data && !window_moved
-            };
+            && if self.sack { newly_sacked > 0 } else { !info.carries_data && !window_moved };
         let news = News {
             newly,
             newly_sacked,
@@ -84,11 +74,7 @@ impl Sender {
         self.detect_loss();
         self.reopen(was_closed);
         self.set_timers(newly > 0, window_moved, now);
-        AckOutcome {
-            newly_acked: newly - u32::from(fin_acked),
-            fin_acked,
-            invalid: None,
-        }
+        AckOutcome { newly_acked: newly - u32::from(fin_acked), fin_acked, invalid: None }
     }
 
     /// RFC 2018 section 3, RFC 2883: returns the bytes reported for the first time and whether the first
@@ -129,8 +115,7 @@ impl Sender {
                 let ms = tick(now).wrapping_sub(ecr);
                 if ms <= i32::MAX as u32 {
                     let samples = (news.flight_before / (2 * self.mss)).max(1);
-                    self.rtt
-                        .sample(Duration::from_millis(u64::from(ms.max(1))), samples);
+                    self.rtt.sample(Duration::from_millis(u64::from(ms.max(1))), samples);
                 }
             }
         }
@@ -146,11 +131,7 @@ impl Sender {
                 Some(ecr) => (ecr.wrapping_sub(tail.tick) as i32) < 0,
                 None => false,
             };
-            if tail.retransmitted
-                && !original
-                && !news.duplicate_sack
-                && self.recovery.phase == Phase::Open
-            {
+            if tail.retransmitted && !original && !news.duplicate_sack && self.recovery.phase == Phase::Open {
                 self.cubic.handle_loss(news.flight_before);
             }
         } else if self.recovery.phase == Phase::Open
@@ -215,14 +196,11 @@ impl Sender {
         }
         if news.duplicate && self.recovery.phase != Phase::Loss {
             // No more segments can have arrived than are outstanding, less the missing one.
-            let most = (self.flight() / self.mss)
-                .saturating_sub(1)
-                .min(u32::from(u16::MAX)) as u16;
+            let most = (self.flight() / self.mss).saturating_sub(1).min(u32::from(u16::MAX)) as u16;
             self.recovery.dupacks = self.recovery.dupacks.saturating_add(1).min(most.max(1));
         }
         if news.newly_sacked > 0 {
-            self.recovery
-                .detect_lost_retransmission(&self.board, self.una, self.nxt, self.mss);
+            self.recovery.detect_lost_retransmission(&self.board, self.una, self.nxt, self.mss);
         }
     }
 
@@ -249,21 +227,16 @@ impl Sender {
     }
 
     fn enter_recovery(&mut self, lost_edge: Seq) {
-        self.undo = self.timestamps.then_some(Undo {
-            cubic: self.cubic,
-            tick: 0,
-        });
+        self.undo = self.timestamps.then_some(Undo { cubic: self.cubic, tick: 0 });
         self.cubic.handle_loss(self.flight());
-        self.recovery
-            .enter(Phase::Recovery, self.una, self.nxt, lost_edge);
+        self.recovery.enter(Phase::Recovery, self.una, self.nxt, lost_edge);
         self.tail = None;
         self.due = Due::Nothing;
     }
 
     /// RFC 7661, RFC 5681 section 3.1: the window grows only if it was used.
     fn grow(&mut self, news: &News, now: Time) {
-        let used = self.cwnd_limited
-            || (self.cubic.in_slow_start() && news.flight_before >= self.cubic.window() / 2);
+        let used = self.cwnd_limited || (self.cubic.in_slow_start() && news.flight_before >= self.cubic.window() / 2);
         if used {
             let srtt = self.rtt.smoothed().unwrap_or(Duration::from_millis(1));
             self.cubic.grow(news.newly, srtt, now);
@@ -283,8 +256,7 @@ impl Sender {
         self.rto_at = None;
         if self.flight() > 0 {
             self.undo = None;
-            self.recovery
-                .enter(Phase::Loss, self.una, self.nxt, self.nxt);
+            self.recovery.enter(Phase::Loss, self.una, self.nxt, self.nxt);
             self.recovery.force = false;
         }
     }
@@ -308,9 +280,7 @@ impl Sender {
         if progress || self.rto_at.is_none() {
             self.rto_at = Some(now + self.rto());
         }
-        if self.tail.is_none()
-            && (progress || self.recovery.phase != Phase::Open || !self.board.is_empty())
-        {
+        if self.tail.is_none() && (progress || self.recovery.phase != Phase::Open || !self.board.is_empty()) {
             self.arm_tail_probe(now);
         }
     }

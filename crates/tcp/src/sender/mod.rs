@@ -243,15 +243,8 @@ impl Sender {
     pub fn new(cfg: &SenderConfig, start: Seq, peer: PeerLimits, window: u32, now: Time) -> Sender {
         let mss = u32::from(peer.mss.max(1));
         // RFC 6928 section 2: min(10 * MSS, max(2 * MSS, 14600)).
-        let initial = cfg
-            .initial_window_segments
-            .min((14_600 / mss).max(2))
-            .max(1);
-        let initial = if cfg.initial_window_segments > 10 {
-            cfg.initial_window_segments
-        } else {
-            initial
-        };
+        let initial = cfg.initial_window_segments.min((14_600 / mss).max(2)).max(1);
+        let initial = if cfg.initial_window_segments > 10 { cfg.initial_window_segments } else { initial };
         Sender {
             cfg: *cfg,
             mss,
@@ -295,10 +288,7 @@ impl Sender {
         self.end = seq;
         self.fin = false;
         self.board.clear();
-        self.recovery = Recovery {
-            threshold: self.recovery.threshold,
-            ..Recovery::new(seq)
-        };
+        self.recovery = Recovery { threshold: self.recovery.threshold, ..Recovery::new(seq) };
         self.undo = None;
         self.backoff.reset();
         self.expiries = 0;
@@ -317,12 +307,7 @@ impl Sender {
     /// nothing may follow a FIN.
     pub fn enqueue(&mut self, bytes: u32) {
         debug_assert!(!self.fin, "data behind FIN");
-        debug_assert!(
-            self.end
-                .since(self.una)
-                .checked_add(bytes)
-                .is_some_and(|n| n <= i32::MAX as u32)
-        );
+        debug_assert!(self.end.since(self.una).checked_add(bytes).is_some_and(|n| n <= i32::MAX as u32));
         if !self.fin {
             self.end += bytes;
         }
@@ -416,8 +401,7 @@ impl Sender {
     /// Bytes thought to be on the path (RFC 6675 section 4, pipe).
     #[must_use]
     pub fn pipe(&self) -> u32 {
-        self.recovery
-            .pipe(&self.board, self.una, self.nxt, self.mss, self.sack)
+        self.recovery.pipe(&self.board, self.una, self.nxt, self.mss, self.sack)
     }
 
     /// Smoothed round-trip time, once measured.

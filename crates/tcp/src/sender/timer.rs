@@ -25,11 +25,7 @@ impl Sender {
             }
         }
         let poll = self.due != Due::Nothing || self.rto_at.is_none();
-        if poll {
-            TimeoutOutcome::Armed
-        } else {
-            TimeoutOutcome::Nothing
-        }
+        if poll { TimeoutOutcome::Armed } else { TimeoutOutcome::Nothing }
     }
 
     fn handle_expiry(&mut self, now: Time) -> TimeoutOutcome {
@@ -47,16 +43,13 @@ impl Sender {
         if !again {
             // A timeout within a recovery keeps that recovery's way back out of use: the window was
             // reduced for a reason that the timeout confirms.
-            self.undo = (self.timestamps && self.recovery.phase == Phase::Open).then_some(Undo {
-                cubic: self.cubic,
-                tick: 0,
-            });
+            self.undo =
+                (self.timestamps && self.recovery.phase == Phase::Open).then_some(Undo { cubic: self.cubic, tick: 0 });
         }
         self.cubic.handle_timeout(self.flight(), again);
         // RFC 2018 section 8: after a timeout the receiver may have dropped what it reported.
         self.board.clear();
-        self.recovery
-            .enter(Phase::Loss, self.una, self.nxt, self.nxt);
+        self.recovery.enter(Phase::Loss, self.una, self.nxt, self.nxt);
         self.recovery.dupacks = 0;
         self.recovery.threshold = DUP_THRESHOLD;
         self.after_rto = true;

@@ -38,12 +38,7 @@ impl Sender {
                 }
             }
             Due::SmallWindow => {
-                let room = self
-                    .window
-                    .edge()
-                    .saturating_since(self.nxt)
-                    .min(self.mss)
-                    .min(bytes_max);
+                let room = self.window.edge().saturating_since(self.nxt).min(self.mss).min(bytes_max);
                 if room > 0 && self.flight() == 0 {
                     return self.cut(self.nxt, self.window.edge(), room, TransmitKind::New);
                 }
@@ -65,9 +60,7 @@ impl Sender {
         }
         let budget = self.cubic.window().saturating_sub(self.pipe());
         if self.recovery.phase != Phase::Open
-            && let Some((start, end)) =
-                self.recovery
-                    .next_lost(&self.board, self.una, self.nxt, self.mss)
+            && let Some((start, end)) = self.recovery.next_lost(&self.board, self.una, self.nxt, self.mss)
             && start.lt(self.window.edge())
         {
             // Lost bytes go before new ones (RFC 6675 section 4, NextSeg rules 1 and 2).
@@ -90,35 +83,16 @@ impl Sender {
         let data = end.min(self.end).saturating_since(start);
         let len = data.min(bytes);
         let fin = self.fin && start + len == self.end && end.gt(self.end);
-        (len > 0 || fin).then_some(Transmit {
-            seq: start,
-            len,
-            fin,
-            kind,
-        })
+        (len > 0 || fin).then_some(Transmit { seq: start, len, fin, kind })
     }
 
-    fn retransmit(
-        &mut self,
-        start: Seq,
-        end: Seq,
-        budget: u32,
-        bytes_max: u32,
-    ) -> Option<Transmit> {
+    fn retransmit(&mut self, start: Seq, end: Seq, budget: u32, bytes_max: u32) -> Option<Transmit> {
         let segment = self.mss.min(bytes_max);
-        let budget = if self.recovery.force {
-            budget.max(segment)
-        } else {
-            budget
-        };
+        let budget = if self.recovery.force { budget.max(segment) } else { budget };
         let end = end.min(self.window.edge());
         let data = end.min(self.end).saturating_since(start);
         let bytes = whole_segments(data, budget.min(bytes_max), segment)?;
-        let kind = if self.after_rto {
-            TransmitKind::RtoProbe
-        } else {
-            TransmitKind::Retransmit
-        };
+        let kind = if self.after_rto { TransmitKind::RtoProbe } else { TransmitKind::Retransmit };
         let t = self.cut(start, end, bytes, kind)?;
         self.recovery.high_rxt = t.seq + t.len + u32::from(t.fin);
         Some(t)
@@ -131,24 +105,14 @@ impl Sender {
         {
             return self.retransmit(start, end, budget.min(self.mss), bytes_max);
         }
-        let (start, end) =
-            self.recovery
-                .rescue(&self.board, self.una, self.nxt, self.mss.min(bytes_max))?;
+        let (start, end) = self.recovery.rescue(&self.board, self.una, self.nxt, self.mss.min(bytes_max))?;
         if start.ge(self.window.edge()) || start.lt(self.recovery.high_rxt) {
             return None;
         }
         // HighRxt stays where it is.
         self.recovery.rescued = true;
-        let data = end
-            .min(self.end)
-            .saturating_since(start)
-            .min(self.mss.min(bytes_max));
-        self.cut(
-            start,
-            end.min(self.window.edge()),
-            data,
-            TransmitKind::Retransmit,
-        )
+        let data = end.min(self.end).saturating_since(start).min(self.mss.min(bytes_max));
+        self.cut(start, end.min(self.window.edge()), data, TransmitKind::Retransmit)
     }
 
     fn new_data(&mut self, budget: u32, bytes_max: u32) -> Option<Transmit> {
@@ -162,11 +126,7 @@ impl Sender {
         let room = edge.since(self.nxt);
         if data == 0 {
             // FIN alone.
-            return if budget > 0 {
-                self.cut(self.nxt, edge, 0, TransmitKind::New)
-            } else {
-                None
-            };
+            return if budget > 0 { self.cut(self.nxt, edge, 0, TransmitKind::New) } else { None };
         }
         if let Some(bytes) = whole_segments(data, room.min(budget).min(bytes_max), segment) {
             return self.cut(self.nxt, edge, bytes, TransmitKind::New);
@@ -189,14 +149,10 @@ impl Sender {
         if !self.window_closed() {
             return None;
         }
-        self.cut(self.una, self.limit(), 1, TransmitKind::WindowProbe)
-            .map(|t| {
-                // The FIN is a probe of its own; it takes the place of a byte.
-                Transmit {
-                    fin: t.fin && t.len == 0,
-                    ..t
-                }
-            })
+        self.cut(self.una, self.limit(), 1, TransmitKind::WindowProbe).map(|t| {
+            // The FIN is a probe of its own; it takes the place of a byte.
+            Transmit { fin: t.fin && t.len == 0, ..t }
+        })
     }
 
     /// RFC 8985 section 7.3: new data if there is any, else the last segment again.
@@ -210,26 +166,14 @@ impl Sender {
             (self.cut(self.nxt, edge, segment, TransmitKind::New)?, false)
         } else {
             let data_end = self.nxt.min(self.end);
-            let start = if data_end.since(self.una) > segment {
-                data_end - segment
-            } else {
-                self.una
-            };
+            let start = if data_end.since(self.una) > segment { data_end - segment } else { self.una };
             if self.nxt.gt(edge) {
                 return None;
             }
-            (
-                self.cut(start, self.nxt, segment, TransmitKind::TailProbe)?,
-                true,
-            )
+            (self.cut(start, self.nxt, segment, TransmitKind::TailProbe)?, true)
         };
         let end = t.seq + t.len + u32::from(t.fin);
-        self.tail = Some(TailProbe {
-            start: t.seq,
-            end,
-            retransmitted,
-            tick: tick(now),
-        });
+        self.tail = Some(TailProbe { start: t.seq, end, retransmitted, tick: tick(now) });
         Some(t)
     }
 
@@ -279,6 +223,7 @@ impl Sender {
             || self.recovery.phase != Phase::Open
             || self.flight() == 0
             || !self.board.is_empty()
+            || self.nxt.gt(self.window.edge())
         {
             return;
         }

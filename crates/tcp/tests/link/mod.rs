@@ -4,9 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use nicache_tcp::{
-    AckInfo, PeerLimits, SackBlocks, Sender, SenderConfig, Seq, Time, TimeoutOutcome, TransmitKind,
-};
+use nicache_tcp::{AckInfo, PeerLimits, SackBlocks, Sender, SenderConfig, Seq, Time, TimeoutOutcome, TransmitKind};
 
 /// SplitMix64.
 pub struct Random(pub u64);
@@ -102,12 +100,7 @@ pub struct Report {
 }
 
 enum Packet {
-    Data {
-        seq: Seq,
-        len: u32,
-        fin: bool,
-        tsval: u32,
-    },
+    Data { seq: Seq, len: u32, fin: bool, tsval: u32 },
     Ack(AckInfo),
 }
 
@@ -147,14 +140,7 @@ impl Peer {
     }
 
     /// Returns true if an acknowledgment has to go at once, with a D-SACK block if there is one.
-    fn take(
-        &mut self,
-        seq: Seq,
-        len: u32,
-        fin: bool,
-        tsval: u32,
-        now: Time,
-    ) -> (bool, Option<(Seq, Seq)>) {
+    fn take(&mut self, seq: Seq, len: u32, fin: bool, tsval: u32, now: Time) -> (bool, Option<(Seq, Seq)>) {
         let end = seq + len + u32::from(fin);
         if seq.le(self.last_ack_sent) && (tsval.wrapping_sub(self.ts_recent) as i32) >= 0 {
             self.ts_recent = tsval;
@@ -176,11 +162,7 @@ impl Peer {
         let (l, r) = (left.since(self.start), end.since(self.start));
         let covered = self.held.iter().any(|&(a, b)| a <= l && r <= b);
         if covered || seq.lt(self.nxt) {
-            self.duplicate_bytes += u64::from(if covered {
-                end.since(left)
-            } else {
-                self.nxt.since(seq)
-            });
+            self.duplicate_bytes += u64::from(if covered { end.since(left) } else { self.nxt.since(seq) });
         }
         let had_holes = !self.held.is_empty();
         self.merge(l, r);
@@ -197,8 +179,7 @@ impl Peer {
         if self.unacked_segments >= 2 {
             return (true, None);
         }
-        self.delayed_ack
-            .get_or_insert(now + Duration::from_millis(40));
+        self.delayed_ack.get_or_insert(now + Duration::from_millis(40));
         (false, None)
     }
 
@@ -243,19 +224,10 @@ pub fn run(setup: &Setup) -> Report {
     let mut random = Random(setup.seed);
     let start = Seq(random.next() as u32);
     // A third of the runs cross the wrap of the sequence space.
-    let start = if random.below(3) == 0 {
-        Seq(0u32.wrapping_sub(setup.bytes / 2))
-    } else {
-        start
-    };
+    let start = if random.below(3) == 0 { Seq(0u32.wrapping_sub(setup.bytes / 2)) } else { start };
     let mut now = Time::from_millis(1_000 + random.below(10_000));
     let begun = now;
-    let peer_limits = PeerLimits {
-        mss: setup.mss,
-        window_scale: 7,
-        sack: setup.sack,
-        timestamps: setup.timestamps,
-    };
+    let peer_limits = PeerLimits { mss: setup.mss, window_scale: 7, sack: setup.sack, timestamps: setup.timestamps };
     let mut sender = Sender::new(&setup.config, start, peer_limits, setup.buffer, now);
     let mut peer = Peer {
         start,
@@ -293,11 +265,7 @@ pub fn run(setup: &Setup) -> Report {
     loop {
         // The application writes in pieces.
         if enqueued < setup.bytes && now >= next_enqueue {
-            let piece = if random.below(4) == 0 {
-                setup.bytes - enqueued
-            } else {
-                1 + random.below(60_000) as u32
-            };
+            let piece = if random.below(4) == 0 { setup.bytes - enqueued } else { 1 + random.below(60_000) as u32 };
             let piece = piece.min(setup.bytes - enqueued);
             sender.enqueue(piece);
             enqueued += piece;
@@ -314,38 +282,22 @@ pub fn run(setup: &Setup) -> Report {
             if let Some(t) = t {
                 let end = t.seq + t.len + u32::from(t.fin);
                 assert!(t.len > 0 || t.fin, "empty {t:?}");
-                assert!(
-                    t.seq.ge(peer.start) && (t.seq + t.len).le(limit),
-                    "beyond enqueued: {t:?}"
-                );
-                assert!(
-                    !t.fin || (fin_enqueued && t.seq + t.len == limit),
-                    "FIN not last: {t:?}"
-                );
+                assert!(t.seq.ge(peer.start) && (t.seq + t.len).le(limit), "beyond enqueued: {t:?}");
+                assert!(!t.fin || (fin_enqueued && t.seq + t.len == limit), "FIN not last: {t:?}");
                 assert!(t.len <= setup.burst_bytes);
                 if t.kind == TransmitKind::WindowProbe {
                     assert!(t.len + u32::from(t.fin) == 1);
                 } else {
-                    assert!(
-                        end.le(known_edge),
-                        "beyond the window {known_edge:?}: {t:?}"
-                    );
-                    let probe = t.kind == TransmitKind::TailProbe
-                        || t.len + u32::from(t.fin) <= u32::from(setup.mss) + 1;
-                    assert!(
-                        probe || before + t.len <= sender.cwnd(),
-                        "beyond cwnd {}: {before} {t:?}",
-                        sender.cwnd()
-                    );
+                    assert!(end.le(known_edge), "beyond the window {known_edge:?}: {t:?}");
+                    let probe =
+                        t.kind == TransmitKind::TailProbe || t.len + u32::from(t.fin) <= u32::from(setup.mss) + 1;
+                    assert!(probe || before + t.len <= sender.cwnd(), "beyond cwnd {}: {before} {t:?}", sender.cwnd());
                 }
                 if t.kind == TransmitKind::New {
                     assert!(t.seq == sent_to, "new data out of order: {t:?}");
                     sent_to = end;
                 } else if t.kind != TransmitKind::WindowProbe {
-                    assert!(
-                        end.le(sent_to),
-                        "retransmission of what was never sent: {t:?}"
-                    );
+                    assert!(end.le(sent_to), "retransmission of what was never sent: {t:?}");
                 }
             }
             t
@@ -375,34 +327,20 @@ pub fn run(setup: &Setup) -> Report {
                         now
                     } else {
                         let backlog = link_free.max(now);
-                        if (backlog - now).as_nanos() as u64 * setup.rate / 1_000_000_000
-                            > setup.queue
-                        {
+                        if (backlog - now).as_nanos() as u64 * setup.rate / 1_000_000_000 > setup.queue {
                             continue;
                         }
-                        link_free =
-                            backlog + Duration::from_nanos(wire * 1_000_000_000 / setup.rate);
+                        link_free = backlog + Duration::from_nanos(wire * 1_000_000_000 / setup.rate);
                         link_free
                     };
                     if random.chance(setup.loss) {
                         continue;
                     }
-                    let late = if random.chance(setup.reorder) {
-                        random.below(setup.rtt.as_nanos() as u64 * 2)
-                    } else {
-                        0
-                    };
+                    let late =
+                        if random.chance(setup.reorder) { random.below(setup.rtt.as_nanos() as u64 * 2) } else { 0 };
                     let arrives = departs + setup.rtt / 2 + Duration::from_nanos(late);
                     serial += 1;
-                    flight.insert(
-                        (arrives, serial),
-                        Packet::Data {
-                            seq: at,
-                            len,
-                            fin,
-                            tsval: now.as_millis() as u32,
-                        },
-                    );
+                    flight.insert((arrives, serial), Packet::Data { seq: at, len, fin, tsval: now.as_millis() as u32 });
                 }
                 at += len;
                 if left == 0 {
@@ -410,25 +348,15 @@ pub fn run(setup: &Setup) -> Report {
                 }
             }
         }
-        assert!(
-            report.segments < segments_bound,
-            "live-lock: {report:?} {setup:?}"
-        );
-        let done = if setup.fin {
-            fin_acked
-        } else {
-            sender.all_acked() && enqueued == setup.bytes
-        };
+        assert!(report.segments < segments_bound, "live-lock: {report:?} {setup:?}");
+        let done = if setup.fin { fin_acked } else { sender.all_acked() && enqueued == setup.bytes };
         if done {
             break;
         }
 
         // The next event.
         let timeout = sender.next_timeout();
-        assert!(
-            sender.all_acked() || timeout.is_some(),
-            "timer lost: {sender:?}"
-        );
+        assert!(sender.all_acked() || timeout.is_some(), "timer lost: {sender:?}");
         let mut next = timeout.unwrap_or(Time::MAX);
         if let Some(((at, _), _)) = flight.first_key_value() {
             next = next.min(*at);
@@ -444,10 +372,7 @@ pub fn run(setup: &Setup) -> Report {
             next = next.min(read_at.max(paused_until));
         }
         assert!(next < Time::MAX, "nothing will ever happen: {sender:?}");
-        assert!(
-            next > now || timeout != Some(next),
-            "timer in the past: {sender:?} at {now:?}"
-        );
+        assert!(next > now || timeout != Some(next), "timer in the past: {sender:?} at {now:?}");
         now = now.max(next);
         assert!(now < bound, "too slow: {report:?} {setup:?}");
 
@@ -457,12 +382,7 @@ pub fn run(setup: &Setup) -> Report {
                 break;
             }
             match entry.remove() {
-                Packet::Data {
-                    seq,
-                    len,
-                    fin,
-                    tsval,
-                } => {
+                Packet::Data { seq, len, fin, tsval } => {
                     let (at_once, d_sack) = peer.take(seq, len, fin, tsval, now);
                     if setup.read_rate == 0 {
                         peer.buffered = 0;
@@ -495,11 +415,9 @@ pub fn run(setup: &Setup) -> Report {
         if setup.read_rate > 0 && peer.buffered > 0 && now >= read_at.max(paused_until) {
             let piece = (1 + random.below(20_000) as u32).min(peer.buffered);
             peer.buffered -= piece;
-            read_at =
-                now + Duration::from_nanos(u64::from(piece) * 1_000_000_000 / setup.read_rate);
+            read_at = now + Duration::from_nanos(u64::from(piece) * 1_000_000_000 / setup.read_rate);
             if setup.pause > Duration::ZERO && random.chance(100) {
-                paused_until =
-                    now + Duration::from_nanos(random.below(setup.pause.as_nanos() as u64));
+                paused_until = now + Duration::from_nanos(random.below(setup.pause.as_nanos() as u64));
             }
             let before = peer.edge;
             let info = peer.ack(None, setup.timestamps);
@@ -511,16 +429,9 @@ pub fn run(setup: &Setup) -> Report {
             if random.chance(setup.ack_loss) {
                 continue;
             }
-            let late = if random.chance(setup.reorder) {
-                random.below(setup.rtt.as_nanos() as u64)
-            } else {
-                0
-            };
+            let late = if random.chance(setup.reorder) { random.below(setup.rtt.as_nanos() as u64) } else { 0 };
             serial += 1;
-            flight.insert(
-                (now + setup.rtt / 2 + Duration::from_nanos(late), serial),
-                Packet::Ack(info),
-            );
+            flight.insert((now + setup.rtt / 2 + Duration::from_nanos(late), serial), Packet::Ack(info));
         }
         if sender.next_timeout().is_some_and(|at| at <= now) {
             let phase_before = report.timeouts;
@@ -536,9 +447,7 @@ pub fn run(setup: &Setup) -> Report {
     assert_eq!(acked, u64::from(setup.bytes));
     assert_eq!(peer.nxt, start + setup.bytes + u32::from(setup.fin));
     assert_eq!(peer.fin_at, setup.fin.then_some(start + setup.bytes));
-    assert!(
-        sender.next_timeout().is_none() && sender.all_sent() && sender.fin_acked() == setup.fin
-    );
+    assert!(sender.next_timeout().is_none() && sender.all_sent() && sender.fin_acked() == setup.fin);
     report.elapsed = now - begun;
     report.duplicate_bytes = peer.duplicate_bytes;
     report

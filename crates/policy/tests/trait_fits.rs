@@ -1,0 +1,285 @@
+//! Policies of other kinds behind the trait, written as another crate would: one with ghost entries and internal moves
+//! (S3-FIFO), one that weighs sizes (GDSF), one that compares the victim with the incoming object (TinyLFU's rule).
+//! They show that the calls carry what such policies need; they are not tuned.
+
+mod cache;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use cache::Cache;
+use nicache_policy::{
+    Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table, TableFull,
+};
+
+/// Yang et al. 2023: a small FIFO in front of a main one, and a FIFO of ghosts that go straight to the main one.
+struct S3Fifo {
+    table: Table<Entry>,
+    small: List,
+    main: List,
+    ghost: List,
+    small_bytes: u64,
+    bytes: u64,
+    bytes_max: u64,
+    ghosts_max: usize,
+}
+
+#[derive(Clone, Default)]
+struct Entry {
+    links: Links,
+    bytes: u64,
+    uses: u8,
+    queue: Queue,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Queue {
+    #[default]
+    Ghost,
+    Small,
+    Main,
+}
+
+impl Linked for Entry {
+    fn links(&self) -> &Links {
+        &self.links
+    }
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+impl S3Fifo {
+    fn new(bytes_max: u64, objects_max: usize) -> S3Fifo {
+        S3Fifo {
+            table: Table::new(2 * objects_max),
+            small: List::default(),
+            main: List::default(),
+            ghost: List::default(),
+            small_bytes: 0,
+            bytes: 0,
+            bytes_max,
+            ghosts_max: objects_max,
+        }
+    }
+
+    fn leave(&mut self, place: Place) {
+        let Entry { bytes, queue, .. } = *self.table.get(place);
+        match queue {
+            Queue::Ghost => return self.ghost.remove(&mut self.table, place),
+            Queue::Main => self.main.remove(&mut self.table, place),
+            Queue::Small => {
+                self.small.remove(&mut self.table, place);
+                self.small_bytes -= bytes;
+            }
+        }
+        self.bytes -= bytes;
+    }
+
+    fn enter(&mut self, place: Place, queue: Queue) {
+        let entry = self.table.get_mut(place);
+        (entry.queue, entry.uses) = (queue, 0);
+        let bytes = entry.bytes;
+        match queue {
+            Queue::Ghost => return self.ghost.push_front(&mut self.table, place),
+            Queue::Main => self.main.push_front(&mut self.table, place),
+            Queue::Small => {
+                self.small.push_front(&mut self.table, place);
+                self.small_bytes += bytes;
+            }
+        }
+        self.bytes += bytes;
+    }
+}
+
+impl Policy for S3Fifo {
+    fn name(&self) -> &'static str {
+        "s3-fifo"
+    }
+    fn handle_hit(&mut self, key: Key) {
+        if let Some(place) = self.table.find(key) {
+            let entry = self.table.get_mut(place);
+            entry.uses = (entry.uses + 1).min(3);
+        }
+    }
+    fn handle_miss(&mut self, _: Key, _: Option<u64>) -> Admission {
+        Admission::Admit
+    }
+    fn handle_reply(&mut self, _: Key, bytes: u64) -> Admission {
+        if bytes <= self.bytes_max { Admission::Admit } else { Admission::Reject }
+    }
+    fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
+        let (place, queue) = match self.table.find(key) {
+            Some(ghost) => {
+                self.leave(ghost);
+                (ghost, Queue::Main)
+            }
+            None => (self.table.insert(key, Entry::default()).ok_or(TableFull)?, Queue::Small),
+        };
+        self.table.get_mut(place).bytes = bytes;
+        self.enter(place, queue);
+        Ok(())
+    }
+    fn handle_remove(&mut self, key: Key, removal: Removal) {
+        let Some(place) = self.table.find(key) else {
+            return;
+        };
+        let queue = self.table.get(place).queue;
+        if queue == Queue::Ghost || removal == Removal::Refused {
+            return;
+        }
+        self.leave(place);
+        if removal == Removal::Evicted && queue == Queue::Small {
+            self.enter(place, Queue::Ghost);
+            if self.ghost.len() > self.ghosts_max
+                && let Some(oldest) = self.ghost.back()
+            {
+                self.leave(oldest);
+                self.table.remove(oldest);
+            }
+        } else {
+            self.table.remove(place);
+        }
+    }
+    fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
+        loop {
+            let from_small = self.small_bytes * 10 > self.bytes_max || self.main.is_empty();
+            let oldest = if from_small { self.small.back() } else { self.main.back() }?;
+            let entry = self.table.get_mut(oldest);
+            if entry.uses == 0 {
+                let key = self.table.key(oldest);
+                return (incoming.map(|incoming| incoming.key) != Some(key)).then_some(key);
+            }
+            let uses = entry.uses - 1;
+            self.leave(oldest);
+            self.enter(oldest, Queue::Main);
+            self.table.get_mut(oldest).uses = if from_small { 0 } else { uses };
+        }
+    }
+    fn occupancy(&self) -> Occupancy {
+        let objects = self.small.len() + self.main.len();
+        Occupancy { objects, bytes: self.bytes, ghosts: self.ghost.len() }
+    }
+}
+
+/// Cherkasova 1998: priority = age + uses / bytes. Naive: the victim is searched for.
+#[derive(Default)]
+struct Gdsf {
+    objects: BTreeMap<Key, (f64, f64, u64)>,
+    age: f64,
+}
+
+impl Policy for Gdsf {
+    fn name(&self) -> &'static str {
+        "gdsf"
+    }
+    fn handle_hit(&mut self, key: Key) {
+        if let Some((priority, uses, bytes)) = self.objects.get_mut(&key) {
+            *uses += 1.0;
+            *priority = self.age + *uses / *bytes as f64;
+        }
+    }
+    fn handle_miss(&mut self, _: Key, _: Option<u64>) -> Admission {
+        Admission::Admit
+    }
+    fn handle_reply(&mut self, _: Key, _: u64) -> Admission {
+        Admission::Admit
+    }
+    fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
+        self.objects.insert(key, (self.age + 1.0 / bytes as f64, 1.0, bytes));
+        Ok(())
+    }
+    fn handle_remove(&mut self, key: Key, removal: Removal) {
+        if removal == Removal::Refused {
+            return;
+        }
+        if let Some((priority, ..)) = self.objects.remove(&key)
+            && removal == Removal::Evicted
+        {
+            self.age = priority;
+        }
+    }
+    fn poll_victim(&mut self, _: Option<Incoming>) -> Option<Key> {
+        self.objects.iter().min_by(|a, b| a.1.0.total_cmp(&b.1.0)).map(|(key, _)| *key)
+    }
+    fn occupancy(&self) -> Occupancy {
+        let bytes = self.objects.values().map(|object| object.2).sum();
+        Occupancy { objects: self.objects.len(), bytes, ghosts: 0 }
+    }
+}
+
+/// Einziger et al. 2017: the victim of a FIFO stays if it was asked for more often than the incoming object.
+#[derive(Default)]
+struct TinyLfuFifo {
+    order: VecDeque<(Key, u64)>,
+    uses: HashMap<Key, u64>,
+}
+
+impl Policy for TinyLfuFifo {
+    fn name(&self) -> &'static str {
+        "tinylfu-fifo"
+    }
+    fn handle_hit(&mut self, key: Key) {
+        *self.uses.entry(key).or_default() += 1;
+    }
+    fn handle_miss(&mut self, key: Key, _: Option<u64>) -> Admission {
+        *self.uses.entry(key).or_default() += 1;
+        Admission::Admit
+    }
+    fn handle_reply(&mut self, _: Key, _: u64) -> Admission {
+        Admission::Admit
+    }
+    fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
+        self.order.push_back((key, bytes));
+        Ok(())
+    }
+    fn handle_remove(&mut self, key: Key, removal: Removal) {
+        if removal != Removal::Refused {
+            self.order.retain(|object| object.0 != key);
+        }
+    }
+    fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
+        let victim = self.order.front()?.0;
+        let uses = |key| self.uses.get(&key).copied().unwrap_or(0);
+        match incoming {
+            Some(incoming) if uses(incoming.key) <= uses(victim) => {
+                self.order.rotate_left(1);
+                None
+            }
+            _ => Some(victim),
+        }
+    }
+    fn occupancy(&self) -> Occupancy {
+        let bytes = self.order.iter().map(|object| object.1).sum();
+        Occupancy { objects: self.order.len(), bytes, ghosts: self.uses.len() - self.order.len() }
+    }
+}
+
+/// Popular objects of several sizes among ones asked for once.
+fn share_of_hits<P: Policy>(policy: P) -> f64 {
+    let mut cache = Cache::new(policy, 60_000);
+    let mut state = 0x1234_5678_9ABC_DEF1u64;
+    for request in 0..60_000u64 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let popular = 400f64.powf((state >> 11) as f64 / (1u64 << 53) as f64) as u64;
+        let key = if request % 3 == 0 { popular } else { 1000 + request };
+        cache.request(key, 50 + key % 10 * 50);
+    }
+    cache.hits as f64 / 20_000.0
+}
+
+#[test]
+fn ghosts_sizes_and_comparison_with_the_incoming_object() {
+    let lru = share_of_hits(nicache_policy::Lru::new(60_000, 1200));
+    let popularity = {
+        let config = nicache_policy::PopularityConfig::new(60_000, 1200);
+        share_of_hits(nicache_policy::Popularity::new(&config))
+    };
+    let s3_fifo = share_of_hits(S3Fifo::new(60_000, 1200));
+    let gdsf = share_of_hits(Gdsf::default());
+    let tiny = share_of_hits(TinyLfuFifo::default());
+    for (name, share) in [("s3-fifo", s3_fifo), ("gdsf", gdsf), ("tinylfu", tiny), ("popularity", popularity)] {
+        assert!(share > lru, "{name} {share:.3}, lru {lru:.3}");
+    }
+}
