@@ -11,10 +11,7 @@ fn main() {
     }
     println!("cargo::rerun-if-env-changed=CLANG");
     let target = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    assert!(
-        target == "x86_64",
-        "ebpf/witness.bpf.c knows the system calls and registers of x86-64 only, not {target}"
-    );
+    assert!(target == "x86_64", "ebpf/witness.bpf.c knows the system calls and registers of x86-64 only, not {target}");
 
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let mut command = Command::new(&clang);

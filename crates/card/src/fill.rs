@@ -88,7 +88,6 @@ struct Fill {
     body: Option<BodyId>,
     body_len: u64,
     received: u64,
-    hasher: Box<blake3::Hasher>,
     template: Option<HeadTemplate>,
     etag: Option<Box<[u8]>>,
     last_modified: Option<Box<[u8]>>,
@@ -122,7 +121,6 @@ impl Fills {
                 body: None,
                 body_len: 0,
                 received: 0,
-                hasher: Box::default(),
                 template: None,
                 etag: None,
                 last_modified: None,
@@ -241,7 +239,6 @@ impl Fills {
         fill.body = Some(store.allocate(&key, body_len, counters).ok_or(Some(FillAbort::NoRoom))?);
         fill.body_len = body_len;
         fill.received = 0;
-        fill.hasher.reset();
         fill.state = State::Receiving;
         Ok(())
     }
@@ -253,7 +250,6 @@ impl Fills {
         if fill.state != State::Receiving || store.memory_mut().append(body, bytes).is_err() {
             return;
         }
-        fill.hasher.update(bytes);
         fill.received += bytes.len() as u64;
     }
 
@@ -297,7 +293,7 @@ impl Fills {
                 finished_ns: now.0,
                 lost: fill.lost,
                 body_len: fill.body_len,
-                body_hash: *fill.hasher.finalize().as_bytes(),
+                body_hash: fill.body.and_then(|body| store.memory().hash(body)).unwrap_or_default(),
                 last_modified: fill.last_modified.as_deref().and_then(parse_imf_fixdate),
                 target: target_of(&fill.request[..fill.request_len]),
             };

@@ -67,7 +67,10 @@ pub struct RevisionTable {
 
 enum Backing {
     /// Kept only to be freed; reached through the pointers.
-    Heap { _control: Box<[AtomicU64]>, _revisions: Box<[AtomicU64]> },
+    Heap {
+        _control: Box<[AtomicU64]>,
+        _revisions: Box<[AtomicU64]>,
+    },
     Mapped,
 }
 

@@ -325,7 +325,11 @@ fn check_outcome(event: &LookupEvent, walk: &Walk) -> Result<(), RefusalReason> 
         (Outcome::Found(_), Some(Errno::NOENT)) => Err(RefusalReason::Changed),
         // O_DIRECTORY on something else.
         (Outcome::Found(node), Some(Errno::NOTDIR)) => {
-            if node.kind == FileType::Directory { Err(RefusalReason::Changed) } else { Ok(()) }
+            if node.kind == FileType::Directory {
+                Err(RefusalReason::Changed)
+            } else {
+                Ok(())
+            }
         }
         // Out of descriptors, out of memory, interrupted ...: says nothing that would hold the next time.
         (_, Some(_)) => Err(RefusalReason::Io),

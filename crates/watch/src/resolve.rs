@@ -172,9 +172,8 @@ impl<'a> Resolver<'a> {
             return Ok(base.clone());
         }
         let tid = event.tid;
-        let open = |link: String| {
-            rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused)
-        };
+        let open =
+            |link: String| rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused);
         let root = open(format!("/proc/{tid}/root"))?;
         let root = Rc::new(self.node(root).map_err(io_refused)?);
         let start = match dirfd {

@@ -221,7 +221,12 @@ fn a_change_after_the_forward_is_refused() {
     for change in changes {
         if !page.exists() {
             fs::copy(page.with_file_name("away"), &page).unwrap();
-            File::options().write(true).open(&page).unwrap().set_modified(fs::metadata(&page).unwrap().modified().unwrap()).unwrap();
+            File::options()
+                .write(true)
+                .open(&page)
+                .unwrap()
+                .set_modified(fs::metadata(&page).unwrap().modified().unwrap())
+                .unwrap();
         }
         let forwarded = scene.forward();
         scene.serve(&page);
@@ -498,8 +503,7 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
     use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair};
     let mut scene = Scene::new();
     let page = scene.write("page", b"hello");
-    let (card, watcher) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let (card, watcher) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     let table = scene.table.clone();
     let server = &scene.server;
     let registrar = &mut scene.registrar;

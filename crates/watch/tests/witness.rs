@@ -364,7 +364,9 @@ fn mode_times_and_attributes() {
         assert_witnessed(&own, || fs::set_permissions(&site.page, fs::Permissions::from_mode(mode)).unwrap());
         let directory = [slot(&site.directory)];
         let mode = if round % 2 == 0 { 0o700 } else { 0o755 };
-        assert_witnessed(&directory, || fs::set_permissions(&site.directory, fs::Permissions::from_mode(mode)).unwrap());
+        assert_witnessed(&directory, || {
+            fs::set_permissions(&site.directory, fs::Permissions::from_mode(mode)).unwrap()
+        });
         let time = Timespec { tv_sec: round as i64, tv_nsec: 0 };
         let times = Timestamps { last_access: time, last_modification: time };
         assert_witnessed(&own, || rustix::fs::utimensat(CWD, &site.page, &times, AtFlags::empty()).unwrap());

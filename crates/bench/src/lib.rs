@@ -1,0 +1,19 @@
+//! Benchmarks of nicache.
+//!
+//! [`wire`]: a client in one network namespace, a server in another; nginx alone, through the card, and with Varnish in the card's
+//! place, measured with `wrk` under the same conditions. What comes out is requests per second, latency and CPU time.
+//!
+//! [`pipeline`]: the card alone, between two ports in memory: nanoseconds (and instructions, where the machine counts them) per
+//! request of each kind, without kernel, client or server.
+//!
+//! Deliberately absent: hit rates and replacement policies under real request streams, which are no question of speed.
+//!
+//! Unsafe code is confined to `wire/namespace.rs` (`unshare(2)`).
+
+#![deny(unsafe_code)]
+
+pub mod pipeline;
+mod summary;
+pub mod wire;
+
+pub use summary::Summary;

@@ -1,0 +1,64 @@
+//! What the kernel's witnesses cost: nanoseconds per system call without them, with them, and for a thread that they
+//! take for the server. Alternates the three, as machines drift; prints medians.
+//!
+//! `cargo run --release -p nicache-watch --example witness_cost`
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::Instant;
+
+use nicache_watch::{KernelWatcher, LookupRing};
+
+const ROUNDS: usize = 7;
+const CALLS: u32 = 100_000;
+
+fn main() {
+    let path = std::env::temp_dir().join(format!("nicache-witness-cost-{}", std::process::id()));
+    let file = File::create(&path).expect("create a file to write to");
+    file.write_all_at(&[0; 4096], 0).expect("write");
+    let reader = File::open(&path).expect("open it");
+    let own_netns = fs::metadata("/proc/thread-self/ns/net").expect("/proc").ino() as u32;
+
+    type Call<'a> = (&'a str, Box<dyn Fn() + 'a>);
+    let calls: [Call<'_>; 5] = [
+        ("getppid", Box::new(|| _ = rustix::process::getppid())),
+        ("pread 100 B", Box::new(|| drop(reader.read_exact_at(&mut [0; 100], 0)))),
+        ("pwrite 100 B", Box::new(|| file.write_all_at(&[1; 100], 0).expect("write"))),
+        ("stat", Box::new(|| drop(fs::metadata(&path)))),
+        ("open and close", Box::new(|| drop(File::open(&path)))),
+    ];
+    let mut times = vec![[const { Vec::new() }; 3]; calls.len()];
+    for _ in 0..ROUNDS {
+        for (mode, server_netns) in [None, Some(0), Some(own_netns)].into_iter().enumerate() {
+            let watcher = server_netns.map(|inum| KernelWatcher::load(inum).expect("load the witnesses"));
+            let mut ring = watcher.as_ref().map(|watcher| LookupRing::map(watcher.ring_fd()).expect("map the ring"));
+            for (index, (_, call)) in calls.iter().enumerate() {
+                let mut spent_ns = 0;
+                // In portions that the ring takes; reading it is the watcher's work and not counted here.
+                for _ in 0..CALLS / 10_000 {
+                    let start = Instant::now();
+                    for _ in 0..10_000 {
+                        call();
+                    }
+                    spent_ns += start.elapsed().as_nanos();
+                    if let Some(ring) = &mut ring {
+                        ring.drain(|_| ());
+                    }
+                }
+                times[index][mode].push(spent_ns as f64 / f64::from(CALLS));
+            }
+            drop(watcher);
+            // Links are detached in the background.
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+    }
+    let _ = fs::remove_file(&path);
+    println!("{:16}{:>12}{:>12}{:>12}  ns per call", "", "without", "with", "as server");
+    for ((name, _), times) in calls.iter().zip(&mut times) {
+        let [without, with, server] = times.each_mut().map(|times| {
+            times.sort_by(f64::total_cmp);
+            times[times.len() / 2]
+        });
+        println!("{name:16}{without:12.0}{with:12.0}{server:12.0}");
+    }
+}
