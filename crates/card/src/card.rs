@@ -13,10 +13,10 @@ use crate::bus::FrameBytes;
 use crate::config::CardConfig;
 use crate::counters::Counters;
 use crate::fill::{CoherenceLink, Fills};
+use crate::flow::Flow;
 use crate::flow::hold::HoldPool;
 use crate::flow::table::FlowTable;
 use crate::flow::wheel::Wheel;
-use crate::flow::Flow;
 use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
 use crate::packet::{Classified, Side, TcpFrame, classify};
 use crate::store::{Entry, Store};
@@ -88,7 +88,14 @@ fn count_refusal(_: SendError, drops: &mut u64) {
 
 impl<W: Port, H: Port> Card<W, H> {
     /// A card between two ports. All memory is allocated here.
-    pub fn new(wire: W, host: H, config: CardConfig, store: Store, link: Box<dyn CoherenceLink + Send>, now: Time) -> Card<W, H> {
+    pub fn new(
+        wire: W,
+        host: H,
+        config: CardConfig,
+        store: Store,
+        link: Box<dyn CoherenceLink + Send>,
+        now: Time,
+    ) -> Card<W, H> {
         let period_end = store.policy().period().map(|period| now + period);
         Card {
             ports: Ports { wire, host, ip_id: config.secret as u16 },

@@ -263,7 +263,8 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Tells the host that the client has reset the connection.
     pub(crate) fn reset_host(&mut self, flow: &mut Flow) {
         if matches!(flow.host.phase, HostPhase::Open | HostPhase::Closing) {
-            let head = crate::transmit::host_head(flow, flow.host.sender.nxt(), Flags::RST | Flags::ACK, SackBlocks::EMPTY);
+            let head =
+                crate::transmit::host_head(flow, flow.host.sender.nxt(), Flags::RST | Flags::ACK, SackBlocks::EMPTY);
             self.emit_to_host(flow, &head);
         }
     }

@@ -21,12 +21,8 @@ pub enum CardBypass {
 
 impl CardBypass {
     /// All reasons.
-    pub const ALL: [CardBypass; 4] = [
-        CardBypass::Operator,
-        CardBypass::Lease,
-        CardBypass::Conditional,
-        CardBypass::Resources,
-    ];
+    pub const ALL: [CardBypass; 4] =
+        [CardBypass::Operator, CardBypass::Lease, CardBypass::Conditional, CardBypass::Resources];
 
     /// The name in metrics.
     pub const fn label(self) -> &'static str {

@@ -77,22 +77,16 @@ impl Headers {
         let field = TCP_AT + nicache_tcp::wire::CHECKSUM_OFFSET;
         if capabilities.checksum {
             bytes[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
-            offload.checksum = Checksum::Partial {
-                start: TCP_AT as u16,
-                offset: nicache_tcp::wire::CHECKSUM_OFFSET as u16,
-            };
+            offload.checksum =
+                Checksum::Partial { start: TCP_AT as u16, offset: nicache_tcp::wire::CHECKSUM_OFFSET as u16 };
         } else {
             let head = checksum::sum(&bytes[TCP_AT..TCP_AT + tcp_len]);
             let sum = checksum::add(checksum::add(pseudo, head), payload_sum());
             bytes[field..field + 2].copy_from_slice(&(!sum).to_be_bytes());
         }
         if payload_len > usize::from(mss) {
-            offload.gso = Some(Gso {
-                kind: GsoKind::Tcp4,
-                size: mss,
-                header_len: (TCP_AT + tcp_len) as u16,
-                ecn: false,
-            });
+            offload.gso =
+                Some(Gso { kind: GsoKind::Tcp4, size: mss, header_len: (TCP_AT + tcp_len) as u16, ecn: false });
         }
         Headers { bytes, len: TCP_AT + tcp_len, offload }
     }

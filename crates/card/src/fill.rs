@@ -9,8 +9,8 @@ use std::time::Duration;
 use hashbrown::HashTable;
 use nicache_coherence::{FillRequest, FillVerdict, Verdict};
 use nicache_http::{
-    Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, ReplyHead, RequestOutcome, Vary, VaryNames, parse_imf_fixdate,
-    parse_request, vary_key,
+    Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, ReplyHead, RequestOutcome, Vary, VaryNames,
+    parse_imf_fixdate, parse_request, vary_key,
 };
 use nicache_memory::BodyId;
 use nicache_tcp::Time;
@@ -418,4 +418,3 @@ fn variant(request_head: &[u8], base: Key, names: &VaryNames, keys: &KeyConfig) 
         _ => None,
     }
 }
-

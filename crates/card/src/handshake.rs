@@ -77,7 +77,11 @@ impl<W: Port, H: Port> Card<W, H> {
             self.pass_to_host(frame, bytes);
             return Keep::Yes;
         }
-        if flow.host.phase != HostPhase::Open || !head.flags.ack() || head.ack != flow.out_next || head.seq != flow.rcv_nxt {
+        if flow.host.phase != HostPhase::Open
+            || !head.flags.ack()
+            || head.ack != flow.out_next
+            || head.seq != flow.rcv_nxt
+        {
             self.pass_to_host(frame, bytes);
             return Keep::Yes;
         }
@@ -132,13 +136,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// What the card can do toward a client.
     fn limits(&self) -> Limits {
-        Limits {
-            mss: self.config.mss,
-            window_scale: Some(CARD_WINDOW_SCALE),
-            sack: true,
-            timestamps: true,
-            v6: false,
-        }
+        Limits { mss: self.config.mss, window_scale: Some(CARD_WINDOW_SCALE), sack: true, timestamps: true, v6: false }
     }
 
     /// What both SYNs together agreed on, toward the client; `tsval` is the TSval of the SYN-ACK.

@@ -74,12 +74,7 @@ pub enum Classified {
 }
 
 /// Looks at one frame. `is_service` says whether a TCP port is one that the card serves.
-pub fn classify(
-    frame: &[u8],
-    offload: &Offload,
-    side: Side,
-    is_service: impl Fn(u16) -> bool,
-) -> Classified {
+pub fn classify(frame: &[u8], offload: &Offload, side: Side, is_service: impl Fn(u16) -> bool) -> Classified {
     let Ok(ethernet) = EthernetFrame::new_checked(frame) else {
         return Classified::Other;
     };
@@ -107,18 +102,12 @@ pub fn classify(
     let source = u32::from_be_bytes(ip.src_addr().octets());
     let destination = u32::from_be_bytes(ip.dst_addr().octets());
     let key = match side {
-        Side::Wire => FlowKey {
-            client: source,
-            server: destination,
-            client_port: source_port,
-            server_port: destination_port,
-        },
-        Side::Host => FlowKey {
-            client: destination,
-            server: source,
-            client_port: destination_port,
-            server_port: source_port,
-        },
+        Side::Wire => {
+            FlowKey { client: source, server: destination, client_port: source_port, server_port: destination_port }
+        }
+        Side::Host => {
+            FlowKey { client: destination, server: source, client_port: destination_port, server_port: source_port }
+        }
     };
     if !is_service(key.server_port) {
         return Classified::Other;
@@ -130,11 +119,7 @@ pub fn classify(
         if !ip.verify_checksum() {
             return Classified::Corrupt;
         }
-        let pseudo = checksum::pseudo_header_v4(
-            source.to_be_bytes(),
-            destination.to_be_bytes(),
-            tcp.len() as u32,
-        );
+        let pseudo = checksum::pseudo_header_v4(source.to_be_bytes(), destination.to_be_bytes(), tcp.len() as u32);
         if checksum::add(pseudo, checksum::sum(tcp)) != 0xffff {
             return Classified::Corrupt;
         }

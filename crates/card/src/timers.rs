@@ -91,7 +91,8 @@ impl<W: Port, H: Port> Card<W, H> {
         if flow.is_forgettable() || flow.is_closing() {
             return Keep::No;
         }
-        if flow.phase == Phase::Requests && flow.host.phase == HostPhase::Absent && flow.output_idle() && !flow.card_fin {
+        if flow.phase == Phase::Requests && flow.host.phase == HostPhase::Absent && flow.output_idle() && !flow.card_fin
+        {
             self.close_from_card(flow, now);
             flow.active = now;
             self.pump_client(flow, now);

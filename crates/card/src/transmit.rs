@@ -55,7 +55,8 @@ impl<W: Port, H: Port> Card<W, H> {
         let mut gather = Gather::new();
         let mut headers = None;
         if capabilities.checksum {
-            headers = Some(Headers::new(&addresses, &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || 0));
+            headers =
+                Some(Headers::new(&addresses, &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || 0));
         } else {
             visit_payload(flow, &self.store, transmit.seq, transmit.len, &self.heads, |piece| {
                 let (piece_sum, len) = match piece {

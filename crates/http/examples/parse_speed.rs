@@ -1,8 +1,8 @@
 //! Times the operations of the hit path, in nanoseconds per call: `cargo run --release -p nicache-http --example parse_speed`.
 
 use nicache_http::{
-    DateCache, Follower, Framing, HeadTemplate, HeaderScratch, HttpDate, KeyConfig, Method,
-    RequestOutcome, evaluate, parse_reply, parse_request,
+    DateCache, Follower, Framing, HeadTemplate, HeaderScratch, HttpDate, KeyConfig, Method, RequestOutcome, evaluate,
+    parse_reply, parse_request,
 };
 use std::hint::black_box;
 use std::time::Instant;
@@ -39,14 +39,11 @@ fn time(name: &str, mut call: impl FnMut()) {
 fn main() {
     let config = KeyConfig::new([9; 16]);
     for (name, bytes) in [("wrk", WRK), ("wrk", WRK_50), ("Chromium", CHROMIUM)] {
-        time(
-            &format!("request and key, {name}, {} bytes", bytes.len()),
-            || {
-                let mut scratch = HeaderScratch::new();
-                let outcome = parse_request(black_box(bytes), &mut scratch, &config);
-                assert!(matches!(black_box(&outcome), RequestOutcome::Complete(_)));
-            },
-        );
+        time(&format!("request and key, {name}, {} bytes", bytes.len()), || {
+            let mut scratch = HeaderScratch::new();
+            let outcome = parse_request(black_box(bytes), &mut scratch, &config);
+            assert!(matches!(black_box(&outcome), RequestOutcome::Complete(_)));
+        });
     }
     let mut scratch = HeaderScratch::new();
     let RequestOutcome::Complete(request) = parse_request(CHROMIUM, &mut scratch, &config) else {
@@ -63,8 +60,7 @@ fn main() {
     time(&format!("reply head, {} bytes", REPLY.len()), || {
         black_box(parse_reply(black_box(REPLY), Method::Get));
     });
-    let without_expires =
-        String::from_utf8_lossy(REPLY).replace("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\n", "");
+    let without_expires = String::from_utf8_lossy(REPLY).replace("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\n", "");
     let plain = HeadTemplate::new(without_expires.as_bytes()).expect("a plain head");
     let expiring = HeadTemplate::new(REPLY).expect("a plain head");
     let mut out = [0; 1024];

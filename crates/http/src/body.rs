@@ -85,11 +85,7 @@ impl Follower {
             Framing::Chunked => State::Size { size: 0, digits: 0 },
             Framing::Close => State::Close,
         };
-        Follower {
-            state,
-            body_bytes: 0,
-            plain: true,
-        }
+        Follower { state, body_bytes: 0, plain: true }
     }
 
     /// Takes the next piece of input and hands its content bytes to `body`, in order and without chunk framing.
@@ -99,22 +95,13 @@ impl Follower {
         loop {
             match self.state {
                 State::Finished => {
-                    return Followed {
-                        finished_at: Some(at),
-                        fault: None,
-                    };
+                    return Followed { finished_at: Some(at), fault: None };
                 }
                 State::Broken(fault) => {
-                    return Followed {
-                        finished_at: None,
-                        fault: Some(fault),
-                    };
+                    return Followed { finished_at: None, fault: Some(fault) };
                 }
                 _ if at == bytes.len() => {
-                    return Followed {
-                        finished_at: None,
-                        fault: None,
-                    };
+                    return Followed { finished_at: None, fault: None };
                 }
                 State::Length(left) | State::Data { left } => {
                     let taken = take(&bytes[at..], left);
@@ -130,10 +117,7 @@ impl Follower {
                 }
                 _ => {
                     self.state = self.state.step(bytes[at]);
-                    self.plain &= !matches!(
-                        self.state,
-                        State::Extension { .. } | State::TrailerLf { line: 1.., .. }
-                    );
+                    self.plain &= !matches!(self.state, State::Extension { .. } | State::TrailerLf { line: 1.., .. });
                     at += 1;
                 }
             }
@@ -177,72 +161,37 @@ impl State {
     /// One byte of chunk framing.
     fn step(self, byte: u8) -> State {
         match (self, byte) {
-            (
-                State::Size {
-                    digits: CHUNK_SIZE_DIGITS_MAX,
-                    ..
-                },
-                b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F',
-            ) => State::Broken(BodyFault::ChunkSize),
+            (State::Size { digits: CHUNK_SIZE_DIGITS_MAX, .. }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                State::Broken(BodyFault::ChunkSize)
+            }
             (State::Size { size, digits }, b'0'..=b'9') => State::digit(size, digits, byte - b'0'),
-            (State::Size { size, digits }, b'a'..=b'f') => {
-                State::digit(size, digits, byte - b'a' + 10)
-            }
-            (State::Size { size, digits }, b'A'..=b'F') => {
-                State::digit(size, digits, byte - b'A' + 10)
-            }
+            (State::Size { size, digits }, b'a'..=b'f') => State::digit(size, digits, byte - b'a' + 10),
+            (State::Size { size, digits }, b'A'..=b'F') => State::digit(size, digits, byte - b'A' + 10),
             (State::Size { size, digits: 1.. }, b'\r') => State::SizeLf { size },
             (State::Size { size, digits: 1.. }, b';') => State::Extension { size, len: 1 },
             (State::Size { .. }, _) => State::Broken(BodyFault::ChunkSize),
             (State::Extension { size, .. }, b'\r') => State::SizeLf { size },
-            (
-                State::Extension {
-                    len: CHUNK_EXTENSION_BYTES_MAX..,
-                    ..
-                },
-                _,
-            ) => State::Broken(BodyFault::TooLong),
-            (State::Extension { .. }, byte) if is_control(byte) => {
-                State::Broken(BodyFault::LineBreak)
-            }
+            (State::Extension { len: CHUNK_EXTENSION_BYTES_MAX.., .. }, _) => State::Broken(BodyFault::TooLong),
+            (State::Extension { .. }, byte) if is_control(byte) => State::Broken(BodyFault::LineBreak),
             (State::Extension { size, len }, _) => State::Extension { size, len: len + 1 },
             (State::SizeLf { size: 0 }, b'\n') => State::Trailer { line: 0, len: 0 },
             (State::SizeLf { size }, b'\n') => State::Data { left: size },
             (State::DataCr, b'\r') => State::DataLf,
             (State::DataLf, b'\n') => State::Size { size: 0, digits: 0 },
-            (
-                State::Trailer {
-                    len: TRAILER_BYTES_MAX..,
-                    ..
-                },
-                _,
-            ) => State::Broken(BodyFault::TooLong),
+            (State::Trailer { len: TRAILER_BYTES_MAX.., .. }, _) => State::Broken(BodyFault::TooLong),
             (State::Trailer { line, len }, b'\r') => State::TrailerLf { line, len: len + 1 },
             // A folded trailer line, or one without a name (RFC 9112 sections 5.1 and 5.2).
-            (State::Trailer { line: 0, .. }, b' ' | b'\t' | b':') => {
-                State::Broken(BodyFault::LineBreak)
-            }
-            (State::Trailer { .. }, byte) if is_control(byte) => {
-                State::Broken(BodyFault::LineBreak)
-            }
-            (State::Trailer { line, len }, _) => State::Trailer {
-                line: line + 1,
-                len: len + 1,
-            },
+            (State::Trailer { line: 0, .. }, b' ' | b'\t' | b':') => State::Broken(BodyFault::LineBreak),
+            (State::Trailer { .. }, byte) if is_control(byte) => State::Broken(BodyFault::LineBreak),
+            (State::Trailer { line, len }, _) => State::Trailer { line: line + 1, len: len + 1 },
             (State::TrailerLf { line: 0, .. }, b'\n') => State::Finished,
-            (State::TrailerLf { len, .. }, b'\n') => State::Trailer {
-                line: 0,
-                len: len + 1,
-            },
+            (State::TrailerLf { len, .. }, b'\n') => State::Trailer { line: 0, len: len + 1 },
             _ => State::Broken(BodyFault::LineBreak),
         }
     }
 
     fn digit(size: u64, digits: u8, digit: u8) -> State {
-        State::Size {
-            size: size << 4 | u64::from(digit),
-            digits: digits + 1,
-        }
+        State::Size { size: size << 4 | u64::from(digit), digits: digits + 1 }
     }
 }
 

@@ -37,10 +37,7 @@ impl CacheControl {
             (b"private", _) => Err(NotShared::Private),
             (b"no-store", _) => Err(NotShared::NoStore),
             (b"max-age", Some(seconds)) if self.max_age_s.is_none() => {
-                self.max_age_s = Some(
-                    crate::length::parse_content_length(seconds)
-                        .ok_or(NotShared::CacheControlOdd)?,
-                );
+                self.max_age_s = Some(crate::length::parse_content_length(seconds).ok_or(NotShared::CacheControlOdd)?);
                 Ok(())
             }
             (b"s-maxage" | b"stale-while-revalidate" | b"stale-if-error", Some(seconds))
@@ -49,8 +46,7 @@ impl CacheControl {
                 Ok(())
             }
             (
-                b"public" | b"no-cache" | b"must-revalidate" | b"proxy-revalidate"
-                | b"no-transform" | b"immutable",
+                b"public" | b"no-cache" | b"must-revalidate" | b"proxy-revalidate" | b"no-transform" | b"immutable",
                 None,
             ) => Ok(()),
             _ => Err(NotShared::CacheControlOdd),
@@ -84,10 +80,7 @@ mod tests {
             ("max-age=3600", Ok(Some(3600))),
             ("public, Max-Age=0", Ok(Some(0))),
             ("no-cache", Ok(None)),
-            (
-                "public,immutable , max-age=31536000, stale-while-revalidate=5",
-                Ok(Some(31_536_000)),
-            ),
+            ("public,immutable , max-age=31536000, stale-while-revalidate=5", Ok(Some(31_536_000))),
             ("private", Err(NotShared::Private)),
             ("max-age=x, PRIVATE", Err(NotShared::Private)),
             ("private=\"Set-Cookie\"", Err(NotShared::Private)),
@@ -101,10 +94,7 @@ mod tests {
             ("", Err(NotShared::CacheControlOdd)),
             ("max-age=1,", Err(NotShared::CacheControlOdd)),
             ("secret-directive", Err(NotShared::CacheControlOdd)),
-            (
-                "a-directive-that-is-longer-than-any-known-one",
-                Err(NotShared::CacheControlOdd),
-            ),
+            ("a-directive-that-is-longer-than-any-known-one", Err(NotShared::CacheControlOdd)),
         ];
         for (value, expected) in table {
             let mut control = CacheControl::default();

@@ -35,22 +35,14 @@ pub enum Verdict {
 
 /// What every server would answer to `condition` for an entry with this entity tag and Last-Modified.
 #[inline]
-pub fn evaluate(
-    condition: &Conditional<'_>,
-    etag: Option<&[u8]>,
-    last_modified: Option<&[u8]>,
-) -> Verdict {
+pub fn evaluate(condition: &Conditional<'_>, etag: Option<&[u8]>, last_modified: Option<&[u8]>) -> Verdict {
     match (condition.if_none_match, condition.if_modified_since) {
         (None, None) => Verdict::Full,
         (Some(tags), None) => none_match(tags, etag),
         (None, Some(date)) => modified_since(date, last_modified),
         (Some(tags), Some(date)) => {
             let (by_tag, by_date) = (none_match(tags, etag), modified_since(date, last_modified));
-            if by_tag == by_date {
-                by_tag
-            } else {
-                Verdict::Ambiguous
-            }
+            if by_tag == by_date { by_tag } else { Verdict::Ambiguous }
         }
     }
 }
@@ -70,24 +62,14 @@ fn none_match(tags: &[u8], etag: Option<&[u8]>) -> Verdict {
             None => return Verdict::Ambiguous,
         }
     }
-    if found {
-        Verdict::NotModified
-    } else {
-        Verdict::Full
-    }
+    if found { Verdict::NotModified } else { Verdict::Full }
 }
 
 /// The opaque part of an entity tag (RFC 9110 section 8.8.3), with its quotes, without `W/`.
 pub(crate) fn opaque_tag(tag: &[u8]) -> Option<&[u8]> {
     let opaque = tag.strip_prefix(b"W/").unwrap_or(tag);
     match opaque {
-        [b'"', inner @ .., b'"']
-            if inner
-                .iter()
-                .all(|b| matches!(b, 0x21 | 0x23..=0x7e) && *b != b',') =>
-        {
-            Some(opaque)
-        }
+        [b'"', inner @ .., b'"'] if inner.iter().all(|b| matches!(b, 0x21 | 0x23..=0x7e) && *b != b',') => Some(opaque),
         _ => None,
     }
 }
@@ -152,10 +134,8 @@ mod tests {
             (Some("*"), Some(LM), Ambiguous),
         ];
         for (tags, date, verdict) in cases {
-            let condition = Conditional {
-                if_none_match: tags.map(str::as_bytes),
-                if_modified_since: date.map(str::as_bytes),
-            };
+            let condition =
+                Conditional { if_none_match: tags.map(str::as_bytes), if_modified_since: date.map(str::as_bytes) };
             for etag in ["\"a\"", "W/\"a\""] {
                 let answer = evaluate(&condition, Some(etag.as_bytes()), Some(LM.as_bytes()));
                 assert_eq!(answer, *verdict, "{tags:?} {date:?} {etag}");
@@ -165,16 +145,10 @@ mod tests {
 
     #[test]
     fn entries_without_validators() {
-        let tag = Conditional {
-            if_none_match: Some(b"\"a\""),
-            if_modified_since: None,
-        };
+        let tag = Conditional { if_none_match: Some(b"\"a\""), if_modified_since: None };
         assert_eq!(evaluate(&tag, None, None), Full);
         assert_eq!(evaluate(&tag, Some(b"unquoted"), None), Ambiguous);
-        let date = Conditional {
-            if_none_match: None,
-            if_modified_since: Some(LM.as_bytes()),
-        };
+        let date = Conditional { if_none_match: None, if_modified_since: Some(LM.as_bytes()) };
         assert_eq!(evaluate(&date, Some(b"\"a\""), None), Ambiguous);
         assert_eq!(evaluate(&date, None, Some(b"bad")), Ambiguous);
         assert!(tag.is_conditional() && !Conditional::default().is_conditional());

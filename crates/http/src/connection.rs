@@ -1,7 +1,7 @@
 //! Connection (RFC 9110 section 7.6.1, RFC 9112 section 9.3).
 
 use crate::head::{is_name, list};
-use crate::request::Version;
+use crate::protocol::Version;
 
 /// What a request says about the connection. Part of the key, because servers answer each class with another head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,10 +24,7 @@ pub enum ConnectionClass {
 impl ConnectionClass {
     /// Does the connection outlive the reply, as far as the client is concerned?
     pub const fn is_keep_alive(self) -> bool {
-        matches!(
-            self,
-            Self::Http11 | Self::Http11KeepAlive | Self::Http10KeepAlive
-        )
+        matches!(self, Self::Http11 | Self::Http11KeepAlive | Self::Http10KeepAlive)
     }
 }
 
@@ -91,9 +88,7 @@ mod tests {
 
     fn options(values: &[&str]) -> ConnectionOptions {
         let mut options = ConnectionOptions::default();
-        values
-            .iter()
-            .for_each(|value| options.add(value.as_bytes()));
+        values.iter().for_each(|value| options.add(value.as_bytes()));
         options
     }
 
@@ -102,20 +97,10 @@ mod tests {
         use ConnectionClass::*;
         let table: &[(&[&str], Version, Option<ConnectionClass>, bool)] = &[
             (&[], Version::Http11, Some(Http11), true),
-            (
-                &["Keep-Alive"],
-                Version::Http11,
-                Some(Http11KeepAlive),
-                true,
-            ),
+            (&["Keep-Alive"], Version::Http11, Some(Http11KeepAlive), true),
             (&["close"], Version::Http11, Some(Http11Close), false),
             (&[], Version::Http10, Some(Http10), false),
-            (
-                &["keep-alive"],
-                Version::Http10,
-                Some(Http10KeepAlive),
-                true,
-            ),
+            (&["keep-alive"], Version::Http10, Some(Http10KeepAlive), true),
             (&["CLOSE"], Version::Http10, Some(Http10Close), false),
             (&["keep-alive, close"], Version::Http11, None, false),
             (&["keep-alive", "close"], Version::Http11, None, false),

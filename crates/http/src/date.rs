@@ -6,9 +6,8 @@
 pub const IMF_FIXDATE_BYTES: usize = 29;
 
 const DAYS: [&[u8; 3]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
-const MONTHS: [&[u8; 3]; 12] = [
-    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
-];
+const MONTHS: [&[u8; 3]; 12] =
+    [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
 
 /// 9999-12-31 23:59:59, the last second with a year of four digits.
 const UNIX_S_MAX: u64 = 253_402_300_799;
@@ -63,9 +62,7 @@ pub struct DateCache {
 
 impl Default for DateCache {
     fn default() -> DateCache {
-        DateCache {
-            date: HttpDate::from_unix_s(0),
-        }
+        DateCache { date: HttpDate::from_unix_s(0) }
     }
 }
 
@@ -110,16 +107,11 @@ fn two(bytes: &[u8; IMF_FIXDATE_BYTES], at: usize) -> Option<u64> {
 fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
@@ -141,18 +133,9 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_9110() {
-        assert_eq!(
-            HttpDate::from_unix_s(784_111_777).as_bytes(),
-            b"Sun, 06 Nov 1994 08:49:37 GMT"
-        );
-        assert_eq!(
-            parse_imf_fixdate(b"Sun, 06 Nov 1994 08:49:37 GMT"),
-            Some(784_111_777)
-        );
-        assert_eq!(
-            HttpDate::from_unix_s(u64::MAX).as_bytes(),
-            b"Fri, 31 Dec 9999 23:59:59 GMT"
-        );
+        assert_eq!(HttpDate::from_unix_s(784_111_777).as_bytes(), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(parse_imf_fixdate(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(HttpDate::from_unix_s(u64::MAX).as_bytes(), b"Fri, 31 Dec 9999 23:59:59 GMT");
     }
 
     #[test]

@@ -21,11 +21,7 @@ pub(crate) fn offset_in(outer: &[u8], inner: &[u8]) -> usize {
 pub(crate) fn is_name<const N: usize>(name: &[u8], lower: &[u8; N]) -> bool {
     match name.first_chunk::<N>() {
         Some(name_bytes) if name.len() == N => {
-            name_bytes
-                .iter()
-                .zip(lower)
-                .fold(0u8, |differing, (a, b)| differing | ((a | 0x20) ^ b))
-                == 0
+            name_bytes.iter().zip(lower).fold(0u8, |differing, (a, b)| differing | ((a | 0x20) ^ b)) == 0
         }
         _ => false,
     }
@@ -54,10 +50,7 @@ impl<'h> Lines<'h> {
     /// `head` ends behind the empty line, `start_line_len` does not count the line's own break.
     #[inline]
     pub(crate) fn new(head: &'h [u8], start_line_len: usize) -> Result<Lines<'h>, BareLineBreak> {
-        let mut lines = Lines {
-            head,
-            at: start_line_len,
-        };
+        let mut lines = Lines { head, at: start_line_len };
         lines.line_break()?;
         Ok(lines)
     }
@@ -70,8 +63,8 @@ impl<'h> Lines<'h> {
         }
         let colon_at = self.at + header.name.len();
         let value_at = offset_in(self.head, header.value);
-        let leading_plain = value_at == colon_at + 1
-            || (value_at == colon_at + 2 && self.head.get(colon_at + 1) == Some(&b' '));
+        let leading_plain =
+            value_at == colon_at + 1 || (value_at == colon_at + 2 && self.head.get(colon_at + 1) == Some(&b' '));
         let value_end = value_at.wrapping_add(header.value.len());
         self.at = value_end;
         while let Some(b' ' | b'\t') = self.head.get(self.at) {
@@ -79,31 +72,19 @@ impl<'h> Lines<'h> {
         }
         let trailing_plain = self.at == value_end;
         self.line_break()?;
-        Ok(if leading_plain && trailing_plain {
-            Spacing::Plain
-        } else {
-            Spacing::Odd
-        })
+        Ok(if leading_plain && trailing_plain { Spacing::Plain } else { Spacing::Odd })
     }
 
     /// Takes the empty line, which must end the head.
     #[inline]
     pub(crate) fn finish(mut self) -> Result<(), BareLineBreak> {
         self.line_break()?;
-        if self.at == self.head.len() {
-            Ok(())
-        } else {
-            Err(BareLineBreak)
-        }
+        if self.at == self.head.len() { Ok(()) } else { Err(BareLineBreak) }
     }
 
     #[inline]
     fn line_break(&mut self) -> Result<(), BareLineBreak> {
-        if self
-            .head
-            .get(self.at..)
-            .is_some_and(|rest| rest.starts_with(b"\r\n"))
-        {
+        if self.head.get(self.at..).is_some_and(|rest| rest.starts_with(b"\r\n")) {
             self.at += 2;
             Ok(())
         } else {
@@ -130,10 +111,7 @@ pub(crate) fn trim_ows(mut value: &[u8]) -> &[u8] {
 
 /// A token (RFC 9110 section 5.6.2).
 pub(crate) fn is_token(value: &[u8]) -> bool {
-    !value.is_empty()
-        && value
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
+    !value.is_empty() && value.iter().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
 }
 
 #[cfg(test)]
@@ -147,11 +125,7 @@ mod tests {
         assert!(!is_name(b"If-None-Match2", b"if-none-match"));
         for byte in 0..=255u8 {
             let token = is_token(&[byte]);
-            assert_eq!(
-                token && is_name(&[byte], b"a"),
-                byte == b'a' || byte == b'A',
-                "{byte:#x}"
-            );
+            assert_eq!(token && is_name(&[byte], b"a"), byte == b'a' || byte == b'A', "{byte:#x}");
             assert_eq!(token && is_name(&[byte], b"-"), byte == b'-', "{byte:#x}");
             assert_eq!(token && is_name(&[byte], b"7"), byte == b'7', "{byte:#x}");
         }

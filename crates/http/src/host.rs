@@ -7,18 +7,13 @@ pub(crate) fn is_plain_host(host: &[u8]) -> bool {
         return match rest.iter().position(|b| *b == b']') {
             Some(end) => {
                 end > 0
-                    && rest[..end]
-                        .iter()
-                        .all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
+                    && rest[..end].iter().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
                     && is_port_suffix(&rest[end + 1..])
             }
             None => false,
         };
     }
-    let name_len = host
-        .iter()
-        .position(|b| !IS_NAME_BYTE[usize::from(*b)])
-        .unwrap_or(host.len());
+    let name_len = host.iter().position(|b| !IS_NAME_BYTE[usize::from(*b)]).unwrap_or(host.len());
     name_len > 0 && is_port_suffix(&host[name_len..])
 }
 
@@ -35,8 +30,7 @@ const IS_NAME_BYTE: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0u8;
     while byte < 128 {
-        table[byte as usize] =
-            byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b'_';
+        table[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.' || byte == b'_';
         byte += 1;
     }
     table
@@ -48,16 +42,7 @@ mod tests {
 
     #[test]
     fn names_addresses_and_ports() {
-        for good in [
-            "a",
-            "example.com",
-            "EXAMPLE.com:8080",
-            "10.0.0.1",
-            "a_b:0",
-            "[::1]",
-            "[fe80::1]:80",
-            "x.",
-        ] {
+        for good in ["a", "example.com", "EXAMPLE.com:8080", "10.0.0.1", "a_b:0", "[::1]", "[fe80::1]:80", "x."] {
             assert!(is_plain_host(good.as_bytes()), "{good}");
         }
         for bad in [

@@ -13,8 +13,8 @@
 
 use crate::connection::ConnectionClass;
 use crate::cookie::CookiePattern;
-use crate::siphash::SipHash;
 use crate::reason::NotShared;
+use crate::siphash::SipHash;
 use crate::vary::VaryNames;
 use httparse::Header;
 
@@ -46,7 +46,9 @@ impl KeyConfig {
         KeyConfig {
             keyed: SipHash::new(&secret),
             harmless_cookies: Vec::new(),
-            harmless_headers: Vec::new(), separating: VaryNames::default() }
+            harmless_headers: Vec::new(),
+            separating: VaryNames::default(),
+        }
     }
 
     /// Declares a cookie harmless: by its exact name, or by the beginning of its name with a final `*`.
@@ -82,9 +84,7 @@ impl KeyConfig {
     }
 
     pub(crate) fn is_harmless_header(&self, name: &[u8]) -> bool {
-        self.harmless_headers
-            .iter()
-            .any(|harmless| harmless.eq_ignore_ascii_case(name))
+        self.harmless_headers.iter().any(|harmless| harmless.eq_ignore_ascii_case(name))
     }
 }
 
@@ -101,34 +101,17 @@ pub(crate) struct KeyParts<'a> {
 const TAG_REQUEST: u64 = 1;
 const TAG_VARY: u64 = 2;
 
-/// The names of the fields that every key holds, so that `Vary` on them costs nothing.
-pub(crate) fn is_always_in_key(name: &[u8]) -> bool {
-    [&b"accept-encoding"[..], b"accept", b"origin", b"host"]
-        .iter()
-        .any(|always| name.eq_ignore_ascii_case(always))
-}
-
 #[inline]
 pub(crate) fn key(config: &KeyConfig, parts: &KeyParts<'_>) -> Key {
     let presence = |value: Option<&[u8]>| value.map_or(0, |value| value.len() as u64 + 1);
     let mut hash = config.keyed;
     hash.word(
-        TAG_REQUEST
-            | (parts.class as u64) << 8
-            | (parts.host.len() as u64) << 16
-            | (parts.target.len() as u64) << 32,
+        TAG_REQUEST | (parts.class as u64) << 8 | (parts.host.len() as u64) << 16 | (parts.target.len() as u64) << 32,
     );
-    hash.word(
-        presence(parts.accept_encoding)
-            | presence(parts.accept) << 16
-            | presence(parts.origin) << 32,
-    );
+    hash.word(presence(parts.accept_encoding) | presence(parts.accept) << 16 | presence(parts.origin) << 32);
     hash.padded_lower(parts.host);
     hash.padded(parts.target);
-    for value in [parts.accept_encoding, parts.accept, parts.origin]
-        .into_iter()
-        .flatten()
-    {
+    for value in [parts.accept_encoding, parts.accept, parts.origin].into_iter().flatten() {
         hash.padded(value);
     }
     Key(hash.finish())
@@ -143,10 +126,7 @@ pub fn vary_key(base: Key, names: &VaryNames, headers: &[Header<'_>], config: &K
     for name in names.iter() {
         hash.word(name.len() as u64);
         hash.padded(name);
-        for header in headers
-            .iter()
-            .filter(|header| header.name.as_bytes().eq_ignore_ascii_case(name))
-        {
+        for header in headers.iter().filter(|header| header.name.as_bytes().eq_ignore_ascii_case(name)) {
             hash.word(header.value.len() as u64 + 1);
             hash.padded(header.value);
         }
@@ -192,49 +172,17 @@ mod tests {
         let config = KeyConfig::new([7; 16]);
         let variants = [
             BASE,
-            KeyParts {
-                host: b"example.co",
-                target: b"m/index.html",
-                ..BASE
-            },
-            KeyParts {
-                host: b"example.org",
-                ..BASE
-            },
+            KeyParts { host: b"example.co", target: b"m/index.html", ..BASE },
+            KeyParts { host: b"example.org", ..BASE },
             KeyParts { host: b"", ..BASE },
-            KeyParts {
-                target: b"/Index.html",
-                ..BASE
-            },
-            KeyParts {
-                target: b"/index.html\0",
-                ..BASE
-            },
-            KeyParts {
-                class: ConnectionClass::Http11Close,
-                ..BASE
-            },
-            KeyParts {
-                accept_encoding: Some(b""),
-                ..BASE
-            },
-            KeyParts {
-                accept_encoding: Some(b"gzip"),
-                ..BASE
-            },
-            KeyParts {
-                accept: Some(b"gzip"),
-                ..BASE
-            },
-            KeyParts {
-                origin: Some(b"gzip"),
-                ..BASE
-            },
-            KeyParts {
-                accept_encoding: Some(b"gzip"),
-                accept: Some(b""),
-                ..BASE
-            },
+            KeyParts { target: b"/Index.html", ..BASE },
+            KeyParts { target: b"/index.html\0", ..BASE },
+            KeyParts { class: ConnectionClass::Http11Close, ..BASE },
+            KeyParts { accept_encoding: Some(b""), ..BASE },
+            KeyParts { accept_encoding: Some(b"gzip"), ..BASE },
+            KeyParts { accept: Some(b"gzip"), ..BASE },
+            KeyParts { origin: Some(b"gzip"), ..BASE },
+            KeyParts { accept_encoding: Some(b"gzip"), accept: Some(b""), ..BASE },
         ];
         let keys: HashSet<Key> = variants.iter().map(|parts| key(&config, parts)).collect();
         assert_eq!(keys.len(), variants.len());
@@ -243,16 +191,7 @@ mod tests {
     #[test]
     fn host_counts_without_case_and_the_secret_counts() {
         let config = KeyConfig::new([7; 16]);
-        assert_eq!(
-            key(&config, &BASE),
-            key(
-                &config,
-                &KeyParts {
-                    host: b"EXAMPLE.Com",
-                    ..BASE
-                }
-            )
-        );
+        assert_eq!(key(&config, &BASE), key(&config, &KeyParts { host: b"EXAMPLE.Com", ..BASE }));
         assert_ne!(key(&config, &BASE), key(&KeyConfig::new([8; 16]), &BASE));
         assert_ne!(key(&config, &BASE).low_u64(), 0);
     }
@@ -272,20 +211,10 @@ mod tests {
             &[header("User-Agent", b"a"), header("Cookie", b"b")],
         ];
         let base = key(&config, &BASE);
-        let keys: HashSet<Key> = lists
-            .iter()
-            .map(|headers| vary_key(base, &names, headers, &config))
-            .collect();
+        let keys: HashSet<Key> = lists.iter().map(|headers| vary_key(base, &names, headers, &config)).collect();
         assert_eq!(keys.len(), lists.len());
         assert!(!keys.contains(&base));
-        let shuffled = [
-            header("COOKIE", &b"b"[..]),
-            header("Referer", b"x"),
-            header("user-agent", b"a"),
-        ];
-        assert_eq!(
-            vary_key(base, &names, &shuffled, &config),
-            vary_key(base, &names, lists[6], &config)
-        );
+        let shuffled = [header("COOKIE", &b"b"[..]), header("Referer", b"x"), header("user-agent", b"a")];
+        assert_eq!(vary_key(base, &names, &shuffled, &config), vary_key(base, &names, lists[6], &config));
     }
 }

@@ -9,16 +9,10 @@ use crate::limits::CONTENT_LENGTH_DIGITS_MAX;
 pub(crate) fn parse_content_length(value: &[u8]) -> Option<u64> {
     let plain = match value {
         [b'0'] => true,
-        [b'1'..=b'9', rest @ ..] => {
-            rest.len() < CONTENT_LENGTH_DIGITS_MAX && rest.iter().all(u8::is_ascii_digit)
-        }
+        [b'1'..=b'9', rest @ ..] => rest.len() < CONTENT_LENGTH_DIGITS_MAX && rest.iter().all(u8::is_ascii_digit),
         _ => false,
     };
-    plain.then(|| {
-        value
-            .iter()
-            .fold(0, |number, digit| number * 10 + u64::from(digit - b'0'))
-    })
+    plain.then(|| value.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
 }
 
 #[cfg(test)]
@@ -29,10 +23,7 @@ mod tests {
     fn only_plain_digits() {
         assert_eq!(parse_content_length(b"0"), Some(0));
         assert_eq!(parse_content_length(b"4096"), Some(4096));
-        assert_eq!(
-            parse_content_length(b"999999999999999999"),
-            Some(999_999_999_999_999_999)
-        );
+        assert_eq!(parse_content_length(b"999999999999999999"), Some(999_999_999_999_999_999));
         for odd in [
             &b""[..],
             b"+5",

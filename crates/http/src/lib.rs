@@ -30,6 +30,7 @@ mod host;
 mod key;
 mod length;
 mod limits;
+mod protocol;
 mod reason;
 mod reply;
 mod reply_field;
@@ -47,14 +48,12 @@ pub use date::{DateCache, HttpDate, IMF_FIXDATE_BYTES, parse_imf_fixdate};
 pub use httparse::Header;
 pub use key::{Key, KeyConfig, vary_key};
 pub use limits::{
-    CHUNK_EXTENSION_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, TEMPLATE_BYTES_MAX, TRAILER_BYTES_MAX,
-    VARY_NAME_BYTES_MAX, VARY_NAMES_MAX,
+    CHUNK_EXTENSION_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, TEMPLATE_BYTES_MAX, TRAILER_BYTES_MAX, VARY_NAME_BYTES_MAX,
+    VARY_NAMES_MAX,
 };
+pub use protocol::{Method, Version};
 pub use reason::{BypassReason, MalformedReply, NotShared};
 pub use reply::{Framing, ReplyConfig, ReplyHead, ReplyOutcome, parse_reply, parse_reply_with};
-pub use request::{
-    Extent, HeaderScratch, Method, Request, RequestOutcome, Version, is_worth_parsing,
-    parse_request,
-};
+pub use request::{Extent, HeaderScratch, Request, RequestOutcome, is_worth_parsing, parse_request};
 pub use template::HeadTemplate;
 pub use vary::{Vary, VaryNames};

@@ -28,8 +28,5 @@ pub(crate) const CHUNK_SIZE_DIGITS_MAX: u8 = 15;
 pub(crate) const CONTENT_LENGTH_DIGITS_MAX: usize = 18;
 
 const _: () = assert!(TEMPLATE_BYTES_MAX <= HEAD_BYTES_MAX);
-const _: () = assert!(
-    HEAD_BYTES_MAX <= u16::MAX as usize,
-    "key.rs packs field lengths in 16 bits"
-);
+const _: () = assert!(HEAD_BYTES_MAX <= u16::MAX as usize, "key.rs packs field lengths in 16 bits");
 const _: () = assert!(VARY_NAME_BYTES_MAX <= u8::MAX as usize);

@@ -196,48 +196,18 @@ mod tests {
         sorted.dedup();
         assert_eq!(sorted.len(), labels.len(), "two reasons share a label");
         for label in labels {
-            assert!(
-                label
-                    .bytes()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
-                "{label}"
-            );
+            assert!(label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{label}");
         }
     }
 
     #[test]
     fn labels_are_unique_snake_case_and_indices_match() {
-        check(
-            &BypassReason::ALL
-                .iter()
-                .map(|r| r.label())
-                .collect::<Vec<_>>(),
-        );
+        check(&BypassReason::ALL.iter().map(|r| r.label()).collect::<Vec<_>>());
         check(&NotShared::ALL.iter().map(|r| r.label()).collect::<Vec<_>>());
-        check(
-            &MalformedReply::ALL
-                .iter()
-                .map(|r| r.label())
-                .collect::<Vec<_>>(),
-        );
-        assert!(
-            BypassReason::ALL
-                .iter()
-                .enumerate()
-                .all(|(i, r)| r.index() == i)
-        );
-        assert!(
-            NotShared::ALL
-                .iter()
-                .enumerate()
-                .all(|(i, r)| r.index() == i)
-        );
-        assert!(
-            MalformedReply::ALL
-                .iter()
-                .enumerate()
-                .all(|(i, r)| r.index() == i)
-        );
+        check(&MalformedReply::ALL.iter().map(|r| r.label()).collect::<Vec<_>>());
+        assert!(BypassReason::ALL.iter().enumerate().all(|(i, r)| r.index() == i));
+        assert!(NotShared::ALL.iter().enumerate().all(|(i, r)| r.index() == i));
+        assert!(MalformedReply::ALL.iter().enumerate().all(|(i, r)| r.index() == i));
         assert_eq!(NotShared::SetCookie.to_string(), "set_cookie");
     }
 }

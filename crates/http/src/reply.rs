@@ -10,19 +10,16 @@ use crate::date::parse_imf_fixdate;
 use crate::head::{Lines, Spacing, is_name, offset_in};
 use crate::length::parse_content_length;
 use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX, TEMPLATE_BYTES_MAX};
+use crate::protocol::{Method, Version};
 use crate::reason::{MalformedReply, NotShared};
 use crate::reply_field::{ReplyField, classify};
-use crate::request::{Method, Version};
 use crate::vary::Vary;
 use httparse::{Header, Status};
 use std::mem::MaybeUninit;
 
 /// What the bytes at the start of a reply are.
 #[derive(Clone, Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "lives on the stack for a moment; a box would allocate per reply"
-)]
+#[allow(clippy::large_enum_variant, reason = "lives on the stack for a moment; a box would allocate per reply")]
 pub enum ReplyOutcome<'a> {
     /// The head is not complete yet; nothing is wrong with it so far.
     Partial,
@@ -95,9 +92,7 @@ pub struct ReplyConfig {
 impl ReplyConfig {
     /// Only the built-in list of usual headers.
     pub const fn new() -> ReplyConfig {
-        ReplyConfig {
-            usual_headers: Vec::new(),
-        }
+        ReplyConfig { usual_headers: Vec::new() }
     }
 
     /// Declares a reply header usual: the same in each reply for the same file. Danger: a value that differs by
@@ -108,9 +103,7 @@ impl ReplyConfig {
     }
 
     fn is_usual(&self, name: &[u8]) -> bool {
-        self.usual_headers
-            .iter()
-            .any(|usual| usual.eq_ignore_ascii_case(name))
+        self.usual_headers.iter().any(|usual| usual.eq_ignore_ascii_case(name))
     }
 }
 
@@ -121,11 +114,7 @@ pub fn parse_reply(bytes: &[u8], method: Method) -> ReplyOutcome<'_> {
 }
 
 /// As [`parse_reply`], with the operator's additions.
-pub fn parse_reply_with<'a>(
-    bytes: &'a [u8],
-    method: Method,
-    config: &ReplyConfig,
-) -> ReplyOutcome<'a> {
+pub fn parse_reply_with<'a>(bytes: &'a [u8], method: Method, config: &ReplyConfig) -> ReplyOutcome<'a> {
     let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     if let Some(b'\r' | b'\n') = window.first() {
         return ReplyOutcome::Malformed(MalformedReply::LeadingEmptyLine);
@@ -133,8 +122,7 @@ pub fn parse_reply_with<'a>(
     let mut slots = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut tokens = httparse::Response::new(&mut []);
     let parser = httparse::ParserConfig::default();
-    let head_len = match parser.parse_response_with_uninit_headers(&mut tokens, window, &mut slots)
-    {
+    let head_len = match parser.parse_response_with_uninit_headers(&mut tokens, window, &mut slots) {
         Ok(Status::Complete(head_len)) => head_len,
         Ok(Status::Partial) if window.len() < HEAD_BYTES_MAX => return ReplyOutcome::Partial,
         Ok(Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
@@ -172,11 +160,7 @@ struct Fields<'b> {
 }
 
 impl<'b> Fields<'b> {
-    fn take_all(
-        head: &'b [u8],
-        headers: &[Header<'b>],
-        config: &ReplyConfig,
-    ) -> Result<Fields<'b>, MalformedReply> {
+    fn take_all(head: &'b [u8], headers: &[Header<'b>], config: &ReplyConfig) -> Result<Fields<'b>, MalformedReply> {
         let bare = |_| MalformedReply::BareLineBreak;
         let start_line_len = head.iter().position(|b| *b == b'\r').unwrap_or(head.len());
         let mut lines = Lines::new(head, start_line_len).map_err(bare)?;
@@ -221,8 +205,7 @@ impl<'b> Fields<'b> {
                 if self.content_length.is_some() || spacing == Spacing::Odd {
                     return Err(MalformedReply::ContentLength);
                 }
-                self.content_length =
-                    Some(parse_content_length(value).ok_or(MalformedReply::ContentLength)?);
+                self.content_length = Some(parse_content_length(value).ok_or(MalformedReply::ContentLength)?);
             }
             ReplyField::TransferEncoding => {
                 // RFC 9112 section 6.1: other codings, lists and repetitions are read in different ways.
@@ -252,19 +235,13 @@ impl<'b> Fields<'b> {
             ReplyField::Authentication => self.note(NotShared::Authentication),
             ReplyField::Trailer => self.note(NotShared::Trailer),
             ReplyField::SecurityPolicy => {
-                if value
-                    .windows(6)
-                    .any(|word| word.eq_ignore_ascii_case(b"nonce-"))
-                {
+                if value.windows(6).any(|word| word.eq_ignore_ascii_case(b"nonce-")) {
                     self.note(NotShared::Nonce);
                 }
             }
             ReplyField::Usual => {}
             ReplyField::UsualOnce => {
-                if before
-                    .iter()
-                    .any(|other| other.name.eq_ignore_ascii_case(header.name))
-                {
+                if before.iter().any(|other| other.name.eq_ignore_ascii_case(header.name)) {
                     self.note(NotShared::DuplicateHeader);
                 }
             }
@@ -307,11 +284,8 @@ impl<'b> Fields<'b> {
             Some(reason) => Err(reason),
             None => plain.and(renewal.map(|_| ())),
         };
-        let learnable_304 = status == 304
-            && method == Method::Get
-            && version == Version::Http11
-            && plain.is_ok()
-            && renewal.is_ok();
+        let learnable_304 =
+            status == 304 && method == Method::Get && version == Version::Http11 && plain.is_ok() && renewal.is_ok();
         Ok(ReplyHead {
             status,
             version,
@@ -330,12 +304,7 @@ impl<'b> Fields<'b> {
     }
 
     /// RFC 9112 section 6.3, but whatever it resolves by precedence is an error here.
-    fn framing(
-        &self,
-        status: u16,
-        version: Version,
-        method: Method,
-    ) -> Result<Framing, MalformedReply> {
+    fn framing(&self, status: u16, version: Version, method: Method) -> Result<Framing, MalformedReply> {
         match status {
             101 => return Err(MalformedReply::SwitchingProtocols),
             100..=599 => {}
@@ -371,10 +340,7 @@ impl<'b> Fields<'b> {
         if self.connection_fields > 1 || self.connection.class(version).is_none() {
             self.note(NotShared::ConnectionOdd);
         }
-        if self
-            .last_modified
-            .is_some_and(|value| parse_imf_fixdate(value).is_none())
-        {
+        if self.last_modified.is_some_and(|value| parse_imf_fixdate(value).is_none()) {
             self.note(NotShared::LastModifiedOdd);
         }
         if self.etag.is_some_and(|value| opaque_tag(value).is_none()) {
@@ -396,29 +362,19 @@ impl<'b> Fields<'b> {
         let date_s = parse_imf_fixdate(date).ok_or(NotShared::Date)?;
         let date_at = offset_in(self.head, date);
         let (Some(expires), Some(max_age_s)) = (self.expires, self.cache_control.max_age_s) else {
-            return Ok(Renewal {
-                date_at,
-                expires: None,
-            });
+            return Ok(Renewal { date_at, expires: None });
         };
         match parse_imf_fixdate(expires) {
             Some(expires_s) if Some(expires_s) == date_s.checked_add(max_age_s) => {
                 let modified_s = self.last_modified.and_then(parse_imf_fixdate);
                 let pinned_to_day = expires_s.is_multiple_of(60);
-                let pinned_to_modified =
-                    modified_s.is_some_and(|at| expires_s.abs_diff(at).is_multiple_of(60));
+                let pinned_to_modified = modified_s.is_some_and(|at| expires_s.abs_diff(at).is_multiple_of(60));
                 if max_age_s > 0 && (pinned_to_day || pinned_to_modified) {
                     return Err(NotShared::ExpiresPinned);
                 }
-                Ok(Renewal {
-                    date_at,
-                    expires: Some((offset_in(self.head, expires), max_age_s)),
-                })
+                Ok(Renewal { date_at, expires: Some((offset_in(self.head, expires), max_age_s)) })
             }
-            _ => Ok(Renewal {
-                date_at,
-                expires: None,
-            }),
+            _ => Ok(Renewal { date_at, expires: None }),
         }
     }
 }
@@ -427,12 +383,7 @@ impl<'b> Fields<'b> {
 const STATUS_BYTES: usize = 12;
 
 /// Why a reply of this kind is not stored, whatever its fields say.
-fn message_reason(
-    status: u16,
-    version: Version,
-    method: Method,
-    framing: Framing,
-) -> Option<NotShared> {
+fn message_reason(status: u16, version: Version, method: Method, framing: Framing) -> Option<NotShared> {
     match framing {
         _ if method != Method::Get => Some(NotShared::RequestMethod),
         _ if status != 200 => Some(NotShared::Status),

@@ -29,10 +29,7 @@ pub(crate) enum ReplyField {
 
 /// The meaning of a field by its name. Fields are looked up at misses only.
 pub(crate) fn classify(name: &[u8]) -> ReplyField {
-    FIELDS
-        .iter()
-        .find(|(known, _)| known.eq_ignore_ascii_case(name))
-        .map_or(ReplyField::Unusual, |(_, field)| *field)
+    FIELDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map_or(ReplyField::Unusual, |(_, field)| *field)
 }
 
 const FIELDS: &[(&[u8], ReplyField)] = &[
@@ -73,10 +70,7 @@ const FIELDS: &[(&[u8], ReplyField)] = &[
     (b"link", ReplyField::Usual),
     (b"alt-svc", ReplyField::Usual),
     (b"content-security-policy", ReplyField::SecurityPolicy),
-    (
-        b"content-security-policy-report-only",
-        ReplyField::SecurityPolicy,
-    ),
+    (b"content-security-policy-report-only", ReplyField::SecurityPolicy),
     (b"set-cookie", ReplyField::SetCookie),
     (b"set-cookie2", ReplyField::SetCookie),
     (b"content-range", ReplyField::ContentRange),
@@ -98,21 +92,8 @@ mod tests {
             assert!(FIELDS[..index].iter().all(|(other, _)| other != name));
             assert_eq!(classify(&name.to_ascii_uppercase()), *field);
         }
-        for unusual in [
-            "Age",
-            "Via",
-            "X-Request-Id",
-            "X-Powered-By",
-            "Set-Cookie3",
-            "Upgrade",
-            "Clear-Site-Data",
-            "",
-        ] {
-            assert_eq!(
-                classify(unusual.as_bytes()),
-                ReplyField::Unusual,
-                "{unusual}"
-            );
+        for unusual in ["Age", "Via", "X-Request-Id", "X-Powered-By", "Set-Cookie3", "Upgrade", "Clear-Site-Data", ""] {
+            assert_eq!(classify(unusual.as_bytes()), ReplyField::Unusual, "{unusual}");
         }
     }
 }

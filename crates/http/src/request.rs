@@ -14,41 +14,12 @@ use crate::host::is_plain_host;
 use crate::key::{Key, KeyConfig, KeyParts, key, vary_key};
 use crate::length::parse_content_length;
 use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::protocol::{Method, Version};
 use crate::reason::BypassReason;
 use crate::request_field::{RequestField, classify};
 use crate::target::check_target;
 use httparse::{Header, Status};
 use std::mem::MaybeUninit;
-
-/// A request's method, as far as it matters for framing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// GET.
-    Get,
-    /// HEAD: its reply has no content whatever the head says.
-    Head,
-    /// Any other but CONNECT, which has no known extent.
-    Other,
-}
-
-/// A message's HTTP version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Version {
-    /// HTTP/1.0.
-    Http10,
-    /// HTTP/1.1.
-    Http11,
-}
-
-impl Version {
-    pub(crate) fn from_minor(minor: Option<u8>) -> Version {
-        if minor == Some(1) {
-            Version::Http11
-        } else {
-            Version::Http10
-        }
-    }
-}
 
 /// What the bytes at the start of a request are.
 #[derive(Clone, Debug)]
@@ -119,9 +90,7 @@ impl HeaderScratch<'_> {
     /// Empty room.
     #[inline]
     pub const fn new() -> Self {
-        HeaderScratch {
-            slots: [const { MaybeUninit::uninit() }; HEADERS_MAX],
-        }
+        HeaderScratch { slots: [const { MaybeUninit::uninit() }; HEADERS_MAX] }
     }
 }
 
@@ -142,9 +111,7 @@ impl core::fmt::Debug for HeaderScratch<'_> {
 /// that sends its head byte by byte causes at most one parse per line.
 #[inline]
 pub fn is_worth_parsing(bytes: &[u8], parsed: usize) -> bool {
-    parsed == 0
-        || bytes.len() >= HEAD_BYTES_MAX
-        || bytes.get(parsed..).is_some_and(|new| new.contains(&b'\n'))
+    parsed == 0 || bytes.len() >= HEAD_BYTES_MAX || bytes.get(parsed..).is_some_and(|new| new.contains(&b'\n'))
 }
 
 /// Parses the request that begins at `bytes[0]`; more requests may follow in `bytes`.
@@ -169,13 +136,7 @@ pub fn parse_request<'s, 'b: 's>(
         Ok(Status::Partial) => return RequestOutcome::Partial,
         Err(error) => return lost(diagnose(window, error)),
     };
-    let httparse::Request {
-        method: Some(method),
-        path: Some(target),
-        version,
-        headers,
-    } = tokens
-    else {
+    let httparse::Request { method: Some(method), path: Some(target), version, headers } = tokens else {
         return lost(BypassReason::RequestLine);
     };
     let version = Version::from_minor(version);
@@ -184,22 +145,12 @@ pub fn parse_request<'s, 'b: 's>(
     if let Err(reason) = fields.take_all(&window[..head_len], method, target, headers, config) {
         return lost(reason);
     }
-    fields.decide(
-        head_len,
-        method,
-        target.as_bytes(),
-        version,
-        headers,
-        config,
-    )
+    fields.decide(head_len, method, target.as_bytes(), version, headers, config)
 }
 
 #[cold]
 fn lost<'a>(reason: BypassReason) -> RequestOutcome<'a> {
-    RequestOutcome::Bypass {
-        reason,
-        extent: Extent::Unknown,
-    }
+    RequestOutcome::Bypass { reason, extent: Extent::Unknown }
 }
 
 /// Length of `HTTP/1.x`.
@@ -230,12 +181,9 @@ impl<'b> Fields<'b> {
         config: &KeyConfig,
     ) -> Result<(), BypassReason> {
         let start_line_len = method.len() + 1 + target.len() + 1 + VERSION_BYTES;
-        let mut lines =
-            Lines::new(head, start_line_len).map_err(|_| BypassReason::BareLineBreak)?;
+        let mut lines = Lines::new(head, start_line_len).map_err(|_| BypassReason::BareLineBreak)?;
         for header in headers {
-            let spacing = lines
-                .field(header)
-                .map_err(|_| BypassReason::BareLineBreak)?;
+            let spacing = lines.field(header).map_err(|_| BypassReason::BareLineBreak)?;
             self.take(header, spacing, config)?;
         }
         lines.finish().map_err(|_| BypassReason::BareLineBreak)
@@ -243,12 +191,7 @@ impl<'b> Fields<'b> {
 
     /// Takes one field line.
     #[inline]
-    fn take(
-        &mut self,
-        header: &Header<'b>,
-        spacing: Spacing,
-        config: &KeyConfig,
-    ) -> Result<(), BypassReason> {
+    fn take(&mut self, header: &Header<'b>, spacing: Spacing, config: &KeyConfig) -> Result<(), BypassReason> {
         let (name, value) = (header.name.as_bytes(), header.value);
         match classify(name) {
             RequestField::Harmless => {}
@@ -256,26 +199,17 @@ impl<'b> Fields<'b> {
             RequestField::Host if self.host.is_some() => return Err(BypassReason::HostDuplicate),
             RequestField::Host => self.host = Some(value),
             RequestField::Connection => self.connection.add(value),
-            RequestField::AcceptEncoding => {
-                once(&mut self.accept_encoding, value, &mut self.reason)
-            }
+            RequestField::AcceptEncoding => once(&mut self.accept_encoding, value, &mut self.reason),
             RequestField::Accept => once(&mut self.accept, value, &mut self.reason),
             RequestField::Origin => once(&mut self.origin, value, &mut self.reason),
-            RequestField::IfNoneMatch => {
-                once(&mut self.conditional.if_none_match, value, &mut self.reason)
-            }
-            RequestField::IfModifiedSince => once(
-                &mut self.conditional.if_modified_since,
-                value,
-                &mut self.reason,
-            ),
+            RequestField::IfNoneMatch => once(&mut self.conditional.if_none_match, value, &mut self.reason),
+            RequestField::IfModifiedSince => once(&mut self.conditional.if_modified_since, value, &mut self.reason),
             // RFC 9112 section 6.3 rule 5, and no tolerance for whitespace that some parsers do not strip.
             RequestField::ContentLength => {
                 if self.content_length.is_some() || spacing == Spacing::Odd {
                     return Err(BypassReason::ContentLength);
                 }
-                self.content_length =
-                    Some(parse_content_length(value).ok_or(BypassReason::ContentLength)?);
+                self.content_length = Some(parse_content_length(value).ok_or(BypassReason::ContentLength)?);
             }
             // RFC 9112 section 6.1: the card does not follow chunked requests, let alone disguised ones.
             RequestField::TransferEncoding => return Err(BypassReason::TransferEncoding),
@@ -347,12 +281,7 @@ impl<'b> Fields<'b> {
             self.reason
         };
         let (Some(connection), None) = (class, reason) else {
-            return self.bypass(
-                reason.unwrap_or(BypassReason::ConnectionOption),
-                head_len,
-                method,
-                version,
-            );
+            return self.bypass(reason.unwrap_or(BypassReason::ConnectionOption), head_len, method, version);
         };
         let parts = KeyParts {
             host,
@@ -391,15 +320,7 @@ impl<'b> Fields<'b> {
     ) -> RequestOutcome<'s> {
         let body = self.content_length.unwrap_or(0);
         let keep_alive = self.connection.is_keep_alive(version);
-        RequestOutcome::Bypass {
-            reason,
-            extent: Extent::Head {
-                len: head_len,
-                body,
-                method,
-                keep_alive,
-            },
-        }
+        RequestOutcome::Bypass { reason, extent: Extent::Head { len: head_len, body, method, keep_alive } }
     }
 }
 

@@ -69,8 +69,7 @@ pub(crate) fn classify(name: &[u8]) -> RequestField {
 /// `Sec-*` (Fetch Metadata, client hints), but not the fields of a WebSocket handshake (RFC 6455 section 11.3).
 #[inline]
 fn is_security_hint(name: &[u8]) -> bool {
-    let begins =
-        |lower: &[u8]| name.len() > lower.len() && name[..lower.len()].eq_ignore_ascii_case(lower);
+    let begins = |lower: &[u8]| name.len() > lower.len() && name[..lower.len()].eq_ignore_ascii_case(lower);
     begins(b"sec-") && !begins(b"sec-websocket-")
 }
 
@@ -131,16 +130,8 @@ mod tests {
         ];
         for (name, field) in table {
             assert_eq!(classify(name.as_bytes()), *field, "{name}");
-            assert_eq!(
-                classify(name.to_ascii_lowercase().as_bytes()),
-                *field,
-                "{name}"
-            );
-            assert_eq!(
-                classify(name.to_ascii_uppercase().as_bytes()),
-                *field,
-                "{name}"
-            );
+            assert_eq!(classify(name.to_ascii_lowercase().as_bytes()), *field, "{name}");
+            assert_eq!(classify(name.to_ascii_uppercase().as_bytes()), *field, "{name}");
         }
     }
 }

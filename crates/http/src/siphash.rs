@@ -57,9 +57,7 @@ impl SipHash {
             self.word(u64::from_le_bytes(chunk.to_ascii_lowercase_array()));
         }
         if !rest.is_empty() {
-            self.word(u64::from_le_bytes(
-                partial_word(rest).to_le_bytes().to_ascii_lowercase_array(),
-            ));
+            self.word(u64::from_le_bytes(partial_word(rest).to_le_bytes().to_ascii_lowercase_array()));
         }
     }
 
@@ -82,9 +80,7 @@ impl SipHash {
 
 #[inline]
 fn partial_word(rest: &[u8]) -> u64 {
-    rest.iter()
-        .rev()
-        .fold(0, |word, byte| word << 8 | u64::from(*byte))
+    rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 trait LowerArray {

@@ -9,10 +9,7 @@ pub(crate) fn check_target(target: &[u8]) -> Result<(), BypassReason> {
         return Err(other_form(target));
     }
     // Bitwise, not `all`: no branch per byte.
-    if target
-        .iter()
-        .fold(true, |good, byte| good & IS_TARGET_BYTE[usize::from(*byte)])
-    {
+    if target.iter().fold(true, |good, byte| good & IS_TARGET_BYTE[usize::from(*byte)]) {
         Ok(())
     } else if target.contains(&b'#') {
         Err(BypassReason::TargetFragment)
@@ -23,15 +20,10 @@ pub(crate) fn check_target(target: &[u8]) -> Result<(), BypassReason> {
 
 #[cold]
 fn other_form(target: &[u8]) -> BypassReason {
-    let scheme_len = target
-        .iter()
-        .position(|b| !b.is_ascii_alphanumeric() && !b"+-.".contains(b))
-        .unwrap_or(0);
+    let scheme_len = target.iter().position(|b| !b.is_ascii_alphanumeric() && !b"+-.".contains(b)).unwrap_or(0);
     match target {
         b"*" => BypassReason::TargetAsterisk,
-        _ if scheme_len > 0 && target[scheme_len..].starts_with(b"://") => {
-            BypassReason::TargetAbsolute
-        }
+        _ if scheme_len > 0 && target[scheme_len..].starts_with(b"://") => BypassReason::TargetAbsolute,
         _ => BypassReason::TargetAuthority,
     }
 }

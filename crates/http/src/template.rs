@@ -6,9 +6,9 @@
 
 use crate::date::{HttpDate, IMF_FIXDATE_BYTES};
 use crate::limits::TEMPLATE_BYTES_MAX;
+use crate::protocol::Method;
 use crate::reason::NotShared;
 use crate::reply::{ReplyOutcome, parse_reply};
-use crate::request::Method;
 
 /// A reply head that can be written again for another moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,15 +37,8 @@ impl HeadTemplate {
         }
         let renewal = parsed.renewal?;
         // Below TEMPLATE_BYTES_MAX, so both offsets fit.
-        let expires = renewal.expires.map(|(at, max_age_s)| Expires {
-            at: at as u16,
-            max_age_s,
-        });
-        Ok(HeadTemplate {
-            head: head.into(),
-            date_at: renewal.date_at as u16,
-            expires,
-        })
+        let expires = renewal.expires.map(|(at, max_age_s)| Expires { at: at as u16, max_age_s });
+        Ok(HeadTemplate { head: head.into(), date_at: renewal.date_at as u16, expires })
     }
 
     /// Writes the head as of `date` to the front of `out` and gives its length: [`Self::len`], or 0 with `out`
@@ -58,11 +51,7 @@ impl HeadTemplate {
         out.copy_from_slice(&self.head);
         put_date(out, self.date_at, date);
         if let Some(Expires { at, max_age_s }) = self.expires {
-            put_date(
-                out,
-                at,
-                &HttpDate::from_unix_s(date.unix_s().saturating_add(max_age_s)),
-            );
+            put_date(out, at, &HttpDate::from_unix_s(date.unix_s().saturating_add(max_age_s)));
         }
         out.len()
     }

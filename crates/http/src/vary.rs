@@ -1,9 +1,13 @@
 //! Vary (RFC 9110 section 12.5.5).
 
 use crate::head::{is_token, list};
-use crate::key::is_always_in_key;
 use crate::limits::{VARY_NAME_BYTES_MAX, VARY_NAMES_MAX};
 use crate::reason::NotShared;
+
+/// The names of the fields that every key holds, so that `Vary` on them costs nothing.
+fn is_always_in_key(name: &[u8]) -> bool {
+    [&b"accept-encoding"[..], b"accept", b"origin", b"host"].iter().any(|always| name.eq_ignore_ascii_case(always))
+}
 
 /// Request fields that choose between the variants of a resource, in lower case and in the reply's order. Fields
 /// that every key holds anyhow (Accept-Encoding, Accept, Origin, Host) are left out.
@@ -17,11 +21,7 @@ pub struct VaryNames {
 impl VaryNames {
     /// The names, in lower case.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let stored = self
-            .names
-            .iter()
-            .zip(&self.lengths)
-            .take(usize::from(self.count));
+        let stored = self.names.iter().zip(&self.lengths).take(usize::from(self.count));
         stored.map(|(name, length)| &name[..usize::from(*length)])
     }
 
@@ -65,9 +65,7 @@ impl VaryNames {
 
 impl core::fmt::Debug for VaryNames {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_list()
-            .entries(self.iter().map(|name| name.escape_ascii().to_string()))
-            .finish()
+        f.debug_list().entries(self.iter().map(|name| name.escape_ascii().to_string())).finish()
     }
 }
 
@@ -117,10 +115,7 @@ mod tests {
         }
         outcome?;
         match vary {
-            Vary::Names(names) => Ok(names
-                .iter()
-                .map(|n| String::from_utf8(n.to_vec()).unwrap())
-                .collect()),
+            Vary::Names(names) => Ok(names.iter().map(|n| String::from_utf8(n.to_vec()).unwrap()).collect()),
             Vary::Star => panic!("star without an error"),
         }
     }
@@ -128,14 +123,8 @@ mod tests {
     #[test]
     fn lists() {
         assert_eq!(parse(&[]).unwrap(), Vec::<String>::new());
-        assert_eq!(
-            parse(&["Accept-Encoding, ORIGIN", "accept"]).unwrap(),
-            Vec::<String>::new()
-        );
-        assert_eq!(
-            parse(&["User-Agent,Cookie", "cookie"]).unwrap(),
-            ["user-agent", "cookie"]
-        );
+        assert_eq!(parse(&["Accept-Encoding, ORIGIN", "accept"]).unwrap(), Vec::<String>::new());
+        assert_eq!(parse(&["User-Agent,Cookie", "cookie"]).unwrap(), ["user-agent", "cookie"]);
         assert_eq!(parse(&["a, b, c, d, a"]).unwrap().len(), 4);
         assert_eq!(parse(&["a, b, c, d, e"]), Err(NotShared::VaryTooLarge));
         assert_eq!(parse(&[&"x".repeat(33)]), Err(NotShared::VaryTooLarge));

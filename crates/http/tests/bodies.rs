@@ -8,43 +8,19 @@ use proptest::prelude::*;
 
 #[test]
 fn content_of_known_length() {
-    assert_eq!(
-        follow(Framing::Length(5), &[b"hello world"]),
-        (b"hello".to_vec(), Some(5), None, true)
-    );
-    assert_eq!(
-        follow(Framing::Length(5), &[b"he", b"llo"]),
-        (b"hello".to_vec(), Some(5), None, true)
-    );
-    assert_eq!(
-        follow(Framing::Length(5), &[b"hell"]),
-        (b"hell".to_vec(), None, None, true)
-    );
-    assert_eq!(
-        follow(Framing::Length(0), &[b"next"]),
-        (vec![], Some(0), None, true)
-    );
-    assert_eq!(
-        follow(Framing::None, &[b"next"]),
-        (vec![], Some(0), None, true)
-    );
+    assert_eq!(follow(Framing::Length(5), &[b"hello world"]), (b"hello".to_vec(), Some(5), None, true));
+    assert_eq!(follow(Framing::Length(5), &[b"he", b"llo"]), (b"hello".to_vec(), Some(5), None, true));
+    assert_eq!(follow(Framing::Length(5), &[b"hell"]), (b"hell".to_vec(), None, None, true));
+    assert_eq!(follow(Framing::Length(0), &[b"next"]), (vec![], Some(0), None, true));
+    assert_eq!(follow(Framing::None, &[b"next"]), (vec![], Some(0), None, true));
     let huge = Framing::Length(999_999_999_999_999_999);
-    assert_eq!(
-        follow(huge, &[b"hello"]),
-        (b"hello".to_vec(), None, None, true)
-    );
+    assert_eq!(follow(huge, &[b"hello"]), (b"hello".to_vec(), None, None, true));
 }
 
 #[test]
 fn content_until_the_connection_ends() {
     let mut follower = Follower::new(Framing::Close);
-    assert_eq!(
-        follower.follow(b"hello", |_| {}),
-        Followed {
-            finished_at: None,
-            fault: None
-        }
-    );
+    assert_eq!(follower.follow(b"hello", |_| {}), Followed { finished_at: None, fault: None });
     assert!(!follower.is_finished());
     assert!(follower.handle_close() && follower.is_finished());
     let mut truncated = Follower::new(Framing::Length(5));
@@ -60,12 +36,7 @@ fn chunked() {
     let cases: &[(&str, &str, usize, bool)] = &[
         ("0\r\n\r\nnext", "", 5, true),
         ("5\r\nhello\r\n0\r\n\r\n", "hello", 15, true),
-        (
-            "5\r\nhello\r\nA\r\n0123456789\r\na\r\n0123456789\r\n000\r\n\r\nHTTP",
-            "hello01234567890123456789",
-            47,
-            true,
-        ),
+        ("5\r\nhello\r\nA\r\n0123456789\r\na\r\n0123456789\r\n000\r\n\r\nHTTP", "hello01234567890123456789", 47, true),
         ("5;name=value\r\nhello\r\n0\r\n\r\n", "hello", 26, false),
         ("5;\r\nhello\r\n0\r\n\r\n", "hello", 16, false),
         ("1\r\nx\r\n0\r\nName: value\r\n\r\n", "x", 24, false),
@@ -73,27 +44,14 @@ fn chunked() {
         ("000000000000001\r\nx\r\n0\r\n\r\n", "x", 25, true),
     ];
     for (text, content, finished_at, plain) in cases {
-        let expected = (
-            content.as_bytes().to_vec(),
-            Some(*finished_at),
-            None,
-            *plain,
-        );
-        assert_eq!(
-            follow(Framing::Chunked, &[text.as_bytes()]),
-            expected,
-            "{}",
-            text.escape_debug()
-        );
+        let expected = (content.as_bytes().to_vec(), Some(*finished_at), None, *plain);
+        assert_eq!(follow(Framing::Chunked, &[text.as_bytes()]), expected, "{}", text.escape_debug());
     }
 }
 
 #[test]
 fn doubtful_chunks_are_broken() {
-    let long_extension = format!(
-        "1;{}\r\nx\r\n0\r\n\r\n",
-        "e".repeat(CHUNK_EXTENSION_BYTES_MAX)
-    );
+    let long_extension = format!("1;{}\r\nx\r\n0\r\n\r\n", "e".repeat(CHUNK_EXTENSION_BYTES_MAX));
     let long_trailer = format!("0\r\nA: {}\r\n\r\n", "t".repeat(TRAILER_BYTES_MAX));
     let many_trailers = format!("0\r\n{}\r\n", "A: b\r\n".repeat(TRAILER_BYTES_MAX / 6 + 1));
     let cases: &[(&str, BodyFault)] = &[
@@ -130,12 +88,7 @@ fn doubtful_chunks_are_broken() {
     ];
     for (text, fault) in cases {
         let (_, finished_at, found, _) = follow(Framing::Chunked, &[text.as_bytes()]);
-        assert_eq!(
-            (finished_at, found),
-            (None, Some(*fault)),
-            "{}",
-            text.escape_debug()
-        );
+        assert_eq!((finished_at, found), (None, Some(*fault)), "{}", text.escape_debug());
     }
 }
 
@@ -143,12 +96,7 @@ fn doubtful_chunks_are_broken() {
 fn a_broken_follower_stays_broken() {
     let mut follower = Follower::new(Framing::Chunked);
     assert!(follower.follow(b"zz", |_| {}).fault.is_some());
-    assert!(
-        follower
-            .follow(b"0\r\n\r\n", |_| panic!("content of a broken body"))
-            .fault
-            .is_some()
-    );
+    assert!(follower.follow(b"0\r\n\r\n", |_| panic!("content of a broken body")).fault.is_some());
     assert!(!follower.is_finished() && !follower.handle_close());
 }
 

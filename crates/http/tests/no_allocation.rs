@@ -9,22 +9,17 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: Example.com\r\nCookie: _ga=1\r\nX-Mine: 1\r\nAccept: */*\r\n\
     If-None-Match: \"a\"\r\nIf-Modified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\nUser-Agent: x\r\n\r\n";
-const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nDate: Thu, 20 Nov 2025 23:59:03 GMT\r\nContent-Length: 5\r\nVary: User-Agent\r\n\
+const REPLY: &[u8] =
+    b"HTTP/1.1 200 OK\r\nDate: Thu, 20 Nov 2025 23:59:03 GMT\r\nContent-Length: 5\r\nVary: User-Agent\r\n\
     Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\nCache-Control: max-age=3600\r\n\r\nhello";
 
 #[test]
 fn nothing_allocates_but_making_a_template() {
-    let config = KeyConfig::new([1; 16])
-        .allow_cookie("_ga*")
-        .allow_header("X-Mine");
+    let config = KeyConfig::new([1; 16]).allow_cookie("_ga*").allow_header("X-Mine");
     let template = HeadTemplate::new(&REPLY[..REPLY.len() - 5]).unwrap();
     let mut dates = DateCache::default();
     let mut out = [0; TEMPLATE_BYTES_MAX];
-    let ReplyOutcome::Complete(ReplyHead {
-        vary: Vary::Names(names),
-        ..
-    }) = parse_reply(REPLY, Method::Get)
-    else {
+    let ReplyOutcome::Complete(ReplyHead { vary: Vary::Names(names), .. }) = parse_reply(REPLY, Method::Get) else {
         panic!("a plain reply");
     };
 
@@ -34,11 +29,7 @@ fn nothing_allocates_but_making_a_template() {
         panic!("a plain request");
     };
     let key = vary_key(request.key, &names, request.headers, &config);
-    let verdict = evaluate(
-        &request.conditional,
-        Some(b"\"b\""),
-        Some(b"Sun, 06 Nov 1994 08:49:37 GMT"),
-    );
+    let verdict = evaluate(&request.conditional, Some(b"\"b\""), Some(b"Sun, 06 Nov 1994 08:49:37 GMT"));
     let rendered = template.render(dates.at(1_763_683_200), &mut out);
     let reply = parse_reply(REPLY, Method::Get);
     let mut follower = Follower::new(Framing::Chunked);
@@ -48,17 +39,8 @@ fn nothing_allocates_but_making_a_template() {
     let change = region.change();
 
     assert_eq!((change.allocations, change.reallocations), (0, 0));
-    assert_eq!(
-        (verdict, rendered, key == request.key),
-        (Verdict::Full, template.len(), false)
-    );
+    assert_eq!((verdict, rendered, key == request.key), (Verdict::Full, template.len(), false));
     assert!(matches!(reply, ReplyOutcome::Complete(head) if head.shareable.is_ok()));
     assert!(followed.finished_at.is_some());
-    assert!(matches!(
-        bypass,
-        RequestOutcome::Bypass {
-            reason: BypassReason::SpaceBeforeColon,
-            ..
-        }
-    ));
+    assert!(matches!(bypass, RequestOutcome::Bypass { reason: BypassReason::SpaceBeforeColon, .. }));
 }

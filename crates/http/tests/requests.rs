@@ -27,8 +27,7 @@ fn a_plain_request_in_all_its_parts() {
     let text = "HEAD /a?b=c HTTP/1.1\r\nHost: Example.com:8080\r\nConnection: close\r\nIf-None-Match: \"x\"\r\n\
                 If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nGET /next";
     let mut scratch = HeaderScratch::new();
-    let RequestOutcome::Complete(request) = parse_request(text.as_bytes(), &mut scratch, &config())
-    else {
+    let RequestOutcome::Complete(request) = parse_request(text.as_bytes(), &mut scratch, &config()) else {
         panic!("not complete");
     };
     assert_eq!(request.head_len, text.len() - "GET /next".len());
@@ -39,10 +38,7 @@ fn a_plain_request_in_all_its_parts() {
     assert_eq!(request.connection, ConnectionClass::Http11Close);
     assert!(!request.keep_alive);
     assert_eq!(request.conditional.if_none_match, Some(&b"\"x\""[..]));
-    assert_eq!(
-        request.conditional.if_modified_since,
-        Some(&b"Sun, 06 Nov 1994 08:49:37 GMT"[..])
-    );
+    assert_eq!(request.conditional.if_modified_since, Some(&b"Sun, 06 Nov 1994 08:49:37 GMT"[..]));
     assert_eq!(request.headers.len(), 4);
 }
 
@@ -86,12 +82,7 @@ fn the_key_is_what_may_change_the_reply() {
     assert_eq!(base, complete(&WRK.replace("GET", "HEAD")));
     assert_eq!(base, complete(&WRK.replace("example.com", "EXAMPLE.COM")));
     assert_eq!(base, complete(&WRK.replace("Host", "hOST")));
-    for same in [
-        "User-Agent: x\r\n",
-        "If-None-Match: \"a\"\r\n",
-        "Cookie: _ga=7\r\n",
-        "Cache-Control: no-cache\r\n",
-    ] {
+    for same in ["User-Agent: x\r\n", "If-None-Match: \"a\"\r\n", "Cookie: _ga=7\r\n", "Cache-Control: no-cache\r\n"] {
         assert_eq!(base, complete(&with(same)), "{same}");
     }
     let mut others = vec![
@@ -127,192 +118,55 @@ fn the_key_is_what_may_change_the_reply() {
 fn unusual_requests_bypass_and_their_end_is_known() {
     let get = |keep_alive| (Method::Get, 0, keep_alive);
     let cases: Vec<(String, BypassReason, (Method, u64, bool))> = vec![
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello".into(),
-            R::Method,
-            (Method::Other, 5, true),
-        ),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::Method,
-            (Method::Other, 0, true),
-        ),
-        (
-            "POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx".into(),
-            R::Method,
-            (Method::Other, 1, false),
-        ),
-        (
-            "DELETE /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".into(),
-            R::Method,
-            (Method::Other, 0, false),
-        ),
-        (
-            "get / HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::Method,
-            (Method::Other, 0, true),
-        ),
-        (
-            "GETX / HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::Method,
-            (Method::Other, 0, true),
-        ),
-        (
-            "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::Method,
-            (Method::Other, 0, true),
-        ),
-        (
-            "GET * HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::TargetAsterisk,
-            get(true),
-        ),
-        (
-            "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::TargetAbsolute,
-            get(true),
-        ),
-        (
-            "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::TargetAbsolute,
-            get(true),
-        ),
-        (
-            "GET a:80 HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::TargetAuthority,
-            get(true),
-        ),
-        (
-            "GET index.html HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::TargetAuthority,
-            get(true),
-        ),
-        (
-            "GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::TargetFragment,
-            get(true),
-        ),
-        (
-            "GET /a\"b HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::TargetByte,
-            get(true),
-        ),
-        (
-            "GET /\u{e9} HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::TargetByte,
-            get(true),
-        ),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello".into(), R::Method, (Method::Other, 5, true)),
+        ("POST / HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::Method, (Method::Other, 0, true)),
+        ("POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx".into(), R::Method, (Method::Other, 1, false)),
+        ("DELETE /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".into(), R::Method, (Method::Other, 0, false)),
+        ("get / HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::Method, (Method::Other, 0, true)),
+        ("GETX / HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::Method, (Method::Other, 0, true)),
+        ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::Method, (Method::Other, 0, true)),
+        ("GET * HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::TargetAsterisk, get(true)),
+        ("GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::TargetAbsolute, get(true)),
+        ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::TargetAbsolute, get(true)),
+        ("GET a:80 HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::TargetAuthority, get(true)),
+        ("GET index.html HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::TargetAuthority, get(true)),
+        ("GET /a#b HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::TargetFragment, get(true)),
+        ("GET /a\"b HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::TargetByte, get(true)),
+        ("GET /\u{e9} HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::TargetByte, get(true)),
         (with("Content-Length: 0\r\n"), R::Body, get(true)),
-        (
-            with("Content-Length: 7\r\n"),
-            R::Body,
-            (Method::Get, 7, true),
-        ),
+        (with("Content-Length: 7\r\n"), R::Body, (Method::Get, 7, true)),
         (with("Connection: TE\r\n"), R::ConnectionOption, get(true)),
-        (
-            with("Connection: keep-alive, close\r\n"),
-            R::ConnectionOption,
-            get(false),
-        ),
-        (
-            with("Connection: close\r\nConnection: close\r\n"),
-            R::ConnectionOption,
-            get(false),
-        ),
+        (with("Connection: keep-alive, close\r\n"), R::ConnectionOption, get(false)),
+        (with("Connection: close\r\nConnection: close\r\n"), R::ConnectionOption, get(false)),
         (with("Range: bytes=0-1\r\n"), R::Range, get(true)),
         (with("If-Range: \"a\"\r\n"), R::Range, get(true)),
-        (
-            with("Authorization: Basic x\r\n"),
-            R::Authorization,
-            get(true),
-        ),
-        (
-            with("Proxy-Authorization: x\r\n"),
-            R::Authorization,
-            get(true),
-        ),
+        (with("Authorization: Basic x\r\n"), R::Authorization, get(true)),
+        (with("Proxy-Authorization: x\r\n"), R::Authorization, get(true)),
         (with("Cookie: sid=1\r\n"), R::Cookie, get(true)),
         (with("Cookie: _ga=1; sid=1\r\n"), R::Cookie, get(true)),
-        (
-            with("Cookie: _ga=1\r\nCookie: sid=1\r\n"),
-            R::Cookie,
-            get(true),
-        ),
+        (with("Cookie: _ga=1\r\nCookie: sid=1\r\n"), R::Cookie, get(true)),
         (with("If-Match: *\r\n"), R::Precondition, get(true)),
-        (
-            with("If-Unmodified-Since: x\r\n"),
-            R::Precondition,
-            get(true),
-        ),
-        (
-            with("Accept: a\r\nAccept: b\r\n"),
-            R::DuplicateHeader,
-            get(true),
-        ),
-        (
-            with("If-None-Match: \"a\"\r\nIf-None-Match: \"b\"\r\n"),
-            R::DuplicateHeader,
-            get(true),
-        ),
-        (
-            with("X-Forwarded-Host: evil\r\n"),
-            R::UnknownHeader,
-            get(true),
-        ),
-        (
-            with("X-Original-URL: /admin\r\n"),
-            R::UnknownHeader,
-            get(true),
-        ),
-        (
-            with("X-HTTP-Method-Override: POST\r\n"),
-            R::UnknownHeader,
-            get(true),
-        ),
+        (with("If-Unmodified-Since: x\r\n"), R::Precondition, get(true)),
+        (with("Accept: a\r\nAccept: b\r\n"), R::DuplicateHeader, get(true)),
+        (with("If-None-Match: \"a\"\r\nIf-None-Match: \"b\"\r\n"), R::DuplicateHeader, get(true)),
+        (with("X-Forwarded-Host: evil\r\n"), R::UnknownHeader, get(true)),
+        (with("X-Original-URL: /admin\r\n"), R::UnknownHeader, get(true)),
+        (with("X-HTTP-Method-Override: POST\r\n"), R::UnknownHeader, get(true)),
         (with("Save-Data: on\r\n"), R::UnknownHeader, get(true)),
         (with("TE: trailers\r\n"), R::UnknownHeader, get(true)),
         (with("Forwarded: for=1\r\n"), R::UnknownHeader, get(true)),
-        (
-            with("User-Agent:  two spaces\r\n"),
-            R::OddWhitespace,
-            get(true),
-        ),
+        (with("User-Agent:  two spaces\r\n"), R::OddWhitespace, get(true)),
         (with("User-Agent:\ttab\r\n"), R::OddWhitespace, get(true)),
-        (
-            with("User-Agent: trailing \r\n"),
-            R::OddWhitespace,
-            get(true),
-        ),
-        (
-            with("User-Agent: trailing\t\r\n"),
-            R::OddWhitespace,
-            get(true),
-        ),
+        (with("User-Agent: trailing \r\n"), R::OddWhitespace, get(true)),
+        (with("User-Agent: trailing\t\r\n"), R::OddWhitespace, get(true)),
         (with("Accept:    \r\n"), R::OddWhitespace, get(true)),
-        (
-            "GET / HTTP/1.1\r\nHost:\ta\r\n\r\n".into(),
-            R::OddWhitespace,
-            get(true),
-        ),
+        ("GET / HTTP/1.1\r\nHost:\ta\r\n\r\n".into(), R::OddWhitespace, get(true)),
     ];
     for (text, reason, (method, body, keep_alive)) in cases {
         exercise::request(text.as_bytes());
         let len = text.find("\r\n\r\n").unwrap() + 4;
-        let expected = Seen::Bypass(
-            reason,
-            Extent::Head {
-                len,
-                body,
-                method,
-                keep_alive,
-            },
-        );
-        assert_eq!(
-            see_request(text.as_bytes()),
-            expected,
-            "{}",
-            text.escape_debug()
-        );
+        let expected = Seen::Bypass(reason, Extent::Head { len, body, method, keep_alive });
+        assert_eq!(see_request(text.as_bytes()), expected, "{}", text.escape_debug());
     }
 }
 
@@ -320,14 +174,8 @@ fn unusual_requests_bypass_and_their_end_is_known() {
 fn doubtful_requests_make_the_connection_opaque() {
     let cases: Vec<(Vec<u8>, BypassReason)> = vec![
         // RFC 9112 section 6.3: CL.CL
-        (
-            with("Content-Length: 5\r\nContent-Length: 6\r\n").into(),
-            R::ContentLength,
-        ),
-        (
-            with("Content-Length: 5\r\nContent-Length: 5\r\n").into(),
-            R::ContentLength,
-        ),
+        (with("Content-Length: 5\r\nContent-Length: 6\r\n").into(), R::ContentLength),
+        (with("Content-Length: 5\r\nContent-Length: 5\r\n").into(), R::ContentLength),
         (with("Content-Length: 5, 5\r\n").into(), R::ContentLength),
         (with("Content-Length: +5\r\n").into(), R::ContentLength),
         (with("Content-Length: -1\r\n").into(), R::ContentLength),
@@ -337,101 +185,38 @@ fn doubtful_requests_make_the_connection_opaque() {
         (with("Content-Length:\r\n").into(), R::ContentLength),
         (with("Content-Length:\t5\r\n").into(), R::ContentLength),
         (with("Content-Length: 5 \r\n").into(), R::ContentLength),
-        (
-            with("Content-Length: 18446744073709551621\r\n").into(),
-            R::ContentLength,
-        ),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5;\r\n\r\n".into(),
-            R::ContentLength,
-        ),
+        (with("Content-Length: 18446744073709551621\r\n").into(), R::ContentLength),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5;\r\n\r\n".into(), R::ContentLength),
         // RFC 9112 section 6.1: CL.TE, TE.CL, TE.TE and disguises
-        (
-            with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n").into(),
-            R::TransferEncoding,
-        ),
-        (
-            with("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n").into(),
-            R::TransferEncoding,
-        ),
-        (
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(),
-            R::TransferEncoding,
-        ),
-        (
-            "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(),
-            R::TransferEncoding,
-        ),
-        (
-            with("Transfer-Encoding: identity\r\n").into(),
-            R::TransferEncoding,
-        ),
-        (
-            with("Transfer-Encoding: xchunked\r\n").into(),
-            R::TransferEncoding,
-        ),
-        (
-            with("Transfer-Encoding: chunked, identity\r\n").into(),
-            R::TransferEncoding,
-        ),
-        (
-            with("Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n").into(),
-            R::TransferEncoding,
-        ),
-        (
-            with("Transfer-Encoding:\tchunked\r\n").into(),
-            R::TransferEncoding,
-        ),
-        (
-            with("Transfer-Encoding:\u{b}chunked\r\n").into(),
-            R::ControlByte,
-        ),
-        (
-            with("transfer-ENCODING: \"chunked\"\r\n").into(),
-            R::TransferEncoding,
-        ),
-        (
-            with("Transfer-Encoding : chunked\r\n").into(),
-            R::SpaceBeforeColon,
-        ),
-        (
-            with("Transfer-Encoding\t: chunked\r\n").into(),
-            R::SpaceBeforeColon,
-        ),
+        (with("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n").into(), R::TransferEncoding),
+        (with("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n").into(), R::TransferEncoding),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(), R::TransferEncoding),
+        ("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(), R::TransferEncoding),
+        (with("Transfer-Encoding: identity\r\n").into(), R::TransferEncoding),
+        (with("Transfer-Encoding: xchunked\r\n").into(), R::TransferEncoding),
+        (with("Transfer-Encoding: chunked, identity\r\n").into(), R::TransferEncoding),
+        (with("Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n").into(), R::TransferEncoding),
+        (with("Transfer-Encoding:\tchunked\r\n").into(), R::TransferEncoding),
+        (with("Transfer-Encoding:\u{b}chunked\r\n").into(), R::ControlByte),
+        (with("transfer-ENCODING: \"chunked\"\r\n").into(), R::TransferEncoding),
+        (with("Transfer-Encoding : chunked\r\n").into(), R::SpaceBeforeColon),
+        (with("Transfer-Encoding\t: chunked\r\n").into(), R::SpaceBeforeColon),
         (with(" Transfer-Encoding: chunked\r\n").into(), R::ObsFold),
-        (
-            with("Transfer-Encoding\r\n : chunked\r\n").into(),
-            R::ObsFold,
-        ),
-        (
-            with("X: y\nTransfer-Encoding: chunked\r\n").into(),
-            R::BareLineBreak,
-        ),
-        (
-            with("X: y\rTransfer-Encoding: chunked\r\n").into(),
-            R::BareLineBreak,
-        ),
+        (with("Transfer-Encoding\r\n : chunked\r\n").into(), R::ObsFold),
+        (with("X: y\nTransfer-Encoding: chunked\r\n").into(), R::BareLineBreak),
+        (with("X: y\rTransfer-Encoding: chunked\r\n").into(), R::BareLineBreak),
         (with("Content-Length : 5\r\n").into(), R::SpaceBeforeColon),
         // RFC 9112 section 2.2: line ends
         ("GET / HTTP/1.1\nHost: a\n\n".into(), R::BareLineBreak),
         ("GET / HTTP/1.1\nHost: a\r\n\r\n".into(), R::BareLineBreak),
         ("GET / HTTP/1.1\r\nHost: a\n\r\n".into(), R::BareLineBreak),
         ("GET / HTTP/1.1\r\nHost: a\r\n\n".into(), R::BareLineBreak),
-        (
-            "GET / HTTP/1.1\r\nHost: a\r\nAccept: \n\r\n".into(),
-            R::BareLineBreak,
-        ),
+        ("GET / HTTP/1.1\r\nHost: a\r\nAccept: \n\r\n".into(), R::BareLineBreak),
         ("GET / HTTP/1.1\r\nHost: a \n\r\n".into(), R::BareLineBreak),
         ("GET / HTTP/1.1\r\nHost: a\r\n\rX".into(), R::BareLineBreak),
         ("GET / HTTP/1.1\rX".into(), R::BareLineBreak),
-        (
-            "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::LeadingEmptyLine,
-        ),
-        (
-            "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".into(),
-            R::LeadingEmptyLine,
-        ),
+        ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::LeadingEmptyLine),
+        ("\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::LeadingEmptyLine),
         ("\r".into(), R::LeadingEmptyLine),
         // RFC 9112 section 5.2: folding
         (with("User-Agent: a\r\n b\r\n").into(), R::ObsFold),
@@ -443,21 +228,12 @@ fn doubtful_requests_make_the_connection_opaque() {
         ("GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::RequestLine),
         ("GET /\tHTTP/1.1\r\nHost: a\r\n\r\n".into(), R::RequestLine),
         (" GET / HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::RequestLine),
-        (
-            "GET / HTTP/1.1 \r\nHost: a\r\n\r\n".into(),
-            R::BareLineBreak,
-        ),
+        ("GET / HTTP/1.1 \r\nHost: a\r\n\r\n".into(), R::BareLineBreak),
         ("GET /\r\n".into(), R::RequestLine),
         ("GET / x HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::HttpVersion),
-        (
-            b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
-            R::RequestLine,
-        ),
+        (b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(), R::RequestLine),
         ("GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n".into(), R::RequestLine),
-        (
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
-            R::RequestLine,
-        ),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), R::RequestLine),
         // RFC 9112 section 2.3: versions
         ("GET / HTTP/1.2\r\nHost: a\r\n\r\n".into(), R::HttpVersion),
         ("GET / HTTP/2.0\r\nHost: a\r\n\r\n".into(), R::HttpVersion),
@@ -479,57 +255,22 @@ fn doubtful_requests_make_the_connection_opaque() {
         (with("Host: example.com\r\n").into(), R::HostDuplicate),
         (with("Host: evil\r\n").into(), R::HostDuplicate),
         ("GET / HTTP/1.1\r\nHost:\r\n\r\n".into(), R::HostMalformed),
-        (
-            "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n".into(),
-            R::HostMalformed,
-        ),
-        (
-            "GET / HTTP/1.1\r\nHost: a b\r\n\r\n".into(),
-            R::HostMalformed,
-        ),
-        (
-            "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n".into(),
-            R::HostMalformed,
-        ),
-        (
-            "GET / HTTP/1.1\r\nHost: u@a\r\n\r\n".into(),
-            R::HostMalformed,
-        ),
-        (
-            "GET / HTTP/1.1\r\nHost: a:http\r\n\r\n".into(),
-            R::HostMalformed,
-        ),
-        (
-            "GET / HTTP/1.0\r\nHost: a b\r\n\r\n".into(),
-            R::HostMalformed,
-        ),
-        (
-            "GET / HTTP/1.1\r\nHost : a\r\n\r\n".into(),
-            R::SpaceBeforeColon,
-        ),
+        ("GET / HTTP/1.1\r\nHost: a, b\r\n\r\n".into(), R::HostMalformed),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n".into(), R::HostMalformed),
+        ("GET / HTTP/1.1\r\nHost: a/b\r\n\r\n".into(), R::HostMalformed),
+        ("GET / HTTP/1.1\r\nHost: u@a\r\n\r\n".into(), R::HostMalformed),
+        ("GET / HTTP/1.1\r\nHost: a:http\r\n\r\n".into(), R::HostMalformed),
+        ("GET / HTTP/1.0\r\nHost: a b\r\n\r\n".into(), R::HostMalformed),
+        ("GET / HTTP/1.1\r\nHost : a\r\n\r\n".into(), R::SpaceBeforeColon),
         // Other protocols
-        (
-            "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n".into(),
-            R::Connect,
-        ),
-        (
-            with("Connection: Upgrade\r\nUpgrade: websocket\r\n").into(),
-            R::Upgrade,
-        ),
+        ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n".into(), R::Connect),
+        (with("Connection: Upgrade\r\nUpgrade: websocket\r\n").into(), R::Upgrade),
         (with("Upgrade: h2c\r\n").into(), R::Upgrade),
-        (
-            "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n".into(),
-            R::Expect,
-        ),
+        ("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n".into(), R::Expect),
     ];
     for (bytes, reason) in cases {
         exercise::request(&bytes);
-        assert_eq!(
-            see_request(&bytes),
-            Seen::Bypass(reason, Extent::Unknown),
-            "{}",
-            bytes.escape_ascii()
-        );
+        assert_eq!(see_request(&bytes), Seen::Bypass(reason, Extent::Unknown), "{}", bytes.escape_ascii());
     }
 }
 
@@ -537,10 +278,7 @@ fn doubtful_requests_make_the_connection_opaque() {
 fn limits() {
     let fields = |count: usize| with(&"DNT: 1\r\n".repeat(count - 1));
     complete(&fields(HEADERS_MAX));
-    assert_eq!(
-        see_request(fields(HEADERS_MAX + 1).as_bytes()),
-        Seen::Bypass(R::TooManyHeaders, Extent::Unknown)
-    );
+    assert_eq!(see_request(fields(HEADERS_MAX + 1).as_bytes()), Seen::Bypass(R::TooManyHeaders, Extent::Unknown));
 
     let long = |len: usize| {
         let mut text = with("Referer: ");
@@ -551,18 +289,9 @@ fn limits() {
     assert_eq!(long(HEAD_BYTES_MAX).len(), HEAD_BYTES_MAX);
     complete(&long(HEAD_BYTES_MAX));
     let too_long = long(HEAD_BYTES_MAX + 1);
-    assert_eq!(
-        see_request(too_long.as_bytes()),
-        Seen::Bypass(R::HeadTooLong, Extent::Unknown)
-    );
-    assert_eq!(
-        see_request(&too_long.as_bytes()[..HEAD_BYTES_MAX - 1]),
-        Seen::Partial
-    );
-    assert_eq!(
-        see_request(&too_long.as_bytes()[..HEAD_BYTES_MAX]),
-        Seen::Bypass(R::HeadTooLong, Extent::Unknown)
-    );
+    assert_eq!(see_request(too_long.as_bytes()), Seen::Bypass(R::HeadTooLong, Extent::Unknown));
+    assert_eq!(see_request(&too_long.as_bytes()[..HEAD_BYTES_MAX - 1]), Seen::Partial);
+    assert_eq!(see_request(&too_long.as_bytes()[..HEAD_BYTES_MAX]), Seen::Bypass(R::HeadTooLong, Extent::Unknown));
     // A short head with much behind it is a short head.
     let mut pipelined = WRK.as_bytes().to_vec();
     pipelined.resize(3 * HEAD_BYTES_MAX, b'x');
@@ -585,8 +314,5 @@ fn parsing_again_only_when_a_line_ended() {
         parsed = at;
     }
     assert_eq!(parses, 4, "the first byte and three line ends");
-    assert!(is_worth_parsing(
-        &[b'x'; HEAD_BYTES_MAX],
-        HEAD_BYTES_MAX - 1
-    ));
+    assert!(is_worth_parsing(&[b'x'; HEAD_BYTES_MAX], HEAD_BYTES_MAX - 1));
 }

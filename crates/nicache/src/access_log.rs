@@ -21,10 +21,7 @@ pub struct AccessLog {
 impl AccessLog {
     /// Opens the file for appending, creating it.
     pub fn open(path: &Path) -> Result<AccessLog> {
-        Ok(AccessLog {
-            path: path.to_owned(),
-            file: Mutex::new(open_file(path)?),
-        })
+        Ok(AccessLog { path: path.to_owned(), file: Mutex::new(open_file(path)?) })
     }
 
     /// Opens the path anew, for log rotation.
@@ -37,19 +34,12 @@ impl AccessLog {
     /// Appends records. A full disk loses records, never requests.
     pub fn append(&self, records: &[AccessRecord], dropped: u64) {
         let text: String = records.iter().map(combined).collect();
-        let written = self
-            .file
-            .lock()
-            .expect("no holder of this lock panics")
-            .write_all(text.as_bytes());
+        let written = self.file.lock().expect("no holder of this lock panics").write_all(text.as_bytes());
         if let Err(error) = written {
             tracing::warn!(path = %self.path.display(), "access log: {error}");
         }
         if dropped > 0 {
-            tracing::warn!(
-                dropped,
-                "access log: records lost because the log was too slow"
-            );
+            tracing::warn!(dropped, "access log: records lost because the log was too slow");
         }
     }
 }
@@ -131,12 +121,7 @@ mod tests {
         std::fs::rename(&path, folder.path().join("old")).unwrap();
         log.reopen().unwrap();
         log.append(&[record(), record()], 0);
-        let lines = |name: &str| {
-            std::fs::read_to_string(folder.path().join(name))
-                .unwrap()
-                .lines()
-                .count()
-        };
+        let lines = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
         assert_eq!((lines("old"), lines("access.log")), (1, 2));
         assert!(AccessLog::open(&folder.path().join("no/such")).is_err());
     }

@@ -6,11 +6,7 @@ use crate::options::RunOptions;
 
 /// A network-interface data cache: serves a server's hot content from the card, never stale.
 #[derive(Debug, Parser)]
-#[command(
-    version,
-    max_term_width = 100,
-    after_help = "Example: sudo nicache run -- nginx -g 'daemon off;'"
-)]
+#[command(version, max_term_width = 100, after_help = "Example: sudo nicache run -- nginx -g 'daemon off;'")]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -27,9 +23,7 @@ pub enum Command {
     #[command(after_help = "Example: nicache status --json")]
     Status(StatusArgs),
     /// Drop cached replies from the card
-    #[command(
-        after_help = "Examples:\n  nicache purge --all\n  nicache purge http://www.example.com/style.css"
-    )]
+    #[command(after_help = "Examples:\n  nicache purge --all\n  nicache purge http://www.example.com/style.css")]
     Purge(PurgeArgs),
     /// Switch the card's caching off (everything passes to the server) and on again
     #[command(after_help = "Example: nicache bypass on")]

@@ -30,9 +30,7 @@ pub const ACCESS_RECORDS_MAX: usize = 8;
 pub const RECORD_FIELD_BYTES_MAX: usize = 512;
 
 // JSON writes a control byte as six characters; 512 bytes are ample for names and numbers.
-const _: () = assert!(
-    ACCESS_RECORDS_MAX * (3 * 6 * RECORD_FIELD_BYTES_MAX + 512) <= crate::setup::MESSAGE_BYTES_MAX
-);
+const _: () = assert!(ACCESS_RECORDS_MAX * (3 * 6 * RECORD_FIELD_BYTES_MAX + 512) <= crate::setup::MESSAGE_BYTES_MAX);
 
 /// Supervisor to card.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -152,11 +150,7 @@ impl Counters {
     #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
     pub fn hit_rate(&self) -> f64 {
         let all = self.hits + self.misses + self.bypasses;
-        if all == 0 {
-            0.0
-        } else {
-            self.hits as f64 / all as f64
-        }
+        if all == 0 { 0.0 } else { self.hits as f64 / all as f64 }
     }
 }
 
@@ -269,12 +263,8 @@ pub fn run_folder() -> PathBuf {
 /// Asks a running nicache. `name`: which; `None`: the only one.
 pub fn ask(name: Option<&str>, request: &Request) -> Result<Response> {
     let socket = find_socket(&run_folder(), name)?;
-    let mut stream = UnixStream::connect(&socket).with_context(|| {
-        format!(
-            "no nicache answers at {} (is it running, and are you root?)",
-            socket.display()
-        )
-    })?;
+    let mut stream = UnixStream::connect(&socket)
+        .with_context(|| format!("no nicache answers at {} (is it running, and are you root?)", socket.display()))?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT * 2))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     write_line(&mut stream, request)?;
@@ -305,10 +295,7 @@ fn find_socket(folder: &Path, name: Option<&str>) -> Result<PathBuf> {
     if let Some(name) = name {
         let path = folder.join(format!("{name}.sock"));
         if name.contains('/') || !path.exists() {
-            bail!(
-                "no nicache named `{name}` is running{}",
-                others(&live_sockets(folder))
-            );
+            bail!("no nicache named `{name}` is running{}", others(&live_sockets(folder)));
         }
         return Ok(path);
     }
@@ -316,25 +303,15 @@ fn find_socket(folder: &Path, name: Option<&str>) -> Result<PathBuf> {
     match live.len() {
         0 => bail!("no nicache is running (or it is another user's: try sudo)"),
         1 => Ok(live.remove(0)),
-        _ => bail!(
-            "several are running; say which with --name{}",
-            others(&live)
-        ),
+        _ => bail!("several are running; say which with --name{}", others(&live)),
     }
 }
 
 /// Sockets that somebody listens on.
 fn live_sockets(folder: &Path) -> Vec<PathBuf> {
-    let files = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut sockets: Vec<PathBuf> = files
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "sock")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
         .filter(|path| UnixStream::connect(path).is_ok())
         .collect();
     sockets.sort();
@@ -342,15 +319,9 @@ fn live_sockets(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn others(sockets: &[PathBuf]) -> String {
-    let names: Vec<String> = sockets
-        .iter()
-        .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
-        .collect();
-    if names.is_empty() {
-        String::new()
-    } else {
-        format!(" (running: {})", names.join(", "))
-    }
+    let names: Vec<String> =
+        sockets.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned())).collect();
+    if names.is_empty() { String::new() } else { format!(" (running: {})", names.join(", ")) }
 }
 
 #[cfg(test)]
@@ -360,31 +331,14 @@ mod tests {
     #[test]
     fn messages_survive_the_wire() {
         let more = BTreeMap::from([("bypass_cookie".to_owned(), 3)]);
-        let counters = Counters {
-            hits: 3,
-            misses: 1,
-            more,
-            ..Counters::default()
-        };
-        let message = FromCard::Answer {
-            id: 7,
-            answer: Answer::Counters(counters.clone()),
-        };
+        let counters = Counters { hits: 3, misses: 1, more, ..Counters::default() };
+        let message = FromCard::Answer { id: 7, answer: Answer::Counters(counters.clone()) };
         let text = serde_json::to_string(&message).unwrap();
         assert!(text.contains("\"bypass_cookie\":3"), "{text}");
         assert_eq!(serde_json::from_str::<FromCard>(&text).unwrap(), message);
         assert!((counters.hit_rate() - 0.75).abs() < 1e-9);
-        let ask = ToCard::Ask {
-            id: 1,
-            question: Question::PurgeTarget {
-                host: None,
-                target: "/".into(),
-            },
-        };
-        assert_eq!(
-            serde_json::from_str::<ToCard>(&serde_json::to_string(&ask).unwrap()).unwrap(),
-            ask
-        );
+        let ask = ToCard::Ask { id: 1, question: Question::PurgeTarget { host: None, target: "/".into() } };
+        assert_eq!(serde_json::from_str::<ToCard>(&serde_json::to_string(&ask).unwrap()).unwrap(), ask);
     }
 
     #[test]
@@ -399,10 +353,7 @@ mod tests {
             referer: Some(text.clone()),
             user_agent: Some(text),
         };
-        let batch = FromCard::AccessLog {
-            records: vec![record; ACCESS_RECORDS_MAX],
-            dropped: u64::MAX,
-        };
+        let batch = FromCard::AccessLog { records: vec![record; ACCESS_RECORDS_MAX], dropped: u64::MAX };
         assert!(serde_json::to_vec(&batch).unwrap().len() <= crate::setup::MESSAGE_BYTES_MAX);
     }
 
@@ -411,10 +362,7 @@ mod tests {
         assert!(read_line::<Request>(&b"{\"command\":\"status\"}"[..]).is_err());
         assert!(read_line::<Request>(&b"{\"command\":\"dance\"}\n"[..]).is_err());
         assert!(read_line::<Request>(std::io::repeat(b' ')).is_err());
-        assert_eq!(
-            read_line::<Request>(&b"{\"command\":\"status\"}\n"[..]).unwrap(),
-            Request::Status
-        );
+        assert_eq!(read_line::<Request>(&b"{\"command\":\"status\"}\n"[..]).unwrap(), Request::Status);
     }
 
     #[test]
@@ -422,14 +370,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let missing = find_socket(folder.path(), None).unwrap_err().to_string();
         assert!(missing.contains("no nicache is running"), "{missing}");
-        let bind =
-            |name: &str| std::os::unix::net::UnixListener::bind(folder.path().join(name)).unwrap();
+        let bind = |name: &str| std::os::unix::net::UnixListener::bind(folder.path().join(name)).unwrap();
         let _one = bind("one.sock");
         drop(bind("dead.sock"));
-        assert_eq!(
-            find_socket(folder.path(), None).unwrap(),
-            folder.path().join("one.sock")
-        );
+        assert_eq!(find_socket(folder.path(), None).unwrap(), folder.path().join("one.sock"));
         let _two = bind("two.sock");
         let several = find_socket(folder.path(), None).unwrap_err().to_string();
         assert!(several.contains("one, two"), "{several}");

@@ -21,10 +21,7 @@ macro_rules! site {
 const SITE: &[(&str, &[u8])] = site!["index.html", "style.css", "card.svg", "about.html"];
 
 /// The configuration; `@ROOT@` and `@PORT@` are filled in.
-const NGINX_CONF: &str = include_str!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../demo/nginx.conf"
-));
+const NGINX_CONF: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../demo/nginx.conf"));
 
 /// An unpacked site, removed when dropped.
 #[derive(Debug)]
@@ -42,23 +39,15 @@ impl Demo {
             .tempdir_in(parent)
             .context("cannot make a folder for the demonstration site below /var/tmp")?;
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
-        std::fs::write(
-            folder.path().join("pid-of-owner"),
-            std::process::id().to_string(),
-        )?;
+        std::fs::write(folder.path().join("pid-of-owner"), std::process::id().to_string())?;
         let site = folder.path().join("site");
         std::fs::create_dir(&site)?;
         for (name, content) in SITE {
             std::fs::write(site.join(name), content)?;
         }
         std::fs::write(site.join("large.txt"), large_file())?;
-        let root = folder
-            .path()
-            .to_str()
-            .context("the path of the demonstration site is no text")?;
-        let configuration = NGINX_CONF
-            .replace("@ROOT@", root)
-            .replace("@PORT@", &port.to_string());
+        let root = folder.path().to_str().context("the path of the demonstration site is no text")?;
+        let configuration = NGINX_CONF.replace("@ROOT@", root).replace("@PORT@", &port.to_string());
         std::fs::write(folder.path().join("nginx.conf"), configuration)?;
         Ok(Demo { folder })
     }
@@ -70,20 +59,9 @@ impl Demo {
 
     /// The command that serves it.
     pub fn command(&self) -> Vec<String> {
-        let configuration = self
-            .folder
-            .path()
-            .join("nginx.conf")
-            .to_string_lossy()
-            .into_owned();
+        let configuration = self.folder.path().join("nginx.conf").to_string_lossy().into_owned();
         let prefix = self.folder.path().to_string_lossy().into_owned();
-        vec![
-            "nginx".into(),
-            "-p".into(),
-            prefix,
-            "-c".into(),
-            configuration,
-        ]
+        vec!["nginx".into(), "-p".into(), prefix, "-c".into(), configuration]
     }
 }
 
@@ -91,9 +69,7 @@ impl Demo {
 fn large_file() -> String {
     let mut text = String::with_capacity(1 << 20);
     for line in 0..(1 << 20) / 64 {
-        text.push_str(&format!(
-            "{line:07} the quick brown fox jumps over the lazy dog, twice a day\n"
-        ));
+        text.push_str(&format!("{line:07} the quick brown fox jumps over the lazy dog, twice a day\n"));
     }
     text
 }
@@ -121,10 +97,7 @@ mod tests {
         let demo = Demo::unpack(8080).unwrap();
         let folder = demo.folder.path().to_owned();
         let configuration = std::fs::read_to_string(folder.join("nginx.conf")).unwrap();
-        assert!(
-            configuration.contains("listen 8080") && !configuration.contains('@'),
-            "{configuration}"
-        );
+        assert!(configuration.contains("listen 8080") && !configuration.contains('@'), "{configuration}");
         assert!(demo.site().join("index.html").exists());
         drop(demo);
         assert!(!folder.exists());

@@ -14,15 +14,10 @@ static LIVE_LINE: Mutex<String> = Mutex::new(String::new());
 /// Sets up logging for this process. `NICACHE_LOG` filters (`debug`, `nicache=trace`, ...); the default is `info`.
 pub fn start(format: LogFormat) {
     let filter = EnvFilter::try_from_env("NICACHE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(AroundLiveLine);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(AroundLiveLine);
     // A second call (tests) changes nothing.
     let _ = match format {
-        LogFormat::Text => builder
-            .with_target(false)
-            .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-            .try_init(),
+        LogFormat::Text => builder.with_target(false).with_ansi(io::IsTerminal::is_terminal(&io::stderr())).try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
 }

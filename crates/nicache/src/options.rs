@@ -160,8 +160,7 @@ impl RunOptions {
     fn from_file(path: &Path) -> Result<RunOptions> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
-        toml::from_str(&text)
-            .with_context(|| format!("in the configuration file {}", path.display()))
+        toml::from_str(&text).with_context(|| format!("in the configuration file {}", path.display()))
     }
 
     fn overlaid_with(&self, flags: &RunOptions) -> Result<RunOptions> {
@@ -175,13 +174,8 @@ impl RunOptions {
             memory_bytes: self.memory.unwrap_or(Size(64 << 20)).0,
             policy: self.policy.unwrap_or(PolicyKind::Lru),
             handshake: self.handshake.unwrap_or(HandshakeKind::PassThrough),
-            http_ports: if self.http_port.is_empty() {
-                vec![80]
-            } else {
-                self.http_port
-            },
-            outgoing: self.outgoing.unwrap_or(false)
-                || self.publish.iter().any(|p| !p.address.ip().is_loopback()),
+            http_ports: if self.http_port.is_empty() { vec![80] } else { self.http_port },
+            outgoing: self.outgoing.unwrap_or(false) || self.publish.iter().any(|p| !p.address.ip().is_loopback()),
             publish: self.publish,
             share: self.share,
             subnet: self.subnet,
@@ -206,20 +200,13 @@ impl RunOptions {
             bail!("queues: between 1 and {QUEUES_MAX}");
         }
         for (index, publish) in plan.publish.iter().enumerate() {
-            if plan.publish[..index]
-                .iter()
-                .any(|earlier| earlier.address == publish.address)
-            {
+            if plan.publish[..index].iter().any(|earlier| earlier.address == publish.address) {
                 bail!("publish: {} is given twice", publish.address);
             }
         }
         if let Some(name) = &plan.name {
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-            if name.is_empty()
-                || name.len() > 64
-                || name.starts_with('.')
-                || !name.chars().all(plain)
-            {
+            if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(plain) {
                 bail!("name: up to 64 letters, digits, `.`, `_` and `-`, not beginning with a dot");
             }
         }
@@ -304,17 +291,11 @@ impl FromStr for Publish {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Publish, String> {
-        let wrong = || {
-            format!(
-                "`{text}` is not ADDR:PORT or ADDR:PORT:SERVERPORT with an IPv4 address (0.0.0.0 means all)"
-            )
-        };
+        let wrong =
+            || format!("`{text}` is not ADDR:PORT or ADDR:PORT:SERVERPORT with an IPv4 address (0.0.0.0 means all)");
         let mut parts = text.split(':');
         let port = |part: &str| part.parse::<u16>().ok().filter(|port| *port != 0);
-        let ip: Ipv4Addr = parts
-            .next()
-            .and_then(|part| part.parse().ok())
-            .ok_or_else(wrong)?;
+        let ip: Ipv4Addr = parts.next().and_then(|part| part.parse().ok()).ok_or_else(wrong)?;
         let outer = parts.next().and_then(port).ok_or_else(wrong)?;
         let server_port = match parts.next() {
             None => None,
@@ -323,10 +304,7 @@ impl FromStr for Publish {
         if parts.next().is_some() {
             return Err(wrong());
         }
-        Ok(Publish {
-            address: SocketAddrV4::new(ip, outer),
-            server_port,
-        })
+        Ok(Publish { address: SocketAddrV4::new(ip, outer), server_port })
     }
 }
 
@@ -351,9 +329,7 @@ impl Subnet {
 
     /// 10.N.0.0/30.
     pub const fn ten(n: u8) -> Subnet {
-        Subnet {
-            network: Ipv4Addr::new(10, n, 0, 0),
-        }
+        Subnet { network: Ipv4Addr::new(10, n, 0, 0) }
     }
 
     /// Network address.
@@ -378,16 +354,10 @@ impl FromStr for Subnet {
     fn from_str(text: &str) -> Result<Subnet, String> {
         let network: Option<Ipv4Addr> = text.strip_suffix("/30").and_then(|ip| ip.parse().ok());
         match network {
-            Some(network)
-                if u32::from(network) & 3 == 0
-                    && !network.is_loopback()
-                    && !network.is_multicast() =>
-            {
+            Some(network) if u32::from(network) & 3 == 0 && !network.is_loopback() && !network.is_multicast() => {
                 Ok(Subnet { network })
             }
-            _ => Err(format!(
-                "`{text}` is no /30 network; write for example 10.77.0.0/30"
-            )),
+            _ => Err(format!("`{text}` is no /30 network; write for example 10.77.0.0/30")),
         }
     }
 }
@@ -423,10 +393,7 @@ mod tests {
     use super::*;
     use crate::cli::Cli;
 
-    const EXAMPLE: &str = include_str!(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../nicache.example.toml"
-    ));
+    const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../nicache.example.toml"));
 
     fn flags(args: &[&str]) -> RunOptions {
         let line = ["nicache", "run"].iter().chain(args);
@@ -438,15 +405,8 @@ mod tests {
 
     /// The example file with every setting uncommented: `# key = value` lines have exactly one space after the `#`.
     fn example_uncommented() -> String {
-        let setting = |line: &&str| {
-            line.strip_prefix("# ")
-                .is_some_and(|rest| rest.contains(" = "))
-        };
-        EXAMPLE
-            .lines()
-            .filter(setting)
-            .map(|line| format!("{}\n", &line[2..]))
-            .collect()
+        let setting = |line: &&str| line.strip_prefix("# ").is_some_and(|rest| rest.contains(" = "));
+        EXAMPLE.lines().filter(setting).map(|line| format!("{}\n", &line[2..])).collect()
     }
 
     #[test]
@@ -454,40 +414,23 @@ mod tests {
         let plan = flags(&[]).resolve().unwrap();
         assert_eq!(plan.memory_bytes, 64 << 20);
         assert_eq!(plan.http_ports, [80]);
-        assert_eq!(
-            (plan.queues, plan.policy, plan.handshake),
-            (1, PolicyKind::Lru, HandshakeKind::PassThrough)
-        );
+        assert_eq!((plan.queues, plan.policy, plan.handshake), (1, PolicyKind::Lru, HandshakeKind::PassThrough));
         assert!(!plan.outgoing && !plan.json && plan.server.is_empty());
     }
 
     #[test]
     fn flags_beat_the_file() {
         let file: RunOptions =
-            toml::from_str("memory = '1G'\nqueues = 4\nhttp-port = [8080, 81]\njson = true")
-                .unwrap();
-        let merged = file
-            .overlaid_with(&flags(&[
-                "--memory",
-                "2M",
-                "--http-port",
-                "82",
-                "--json=false",
-            ]))
-            .unwrap();
+            toml::from_str("memory = '1G'\nqueues = 4\nhttp-port = [8080, 81]\njson = true").unwrap();
+        let merged = file.overlaid_with(&flags(&["--memory", "2M", "--http-port", "82", "--json=false"])).unwrap();
         let plan = merged.checked().unwrap();
-        assert_eq!(
-            (plan.memory_bytes, plan.queues, plan.json),
-            (2 << 20, 4, false)
-        );
+        assert_eq!((plan.memory_bytes, plan.queues, plan.json), (2 << 20, 4, false));
         assert_eq!(plan.http_ports, [82]);
     }
 
     #[test]
     fn an_unknown_key_is_named() {
-        let error = toml::from_str::<RunOptions>("memroy = '1G'")
-            .unwrap_err()
-            .to_string();
+        let error = toml::from_str::<RunOptions>("memroy = '1G'").unwrap_err().to_string();
         assert!(error.contains("memroy"), "{error}");
     }
 
@@ -498,11 +441,7 @@ mod tests {
         parsed.checked().unwrap();
         let command = Cli::command();
         let run = command.find_subcommand("run").unwrap();
-        let mut wanted: Vec<String> = run
-            .get_arguments()
-            .filter_map(|arg| arg.get_long())
-            .map(str::to_owned)
-            .collect();
+        let mut wanted: Vec<String> = run.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
         wanted.retain(|name| name != "config" && name != "help");
         wanted.push("server".to_owned());
         wanted.sort();
@@ -513,13 +452,9 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in [
-            ("4096", 4096),
-            ("512K", 512 << 10),
-            ("64M", 64 << 20),
-            ("2GiB", 2 << 30),
-            ("1MB", 1 << 20),
-        ] {
+        for (text, bytes) in
+            [("4096", 4096), ("512K", 512 << 10), ("64M", 64 << 20), ("2GiB", 2 << 30), ("1MB", 1 << 20)]
+        {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
         for text in ["", "M", "-1", "1T", "99999999999G", "64 M B"] {
@@ -531,18 +466,8 @@ mod tests {
     #[test]
     fn publish_and_subnet() {
         let publish: Publish = "127.0.0.1:8080:81".parse().unwrap();
-        assert_eq!(
-            (publish.address.port(), publish.server_port),
-            (8080, Some(81))
-        );
-        for text in [
-            "8080",
-            "127.0.0.1",
-            "127.0.0.1:0",
-            "[::1]:80",
-            "1.2.3.4:80:81:82",
-            "localhost:80",
-        ] {
+        assert_eq!((publish.address.port(), publish.server_port), (8080, Some(81)));
+        for text in ["8080", "127.0.0.1", "127.0.0.1:0", "[::1]:80", "1.2.3.4:80:81:82", "localhost:80"] {
             assert!(text.parse::<Publish>().is_err(), "{text}");
         }
         let subnet: Subnet = "10.9.0.4/30".parse().unwrap();
@@ -550,18 +475,9 @@ mod tests {
         for text in ["10.9.0.1/30", "10.9.0.0/24", "127.0.0.0/30", "10.9.0.0"] {
             assert!(text.parse::<Subnet>().is_err(), "{text}");
         }
-        assert!(
-            flags(&["--publish", "0.0.0.0:1", "--publish", "0.0.0.0:1"])
-                .resolve()
-                .is_err()
-        );
+        assert!(flags(&["--publish", "0.0.0.0:1", "--publish", "0.0.0.0:1"]).resolve().is_err());
         assert!(flags(&["--name", "../x"]).resolve().is_err());
         assert!(flags(&["--memory", "1K"]).resolve().is_err());
-        assert!(
-            flags(&["--publish", "0.0.0.0:1"])
-                .resolve()
-                .unwrap()
-                .outgoing
-        );
+        assert!(flags(&["--publish", "0.0.0.0:1"]).resolve().unwrap().outgoing);
     }
 }

@@ -54,74 +54,38 @@ pub struct Scene<'a> {
 
 /// Puts everything in force that the plan asks for. Call it once the wire TAP is up.
 pub fn start(plan: &RunPlan, interface: &str, subnet: Subnet) -> Result<Published> {
-    let mappings: Vec<Mapping> = plan
-        .publish
-        .iter()
-        .map(|publish| mapping(publish, &plan.http_ports))
-        .collect();
+    let mappings: Vec<Mapping> = plan.publish.iter().map(|publish| mapping(publish, &plan.http_ports)).collect();
     if mappings.is_empty() && !plan.outgoing {
-        return Ok(Published {
-            nft: None,
-            _reserved: Vec::new(),
-            _forwarding: None,
-        });
+        return Ok(Published { nft: None, _reserved: Vec::new(), _forwarding: None });
     }
-    let scene = Scene {
-        interface,
-        subnet,
-        mappings: &mappings,
-        outgoing: plan.outgoing,
-    };
+    let scene = Scene { interface, subnet, mappings: &mappings, outgoing: plan.outgoing };
     let mut reserved = Vec::new();
     for mapping in &mappings {
         reserved.push(reserve(mapping.address)?);
     }
     match Nft::start(&scene) {
         Ok(nft) => {
-            if mappings
-                .iter()
-                .any(|mapping| accepts_loopback(*mapping.address.ip()))
-            {
+            if mappings.iter().any(|mapping| accepts_loopback(*mapping.address.ip())) {
                 // Replies to 127.0.0.1 come in by the wire TAP; the rules keep everything else from there out.
                 set_sysctl(&format!("net/ipv4/conf/{interface}/route_localnet"), "1")?;
             }
-            let forwarding = if plan.outgoing {
-                Some(Forwarding::switch_on()?)
-            } else {
-                None
-            };
-            Ok(Published {
-                nft: Some(nft),
-                _reserved: reserved,
-                _forwarding: forwarding,
-            })
+            let forwarding = if plan.outgoing { Some(Forwarding::switch_on()?) } else { None };
+            Ok(Published { nft: Some(nft), _reserved: reserved, _forwarding: forwarding })
         }
         Err(error) => {
             drop(reserved);
             if mappings.is_empty() {
-                tracing::warn!(
-                    "--outgoing is not possible: {error:#}; the server reaches this machine only"
-                );
+                tracing::warn!("--outgoing is not possible: {error:#}; the server reaches this machine only");
             }
             relay_instead(&mappings, subnet, &error)?;
-            Ok(Published {
-                nft: None,
-                _reserved: Vec::new(),
-                _forwarding: None,
-            })
+            Ok(Published { nft: None, _reserved: Vec::new(), _forwarding: None })
         }
     }
 }
 
 fn mapping(publish: &Publish, http_ports: &[u16]) -> Mapping {
-    let server_port = publish
-        .server_port
-        .or(http_ports.first().copied())
-        .unwrap_or(80);
-    Mapping {
-        address: publish.address,
-        server_port,
-    }
+    let server_port = publish.server_port.or(http_ports.first().copied()).unwrap_or(80);
+    Mapping { address: publish.address, server_port }
 }
 
 /// Whether a published address covers this machine's loopback.
@@ -131,17 +95,9 @@ fn accepts_loopback(ip: Ipv4Addr) -> bool {
 
 fn relay_instead(mappings: &[Mapping], subnet: Subnet, why: &anyhow::Error) -> Result<()> {
     for mapping in mappings {
-        let Mapping {
-            address,
-            server_port,
-        } = *mapping;
-        let listener =
-            std::net::TcpListener::bind(address).map_err(|error| taken(address, &error))?;
-        relay::start(
-            &format!("publish {address}"),
-            listener,
-            SocketAddr::from((subnet.server(), server_port)),
-        )?;
+        let Mapping { address, server_port } = *mapping;
+        let listener = std::net::TcpListener::bind(address).map_err(|error| taken(address, &error))?;
+        relay::start(&format!("publish {address}"), listener, SocketAddr::from((subnet.server(), server_port)))?;
         tracing::warn!(
             %address,
             "published by a relay in user space instead of address translation: the server sees {} as every client's address, \
@@ -154,12 +110,7 @@ fn relay_instead(mappings: &[Mapping], subnet: Subnet, why: &anyhow::Error) -> R
 
 /// Listens at the address without ever accepting. (Binding alone would not keep out others that set SO_REUSEADDR, as servers do.)
 fn reserve(address: SocketAddrV4) -> Result<OwnedFd> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::INET,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // Connections of an earlier run in TIME_WAIT are no obstacle; a listener is.
     rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
     let bound = rustix::net::bind(&socket, &address).and_then(|()| rustix::net::listen(&socket, 0));
@@ -189,8 +140,7 @@ fn set_sysctl(name: &str, value: &str) -> Result<()> {
         Ok(()) => Ok(()),
         Err(error) => {
             // A container may show the settings read-only; one that is right already is fine.
-            let current =
-                std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+            let current = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
             if current.trim() != value {
                 bail!("cannot set {path} to {value}: {error}");
             }
@@ -206,26 +156,17 @@ mod tests {
     #[test]
     fn a_port_in_use_and_a_foreign_address_are_told_apart() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let SocketAddr::V4(address) = listener.local_addr().unwrap() else {
-            panic!()
-        };
+        let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!() };
         let error = reserve(address).unwrap_err().to_string();
         assert!(error.contains("taken by another program"), "{error}");
-        let error = reserve("192.0.2.99:1".parse().unwrap())
-            .unwrap_err()
-            .to_string();
+        let error = reserve("192.0.2.99:1".parse().unwrap()).unwrap_err().to_string();
         assert!(error.contains("no address of this machine"), "{error}");
     }
 
     #[test]
     fn a_reserved_port_is_nobody_elses() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        let SocketAddr::V4(address) = free else {
-            panic!()
-        };
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let SocketAddr::V4(address) = free else { panic!() };
         let held = reserve(address).unwrap();
         assert!(std::net::TcpListener::bind(address).is_err());
         drop(held);
@@ -235,9 +176,6 @@ mod tests {
     #[test]
     fn the_server_port_defaults_to_the_first_http_port() {
         let publish = |text: &str| mapping(&text.parse().unwrap(), &[8080, 81]).server_port;
-        assert_eq!(
-            (publish("0.0.0.0:80"), publish("0.0.0.0:80:443")),
-            (8080, 443)
-        );
+        assert_eq!((publish("0.0.0.0:80"), publish("0.0.0.0:80:443")), (8080, 443));
     }
 }

@@ -29,9 +29,7 @@ pub fn start(name: &str, listener: TcpListener, target: SocketAddr) -> io::Resul
             }
         }
     };
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)?;
+    std::thread::Builder::new().name(name.to_owned()).spawn(body)?;
     Ok(())
 }
 
@@ -49,11 +47,7 @@ fn admit(client: TcpStream, target: SocketAddr, open: &Arc<AtomicUsize>, label: 
         }
         count.fetch_sub(1, Ordering::Relaxed);
     };
-    if std::thread::Builder::new()
-        .name("relay".into())
-        .spawn(body)
-        .is_err()
-    {
+    if std::thread::Builder::new().name("relay".into()).spawn(body).is_err() {
         open.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -63,9 +57,7 @@ fn relay(client: TcpStream, target: SocketAddr) -> io::Result<()> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (client_in, server_out) = (client.try_clone()?, server.try_clone()?);
-    let upward = std::thread::Builder::new()
-        .name("relay-up".into())
-        .spawn(move || copy(client_in, server_out))?;
+    let upward = std::thread::Builder::new().name("relay-up".into()).spawn(move || copy(client_in, server_out))?;
     copy(server, client);
     let _ = upward.join();
     Ok(())
@@ -113,10 +105,7 @@ mod tests {
 
     #[test]
     fn nobody_behind_it_closes_the_connection() {
-        let unused = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
+        let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let relay = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = relay.local_addr().unwrap();
         start("test", relay, unused).unwrap();

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
 };
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;
@@ -89,18 +89,10 @@ pub struct ServerSetup {
 }
 
 /// Sends one message with open files attached. Never blocks: a full socket is an error.
-pub fn send_message<T: Serialize>(
-    socket: impl AsFd,
-    message: &T,
-    files: &[BorrowedFd<'_>],
-) -> Result<()> {
+pub fn send_message<T: Serialize>(socket: impl AsFd, message: &T, files: &[BorrowedFd<'_>]) -> Result<()> {
     let bytes = serde_json::to_vec(message)?;
     if bytes.len() > MESSAGE_BYTES_MAX || files.len() > FILES_MAX {
-        bail!(
-            "a message of {} bytes and {} files is too large",
-            bytes.len(),
-            files.len()
-        );
+        bail!("a message of {} bytes and {} files is too large", bytes.len(), files.len());
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -113,9 +105,7 @@ pub fn send_message<T: Serialize>(
 }
 
 /// Receives one message and its files. `None`: the other side is gone.
-pub fn receive_message<T: DeserializeOwned>(
-    socket: impl AsFd,
-) -> Result<Option<(T, Vec<OwnedFd>)>> {
+pub fn receive_message<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<(T, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; MESSAGE_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -136,28 +126,20 @@ pub fn receive_message<T: DeserializeOwned>(
     if received.bytes == 0 && files.is_empty() {
         return Ok(None);
     }
-    if received
-        .flags
-        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-    {
+    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         bail!("a message was cut short");
     }
-    let message = serde_json::from_slice(&bytes[..received.bytes])
-        .context("a message that cannot be read")?;
+    let message = serde_json::from_slice(&bytes[..received.bytes]).context("a message that cannot be read")?;
     Ok(Some((message, files)))
 }
 
 /// First thing a child does: dies with its parent from now on, takes its setup from standard input, and returns the socket for later messages.
-pub fn child_start<T: DeserializeOwned>(
-    name: &std::ffi::CStr,
-) -> Result<(T, Vec<OwnedFd>, OwnedFd)> {
+pub fn child_start<T: DeserializeOwned>(name: &std::ffi::CStr) -> Result<(T, Vec<OwnedFd>, OwnedFd)> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_name(name)?;
     let hidden = || anyhow!("this command is started by `nicache run` only");
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    if rustix::net::sockopt::socket_type(&socket).map_err(|_| hidden())?
-        != rustix::net::SocketType::SEQPACKET
-    {
+    if rustix::net::sockopt::socket_type(&socket).map_err(|_| hidden())? != rustix::net::SocketType::SEQPACKET {
         return Err(hidden());
     }
     let (setup, files) = receive_message(&socket)?.context("the supervisor is gone")?;
@@ -171,33 +153,17 @@ mod tests {
     use super::*;
 
     fn pair() -> (OwnedFd, OwnedFd) {
-        socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .unwrap()
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
     }
 
     #[test]
     fn a_message_carries_files() {
         let (here, there) = pair();
         let file = std::fs::File::open("/dev/null").unwrap();
-        send_message(
-            &here,
-            &ServerSetup {
-                argv: vec!["x".into()],
-            },
-            &[file.as_fd(), file.as_fd()],
-        )
-        .unwrap();
+        send_message(&here, &ServerSetup { argv: vec!["x".into()] }, &[file.as_fd(), file.as_fd()]).unwrap();
         let (setup, files) = receive_message::<ServerSetup>(&there).unwrap().unwrap();
         assert_eq!((setup.argv.len(), files.len()), (1, 2));
-        assert_eq!(
-            rustix::fs::fstat(&files[1]).unwrap().st_rdev,
-            rustix::fs::fstat(&file).unwrap().st_rdev
-        );
+        assert_eq!(rustix::fs::fstat(&files[1]).unwrap().st_rdev, rustix::fs::fstat(&file).unwrap().st_rdev);
         drop(here);
         assert!(receive_message::<ServerSetup>(&there).unwrap().is_none());
     }

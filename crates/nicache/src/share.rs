@@ -15,9 +15,7 @@ pub fn start(ports: &[u16], server: &Namespace) -> Result<()> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener = server
             .run(move || TcpListener::bind(address))
-            .with_context(|| {
-                format!("--share {port}: cannot listen at {address} on the server's side")
-            })?;
+            .with_context(|| format!("--share {port}: cannot listen at {address} on the server's side"))?;
         relay::start(&format!("share {port}"), listener, address)?;
     }
     Ok(())

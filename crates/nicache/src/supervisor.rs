@@ -34,9 +34,7 @@ use crate::demo::Demo;
 use crate::live::Live;
 use crate::options::RunPlan;
 use crate::publish::{self, Published};
-use crate::setup::{
-    CardSetup, ServerSetup, WatchReport, WatchSetup, receive_message, send_message,
-};
+use crate::setup::{CardSetup, ServerSetup, WatchReport, WatchSetup, receive_message, send_message};
 use crate::{logs, share};
 use card_link::CardLink;
 use children::{Child, Role, describe, wait_readable};
@@ -55,14 +53,8 @@ const CARD_START: Duration = Duration::from_secs(120);
 pub fn run(plan: RunPlan) -> Result<ExitCode> {
     logs::start(plan.log_format);
     check_privilege()?;
-    let demo = if plan.server.is_empty() {
-        Some(Demo::unpack(plan.http_ports[0])?)
-    } else {
-        None
-    };
-    let argv = demo
-        .as_ref()
-        .map_or_else(|| plan.server.clone(), Demo::command);
+    let demo = if plan.server.is_empty() { Some(Demo::unpack(plan.http_ports[0])?) } else { None };
+    let argv = demo.as_ref().map_or_else(|| plan.server.clone(), Demo::command);
     check_program(&argv[0], demo.is_some())?;
     let signals = Signals::catch()?;
     let mut running = Running::start(&plan, argv)?;
@@ -100,12 +92,7 @@ struct Running<'a> {
 
 impl<'a> Running<'a> {
     fn start(plan: &'a RunPlan, argv: Vec<String>) -> Result<Running<'a>> {
-        let access_log = plan
-            .access_log
-            .as_deref()
-            .map(AccessLog::open)
-            .transpose()?
-            .map(Arc::new);
+        let access_log = plan.access_log.as_deref().map(AccessLog::open).transpose()?.map(Arc::new);
         if let Some(pcap) = &plan.pcap {
             std::fs::File::create(pcap)
                 .with_context(|| format!("cannot create the capture file {}", pcap.display()))?;
@@ -118,16 +105,9 @@ impl<'a> Running<'a> {
         let host = namespace.run(move || tap::open_host(queues, subnet))?;
         drop(setting_up);
 
-        let (card_side, watch_side) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
-        let setup = WatchSetup {
-            log_format: plan.log_format,
-            server_netns: namespace.inode(),
-        };
+        let (card_side, watch_side) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let setup = WatchSetup { log_format: plan.log_format, server_netns: namespace.inode() };
         let (watch, report, witness) = start_watch(&setup, watch_side)?;
         if let Some(reason) = &report.unavailable {
             tracing::warn!("nothing is cached, every request goes to the server: {reason}");
@@ -136,10 +116,7 @@ impl<'a> Running<'a> {
         let card = start_card(&setup, &wire, &host, card_side, &witness)?;
         // From here on only the card has the TAPs, and they vanish with it.
         drop((wire, host));
-        let card_link = Arc::new(CardLink::start(
-            card.channel.try_clone()?,
-            access_log.clone(),
-        )?);
+        let card_link = Arc::new(CardLink::start(card.channel.try_clone()?, access_log.clone())?);
 
         let published = publish::start(plan, &instance.interface, subnet)?;
         share::start(&plan.share, &namespace)?;
@@ -195,8 +172,7 @@ impl<'a> Running<'a> {
 
     fn begin_service(&mut self) -> Result<()> {
         if let Some(control) = self.control.take() {
-            self.control =
-                Some(control.serve(self.status(), self.started, Arc::clone(&self.card_link))?);
+            self.control = Some(control.serve(self.status(), self.started, Arc::clone(&self.card_link))?);
         }
         Ok(())
     }
@@ -206,19 +182,12 @@ impl<'a> Running<'a> {
             let status = serde_json::json!({ "event": "ready", "status": self.status() });
             logs::print(&status.to_string());
         } else {
-            logs::print(&format!(
-                "{} is served through the card {}",
-                self.url(),
-                self.instance.interface
-            ));
+            logs::print(&format!("{} is served through the card {}", self.url(), self.instance.interface));
             for publish in &self.plan.publish {
                 logs::print(&format!("published at {}", publish.address));
             }
         }
-        self.live = Some(Live::start(
-            Arc::clone(&self.card_link),
-            self.plan.log_format,
-        )?);
+        self.live = Some(Live::start(Arc::clone(&self.card_link), self.plan.log_format)?);
         Ok(())
     }
 }
@@ -255,8 +224,7 @@ fn check_program(program: &str, demo: bool) -> Result<()> {
 
 fn is_program(path: &std::path::Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path)
-        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 fn start_watch(setup: &WatchSetup, to_card: OwnedFd) -> Result<(Child, WatchReport, Vec<OwnedFd>)> {
@@ -264,11 +232,7 @@ fn start_watch(setup: &WatchSetup, to_card: OwnedFd) -> Result<(Child, WatchRepo
     send_message(&watch.channel, setup, &[to_card.as_fd()])?;
     let (report, files) = first_word::<WatchReport>(&mut watch, WATCH_START)?;
     if report.files != files.len() {
-        bail!(
-            "the watcher announced {} files and sent {}",
-            report.files,
-            files.len()
-        );
+        bail!("the watcher announced {} files and sent {}", report.files, files.len());
     }
     Ok((watch, report, files))
 }
@@ -314,21 +278,12 @@ fn card_setup(plan: &RunPlan, instance: &Instance, witness_files: usize) -> Card
 fn start_server(namespace: &Namespace, argv: &[String]) -> Result<Child> {
     // The namespace's thread is the parent: it lives as long as the supervisor, and its children are in the PID namespace.
     let server = namespace.run(|| Child::start(Role::Server))?;
-    send_message(
-        &server.channel,
-        &ServerSetup {
-            argv: argv.to_vec(),
-        },
-        &[],
-    )?;
+    send_message(&server.channel, &ServerSetup { argv: argv.to_vec() }, &[])?;
     Ok(server)
 }
 
 /// Waits for the first message of a child.
-fn first_word<T: serde::de::DeserializeOwned>(
-    child: &mut Child,
-    limit: Duration,
-) -> Result<(T, Vec<OwnedFd>)> {
+fn first_word<T: serde::de::DeserializeOwned>(child: &mut Child, limit: Duration) -> Result<(T, Vec<OwnedFd>)> {
     let title = child.role.title();
     if !wait_readable(child.channel.as_fd(), limit)? {
         bail!("{title} did not start within {} s", limit.as_secs());

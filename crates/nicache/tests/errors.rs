@@ -21,18 +21,10 @@ fn not_root() {
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("nicache");
     std::fs::copy(NICACHE, &program).unwrap();
-    let output = Command::new(&program)
-        .args(["run", "--", "true"])
-        .uid(65534)
-        .gid(65534)
-        .output()
-        .unwrap();
+    let output = Command::new(&program).args(["run", "--", "true"]).uid(65534).gid(65534).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(
-        text.contains("needs root") && text.contains("sudo nicache run"),
-        "{text}"
-    );
+    assert!(text.contains("needs root") && text.contains("sudo nicache run"), "{text}");
 }
 
 #[test]
@@ -40,30 +32,18 @@ fn no_tun_device() {
     private_network();
     // A mount namespace of this thread alone, in which /dev/net is empty. File system state is the thread's own from here on.
     let output = Command::new("unshare")
-        .args([
-            "-m",
-            "sh",
-            "-c",
-            "mount -t tmpfs none /dev/net && exec \"$0\" run -- sleep 60",
-            NICACHE,
-        ])
+        .args(["-m", "sh", "-c", "mount -t tmpfs none /dev/net && exec \"$0\" run -- sleep 60", NICACHE])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(
-        text.contains("/dev/net/tun") && text.contains("modprobe tun"),
-        "{text}"
-    );
+    assert!(text.contains("/dev/net/tun") && text.contains("modprobe tun"), "{text}");
 }
 
 #[test]
 fn the_server_program_is_missing() {
     private_network();
-    assert_fails(
-        &["--", "no-such-server"],
-        &["`no-such-server` was not found", "PATH"],
-    );
+    assert_fails(&["--", "no-such-server"], &["`no-such-server` was not found", "PATH"]);
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     assert_fails(&["--", path], &[&format!("`{path}` was not found")]);
@@ -73,33 +53,17 @@ fn the_server_program_is_missing() {
 fn nginx_is_missing_for_the_demonstration() {
     private_network();
     let empty = tempfile::tempdir().unwrap();
-    assert_fails_with(
-        &[],
-        &["nginx is not installed", "nicache run -- SERVER"],
-        |command| {
-            command.env("PATH", empty.path());
-        },
-    );
+    assert_fails_with(&[], &["nginx is not installed", "nicache run -- SERVER"], |command| {
+        command.env("PATH", empty.path());
+    });
 }
 
 #[test]
 fn the_server_ends_at_once() {
     private_network();
-    assert_fails(
-        &["--", "sh", "-c", "exit 3"],
-        &[
-            "the server ended with status 3 before it listened",
-            "sh -c exit 3",
-        ],
-    );
-    assert_fails(
-        &["--", "true"],
-        &["ended with status 0 before it listened on port 80"],
-    );
-    assert_fails(
-        &["--", "sh", "-c", "kill -9 $$"],
-        &["was ended by signal 9"],
-    );
+    assert_fails(&["--", "sh", "-c", "exit 3"], &["the server ended with status 3 before it listened", "sh -c exit 3"]);
+    assert_fails(&["--", "true"], &["ended with status 0 before it listened on port 80"]);
+    assert_fails(&["--", "sh", "-c", "kill -9 $$"], &["was ended by signal 9"]);
 }
 
 #[test]
@@ -109,10 +73,7 @@ fn the_subnet_is_taken() {
     ip("addr add 10.50.0.1/16 dev other");
     ip("link set other up");
     let arguments = [&["--subnet", "10.50.3.0/30"], &SERVER[..]].concat();
-    assert_fails(
-        &arguments,
-        &["10.50.3.0/30 is taken", "10.50.0.0/16", "other"],
-    );
+    assert_fails(&arguments, &["10.50.3.0/30 is taken", "10.50.0.0/16", "other"]);
 }
 
 #[test]
@@ -134,10 +95,7 @@ fn the_name_is_taken() {
     let _first = Nicache::start(&["--name", &name], &site.command());
     let output = common::command(&[&["run", "--name", &name], &SERVER[..]].concat());
     let text = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        !output.status.success() && text.contains("is running already"),
-        "{text}"
-    );
+    assert!(!output.status.success() && text.contains("is running already"), "{text}");
 }
 
 #[test]
@@ -148,20 +106,11 @@ fn wrong_settings() {
     std::fs::write(&file, "memroy = '1G'\n").unwrap();
     let path = file.to_str().unwrap();
     assert_fails(&["--config", path], &["unknown field `memroy`", path]);
-    assert_fails(
-        &["--config", "/no/such/file"],
-        &["cannot read the configuration file /no/such/file"],
-    );
+    assert_fails(&["--config", "/no/such/file"], &["cannot read the configuration file /no/such/file"]);
     assert_fails(&["--memory", "many"], &["`many` is no size"]);
     assert_fails(&["--publish", "80"], &["`80` is not ADDR:PORT"]);
-    assert_fails(
-        &["--access-log", "/no/such/log", "--", "true"],
-        &["cannot open the access log /no/such/log"],
-    );
-    assert_fails(
-        &["--pcap", "/no/such/file", "--", "true"],
-        &["cannot create the capture file"],
-    );
+    assert_fails(&["--access-log", "/no/such/log", "--", "true"], &["cannot open the access log /no/such/log"]);
+    assert_fails(&["--pcap", "/no/such/file", "--", "true"], &["cannot create the capture file"]);
 }
 
 #[test]
@@ -172,15 +121,8 @@ fn the_kernel_cannot_watch_files() {
     // Without the kernel's own type information no BPF program can be loaded; everything else works.
     let script = "mount -t tmpfs none /sys/kernel/btf 2>/dev/null; exec \"$0\" \"$@\"";
     let mut command = Command::new("unshare");
-    command
-        .args([
-            "-m", "sh", "-c", script, NICACHE, "run", "--name", &name, "--",
-        ])
-        .args(site.command());
-    let mut process = command
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    command.args(["-m", "sh", "-c", script, NICACHE, "run", "--name", &name, "--"]).args(site.command());
+    let mut process = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let status = common::within(Duration::from_secs(20), || {
         let output = common::command(&["status", "--json", "--name", &name]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
@@ -189,15 +131,9 @@ fn the_kernel_cannot_watch_files() {
     let status = status.expect("it runs all the same");
     assert!(status["watch_unavailable"].is_string(), "{status}");
     assert!(status["counters"]["not_caching"].is_string(), "{status}");
-    let url = format!(
-        "http://{}/page.html",
-        status["server_address"].as_str().unwrap()
-    );
+    let url = format!("http://{}/page.html", status["server_address"].as_str().unwrap());
     let page = common::within(Duration::from_secs(5), || {
-        let output = Command::new("curl")
-            .args(["-sS", "-m", "5", &url])
-            .output()
-            .unwrap();
+        let output = Command::new("curl").args(["-sS", "-m", "5", &url]).output().unwrap();
         output.status.success().then_some(output.stdout)
     });
     assert_eq!(page.unwrap(), b"hello from nginx\n");
@@ -206,10 +142,7 @@ fn the_kernel_cannot_watch_files() {
     assert!(output.success());
     let mut text = String::new();
     std::io::Read::read_to_string(process.stderr.as_mut().unwrap(), &mut text).unwrap();
-    assert!(
-        text.contains("nothing is cached, every request goes to the server"),
-        "{text}"
-    );
+    assert!(text.contains("nothing is cached, every request goes to the server"), "{text}");
 }
 
 #[test]

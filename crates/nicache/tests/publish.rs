@@ -8,9 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{
-    Nicache, Site, assert_all_gone, curl, exchange, inside, ip, private_network, seen_client,
-};
+use common::{Nicache, Site, assert_all_gone, curl, exchange, inside, ip, private_network, seen_client};
 use rustix::process::Signal;
 
 /// A second machine: a namespace with 192.0.2.2, joined by a wire to 192.0.2.1 in the thread's namespace.
@@ -21,22 +19,12 @@ struct Machine {
 impl Machine {
     fn connect() -> Machine {
         // Its namespace lives as long as this process, which ends with its standard input.
-        let process = Command::new("unshare")
-            .args(["-n", "cat"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let process =
+            Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
         let there = format!("/proc/{}/ns/net", process.id());
-        common::within(Duration::from_secs(5), || {
-            (std::fs::read_link(&there).ok()? != here).then_some(())
-        })
-        .unwrap();
-        ip(&format!(
-            "link add wire type veth peer name wire netns {}",
-            process.id()
-        ));
+        common::within(Duration::from_secs(5), || (std::fs::read_link(&there).ok()? != here).then_some(())).unwrap();
+        ip(&format!("link add wire type veth peer name wire netns {}", process.id()));
         ip("addr add 192.0.2.1/24 dev wire");
         ip("link set wire up");
         inside(u64::from(process.id()), || {
@@ -61,10 +49,7 @@ impl Drop for Machine {
 
 fn ip_forward() -> String {
     // The setting of the calling thread's namespace; /proc/sys/net follows the thread that reads.
-    std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward")
-        .unwrap()
-        .trim()
-        .to_owned()
+    std::fs::read_to_string("/proc/sys/net/ipv4/ip_forward").unwrap().trim().to_owned()
 }
 
 #[test]
@@ -73,65 +58,30 @@ fn published_to_other_machines_and_here() {
     std::fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
     let machine = Machine::connect();
     let site = Site::new();
-    let arguments = [
-        "--publish",
-        "0.0.0.0:8080",
-        "--publish",
-        "192.0.2.1:9090:8081",
-        "--publish",
-        "127.0.0.1:7070",
-    ];
+    let arguments = ["--publish", "0.0.0.0:8080", "--publish", "192.0.2.1:9090:8081", "--publish", "127.0.0.1:7070"];
     let mut nicache = Nicache::start(&arguments, &site.command());
     // The server sees the other machine's own address.
-    assert_eq!(
-        machine.run(|| seen_client("http://192.0.2.1:8080/page.html")),
-        "192.0.2.2"
-    );
-    assert_eq!(
-        machine.run(|| seen_client("http://192.0.2.1:9090/page.html")),
-        "192.0.2.2"
-    );
-    assert_eq!(
-        machine.run(|| curl("http://192.0.2.1:8080/large").len()),
-        3 << 20
-    );
-    for url in [
-        "http://127.0.0.1:8080",
-        "http://192.0.2.1:8080",
-        "http://192.0.2.1:9090",
-        "http://127.0.0.1:7070",
-    ] {
-        assert_eq!(
-            curl(&format!("{url}/page.html")),
-            "hello from nginx\n",
-            "{url}"
-        );
+    assert_eq!(machine.run(|| seen_client("http://192.0.2.1:8080/page.html")), "192.0.2.2");
+    assert_eq!(machine.run(|| seen_client("http://192.0.2.1:9090/page.html")), "192.0.2.2");
+    assert_eq!(machine.run(|| curl("http://192.0.2.1:8080/large").len()), 3 << 20);
+    for url in ["http://127.0.0.1:8080", "http://192.0.2.1:8080", "http://192.0.2.1:9090", "http://127.0.0.1:7070"] {
+        assert_eq!(curl(&format!("{url}/page.html")), "hello from nginx\n", "{url}");
     }
     // The server itself may use the published address, and reaches the other machine.
     let server = nicache.pid("server_pid");
-    assert_eq!(
-        inside(server, || curl("http://192.0.2.1:8080/page.html")),
-        "hello from nginx\n"
-    );
+    assert_eq!(inside(server, || curl("http://192.0.2.1:8080/page.html")), "hello from nginx\n");
     let listener = machine.run(|| TcpListener::bind("192.0.2.2:1234").unwrap());
     let accepted = std::thread::spawn(move || {
         let (mut stream, from) = listener.accept().unwrap();
         stream.write_all(b"hi").unwrap();
         from.ip().to_string()
     });
-    assert_eq!(
-        inside(server, || exchange("192.0.2.2:1234".parse().unwrap(), "")),
-        "hi"
-    );
+    assert_eq!(inside(server, || exchange("192.0.2.2:1234".parse().unwrap(), "")), "hi");
     assert_eq!(accepted.join().unwrap(), "192.0.2.1");
     assert_eq!(ip_forward(), "1");
     let processes = nicache.processes();
     nicache.signal(Signal::INT);
-    assert!(
-        nicache.wait(Duration::from_secs(10)).unwrap().success(),
-        "{}",
-        nicache.log_text()
-    );
+    assert!(nicache.wait(Duration::from_secs(10)).unwrap().success(), "{}", nicache.log_text());
     assert_all_gone(&processes, Duration::from_secs(1));
     assert_eq!(ip_forward(), "0");
 }
@@ -147,13 +97,9 @@ fn the_server_cannot_abuse_the_way_back_to_loopback() {
         // What a hostile server with its own routing would do: send packets for 127.0.0.1 out to the gateway.
         std::fs::write("/proc/sys/net/ipv4/conf/eth0/route_localnet", "1").unwrap();
         ip("addr del 127.0.0.1/8 dev lo");
-        ip("route add 127.0.0.0/8 via $GW dev eth0"
-            .replace("$GW", &gateway())
-            .as_str());
+        ip("route add 127.0.0.0/8 via $GW dev eth0".replace("$GW", &gateway()).as_str());
         let address: SocketAddr = "127.0.0.1:6379".parse().unwrap();
-        assert!(
-            std::net::TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_err()
-        );
+        assert!(std::net::TcpStream::connect_timeout(&address, Duration::from_millis(500)).is_err());
     });
     assert!(secret.accept().is_err());
 }
@@ -172,21 +118,14 @@ fn without_nft_a_relay_takes_over_and_says_so() {
     let programs = tempfile::tempdir().unwrap();
     let nginx = common::output("sh", &["-c", "command -v nginx"]);
     std::os::unix::fs::symlink(nginx.trim(), programs.path().join("nginx")).unwrap();
-    let mut nicache =
-        Nicache::start_with(&["--publish", "0.0.0.0:8080"], &site.command(), |command| {
-            command.env("PATH", programs.path());
-        });
+    let mut nicache = Nicache::start_with(&["--publish", "0.0.0.0:8080"], &site.command(), |command| {
+        command.env("PATH", programs.path());
+    });
     let gateway = nicache.status["gateway"].as_str().unwrap().to_owned();
     assert_eq!(seen_client("http://127.0.0.1:8080/page.html"), gateway);
-    assert_eq!(
-        machine.run(|| seen_client("http://192.0.2.1:8080/page.html")),
-        gateway
-    );
+    assert_eq!(machine.run(|| seen_client("http://192.0.2.1:8080/page.html")), gateway);
     let log = nicache.log_text();
-    assert!(
-        log.contains("published by a relay") && log.contains("nft is not installed"),
-        "{log}"
-    );
+    assert!(log.contains("published by a relay") && log.contains("nft is not installed"), "{log}");
 }
 
 #[test]
@@ -222,13 +161,7 @@ fn shared_ports_are_the_hosts() {
     let nicache = Nicache::start(&["--share", "5432"], &site.command());
     let address: SocketAddr = "127.0.0.1:5432".parse().unwrap();
     let server = nicache.pid("server_pid");
-    assert_eq!(
-        inside(server, move || exchange(address, "select 1")),
-        "SELECT 1"
-    );
+    assert_eq!(inside(server, move || exchange(address, "select 1")), "SELECT 1");
     let large = "x".repeat(1 << 20);
-    assert_eq!(
-        inside(server, move || exchange(address, &large)).len(),
-        1 << 20
-    );
+    assert_eq!(inside(server, move || exchange(address, &large)).len(), 1 << 20);
 }

@@ -17,15 +17,9 @@ fn a_page_comes_through_the_card() {
     let site = Site::new();
     let nicache = Nicache::start(&[], &site.command());
     let server = nicache.server();
-    assert_eq!(
-        curl(&format!("http://{server}/page.html")),
-        "hello from nginx\n"
-    );
+    assert_eq!(curl(&format!("http://{server}/page.html")), "hello from nginx\n");
     assert_eq!(curl(&format!("http://{server}/large")).len(), 3 << 20);
-    assert_eq!(
-        seen_client(&format!("http://{server}/page.html")),
-        nicache.status["gateway"].as_str().unwrap()
-    );
+    assert_eq!(seen_client(&format!("http://{server}/page.html")), nicache.status["gateway"].as_str().unwrap());
 }
 
 #[test]
@@ -34,18 +28,11 @@ fn other_ports_udp_and_icmp_pass() {
     let site = Site::new();
     let nicache = Nicache::start(&[], &site.command());
     let server = nicache.server();
-    assert_eq!(
-        curl(&format!("http://{server}:8081/page.html")),
-        "hello from nginx\n"
-    );
+    assert_eq!(curl(&format!("http://{server}:8081/page.html")), "hello from nginx\n");
 
     let inside_pid = nicache.pid("server_pid");
-    let (udp, tcp) = inside(inside_pid, || {
-        (
-            UdpSocket::bind("0.0.0.0:5353").unwrap(),
-            TcpListener::bind("0.0.0.0:2525").unwrap(),
-        )
-    });
+    let (udp, tcp) =
+        inside(inside_pid, || (UdpSocket::bind("0.0.0.0:5353").unwrap(), TcpListener::bind("0.0.0.0:2525").unwrap()));
     std::thread::spawn(move || {
         let mut buffer = [0; 2000];
         let (length, from) = udp.recv_from(&mut buffer).unwrap();
@@ -58,30 +45,20 @@ fn other_ports_udp_and_icmp_pass() {
         stream.write_all(text.to_uppercase().as_bytes()).unwrap();
     });
     let client = UdpSocket::bind("0.0.0.0:0").unwrap();
-    client
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let datagram = [7u8; 1400];
     client.send_to(&datagram, (server, 5353)).unwrap();
     let mut buffer = [0; 2000];
     assert_eq!(client.recv(&mut buffer).unwrap(), datagram.len());
-    assert_eq!(
-        exchange(SocketAddr::from((server, 2525)), "a mail"),
-        "A MAIL"
-    );
+    assert_eq!(exchange(SocketAddr::from((server, 2525)), "a mail"), "A MAIL");
     assert!(echo(server), "no answer to ICMP echo");
 }
 
 /// Sends an ICMP echo request and waits for its reply.
 fn echo(to: Ipv4Addr) -> bool {
     let protocol = Some(rustix::net::ipproto::ICMP);
-    let socket = rustix::net::socket_with(
-        AddressFamily::INET,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        protocol,
-    )
-    .unwrap();
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, protocol).unwrap();
     rustix::net::connect(&socket, &SocketAddrV4::new(to, 0)).unwrap();
     rustix::net::sockopt::set_socket_timeout(
         &socket,
@@ -109,20 +86,11 @@ fn two_at_once() {
     let mut second = Nicache::start(&["--queues", "2"], &second_site.command());
     assert_ne!(first.server(), second.server());
     assert_ne!(first.name(), second.name());
-    assert_eq!(
-        curl(&format!("http://{}/page.html", first.server())),
-        "hello from nginx\n"
-    );
-    assert_eq!(
-        curl(&format!("http://{}/page.html", second.server())),
-        "second\n"
-    );
+    assert_eq!(curl(&format!("http://{}/page.html", first.server())), "hello from nginx\n");
+    assert_eq!(curl(&format!("http://{}/page.html", second.server())), "second\n");
     second.signal(Signal::TERM);
     assert!(second.wait(Duration::from_secs(10)).unwrap().success());
-    assert_eq!(
-        curl(&format!("http://{}/page.html", first.server())),
-        "hello from nginx\n"
-    );
+    assert_eq!(curl(&format!("http://{}/page.html", first.server())), "hello from nginx\n");
 }
 
 #[test]
@@ -133,19 +101,12 @@ fn status_purge_and_bypass() {
     curl(&format!("http://{}/page.html", nicache.server()));
     let json = |arguments: &[&str]| -> serde_json::Value {
         let output = command(&[arguments, &["--json", "--name", nicache.name()]].concat());
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let status = json(&["status"]);
     assert_eq!(status["pid"], nicache.process.id());
-    assert!(
-        status["counters"]["bus_from_host_bytes"].as_u64().unwrap() > 0,
-        "{status}"
-    );
+    assert!(status["counters"]["bus_from_host_bytes"].as_u64().unwrap() > 0, "{status}");
     assert_eq!(json(&["bypass", "on"])["bypass"], true);
     assert_eq!(json(&["status"])["counters"]["bypass_on"], true);
     assert_eq!(json(&["bypass", "off"])["bypass"], false);
@@ -158,8 +119,7 @@ fn status_purge_and_bypass() {
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("no nicache named `no-such`"));
     assert!(!command(&["purge"]).status.success());
     let socket = format!("/run/nicache/{}.sock", nicache.name());
-    let mode =
-        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&socket).unwrap().permissions());
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&socket).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
 }
 
@@ -182,10 +142,7 @@ fn a_server_in_the_background_is_followed() {
     let mut server = site.command();
     server.truncate(5);
     let mut nicache = Nicache::start(&[], &server);
-    assert_eq!(
-        curl(&format!("http://{}/page.html", nicache.server())),
-        "hello from nginx\n"
-    );
+    assert_eq!(curl(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
     let processes = nicache.processes();
     nicache.signal(Signal::TERM);
     assert!(nicache.wait(Duration::from_secs(3)).unwrap().success());
@@ -200,9 +157,7 @@ fn hangup_reloads_the_server() {
     let url = format!("http://{}/page.html", nicache.server());
     curl(&url);
     let configuration = site.folder.path().join("nginx.conf");
-    let text = std::fs::read_to_string(&configuration)
-        .unwrap()
-        .replace("X-Client $remote_addr", "X-Client reloaded");
+    let text = std::fs::read_to_string(&configuration).unwrap().replace("X-Client $remote_addr", "X-Client reloaded");
     std::fs::write(&configuration, text).unwrap();
     nicache.signal(Signal::HUP);
     let reloaded = || (seen_client(&url) == "reloaded").then_some(());
@@ -217,21 +172,10 @@ fn settings_from_a_file() {
     let server = serde_json::to_string(&site.command()).unwrap();
     std::fs::write(
         &file,
-        format!(
-            "server = {server}\nsubnet = '10.99.1.4/30'\nname = 'from-file-{0}'\n",
-            std::process::id()
-        ),
+        format!("server = {server}\nsubnet = '10.99.1.4/30'\nname = 'from-file-{0}'\n", std::process::id()),
     )
     .unwrap();
-    let nicache = Nicache::start(
-        &[
-            "--config",
-            file.to_str().unwrap(),
-            "--subnet",
-            "10.99.2.0/30",
-        ],
-        &[],
-    );
+    let nicache = Nicache::start(&["--config", file.to_str().unwrap(), "--subnet", "10.99.2.0/30"], &[]);
     assert_eq!(nicache.server(), Ipv4Addr::new(10, 99, 2, 2));
     assert!(nicache.name().starts_with("from-file-"));
     assert_eq!(curl("http://10.99.2.2/page.html"), "hello from nginx\n");

@@ -24,19 +24,8 @@ fn frame(payload: usize) -> Vec<u8> {
 }
 
 fn offload(payload: usize) -> Offload {
-    let gso = (payload > 1460).then_some(Gso {
-        kind: GsoKind::Tcp4,
-        size: 1460,
-        header_len: 54,
-        ecn: false,
-    });
-    Offload {
-        checksum: Checksum::Partial {
-            start: 34,
-            offset: 16,
-        },
-        gso,
-    }
+    let gso = (payload > 1460).then_some(Gso { kind: GsoKind::Tcp4, size: 1460, header_len: 54, ecn: false });
+    Offload { checksum: Checksum::Partial { start: 34, offset: 16 }, gso }
 }
 
 /// Runs `step` for a while and prints the cost of one, given the bytes it moves.
@@ -48,10 +37,7 @@ fn measure(name: &str, bytes: usize, mut step: impl FnMut()) {
         steps += 64;
     }
     let ns = start.elapsed().as_nanos() as f64 / steps as f64;
-    println!(
-        "{name:<40} {bytes:>6} B {ns:>10.0} ns {:>8.1} Gb/s",
-        bytes as f64 * 8.0 / ns
-    );
+    println!("{name:<40} {bytes:>6} B {ns:>10.0} ns {:>8.1} Gb/s", bytes as f64 * 8.0 / ns);
 }
 
 fn memory(name: &str, capabilities: Capabilities, payload: usize) {
@@ -68,13 +54,9 @@ fn memory(name: &str, capabilities: Capabilities, payload: usize) {
 fn tap() -> Result<TapQueue, String> {
     // Sound: only `UnshareFlags::FILES` is not.
     #[allow(deprecated)]
-    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET)
-        .map_err(|errno| errno.to_string())?;
+    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET).map_err(|errno| errno.to_string())?;
     let mut queues = Tap::open("bench", 1).map_err(|error| error.to_string())?;
-    let up = Command::new("ip")
-        .args(["link", "set", "bench", "up"])
-        .status()
-        .map_err(|error| error.to_string())?;
+    let up = Command::new("ip").args(["link", "set", "bench", "up"]).status().map_err(|error| error.to_string())?;
     if !up.success() {
         return Err("`ip link set bench up` failed".into());
     }
@@ -86,11 +68,7 @@ fn main() {
         memory("memory wire, send and receive", Capabilities::FULL, payload);
     }
     for payload in [1460, 60_000] {
-        memory(
-            "memory wire, software fallback",
-            Capabilities::PLAIN,
-            payload,
-        );
+        memory("memory wire, software fallback", Capabilities::PLAIN, payload);
     }
     let mut tap = match tap() {
         Ok(tap) => tap,
@@ -103,14 +81,10 @@ fn main() {
     for payload in [10, 1460, 60_000] {
         let frame = frame(payload);
         let whole = [IoSlice::new(&frame[..54]), IoSlice::new(&frame[54..])];
-        measure("TAP, send, 2 parts", frame.len(), || {
-            tap.send(&whole, offload(payload)).unwrap()
-        });
+        measure("TAP, send, 2 parts", frame.len(), || tap.send(&whole, offload(payload)).unwrap());
     }
     let frame = frame(60_000);
     let mut scattered = vec![IoSlice::new(&frame[..54])];
     scattered.extend(frame[54..].chunks(2048).map(IoSlice::new));
-    measure("TAP, send, 31 parts", frame.len(), || {
-        tap.send(&scattered, offload(60_000)).unwrap()
-    });
+    measure("TAP, send, 31 parts", frame.len(), || tap.send(&scattered, offload(60_000)).unwrap());
 }

@@ -23,10 +23,7 @@ impl Sum {
         // Words are summed in the machine's byte order and the sum is swapped (RFC 1071, section 2(B)): the compiler vectorises this
         // loop, but not one that swaps each word. Blocks bound its 32-bit lanes: 2^15 words of 2^16 fit 2^31.
         for block in pairs.chunks(1 << 15) {
-            let sum: u32 = block
-                .iter()
-                .map(|pair| u32::from(u16::from_ne_bytes(*pair)))
-                .sum();
+            let sum: u32 = block.iter().map(|pair| u32::from(u16::from_ne_bytes(*pair))).sum();
             self.sum += u64::from(u16::from_be(fold(u64::from(sum))));
         }
         if let [last] = tail {

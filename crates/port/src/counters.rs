@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::frame::{Burst, Offload};
-use crate::port::{Capabilities, Port, SendError, parts_len};
+use crate::gather::{SendError, parts_len};
+use crate::port::{Capabilities, Port};
 
 /// The counters of a port. Only the port that made them writes.
 #[derive(Debug, Default)]
@@ -58,10 +59,7 @@ pub struct PortSnapshot {
 impl PortCounters {
     /// Reads all counters.
     pub fn snapshot(&self) -> PortSnapshot {
-        PortSnapshot {
-            receive: self.receive.snapshot(),
-            send: self.send.snapshot(),
-        }
+        PortSnapshot { receive: self.receive.snapshot(), send: self.send.snapshot() }
     }
 }
 
@@ -88,10 +86,7 @@ impl DirectionCounters {
 
 /// Adds without a locked instruction; sound because one thread writes.
 fn add(counter: &AtomicU64, by: u64) {
-    counter.store(
-        counter.load(Ordering::Relaxed).wrapping_add(by),
-        Ordering::Relaxed,
-    );
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }
 
 /// A port with counters.
@@ -104,10 +99,7 @@ pub struct Counted<P> {
 impl<P: Port> Counted<P> {
     /// Wraps `inner`.
     pub fn new(inner: P) -> Counted<P> {
-        Counted {
-            inner,
-            counters: Arc::default(),
-        }
+        Counted { inner, counters: Arc::default() }
     }
 
     /// The counters, to be read by any thread.
@@ -134,9 +126,7 @@ impl<P: Port> Port for Counted<P> {
     fn receive(&mut self, burst: &mut Burst) -> io::Result<usize> {
         let result = self.inner.receive(burst);
         let counters = &self.counters.receive;
-        counters
-            .dropped
-            .store(self.inner.receive_dropped(), Ordering::Relaxed);
+        counters.dropped.store(self.inner.receive_dropped(), Ordering::Relaxed);
         let count = result?;
         if count > 0 {
             let (mut bytes, mut super_frames) = (0, 0);
@@ -190,62 +180,22 @@ mod tests {
         let (a, b) = memory_wire(2, Capabilities::FULL, Capabilities::FULL);
         let (mut a, mut b) = (Counted::new(a), Counted::new(b));
         let offload = Offload {
-            checksum: Checksum::Partial {
-                start: 34,
-                offset: 16,
-            },
-            gso: Some(Gso {
-                kind: GsoKind::Tcp4,
-                size: 1000,
-                header_len: 54,
-                ecn: false,
-            }),
+            checksum: Checksum::Partial { start: 34, offset: 16 },
+            gso: Some(Gso { kind: GsoKind::Tcp4, size: 1000, header_len: 54, ecn: false }),
         };
-        a.send(&[IoSlice::new(&[0; 2000]), IoSlice::new(&[0; 54])], offload)
-            .unwrap();
-        a.send(&[IoSlice::new(&[0; 60])], Offload::default())
-            .unwrap();
-        assert!(
-            a.send(&[IoSlice::new(&[0; 60])], Offload::default())
-                .is_err()
-        );
-        assert!(
-            a.send(&[IoSlice::new(&[0; 1])], Offload::default())
-                .is_err()
-        );
+        a.send(&[IoSlice::new(&[0; 2000]), IoSlice::new(&[0; 54])], offload).unwrap();
+        a.send(&[IoSlice::new(&[0; 60])], Offload::default()).unwrap();
+        assert!(a.send(&[IoSlice::new(&[0; 60])], Offload::default()).is_err());
+        assert!(a.send(&[IoSlice::new(&[0; 1])], Offload::default()).is_err());
         let mut burst = Burst::new(4);
         b.receive(&mut burst).unwrap();
         b.receive(&mut burst).unwrap();
 
-        let counted = DirectionSnapshot {
-            frames: 2,
-            bytes: 2114,
-            super_frames: 1,
-            dropped: 0,
-            refused: 0,
-        };
+        let counted = DirectionSnapshot { frames: 2, bytes: 2114, super_frames: 1, dropped: 0, refused: 0 };
         let (sent, received) = (a.counters(), b.counters());
-        let (sent, received) = std::thread::spawn(move || (sent.snapshot(), received.snapshot()))
-            .join()
-            .unwrap();
-        let failed = DirectionSnapshot {
-            dropped: 1,
-            refused: 1,
-            ..counted
-        };
-        assert_eq!(
-            sent,
-            PortSnapshot {
-                send: failed,
-                ..Default::default()
-            }
-        );
-        assert_eq!(
-            received,
-            PortSnapshot {
-                receive: counted,
-                ..Default::default()
-            }
-        );
+        let (sent, received) = std::thread::spawn(move || (sent.snapshot(), received.snapshot())).join().unwrap();
+        let failed = DirectionSnapshot { dropped: 1, refused: 1, ..counted };
+        assert_eq!(sent, PortSnapshot { send: failed, ..Default::default() });
+        assert_eq!(received, PortSnapshot { receive: counted, ..Default::default() });
     }
 }

@@ -17,7 +17,8 @@ use std::os::fd::BorrowedFd;
 
 use crate::clock::Clock;
 use crate::frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Offload};
-use crate::port::{Capabilities, Port, SendError, parts_len};
+use crate::gather::{SendError, parts_len};
+use crate::port::{Capabilities, Port};
 use crate::random::{SplitMix64, below};
 use crate::segment::{HEADER_BYTES_MAX, Segments, complete_in_place, network_header};
 
@@ -62,12 +63,7 @@ pub struct FaultConfig {
 
 impl Default for FaultConfig {
     fn default() -> FaultConfig {
-        FaultConfig {
-            seed: 0,
-            receive: FaultRates::default(),
-            send: FaultRates::default(),
-            queue_frames: 256,
-        }
+        FaultConfig { seed: 0, receive: FaultRates::default(), send: FaultRates::default(), queue_frames: 256 }
     }
 }
 
@@ -157,11 +153,7 @@ impl<P: Port, C: Clock> Faulty<P, C> {
     fn release(&mut self, now_ns: u64) {
         while let Some(slot) = self.sending.held.take_due(now_ns) {
             let frame = &self.sending.held.slots[slot];
-            if self
-                .inner
-                .send(&[IoSlice::new(frame.data())], frame.offload())
-                .is_err()
-            {
+            if self.inner.send(&[IoSlice::new(frame.data())], frame.offload()).is_err() {
                 self.sending.counters.refused += 1;
             }
             self.sending.held.free.push(slot);
@@ -277,16 +269,8 @@ impl Direction {
 
     /// Decides about the next frame; `None`: it is lost.
     fn decide(&mut self, now_ns: u64) -> Option<Fate> {
-        let [
-            loss,
-            duplicate,
-            reorder,
-            reorder_by,
-            corrupt,
-            corrupt_at,
-            delay,
-            delay_by,
-        ] = std::array::from_fn(|_| self.random.next_u64());
+        let [loss, duplicate, reorder, reorder_by, corrupt, corrupt_at, delay, delay_by] =
+            std::array::from_fn(|_| self.random.next_u64());
         let rates = &self.rates;
         let counters = &mut self.counters;
         counters.frames += 1;
@@ -310,11 +294,7 @@ impl Direction {
         }
         counters.duplicated += u64::from(duplicate);
         counters.corrupted += u64::from(corrupt.is_some());
-        Some(Fate {
-            due_ns,
-            duplicate,
-            corrupt,
-        })
+        Some(Fate { due_ns, duplicate, corrupt })
     }
 
     /// Takes a received frame in, in exchange for a free buffer.
@@ -353,10 +333,7 @@ impl Direction {
     /// Holds a copy of a frame back.
     fn hold_copy(&mut self, due_ns: u64, parts: &[IoSlice<'_>], offload: Offload) {
         // The frame fits: both callers have checked.
-        let held = self
-            .held
-            .put(due_ns)
-            .is_some_and(|slot| slot.copy_from(parts, offload).is_ok());
+        let held = self.held.put(due_ns).is_some_and(|slot| slot.copy_from(parts, offload).is_ok());
         self.counters.overflowed += u64::from(!held);
     }
 }
@@ -443,18 +420,13 @@ fn transport_range(frame: &[u8]) -> (usize, usize) {
         let (ethertype, network) = network_header(frame)?;
         let ip = frame.get(network..)?;
         let (header_len, packet_len) = match ethertype {
-            0x0800 => (
-                usize::from(ip.first()? & 0x0f) * 4,
-                usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?])),
-            ),
-            0x86dd => (
-                40,
-                40 + usize::from(u16::from_be_bytes([*ip.get(4)?, *ip.get(5)?])),
-            ),
+            0x0800 => {
+                (usize::from(ip.first()? & 0x0f) * 4, usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?])))
+            }
+            0x86dd => (40, 40 + usize::from(u16::from_be_bytes([*ip.get(4)?, *ip.get(5)?]))),
             _ => return None,
         };
-        (header_len < packet_len && packet_len <= ip.len())
-            .then_some((network + header_len, network + packet_len))
+        (header_len < packet_len && packet_len <= ip.len()).then_some((network + header_len, network + packet_len))
     };
     ip_range().unwrap_or((ETHERNET_HEADER_BYTES.min(frame.len()), frame.len()))
 }

@@ -4,7 +4,7 @@
 
 use std::io::IoSlice;
 
-use crate::port::{SendError, parts_len};
+use crate::gather::{SendError, parts_len};
 
 /// Bytes of a frame buffer: an IP packet of 65,535 bytes with its Ethernet header, two VLAN tags and some slack.
 pub const FRAME_BYTES_MAX: usize = 65_536 + 64;
@@ -77,11 +77,7 @@ pub struct FrameBuf {
 impl FrameBuf {
     /// An empty buffer. Allocates; its pages are touched when they are first written.
     pub fn new() -> FrameBuf {
-        FrameBuf {
-            bytes: vec![0; FRAME_BYTES_MAX].into_boxed_slice(),
-            len: 0,
-            offload: Offload::default(),
-        }
+        FrameBuf { bytes: vec![0; FRAME_BYTES_MAX].into_boxed_slice(), len: 0, offload: Offload::default() }
     }
 
     /// Length of the frame in bytes.
@@ -163,10 +159,7 @@ impl Default for FrameBuf {
 
 impl std::fmt::Debug for FrameBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FrameBuf")
-            .field("len", &self.len)
-            .field("offload", &self.offload)
-            .finish_non_exhaustive()
+        f.debug_struct("FrameBuf").field("len", &self.len).field("offload", &self.offload).finish_non_exhaustive()
     }
 }
 
@@ -273,19 +266,12 @@ mod tests {
     #[test]
     fn a_frame_that_does_not_fit_leaves_the_buffer_alone() {
         let mut frame = FrameBuf::new();
-        frame
-            .copy_from(&[IoSlice::new(b"abc")], Offload::default())
-            .unwrap();
+        frame.copy_from(&[IoSlice::new(b"abc")], Offload::default()).unwrap();
         let long = vec![0; FRAME_BYTES_MAX];
         let parts = [IoSlice::new(b"x"), IoSlice::new(&long)];
-        assert!(matches!(
-            frame.copy_from(&parts, Offload::default()),
-            Err(SendError::TooLong)
-        ));
+        assert!(matches!(frame.copy_from(&parts, Offload::default()), Err(SendError::TooLong)));
         assert_eq!(frame.data(), b"abc");
-        frame
-            .copy_from(&[IoSlice::new(&long)], Offload::default())
-            .unwrap();
+        frame.copy_from(&[IoSlice::new(&long)], Offload::default()).unwrap();
         assert_eq!(frame.len(), FRAME_BYTES_MAX);
     }
 
@@ -294,21 +280,11 @@ mod tests {
         let mut burst = Burst::new(2);
         assert_eq!((burst.len(), burst.capacity()), (0, 2));
         for value in 1..=2u8 {
-            burst
-                .next_free()
-                .unwrap()
-                .copy_from(&[IoSlice::new(&[value])], Offload::default())
-                .unwrap();
+            burst.next_free().unwrap().copy_from(&[IoSlice::new(&[value])], Offload::default()).unwrap();
             burst.push();
         }
         assert!(burst.next_free().is_none());
-        assert_eq!(
-            burst
-                .iter()
-                .map(|frame| frame.data()[0])
-                .collect::<Vec<_>>(),
-            [1, 2]
-        );
+        assert_eq!(burst.iter().map(|frame| frame.data()[0]).collect::<Vec<_>>(), [1, 2]);
         burst.clear();
         assert!(burst.is_empty() && burst.frames().is_empty());
     }

@@ -36,9 +36,7 @@ pub struct IdlePolicy {
 
 impl Default for IdlePolicy {
     fn default() -> IdlePolicy {
-        IdlePolicy {
-            spin: Duration::from_micros(50),
-        }
+        IdlePolicy { spin: Duration::from_micros(50) }
     }
 }
 
@@ -66,12 +64,7 @@ impl Idle {
     /// Starts with the full window.
     pub fn new(policy: IdlePolicy) -> Idle {
         let spin_ns = u64::try_from(policy.spin.as_nanos()).unwrap_or(u64::MAX);
-        Idle {
-            spin_ns,
-            window_ns: spin_ns,
-            idle_since_ns: None,
-            slept: false,
-        }
+        Idle { spin_ns, window_ns: spin_ns, idle_since_ns: None, slept: false }
     }
 
     /// There was work.
@@ -80,11 +73,8 @@ impl Idle {
             && self.slept
         {
             let gap_ns = now_ns.saturating_sub(since_ns);
-            self.window_ns = if gap_ns > self.spin_ns.saturating_mul(LONG_SPINS) {
-                self.window_ns / 2
-            } else {
-                self.spin_ns
-            };
+            self.window_ns =
+                if gap_ns > self.spin_ns.saturating_mul(LONG_SPINS) { self.window_ns / 2 } else { self.spin_ns };
         }
         self.slept = false;
     }
@@ -133,9 +123,8 @@ pub fn wait(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Wak
     let ready = match fds {
         [] => poll(&mut [], timeout.as_ref()),
         [first, ..] => {
-            let mut list: [PollFd<'_>; WAIT_FDS_MAX] = std::array::from_fn(|at| {
-                PollFd::from_borrowed_fd(*fds.get(at).unwrap_or(first), PollFlags::IN)
-            });
+            let mut list: [PollFd<'_>; WAIT_FDS_MAX] =
+                std::array::from_fn(|at| PollFd::from_borrowed_fd(*fds.get(at).unwrap_or(first), PollFlags::IN));
             poll(&mut list[..fds.len()], timeout.as_ref())
         }
     };
@@ -205,21 +194,13 @@ mod tests {
 
     #[test]
     fn a_window_of_zero_and_a_clock_that_jumps_back() {
-        let mut idle = Idle::new(IdlePolicy {
-            spin: Duration::ZERO,
-        });
+        let mut idle = Idle::new(IdlePolicy { spin: Duration::ZERO });
         assert_eq!(idle.poll(5), IdleStep::Sleep);
         let mut idle = idle_default();
         assert_eq!(idle.poll(1_000_000), IdleStep::Again);
         assert_eq!(idle.poll(0), IdleStep::Again);
         idle.handle_work(0);
-        assert_eq!(
-            Idle::new(IdlePolicy {
-                spin: Duration::MAX
-            })
-            .poll(0),
-            IdleStep::Again
-        );
+        assert_eq!(Idle::new(IdlePolicy { spin: Duration::MAX }).poll(0), IdleStep::Again);
     }
 
     #[test]
@@ -230,34 +211,19 @@ mod tests {
             Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
         };
         let (start, start_cpu) = (Instant::now(), cpu());
-        assert_eq!(
-            wait(&[reader.as_fd()], Some(Duration::from_millis(100))).unwrap(),
-            Wake::TimedOut
-        );
+        assert_eq!(wait(&[reader.as_fd()], Some(Duration::from_millis(100))).unwrap(), Wake::TimedOut);
         assert!(start.elapsed() >= Duration::from_millis(100));
         assert!(cpu() - start_cpu < Duration::from_millis(10));
 
         rustix::io::write(&writer, b"x").unwrap();
         assert_eq!(wait(&[reader.as_fd()], None).unwrap(), Wake::Ready);
         let (other, _other_writer) = pipe().unwrap();
-        assert_eq!(
-            wait(&[other.as_fd(), reader.as_fd()], None).unwrap(),
-            Wake::Ready
-        );
-        assert_eq!(
-            wait(&[other.as_fd()], Some(Duration::ZERO)).unwrap(),
-            Wake::TimedOut
-        );
-        assert_eq!(
-            wait(&[], Some(Duration::from_millis(1))).unwrap(),
-            Wake::TimedOut
-        );
+        assert_eq!(wait(&[other.as_fd(), reader.as_fd()], None).unwrap(), Wake::Ready);
+        assert_eq!(wait(&[other.as_fd()], Some(Duration::ZERO)).unwrap(), Wake::TimedOut);
+        assert_eq!(wait(&[], Some(Duration::from_millis(1))).unwrap(), Wake::TimedOut);
         assert!(wait(&[], None).is_err());
         assert!(wait(&[other.as_fd(); WAIT_FDS_MAX + 1], None).is_err());
         drop(writer);
-        assert_eq!(
-            wait(&[reader.as_fd(), other.as_fd()], Some(Duration::MAX)).unwrap(),
-            Wake::Ready
-        );
+        assert_eq!(wait(&[reader.as_fd(), other.as_fd()], Some(Duration::MAX)).unwrap(), Wake::Ready);
     }
 }

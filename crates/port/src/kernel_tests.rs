@@ -22,10 +22,7 @@ fn ping_and_udp_cross_between_kernels() {
     ping(&first, v4(2, 0));
     ping(&second, v4(1, 0));
     for addresses in [[v4(1, 0), v4(2, 0)], [v6(1), v6(2)]] {
-        let (a, b) = (
-            udp_socket(&first, addresses[0]),
-            udp_socket(&second, addresses[1]),
-        );
+        let (a, b) = (udp_socket(&first, addresses[0]), udp_socket(&second, addresses[1]));
         // One byte, a frame full, and fragments.
         for len in [0, 1, 1400, 9000] {
             let datagram = vec![len as u8; len];
@@ -59,10 +56,7 @@ fn tcp_super_frames_cross_whole() {
         );
         assert_eq!((receive.dropped, send.refused), (0, 0));
     }
-    assert_eq!(
-        snapshots[0].receive.super_frames,
-        snapshots[1].send.super_frames
-    );
+    assert_eq!(snapshots[0].receive.super_frames, snapshots[1].send.super_frames);
 }
 
 #[test]
@@ -70,10 +64,7 @@ fn super_frames_are_cut_for_a_plain_port_and_the_kernel_accepts_them() {
     let (Some(first), Some(second)) = (namespace(), namespace()) else {
         return;
     };
-    let bridge = Bridge::start(
-        Plain(first.tap(1, 1).remove(0)),
-        Plain(second.tap(2, 1).remove(0)),
-    );
+    let bridge = Bridge::start(Plain(first.tap(1, 1).remove(0)), Plain(second.tap(2, 1).remove(0)));
     transfer(&first, &second, v4(2, 0), 8 << 20);
     transfer(&first, &second, v6(2), 8 << 20);
     let [first, second] = bridge.stop();
@@ -98,12 +89,7 @@ fn tcp_survives_a_bad_wire() {
         delay_ns: 100_000,
         latency_ns: 0,
     };
-    let config = FaultConfig {
-        seed: 1,
-        receive: rates,
-        send: rates,
-        ..FaultConfig::default()
-    };
+    let config = FaultConfig { seed: 1, receive: rates, send: rates, ..FaultConfig::default() };
     let bad = Faulty::new(Plain(first.tap(1, 1).remove(0)), &config, MonotonicClock);
     let bridge = Bridge::start(bad, second.tap(2, 1).remove(0));
     transfer(&first, &second, v4(2, 0), 1 << 20);
@@ -113,11 +99,7 @@ fn tcp_survives_a_bad_wire() {
 
 /// A UDP frame for a socket on 10.77.0.1.
 fn datagram(port: u16, payload: &[u8], gso: Option<u16>) -> (Recipe, Vec<u8>, Offload) {
-    let recipe = Recipe {
-        udp: true,
-        payload: payload.to_vec(),
-        ..Recipe::default()
-    };
+    let recipe = Recipe { udp: true, payload: payload.to_vec(), ..Recipe::default() };
     let (mut frame, offload) = recipe.build(gso);
     frame[..6].copy_from_slice(&MAC);
     recipe.readdress(&mut frame, [10, 77, 0, 9], [10, 77, 0, 1], port);
@@ -139,20 +121,14 @@ fn the_kernel_believes_the_metadata_and_else_verifies() {
 
     // The checksum field holds the pseudo-header only: wrong, unless it is said to be partial.
     let (_, frame, offload) = datagram(port, &[1; 100], None);
-    tap.send(&[IoSlice::new(&frame)], Offload::default())
-        .unwrap();
-    tap.send(
-        &[IoSlice::new(&frame[..30]), IoSlice::new(&frame[30..])],
-        offload,
-    )
-    .unwrap();
+    tap.send(&[IoSlice::new(&frame)], Offload::default()).unwrap();
+    tap.send(&[IoSlice::new(&frame[..30]), IoSlice::new(&frame[30..])], offload).unwrap();
     assert_eq!(receive(100), 1);
 
     // The first one was dropped: what comes next is the next one.
     let (recipe, mut frame, _) = datagram(port, &[2; 101], None);
     segment::complete_in_place(&mut frame, recipe.transport(), 6).unwrap();
-    tap.send(&[IoSlice::new(&frame)], Offload::default())
-        .unwrap();
+    tap.send(&[IoSlice::new(&frame)], Offload::default()).unwrap();
     assert_eq!(receive(101), 2);
 
     if tap.capabilities().uso {
@@ -161,15 +137,9 @@ fn the_kernel_believes_the_metadata_and_else_verifies() {
         assert_eq!([receive(1000), receive(1000), receive(500)], [3; 3]);
     }
 
-    assert!(matches!(
-        tap.send(&[IoSlice::new(&frame[..13])], Offload::default()),
-        Err(SendError::Invalid)
-    ));
+    assert!(matches!(tap.send(&[IoSlice::new(&frame[..13])], Offload::default()), Err(SendError::Invalid)));
     let long = vec![0; FRAME_BYTES_MAX + 1];
-    assert!(matches!(
-        tap.send(&[IoSlice::new(&long)], Offload::default()),
-        Err(SendError::TooLong)
-    ));
+    assert!(matches!(tap.send(&[IoSlice::new(&long)], Offload::default()), Err(SendError::TooLong)));
     namespace.ip("link set card0 down".into());
     let down = tap.send(&[IoSlice::new(&frame)], Offload::default());
     assert!(matches!(down, Err(SendError::Io(_))), "{down:?}");
@@ -181,25 +151,17 @@ fn queues_share_the_traffic_of_an_interface() {
     let mut queues = namespace.tap(1, 4);
     namespace.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0".into());
     for _ in 0..64 {
-        udp_socket(&namespace, v4(1, 0))
-            .send_to(&[7; 500], v4(2, 9))
-            .unwrap();
+        udp_socket(&namespace, v4(1, 0)).send_to(&[7; 500], v4(2, 9)).unwrap();
     }
     let mut burst = Burst::new(8);
     let mut found = [0; 4];
     for (queue, found) in queues.iter_mut().zip(&mut found) {
         while queue.receive(&mut burst).unwrap() > 0 {
-            *found += burst
-                .iter()
-                .filter(|frame| frame.len() == 542 && frame.data()[541] == 7)
-                .count();
+            *found += burst.iter().filter(|frame| frame.len() == 542 && frame.data()[541] == 7).count();
         }
     }
     assert_eq!(found.iter().sum::<usize>(), 64, "{found:?}");
-    assert!(
-        found.iter().filter(|count| **count > 0).count() > 1,
-        "{found:?}"
-    );
+    assert!(found.iter().filter(|count| **count > 0).count() > 1, "{found:?}");
 }
 
 #[test]
@@ -225,11 +187,7 @@ fn an_idle_tap_sleeps_and_wakes() {
         drain(&mut tap);
         wait(&[tap.as_fd()], Some(Duration::from_millis(100))).unwrap();
     }
-    assert!(
-        cpu_ns() - start_ns < 50_000_000,
-        "{} ns of processor time",
-        cpu_ns() - start_ns
-    );
+    assert!(cpu_ns() - start_ns < 50_000_000, "{} ns of processor time", cpu_ns() - start_ns);
 
     let socket = udp_socket(&namespace, v4(1, 0));
     let sender = std::thread::spawn(move || {
@@ -244,41 +202,16 @@ fn an_idle_tap_sleeps_and_wakes() {
 #[test]
 fn interfaces_are_exclusive_and_vanish() {
     let Some(namespace) = namespace() else { return };
-    let open = |name: &'static str, config: TapConfig| {
-        namespace.run(move || Tap::open_with(name, 1, &config))
-    };
+    let open = |name: &'static str, config: TapConfig| namespace.run(move || Tap::open_with(name, 1, &config));
     let config = TapConfig::default();
-    let existing = TapConfig {
-        existing: true,
-        ..config
-    };
+    let existing = TapConfig { existing: true, ..config };
     let queues = open("one", config).unwrap();
     assert!(matches!(open("one", config), Err(TapError::Exists(name)) if name == "one"));
     assert!(matches!(open("lo", existing), Err(TapError::BadName(_))));
     drop(open("one", existing).unwrap());
     drop(queues);
-    drop(
-        open(
-            "one",
-            TapConfig {
-                napi: true,
-                tso: false,
-                ..config
-            },
-        )
-        .unwrap(),
-    );
-    drop(
-        open(
-            "one",
-            TapConfig {
-                checksum: false,
-                uso: false,
-                ..config
-            },
-        )
-        .unwrap(),
-    );
+    drop(open("one", TapConfig { napi: true, tso: false, ..config }).unwrap());
+    drop(open("one", TapConfig { checksum: false, uso: false, ..config }).unwrap());
 }
 
 #[test]
@@ -316,11 +249,7 @@ fn a_child_takes_over_a_queue() {
     let tap = namespace.tap(1, 1).remove(0);
     let number = tap.keep_across_exec().unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "kernel_tests::a_child_takes_over_a_queue",
-            "--nocapture",
-        ])
+        .args(["--exact", "kernel_tests::a_child_takes_over_a_queue", "--nocapture"])
         .env(INHERITED, number.to_string())
         .spawn()
         .unwrap();
@@ -328,9 +257,7 @@ fn a_child_takes_over_a_queue() {
     drop(tap);
     namespace.ip("neighbour add 10.77.0.2 lladdr 2:0:0:0:0:2 dev card0".into());
     let socket = udp_socket(&namespace, v4(1, 0));
-    socket
-        .set_read_timeout(Some(Duration::from_millis(100)))
-        .unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let start = Instant::now();
     let mut buffer = [0; 100];
     loop {
@@ -392,13 +319,7 @@ fn a_capture_has_both_directions() {
         return;
     };
     let file = Shared::default();
-    let port = Pcap::new(
-        first.tap(1, 1).remove(0),
-        file.clone(),
-        RealtimeClock,
-        PCAP_SNAPLEN_DEFAULT,
-    )
-    .unwrap();
+    let port = Pcap::new(first.tap(1, 1).remove(0), file.clone(), RealtimeClock, PCAP_SNAPLEN_DEFAULT).unwrap();
     let bridge = Bridge::start(port, second.tap(2, 1).remove(0));
     transfer(&first, &second, v4(2, 0), 1 << 20);
     let [counted, _] = bridge.stop();
@@ -410,9 +331,6 @@ fn a_capture_has_both_directions() {
         at += 16 + len;
         records += 1;
     }
-    assert_eq!(
-        (at, records),
-        (file.len(), counted.receive.frames + counted.send.frames)
-    );
+    assert_eq!((at, records), (file.len(), counted.receive.frames + counted.send.frames));
     assert!(longest > MTU_FRAME_BYTES);
 }

@@ -26,6 +26,7 @@ mod clock;
 mod counters;
 mod fault;
 mod frame;
+mod gather;
 mod idle;
 #[cfg(test)]
 mod kernel_tests;
@@ -42,13 +43,12 @@ mod virtio_net;
 pub use clock::{Clock, ManualClock, MonotonicClock, RealtimeClock};
 pub use counters::{Counted, DirectionSnapshot, PortCounters, PortSnapshot};
 pub use fault::{FaultConfig, FaultCounters, FaultRates, Faulty};
-pub use frame::{
-    Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Gso, GsoKind, Offload,
-};
+pub use frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Gso, GsoKind, Offload};
+pub use gather::{PARTS_MAX, SendError};
 pub use idle::{Idle, IdlePolicy, IdleStep, WAIT_FDS_MAX, Wake, wait};
 pub use memory_wire::{MemoryPort, memory_wire};
 pub use pcap::{PCAP_SNAPLEN_DEFAULT, Pcap};
-pub use port::{Capabilities, PARTS_MAX, Port, SendError};
+pub use port::{Capabilities, Port};
 pub use segment::{HEADER_BYTES_MAX, Segments, send_with_fallback};
 pub use tap::{Tap, TapConfig, TapError, TapQueue};
 pub use virtio_net::{HeaderError, VIRTIO_NET_HEADER_BYTES, decode_header, encode_header};

@@ -10,18 +10,15 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Offload};
-use crate::port::{Capabilities, PARTS_MAX, Port, SendError, parts_len};
+use crate::gather::{PARTS_MAX, SendError, parts_len};
+use crate::port::{Capabilities, Port};
 use crate::virtio_net::encode_header;
 
 /// Makes a wire that holds `frames` frames in each direction. The first port sends under the capabilities `first`, the second under
 /// `second`.
 ///
 /// Costs 2 · `frames` · [`FRAME_BYTES_MAX`] bytes of address space, of which memory is used as far as frames have been long.
-pub fn memory_wire(
-    frames: usize,
-    first: Capabilities,
-    second: Capabilities,
-) -> (MemoryPort, MemoryPort) {
+pub fn memory_wire(frames: usize, first: Capabilities, second: Capabilities) -> (MemoryPort, MemoryPort) {
     let there = Arc::new(Mutex::new(Queue::new(frames)));
     let back = Arc::new(Mutex::new(Queue::new(frames)));
     let port = |capabilities, outgoing: &Arc<_>, incoming: &Arc<_>| MemoryPort {
@@ -69,9 +66,7 @@ impl Port for MemoryPort {
 
     fn send(&mut self, parts: &[IoSlice<'_>], offload: Offload) -> Result<(), SendError> {
         let frame_len = parts_len(parts);
-        if frame_len > FRAME_BYTES_MAX
-            || (offload.gso.is_none() && frame_len > self.capabilities.frame_bytes_max)
-        {
+        if frame_len > FRAME_BYTES_MAX || (offload.gso.is_none() && frame_len > self.capabilities.frame_bytes_max) {
             return Err(SendError::TooLong);
         }
         if frame_len < ETHERNET_HEADER_BYTES {
@@ -85,18 +80,8 @@ impl Port for MemoryPort {
         }
         // The same rules as on a TAP, so that a frame that passes here would pass there.
         encode_header(&offload, frame_len).map_err(|_| SendError::Invalid)?;
-        let checksum = if self.capabilities.checksum {
-            offload.checksum
-        } else {
-            Checksum::Unverified
-        };
-        lock(&self.outgoing).push(
-            parts,
-            Offload {
-                checksum,
-                ..offload
-            },
-        )
+        let checksum = if self.capabilities.checksum { offload.checksum } else { Checksum::Unverified };
+        lock(&self.outgoing).push(parts, Offload { checksum, ..offload })
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -114,11 +99,7 @@ struct Queue {
 
 impl Queue {
     fn new(frames: usize) -> Queue {
-        Queue {
-            ring: (0..frames).map(|_| FrameBuf::new()).collect(),
-            start: 0,
-            len: 0,
-        }
+        Queue { ring: (0..frames).map(|_| FrameBuf::new()).collect(), start: 0, len: 0 }
     }
 
     fn push(&mut self, parts: &[IoSlice<'_>], offload: Offload) -> Result<(), SendError> {
@@ -162,15 +143,8 @@ mod tests {
     #[test]
     fn both_directions_keep_order_and_metadata() {
         let (mut a, mut b) = memory_wire(4, Capabilities::FULL, Capabilities::FULL);
-        let offload = Offload {
-            checksum: Checksum::Partial {
-                start: 14,
-                offset: 6,
-            },
-            gso: None,
-        };
-        a.send(&[IoSlice::new(&[1; 20]), IoSlice::new(&[2; 20])], offload)
-            .unwrap();
+        let offload = Offload { checksum: Checksum::Partial { start: 14, offset: 6 }, gso: None };
+        a.send(&[IoSlice::new(&[1; 20]), IoSlice::new(&[2; 20])], offload).unwrap();
         send(&mut a, &[3; 14]).unwrap();
         send(&mut b, &[4; 15]).unwrap();
         let mut burst = Burst::new(8);
@@ -188,45 +162,19 @@ mod tests {
     #[test]
     fn what_a_plain_wire_lacks_is_refused() {
         let (mut a, mut b) = memory_wire(4, Capabilities::PLAIN, Capabilities::PLAIN);
-        let partial = Checksum::Partial {
-            start: 14,
-            offset: 6,
-        };
-        let gso = Gso {
-            kind: GsoKind::Udp,
-            size: 100,
-            header_len: 22,
-            ecn: false,
-        };
+        let partial = Checksum::Partial { start: 14, offset: 6 };
+        let gso = Gso { kind: GsoKind::Udp, size: 100, header_len: 22, ecn: false };
         let frame = [0; 60];
-        let result = a.send(
-            &[IoSlice::new(&frame)],
-            Offload {
-                checksum: partial,
-                gso: None,
-            },
-        );
+        let result = a.send(&[IoSlice::new(&frame)], Offload { checksum: partial, gso: None });
         assert!(matches!(result, Err(SendError::Unsupported)));
-        let offload = Offload {
-            checksum: partial,
-            gso: Some(gso),
-        };
-        assert!(matches!(
-            a.send(&[IoSlice::new(&frame)], offload),
-            Err(SendError::Unsupported)
-        ));
+        let offload = Offload { checksum: partial, gso: Some(gso) };
+        assert!(matches!(a.send(&[IoSlice::new(&frame)], offload), Err(SendError::Unsupported)));
         assert!(matches!(send(&mut a, &[0; 1515]), Err(SendError::TooLong)));
         assert!(matches!(send(&mut a, &[0; 13]), Err(SendError::Invalid)));
         let parts = [IoSlice::new(&frame[..1]); PARTS_MAX + 1];
-        assert!(matches!(
-            a.send(&parts, Offload::default()),
-            Err(SendError::TooManyParts)
-        ));
+        assert!(matches!(a.send(&parts, Offload::default()), Err(SendError::TooManyParts)));
         a.send(&parts[1..], Offload::default()).unwrap();
-        let valid = Offload {
-            checksum: Checksum::Valid,
-            gso: None,
-        };
+        let valid = Offload { checksum: Checksum::Valid, gso: None };
         a.send(&[IoSlice::new(&[0; 1514])], valid).unwrap();
         let mut burst = Burst::new(4);
         assert_eq!(b.receive(&mut burst).unwrap(), 2);
@@ -236,17 +184,8 @@ mod tests {
     #[test]
     fn metadata_that_contradict_the_frame_are_refused() {
         let (mut a, _b) = memory_wire(4, Capabilities::FULL, Capabilities::FULL);
-        let offload = Offload {
-            checksum: Checksum::Partial {
-                start: 50,
-                offset: 16,
-            },
-            gso: None,
-        };
-        assert!(matches!(
-            a.send(&[IoSlice::new(&[0; 67])], offload),
-            Err(SendError::Invalid)
-        ));
+        let offload = Offload { checksum: Checksum::Partial { start: 50, offset: 16 }, gso: None };
+        assert!(matches!(a.send(&[IoSlice::new(&[0; 67])], offload), Err(SendError::Invalid)));
     }
 
     #[test]
@@ -259,11 +198,7 @@ mod tests {
             assert_eq!(b.receive(&mut burst).unwrap(), 1);
             seen.insert(burst.frames()[0].data().as_ptr());
         }
-        assert!(
-            seen.len() <= 4,
-            "{} buffers for 2 in the queue and 2 in the burst",
-            seen.len()
-        );
+        assert!(seen.len() <= 4, "{} buffers for 2 in the queue and 2 in the burst", seen.len());
     }
 
     proptest! {

@@ -12,7 +12,8 @@ use std::os::fd::BorrowedFd;
 
 use crate::clock::Clock;
 use crate::frame::{Burst, FRAME_BYTES_MAX, Offload};
-use crate::port::{Capabilities, Port, SendError, parts_len};
+use crate::gather::{SendError, parts_len};
+use crate::port::{Capabilities, Port};
 
 /// Bytes of each frame that are kept unless told otherwise: the longest super-frame.
 pub const PCAP_SNAPLEN_DEFAULT: u32 = FRAME_BYTES_MAX as u32;
@@ -50,14 +51,7 @@ impl<P: Port, W: Write, C: Clock> Pcap<P, W, C> {
         head[16..20].copy_from_slice(&snaplen.to_le_bytes());
         head[20..24].copy_from_slice(&LINKTYPE_ETHERNET.to_le_bytes());
         writer.write_all(&head)?;
-        Ok(Pcap {
-            inner,
-            clock,
-            writer,
-            snaplen,
-            frames: 0,
-            error: None,
-        })
+        Ok(Pcap { inner, clock, writer, snaplen, frames: 0, error: None })
     }
 
     /// Frames written so far.
@@ -93,12 +87,7 @@ impl<P: Port, W: Write, C: Clock> Pcap<P, W, C> {
 }
 
 /// Writes one record.
-fn record<W: Write>(
-    writer: &mut W,
-    now_ns: u64,
-    parts: &[IoSlice<'_>],
-    snaplen: u32,
-) -> io::Result<()> {
+fn record<W: Write>(writer: &mut W, now_ns: u64, parts: &[IoSlice<'_>], snaplen: u32) -> io::Result<()> {
     let original = parts_len(parts);
     let mut left = original.min(snaplen as usize);
     let mut head = [0; 16];
@@ -181,20 +170,12 @@ mod tests {
         let mut file = Vec::new();
         {
             let mut a = Pcap::new(a, &mut file, clock.clone(), 20).unwrap();
-            a.send(
-                &[IoSlice::new(&[1; 15]), IoSlice::new(&[2; 15])],
-                Offload::default(),
-            )
-            .unwrap();
+            a.send(&[IoSlice::new(&[1; 15]), IoSlice::new(&[2; 15])], Offload::default()).unwrap();
             clock.advance_ns(1_000_000_000);
-            b.send(&[IoSlice::new(&[3; 16])], Offload::default())
-                .unwrap();
+            b.send(&[IoSlice::new(&[3; 16])], Offload::default()).unwrap();
             let mut burst = Burst::new(2);
             assert_eq!(a.receive(&mut burst).unwrap(), 1);
-            assert!(
-                a.send(&[IoSlice::new(&[0; 3])], Offload::default())
-                    .is_err()
-            );
+            assert!(a.send(&[IoSlice::new(&[0; 3])], Offload::default()).is_err());
             assert_eq!(a.frames(), 2);
             a.sync().unwrap();
         }
@@ -232,10 +213,7 @@ mod tests {
         }
         assert_eq!(b.pending(), 64);
         assert!(a.frames() < 64);
-        assert_eq!(
-            a.error().map(io::Error::kind),
-            Some(io::ErrorKind::StorageFull)
-        );
+        assert_eq!(a.error().map(io::Error::kind), Some(io::ErrorKind::StorageFull));
         assert!(a.sync().is_err());
     }
 }

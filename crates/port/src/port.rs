@@ -4,11 +4,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
 use crate::frame::{Burst, Checksum, FRAME_BYTES_MAX, GsoKind, Offload};
-
-/// Most parts that the gather list of one frame may have.
-///
-/// Headers in one or two parts and 64 KiB of payload in 2048-byte slots that touch no neighbour: 2 + 33, with room to spare.
-pub const PARTS_MAX: usize = 64;
+use crate::gather::SendError;
 
 /// What a port takes in [`Port::send`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,20 +21,11 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Everything: partial checksums, super-frames of both kinds, frames as long as a buffer.
-    pub const FULL: Capabilities = Capabilities {
-        checksum: true,
-        tso: true,
-        uso: true,
-        frame_bytes_max: FRAME_BYTES_MAX,
-    };
+    pub const FULL: Capabilities =
+        Capabilities { checksum: true, tso: true, uso: true, frame_bytes_max: FRAME_BYTES_MAX };
 
     /// No offload at all and frames of an Ethernet with an MTU of 1500: what software fallbacks are tested with.
-    pub const PLAIN: Capabilities = Capabilities {
-        checksum: false,
-        tso: false,
-        uso: false,
-        frame_bytes_max: 1514,
-    };
+    pub const PLAIN: Capabilities = Capabilities { checksum: false, tso: false, uso: false, frame_bytes_max: 1514 };
 
     /// Whether a frame with this metadata can be sent as it is.
     pub fn supports(&self, offload: &Offload) -> bool {
@@ -50,29 +37,6 @@ impl Capabilities {
         };
         checksum && gso
     }
-}
-
-/// Why a frame was not sent. It is dropped in every case, as a wire would drop it.
-#[derive(Debug, thiserror::Error)]
-pub enum SendError {
-    /// The queue toward the peer is full.
-    #[error("the queue toward the peer is full")]
-    Full,
-    /// The frame is longer than the port takes.
-    #[error("the frame is longer than the port takes")]
-    TooLong,
-    /// The gather list has more than [`PARTS_MAX`] parts.
-    #[error("the gather list has more than {PARTS_MAX} parts")]
-    TooManyParts,
-    /// The port lacks the offload that the frame needs; see [`crate::send_with_fallback`].
-    #[error("the port lacks the offload that the frame needs")]
-    Unsupported,
-    /// The frame or its metadata contradict themselves, e.g. a checksum position past the end of the frame.
-    #[error("the frame contradicts its offload metadata")]
-    Invalid,
-    /// The kernel refused the frame, e.g. with `EIO` while the interface is down. The port remains usable.
-    #[error("the kernel refused the frame: {0}")]
-    Io(#[source] io::Error),
 }
 
 /// A place where frames come in and go out.
@@ -145,11 +109,6 @@ macro_rules! forward_port {
 forward_port!(&mut P);
 forward_port!(Box<P>);
 
-/// Bytes of a gather list.
-pub(crate) fn parts_len(parts: &[IoSlice<'_>]) -> usize {
-    parts.iter().map(|part| part.len()).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,53 +116,22 @@ mod tests {
 
     #[test]
     fn capabilities_cover_each_offload_separately() {
-        let partial = Offload {
-            checksum: Checksum::Partial {
-                start: 34,
-                offset: 16,
-            },
-            gso: None,
-        };
-        let tcp = Offload {
-            gso: Some(Gso {
-                kind: GsoKind::Tcp4,
-                size: 1448,
-                header_len: 66,
-                ecn: false,
-            }),
-            ..partial
-        };
-        let udp = Offload {
-            gso: Some(Gso {
-                kind: GsoKind::Udp,
-                size: 1448,
-                header_len: 42,
-                ecn: false,
-            }),
-            ..partial
-        };
+        let partial = Offload { checksum: Checksum::Partial { start: 34, offset: 16 }, gso: None };
+        let tcp = Offload { gso: Some(Gso { kind: GsoKind::Tcp4, size: 1448, header_len: 66, ecn: false }), ..partial };
+        let udp = Offload { gso: Some(Gso { kind: GsoKind::Udp, size: 1448, header_len: 42, ecn: false }), ..partial };
         assert!(Capabilities::PLAIN.supports(&Offload::default()));
         assert!(!Capabilities::PLAIN.supports(&partial));
-        let no_uso = Capabilities {
-            uso: false,
-            ..Capabilities::FULL
-        };
+        let no_uso = Capabilities { uso: false, ..Capabilities::FULL };
         assert!(no_uso.supports(&tcp) && !no_uso.supports(&udp));
-        let no_tso = Capabilities {
-            tso: false,
-            ..Capabilities::FULL
-        };
+        let no_tso = Capabilities { tso: false, ..Capabilities::FULL };
         assert!(no_tso.supports(&udp) && !no_tso.supports(&tcp));
-        let no_checksum = Capabilities {
-            checksum: false,
-            ..Capabilities::FULL
-        };
+        let no_checksum = Capabilities { checksum: false, ..Capabilities::FULL };
         assert!(!no_checksum.supports(&tcp));
     }
 
     #[test]
     fn parts_hold_a_super_frame_of_scattered_slots() {
         const SLOT_BYTES: usize = 2048;
-        const { assert!(PARTS_MAX > 2 + 65_536 / SLOT_BYTES) };
+        const { assert!(crate::PARTS_MAX > 2 + 65_536 / SLOT_BYTES) };
     }
 }

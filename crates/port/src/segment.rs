@@ -22,7 +22,8 @@ use std::ops::Range;
 
 use crate::checksum::Sum;
 use crate::frame::{Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Gso, GsoKind, Offload};
-use crate::port::{PARTS_MAX, Port, SendError, parts_len};
+use crate::gather::{PARTS_MAX, SendError, parts_len};
+use crate::port::Port;
 
 /// Most bytes of headers that the fallback handles: Ethernet with two VLAN tags, IPv6 with extension headers, TCP with options.
 pub const HEADER_BYTES_MAX: usize = 256;
@@ -70,15 +71,8 @@ pub fn send_with_fallback<P: Port + ?Sized>(
     let segments = Segments::new(parts, &offload)?;
     let mut header = [0; HEADER_BYTES_MAX];
     for index in 0..segments.count() {
-        let (header_len, offload) =
-            segments.emit_header(index, parts, capabilities.checksum, &mut header);
-        send_behind(
-            port,
-            &header[..header_len],
-            parts,
-            segments.payload(index),
-            offload,
-        )?;
+        let (header_len, offload) = segments.emit_header(index, parts, capabilities.checksum, &mut header);
+        send_behind(port, &header[..header_len], parts, segments.payload(index), offload)?;
     }
     Ok(segments.count())
 }
@@ -104,8 +98,7 @@ impl Segments {
     /// [`SendError::Invalid`] if it is no super-frame, or its headers are not what the metadata say, or longer than
     /// [`HEADER_BYTES_MAX`]; [`SendError::TooLong`] if it is longer than a buffer.
     pub fn new(parts: &[IoSlice<'_>], offload: &Offload) -> Result<Segments, SendError> {
-        let (Some(gso), Checksum::Partial { start, offset }) = (offload.gso, offload.checksum)
-        else {
+        let (Some(gso), Checksum::Partial { start, offset }) = (offload.gso, offload.checksum) else {
             return Err(SendError::Invalid);
         };
         let frame_len = parts_len(parts);
@@ -118,18 +111,8 @@ impl Segments {
         }
         let mut header = [0; HEADER_BYTES_MAX];
         copy_front(parts, &mut header[..header_len]);
-        let segments = Segments {
-            header,
-            header_len,
-            network: 0,
-            transport,
-            ipv6: false,
-            gso,
-            frame_len,
-        };
-        segments
-            .checked(usize::from(offset))
-            .ok_or(SendError::Invalid)
+        let segments = Segments { header, header_len, network: 0, transport, ipv6: false, gso, frame_len };
+        segments.checked(usize::from(offset)).ok_or(SendError::Invalid)
     }
 
     /// Finds the IP header and checks all three headers; every index that [`emit_header`](Segments::emit_header) uses is covered.
@@ -139,17 +122,10 @@ impl Segments {
         let ip = header.get(network..self.transport)?;
         let transport = header.get(self.transport..)?;
         let (protocol, transport_len, checksum) = match self.gso.kind {
-            GsoKind::Tcp4 | GsoKind::Tcp6 => (
-                PROTOCOL_TCP,
-                usize::from(*transport.get(12)? >> 4) * 4,
-                TCP_CHECKSUM,
-            ),
+            GsoKind::Tcp4 | GsoKind::Tcp6 => (PROTOCOL_TCP, usize::from(*transport.get(12)? >> 4) * 4, TCP_CHECKSUM),
             GsoKind::Udp => (PROTOCOL_UDP, 8, UDP_CHECKSUM),
         };
-        if transport_len < checksum + 2
-            || transport_len != transport.len()
-            || checksum_offset != checksum
-        {
+        if transport_len < checksum + 2 || transport_len != transport.len() || checksum_offset != checksum {
             return None;
         }
         let version = ip.first()? >> 4;
@@ -157,11 +133,7 @@ impl Segments {
             (ETHERTYPE_IPV4, GsoKind::Tcp4 | GsoKind::Udp) => {
                 let fragment = u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]) & 0x3fff;
                 let len = usize::from(ip[0] & 0x0f) * 4;
-                version == 4
-                    && ip.len() >= 20
-                    && len == ip.len()
-                    && fragment == 0
-                    && ip[9] == protocol
+                version == 4 && ip.len() >= 20 && len == ip.len() && fragment == 0 && ip[9] == protocol
             }
             (ETHERTYPE_IPV6, GsoKind::Tcp6 | GsoKind::Udp) => {
                 version == 6 && ip.len() >= 40 && (ip.len() > 40 || ip[6] == protocol)
@@ -169,10 +141,7 @@ impl Segments {
             _ => false,
         };
         // IP lengths are 16 bits: a segment that would need more contradicts itself.
-        let segment_len = self
-            .frame_len
-            .min(self.header_len + usize::from(self.gso.size))
-            - network;
+        let segment_len = self.frame_len.min(self.header_len + usize::from(self.gso.size)) - network;
         if !right || segment_len > usize::from(u16::MAX) {
             return None;
         }
@@ -230,8 +199,7 @@ impl Segments {
 
         let (protocol, checksum) = match self.gso.kind {
             GsoKind::Tcp4 | GsoKind::Tcp6 => {
-                let seq =
-                    u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
+                let seq = u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
                 let seq = seq.wrapping_add(index as u32 * u32::from(self.gso.size));
                 transport[4..8].copy_from_slice(&seq.to_be_bytes());
                 if !last {
@@ -253,10 +221,7 @@ impl Segments {
         sum.add_u16(transport_len as u16);
         let offload = if partial {
             put_u16(transport, checksum, sum.folded());
-            Checksum::Partial {
-                start: self.transport as u16,
-                offset: checksum as u16,
-            }
+            Checksum::Partial { start: self.transport as u16, offset: checksum as u16 }
         } else {
             put_u16(transport, checksum, 0);
             sum.add(transport);
@@ -264,13 +229,7 @@ impl Segments {
             put_u16(transport, checksum, on_the_wire(sum.complete(), checksum));
             Checksum::Unverified
         };
-        (
-            self.header_len,
-            Offload {
-                checksum: offload,
-                gso: None,
-            },
-        )
+        (self.header_len, Offload { checksum: offload, gso: None })
     }
 }
 
@@ -295,13 +254,7 @@ fn send_completed<P: Port + ?Sized>(
     let mut sum = Sum::default();
     add_range(&mut sum, parts, start..frame_len);
     put_u16(header, start + offset, on_the_wire(sum.complete(), offset));
-    send_behind(
-        port,
-        header,
-        parts,
-        header_len..frame_len,
-        Offload::default(),
-    )
+    send_behind(port, header, parts, header_len..frame_len, Offload::default())
 }
 
 /// Completes the partial checksum of a frame in place; `None` if the position is outside of it.
@@ -348,11 +301,7 @@ pub(crate) fn network_header(frame: &[u8]) -> Option<(u16, usize)> {
 /// The checksum as it is transmitted: in UDP, 0 means "none" and is sent as all ones, which is equal in ones' complement (RFC 768).
 /// The position of the field tells UDP from TCP (16), ICMP and ICMPv6 (2).
 fn on_the_wire(checksum: u16, offset: usize) -> u16 {
-    if checksum == 0 && offset == UDP_CHECKSUM {
-        0xffff
-    } else {
-        checksum
-    }
+    if checksum == 0 && offset == UDP_CHECKSUM { 0xffff } else { checksum }
 }
 
 fn put_u16(bytes: &mut [u8], at: usize, value: u16) {

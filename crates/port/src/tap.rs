@@ -22,7 +22,8 @@ use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, fcntl_setfd, 
 use rustix::ioctl::{IntegerSetter, Opcode, Setter, Updater, ioctl, opcode};
 
 use crate::frame::{Burst, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Offload};
-use crate::port::{Capabilities, PARTS_MAX, Port, SendError, parts_len};
+use crate::gather::{PARTS_MAX, SendError, parts_len};
+use crate::port::{Capabilities, Port};
 use crate::virtio_net::{VIRTIO_NET_HEADER_BYTES, decode_header, encode_header};
 
 /// Where queues are opened.
@@ -67,13 +68,7 @@ pub struct TapConfig {
 
 impl Default for TapConfig {
     fn default() -> TapConfig {
-        TapConfig {
-            napi: false,
-            checksum: true,
-            tso: true,
-            uso: true,
-            existing: false,
-        }
+        TapConfig { napi: false, checksum: true, tso: true, uso: true, existing: false }
     }
 }
 
@@ -81,14 +76,10 @@ impl Default for TapConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
     /// The kernel was built without TAP, its module is not loaded, or the container does not show the device.
-    #[error(
-        "{DEVICE} is missing: load the tun module, or make the device visible in this container"
-    )]
+    #[error("{DEVICE} is missing: load the tun module, or make the device visible in this container")]
     NoDevice,
     /// Neither root nor `CAP_NET_ADMIN` in the network namespace, or no access to the device.
-    #[error(
-        "not permitted to create a TAP interface: CAP_NET_ADMIN and access to {DEVICE} are needed"
-    )]
+    #[error("not permitted to create a TAP interface: CAP_NET_ADMIN and access to {DEVICE} are needed")]
     NotPermitted,
     /// Not a name that an interface can have: 1 to 15 bytes without blanks, slashes and zeros.
     #[error("`{0}` cannot be the name of a TAP interface")]
@@ -131,11 +122,7 @@ impl Tap {
     ///
     /// # Errors
     /// See [`TapError`].
-    pub fn open_with(
-        name: &str,
-        queue_count: usize,
-        config: &TapConfig,
-    ) -> Result<Vec<TapQueue>, TapError> {
+    pub fn open_with(name: &str, queue_count: usize, config: &TapConfig) -> Result<Vec<TapQueue>, TapError> {
         if !(1..NAME_BYTES).contains(&name.len())
             || name.contains(|c: char| c == '/' || c == '\0' || c.is_ascii_whitespace())
         {
@@ -147,9 +134,8 @@ impl Tap {
         let mut queues: Vec<TapQueue> = Vec::with_capacity(queue_count);
         for _ in 0..queue_count {
             // The kernel has chosen a name for the pattern when the first queue was opened.
-            let (name, create) = queues.first().map_or((name, !config.existing), |first| {
-                (first.interface.as_str(), false)
-            });
+            let (name, create) =
+                queues.first().map_or((name, !config.existing), |first| (first.interface.as_str(), false));
             queues.push(open_queue(name, create, config)?);
         }
         Ok(queues)
@@ -157,16 +143,13 @@ impl Tap {
 }
 
 fn open_queue(name: &str, create: bool, config: &TapConfig) -> Result<TapQueue, TapError> {
-    let fd = rustix::fs::open(
-        DEVICE,
-        OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK,
-        Mode::empty(),
-    )
-    .map_err(|errno| match errno {
-        Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoDevice,
-        Errno::ACCESS | Errno::PERM => TapError::NotPermitted,
-        errno => step("opening /dev/net/tun", errno),
-    })?;
+    let fd = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty()).map_err(
+        |errno| match errno {
+            Errno::NOENT | Errno::NODEV | Errno::NXIO => TapError::NoDevice,
+            Errno::ACCESS | Errno::PERM => TapError::NotPermitted,
+            errno => step("opening /dev/net/tun", errno),
+        },
+    )?;
     let mut flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | IFF_MULTI_QUEUE;
     if create {
         flags |= IFF_TUN_EXCL;
@@ -174,14 +157,12 @@ fn open_queue(name: &str, create: bool, config: &TapConfig) -> Result<TapQueue, 
     if config.napi {
         flags |= IFF_NAPI;
     }
-    set_interface(fd.as_fd(), &mut InterfaceRequest::new(name, flags)).map_err(
-        |errno| match errno {
-            Errno::PERM | Errno::ACCESS => TapError::NotPermitted,
-            Errno::BUSY | Errno::EXIST => TapError::Exists(name.to_owned()),
-            Errno::INVAL => TapError::BadName(name.to_owned()),
-            errno => step("creating the TAP interface", errno),
-        },
-    )?;
+    set_interface(fd.as_fd(), &mut InterfaceRequest::new(name, flags)).map_err(|errno| match errno {
+        Errno::PERM | Errno::ACCESS => TapError::NotPermitted,
+        Errno::BUSY | Errno::EXIST => TapError::Exists(name.to_owned()),
+        Errno::INVAL => TapError::BadName(name.to_owned()),
+        errno => step("creating the TAP interface", errno),
+    })?;
     TapQueue::from_owned_fd(fd, config)
 }
 
@@ -216,10 +197,7 @@ impl TapQueue {
             fd,
             interface,
             // With virtio-net headers the kernel takes partial checksums and TCP super-frames whatever it gives.
-            capabilities: Capabilities {
-                uso,
-                ..Capabilities::FULL
-            },
+            capabilities: Capabilities { uso, ..Capabilities::FULL },
             dropped: 0,
         })
     }
@@ -238,8 +216,8 @@ impl TapQueue {
         // closed through it, so that an owner elsewhere in the process keeps what it has.
         let inherited = unsafe { BorrowedFd::borrow_raw(number) };
         interface_of(inherited)?;
-        let fd = fcntl_dupfd_cloexec(inherited, 3)
-            .map_err(|errno| step("duplicating the inherited TAP queue", errno))?;
+        let fd =
+            fcntl_dupfd_cloexec(inherited, 3).map_err(|errno| step("duplicating the inherited TAP queue", errno))?;
         fcntl_getfd(inherited)
             .and_then(|flags| fcntl_setfd(inherited, flags | FdFlags::CLOEXEC))
             .map_err(|errno| step("keeping the inherited TAP queue from children", errno))?;
@@ -290,11 +268,8 @@ impl Port for TapQueue {
             let mut header = [0; VIRTIO_NET_HEADER_BYTES];
             // The kernel cuts a frame that does not fit without telling; a byte too many gives it away.
             let mut excess = [0; 1];
-            let mut parts = [
-                IoSliceMut::new(&mut header),
-                IoSliceMut::new(frame.space_mut()),
-                IoSliceMut::new(&mut excess),
-            ];
+            let mut parts =
+                [IoSliceMut::new(&mut header), IoSliceMut::new(frame.space_mut()), IoSliceMut::new(&mut excess)];
             let received = match readv(&self.fd, &mut parts) {
                 Ok(received) => received,
                 Err(Errno::AGAIN) => break,
@@ -372,11 +347,7 @@ const _: () = assert!(size_of::<InterfaceRequest>() == 40);
 impl InterfaceRequest {
     /// `name` is shorter than [`NAME_BYTES`].
     fn new(name: &str, flags: u16) -> InterfaceRequest {
-        let mut request = InterfaceRequest {
-            name: [0; NAME_BYTES],
-            flags,
-            rest: [0; 22],
-        };
+        let mut request = InterfaceRequest { name: [0; NAME_BYTES], flags, rest: [0; 22] };
         request.name[..name.len()].copy_from_slice(name.as_bytes());
         request
     }
@@ -393,21 +364,12 @@ fn interface_of(fd: BorrowedFd<'_>) -> Result<String, TapError> {
     let mut request = InterfaceRequest::new("", 0);
     // SAFETY: TUNGETIFF writes one `struct ifreq` of at most 40 bytes, which `InterfaceRequest` is and whose every bit pattern is
     // valid. The opcode belongs to the TUN driver: other files answer ENOTTY.
-    let result = unsafe {
-        ioctl(
-            fd,
-            Updater::<TUNGETIFF, InterfaceRequest>::new(&mut request),
-        )
-    };
+    let result = unsafe { ioctl(fd, Updater::<TUNGETIFF, InterfaceRequest>::new(&mut request)) };
     let wanted = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
     if result.is_err() || request.flags & wanted != wanted {
         return Err(TapError::NotATap(fd.as_raw_fd()));
     }
-    let len = request
-        .name
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(NAME_BYTES);
+    let len = request.name.iter().position(|byte| *byte == 0).unwrap_or(NAME_BYTES);
     Ok(String::from_utf8_lossy(&request.name[..len]).into_owned())
 }
 
@@ -439,10 +401,7 @@ fn set_offloads(fd: BorrowedFd<'_>, config: &TapConfig) -> rustix::io::Result<bo
 }
 
 fn step(step: &'static str, errno: Errno) -> TapError {
-    TapError::Io {
-        step,
-        error: errno.into(),
-    }
+    TapError::Io { step, error: errno.into() }
 }
 
 #[cfg(test)]
@@ -452,38 +411,17 @@ mod tests {
     #[test]
     fn opcodes_are_those_of_the_kernel() {
         // include/uapi/linux/if_tun.h on x86 and arm.
-        let expected: [Opcode; 5] = [
-            0x4004_54ca,
-            0x4004_54d0,
-            0x8004_54d2,
-            0x4004_54d8,
-            0x4004_54dc,
-        ];
-        assert_eq!(
-            [
-                TUNSETIFF,
-                TUNSETOFFLOAD,
-                TUNGETIFF,
-                TUNSETVNETHDRSZ,
-                TUNSETVNETLE
-            ],
-            expected
-        );
+        let expected: [Opcode; 5] = [0x4004_54ca, 0x4004_54d0, 0x8004_54d2, 0x4004_54d8, 0x4004_54dc];
+        assert_eq!([TUNSETIFF, TUNSETOFFLOAD, TUNGETIFF, TUNSETVNETHDRSZ, TUNSETVNETLE], expected);
     }
 
     #[test]
     fn names_and_counts_are_checked_before_the_kernel_is_asked() {
         for name in ["", "a/b", "a b", "sixteen-bytes-xx", "nul\0"] {
-            assert!(
-                matches!(Tap::open(name, 1), Err(TapError::BadName(_))),
-                "{name:?}"
-            );
+            assert!(matches!(Tap::open(name, 1), Err(TapError::BadName(_))), "{name:?}");
         }
         for count in [0, 257] {
-            assert!(matches!(
-                Tap::open("ok", count),
-                Err(TapError::QueueCount(_))
-            ));
+            assert!(matches!(Tap::open("ok", count), Err(TapError::QueueCount(_))));
         }
     }
 
@@ -492,25 +430,10 @@ mod tests {
         let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
         let number = file.as_raw_fd();
         let config = TapConfig::default();
-        assert!(matches!(
-            TapQueue::inherit(number, &config),
-            Err(TapError::NotATap(_))
-        ));
-        assert!(matches!(
-            TapQueue::inherit(-1, &config),
-            Err(TapError::NotATap(-1))
-        ));
-        assert!(matches!(
-            TapQueue::inherit(1 << 20, &config),
-            Err(TapError::NotATap(_))
-        ));
-        assert!(
-            fcntl_getfd(&file).is_ok(),
-            "inherit must not close what it refuses"
-        );
-        assert!(matches!(
-            TapQueue::from_owned_fd(file, &config),
-            Err(TapError::NotATap(_))
-        ));
+        assert!(matches!(TapQueue::inherit(number, &config), Err(TapError::NotATap(_))));
+        assert!(matches!(TapQueue::inherit(-1, &config), Err(TapError::NotATap(-1))));
+        assert!(matches!(TapQueue::inherit(1 << 20, &config), Err(TapError::NotATap(_))));
+        assert!(fcntl_getfd(&file).is_ok(), "inherit must not close what it refuses");
+        assert!(matches!(TapQueue::from_owned_fd(file, &config), Err(TapError::NotATap(_))));
     }
 }

@@ -42,33 +42,19 @@ impl Recipe {
 
     /// Start of the transport header.
     pub(crate) fn transport(&self) -> usize {
-        let ip = if self.ipv6 {
-            40 + 8 * self.ip_extra
-        } else {
-            20 + 4 * self.ip_extra
-        };
+        let ip = if self.ipv6 { 40 + 8 * self.ip_extra } else { 20 + 4 * self.ip_extra };
         self.network() + ip
     }
 
     pub(crate) fn header_len(&self) -> usize {
-        self.transport()
-            + if self.udp {
-                8
-            } else {
-                20 + 4 * self.tcp_options
-            }
+        self.transport() + if self.udp { 8 } else { 20 + 4 * self.tcp_options }
     }
 
     /// The frame with a partial checksum, and its metadata; a super-frame if `gso_size` is given.
     pub(crate) fn build(&self, gso_size: Option<u16>) -> (Vec<u8>, Offload) {
         let mut frame: Vec<u8> = (1..=12).collect();
         for tag in 0..self.vlan_tags {
-            frame.extend([
-                if tag == 0 { 0x88 } else { 0x81 },
-                if tag == 0 { 0xa8 } else { 0 },
-                0,
-                5,
-            ]);
+            frame.extend([if tag == 0 { 0x88 } else { 0x81 }, if tag == 0 { 0xa8 } else { 0 }, 0, 5]);
         }
         let transport_len = self.header_len() - self.transport() + self.payload.len();
         let protocol = if self.udp { 17 } else { 6 };
@@ -92,29 +78,14 @@ impl Recipe {
             let sum = !naive_sum(&frame[start..end]);
             frame[start + 10..start + 12].copy_from_slice(&sum.to_be_bytes());
         }
-        let pseudo = naive_sum(&pseudo_header(
-            &frame,
-            self.network(),
-            self.ipv6,
-            protocol,
-            transport_len,
-        ));
+        let pseudo = naive_sum(&pseudo_header(&frame, self.network(), self.ipv6, protocol, transport_len));
         frame.extend([0x1f, 0x90, 0, 80]);
         if self.udp {
             frame.extend((transport_len as u16).to_be_bytes());
             frame.extend(pseudo.to_be_bytes());
         } else {
             frame.extend(self.seq.to_be_bytes());
-            frame.extend([
-                0,
-                0,
-                0,
-                9,
-                (5 + self.tcp_options as u8) << 4,
-                self.tcp_flags,
-                1,
-                2,
-            ]);
+            frame.extend([0, 0, 0, 9, (5 + self.tcp_options as u8) << 4, self.tcp_flags, 1, 2]);
             frame.extend(pseudo.to_be_bytes());
             frame.extend([0, 0]);
             frame.extend(vec![1; 4 * self.tcp_options]);
@@ -125,16 +96,8 @@ impl Recipe {
             (false, false) => GsoKind::Tcp4,
             (false, true) => GsoKind::Tcp6,
         };
-        let checksum = Checksum::Partial {
-            start: self.transport() as u16,
-            offset: if self.udp { 6 } else { 16 },
-        };
-        let gso = gso_size.map(|size| Gso {
-            kind,
-            size,
-            header_len: self.header_len() as u16,
-            ecn: false,
-        });
+        let checksum = Checksum::Partial { start: self.transport() as u16, offset: if self.udp { 6 } else { 16 } };
+        let gso = gso_size.map(|size| Gso { kind, size, header_len: self.header_len() as u16, ecn: false });
         (frame, Offload { checksum, gso })
     }
 
@@ -157,11 +120,7 @@ impl Recipe {
     pub(crate) fn verify(&self, frame: &[u8]) -> Result<(), String> {
         let (network, transport) = (self.network(), self.transport());
         let field = |at: usize| usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
-        let ip_len = if self.ipv6 {
-            40 + field(network + 4)
-        } else {
-            field(network + 2)
-        };
+        let ip_len = if self.ipv6 { 40 + field(network + 4) } else { field(network + 2) };
         if network + ip_len != frame.len() {
             return Err(format!("IP length {ip_len} in a frame of {}", frame.len()));
         }
@@ -186,11 +145,7 @@ impl Recipe {
 }
 
 fn pseudo_header(frame: &[u8], network: usize, ipv6: bool, protocol: u8, len: usize) -> Vec<u8> {
-    let addresses = if ipv6 {
-        network + 8..network + 40
-    } else {
-        network + 12..network + 20
-    };
+    let addresses = if ipv6 { network + 8..network + 40 } else { network + 12..network + 20 };
     let mut bytes = frame[addresses].to_vec();
     bytes.extend((len as u32).to_be_bytes());
     bytes.extend([0, 0, 0, protocol]);

@@ -74,19 +74,10 @@ pub enum HeaderError {
 ///
 /// # Errors
 /// See [`HeaderError`]; the frame is to be dropped.
-pub fn decode_header(
-    header: &[u8; VIRTIO_NET_HEADER_BYTES],
-    frame: &[u8],
-) -> Result<Offload, HeaderError> {
+pub fn decode_header(header: &[u8; VIRTIO_NET_HEADER_BYTES], frame: &[u8]) -> Result<Offload, HeaderError> {
     let field = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
-    let (flags, gso_type, gso_size, start, offset, buffers) = (
-        header[0],
-        header[1],
-        field(4),
-        field(6),
-        field(8),
-        field(10),
-    );
+    let (flags, gso_type, gso_size, start, offset, buffers) =
+        (header[0], header[1], field(4), field(6), field(8), field(10));
 
     check_frame_length(frame.len())?;
     if buffers > 1 {
@@ -101,10 +92,7 @@ pub fn decode_header(
         Checksum::Unverified
     };
     if gso_type == GSO_NONE {
-        return Ok(Offload {
-            checksum,
-            gso: None,
-        });
+        return Ok(Offload { checksum, gso: None });
     }
 
     let ecn = gso_type & GSO_ECN != 0;
@@ -129,29 +117,17 @@ pub fn decode_header(
         GsoKind::Udp if offset == UDP_CHECKSUM_OFFSET => UDP_HEADER_BYTES,
         _ => return Err(HeaderError::ChecksumPosition),
     };
-    let header_len =
-        u16::try_from(usize::from(start) + transport_len).map_err(|_| HeaderError::HeaderLength)?;
-    let gso = Gso {
-        kind,
-        size: gso_size,
-        header_len,
-        ecn,
-    };
+    let header_len = u16::try_from(usize::from(start) + transport_len).map_err(|_| HeaderError::HeaderLength)?;
+    let gso = Gso { kind, size: gso_size, header_len, ecn };
     check_gso(&gso, frame.len())?;
-    Ok(Offload {
-        checksum,
-        gso: Some(gso),
-    })
+    Ok(Offload { checksum, gso: Some(gso) })
 }
 
 /// Encodes the header of a frame of `frame_len` bytes that is to be sent.
 ///
 /// # Errors
 /// The metadata contradict themselves or the length; see [`HeaderError`].
-pub fn encode_header(
-    offload: &Offload,
-    frame_len: usize,
-) -> Result<[u8; VIRTIO_NET_HEADER_BYTES], HeaderError> {
+pub fn encode_header(offload: &Offload, frame_len: usize) -> Result<[u8; VIRTIO_NET_HEADER_BYTES], HeaderError> {
     check_frame_length(frame_len)?;
     let mut header = [0; VIRTIO_NET_HEADER_BYTES];
     let mut put = |at: usize, value: u16| header[at..at + 2].copy_from_slice(&value.to_le_bytes());
@@ -192,11 +168,7 @@ pub fn encode_header(
 }
 
 fn check_frame_length(frame_len: usize) -> Result<(), HeaderError> {
-    if (ETHERNET_HEADER_BYTES..=FRAME_BYTES_MAX).contains(&frame_len) {
-        Ok(())
-    } else {
-        Err(HeaderError::FrameLength)
-    }
+    if (ETHERNET_HEADER_BYTES..=FRAME_BYTES_MAX).contains(&frame_len) { Ok(()) } else { Err(HeaderError::FrameLength) }
 }
 
 fn check_position(start: u16, offset: u16, frame_len: usize) -> Result<(), HeaderError> {
@@ -216,11 +188,7 @@ fn check_gso(gso: &Gso, frame_len: usize) -> Result<(), HeaderError> {
         GsoKind::Tcp4 | GsoKind::Tcp6 => gso.size >= TCP_SEGMENT_BYTES_MIN,
         GsoKind::Udp => gso.size > 0 && payload.div_ceil(usize::from(gso.size)) <= UDP_SEGMENTS_MAX,
     };
-    if sane {
-        Ok(())
-    } else {
-        Err(HeaderError::SegmentSize(gso.size))
-    }
+    if sane { Ok(()) } else { Err(HeaderError::SegmentSize(gso.size)) }
 }
 
 #[cfg(test)]
@@ -236,16 +204,8 @@ mod tests {
     }
 
     const TCP: Offload = Offload {
-        checksum: Checksum::Partial {
-            start: 34,
-            offset: 16,
-        },
-        gso: Some(Gso {
-            kind: GsoKind::Tcp4,
-            size: 1448,
-            header_len: 66,
-            ecn: false,
-        }),
+        checksum: Checksum::Partial { start: 34, offset: 16 },
+        gso: Some(Gso { kind: GsoKind::Tcp4, size: 1448, header_len: 66, ecn: false }),
     };
 
     fn header(edit: impl FnOnce(&mut [u8; 12])) -> [u8; 12] {
@@ -258,10 +218,7 @@ mod tests {
     fn layout_is_that_of_the_standard() {
         assert_eq!(header(|_| ()), [1, 1, 66, 0, 0xa8, 5, 34, 0, 16, 0, 0, 0]);
         assert_eq!(encode_header(&Offload::default(), 60).unwrap(), [0; 12]);
-        let valid = Offload {
-            checksum: Checksum::Valid,
-            gso: None,
-        };
+        let valid = Offload { checksum: Checksum::Valid, gso: None };
         assert_eq!(encode_header(&valid, 60).unwrap()[0], 2);
     }
 
@@ -282,55 +239,23 @@ mod tests {
         assert_eq!(refused(|h| h[1] = 0x85), HeaderError::UnknownGso(0x85));
         assert_eq!(refused(|h| h[1] = 5), HeaderError::ChecksumPosition);
         assert_eq!(refused(|h| h[4..6].fill(0)), HeaderError::SegmentSize(0));
-        assert_eq!(
-            refused(|h| h[4..6].copy_from_slice(&[7, 0])),
-            HeaderError::SegmentSize(7)
-        );
+        assert_eq!(refused(|h| h[4..6].copy_from_slice(&[7, 0])), HeaderError::SegmentSize(7));
         assert_eq!(refused(|h| h[6] = 13), HeaderError::ChecksumPosition);
-        assert_eq!(
-            refused(|h| h[6..8].fill(0xff)),
-            HeaderError::ChecksumPosition
-        );
-        assert_eq!(
-            refused(|h| h[8..10].fill(0xff)),
-            HeaderError::ChecksumPosition
-        );
+        assert_eq!(refused(|h| h[6..8].fill(0xff)), HeaderError::ChecksumPosition);
+        assert_eq!(refused(|h| h[8..10].fill(0xff)), HeaderError::ChecksumPosition);
         assert_eq!(refused(|h| h[10] = 2), HeaderError::SeveralBuffers(2));
         // A data offset of 0, and one that reaches past the end of the frame.
-        assert_eq!(
-            decode_header(&header(|_| ()), &vec![0; 3000]),
-            Err(HeaderError::HeaderLength)
-        );
-        assert_eq!(
-            decode_header(&header(|_| ()), &tcp_frame()[..66]),
-            Err(HeaderError::HeaderLength)
-        );
-        assert_eq!(
-            decode_header(&[0; 12], &frame[..13]),
-            Err(HeaderError::FrameLength)
-        );
+        assert_eq!(decode_header(&header(|_| ()), &vec![0; 3000]), Err(HeaderError::HeaderLength));
+        assert_eq!(decode_header(&header(|_| ()), &tcp_frame()[..66]), Err(HeaderError::HeaderLength));
+        assert_eq!(decode_header(&[0; 12], &frame[..13]), Err(HeaderError::FrameLength));
     }
 
     #[test]
     fn datagrams_of_a_super_frame_are_bounded() {
         let udp = |size, frame_len| {
-            let gso = Gso {
-                kind: GsoKind::Udp,
-                size,
-                header_len: 42,
-                ecn: false,
-            };
-            let checksum = Checksum::Partial {
-                start: 34,
-                offset: 6,
-            };
-            encode_header(
-                &Offload {
-                    checksum,
-                    gso: Some(gso),
-                },
-                frame_len,
-            )
+            let gso = Gso { kind: GsoKind::Udp, size, header_len: 42, ecn: false };
+            let checksum = Checksum::Partial { start: 34, offset: 6 };
+            encode_header(&Offload { checksum, gso: Some(gso) }, frame_len)
         };
         assert!(udp(10, 42 + 1280).is_ok());
         assert_eq!(udp(10, 42 + 1281), Err(HeaderError::SegmentSize(10)));
@@ -341,22 +266,10 @@ mod tests {
         let mut offload = TCP;
         assert_eq!(encode_header(&offload, 66), Err(HeaderError::HeaderLength));
         offload.checksum = Checksum::Valid;
-        assert_eq!(
-            encode_header(&offload, 3000),
-            Err(HeaderError::GsoWithoutChecksum)
-        );
-        offload.checksum = Checksum::Partial {
-            start: 60,
-            offset: 16,
-        };
-        assert_eq!(
-            encode_header(&offload, 3000),
-            Err(HeaderError::HeaderLength)
-        );
-        assert_eq!(
-            encode_header(&TCP, FRAME_BYTES_MAX + 1),
-            Err(HeaderError::FrameLength)
-        );
+        assert_eq!(encode_header(&offload, 3000), Err(HeaderError::GsoWithoutChecksum));
+        offload.checksum = Checksum::Partial { start: 60, offset: 16 };
+        assert_eq!(encode_header(&offload, 3000), Err(HeaderError::HeaderLength));
+        assert_eq!(encode_header(&TCP, FRAME_BYTES_MAX + 1), Err(HeaderError::FrameLength));
     }
 
     proptest! {

@@ -5,16 +5,8 @@ use std::io::IoSlice;
 use nicache_port::*;
 
 const SUPER_FRAME: Offload = Offload {
-    checksum: Checksum::Partial {
-        start: 34,
-        offset: 16,
-    },
-    gso: Some(Gso {
-        kind: GsoKind::Tcp4,
-        size: 1448,
-        header_len: 54,
-        ecn: false,
-    }),
+    checksum: Checksum::Partial { start: 34, offset: 16 },
+    gso: Some(Gso { kind: GsoKind::Tcp4, size: 1448, header_len: 54, ecn: false }),
 };
 
 /// Ethernet, IPv4 and TCP headers and 20,000 bytes.
@@ -58,12 +50,7 @@ fn the_packet_path_does_not_allocate() {
         delay_ns: 2000,
         latency_ns: 10,
     };
-    let config = FaultConfig {
-        seed: 3,
-        receive: bad,
-        send: bad,
-        queue_frames: 64,
-    };
+    let config = FaultConfig { seed: 3, receive: bad, send: bad, queue_frames: 64 };
     for capabilities in [Capabilities::FULL, Capabilities::PLAIN] {
         let clock = ManualClock::new(0);
         let (near, far) = memory_wire(64, capabilities, capabilities);
@@ -75,8 +62,5 @@ fn the_packet_path_does_not_allocate() {
 
 #[test]
 fn the_counter_counts() {
-    assert_eq!(
-        allocation_counter::measure(|| drop(std::hint::black_box(vec![1u8; 100]))).count_total,
-        1
-    );
+    assert_eq!(allocation_counter::measure(|| drop(std::hint::black_box(vec![1u8; 100]))).count_total, 1);
 }

@@ -51,9 +51,8 @@ pub struct HoldPool {
 impl HoldPool {
     /// Allocates `count` buffers.
     pub fn new(count: usize) -> HoldPool {
-        let free = (0..count)
-            .map(|_| Hold { bytes: vec![0; HOLD_BYTES].into_boxed_slice(), start: 0, end: 0 })
-            .collect();
+        let free =
+            (0..count).map(|_| Hold { bytes: vec![0; HOLD_BYTES].into_boxed_slice(), start: 0, end: 0 }).collect();
         HoldPool { free }
     }
 
@@ -68,7 +67,6 @@ impl HoldPool {
         hold.end = 0;
         self.free.push(hold);
     }
-
 }
 
 #[cfg(test)]

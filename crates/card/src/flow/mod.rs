@@ -13,7 +13,8 @@ pub mod wheel;
 
 use nicache_http::Follower;
 use nicache_tcp::{
-    AckInfo, PeerLimits, Sender, SenderConfig, Seq, Splice, SynOptions, Time, Timestamps, timestamps::{Paws, TsClock},
+    AckInfo, PeerLimits, Sender, SenderConfig, Seq, Splice, SynOptions, Time, Timestamps,
+    timestamps::{Paws, TsClock},
 };
 
 use crate::fill::FillId;
@@ -260,9 +261,7 @@ impl Flow {
 
     /// Has the client acknowledged everything that was sent to it, and has nobody more to send?
     pub fn output_idle(&self) -> bool {
-        self.replies.is_empty()
-            && self.client_acked.ge(self.out_next)
-            && matches!(self.reply, ReplyTracking::Idle)
+        self.replies.is_empty() && self.client_acked.ge(self.out_next) && matches!(self.reply, ReplyTracking::Idle)
     }
 
     /// Is the host in the middle of a reply?

@@ -53,8 +53,7 @@ impl Wheel {
         let ticks = (due.0 / TICK_NS + 1).max(self.turned).min(self.turned + TICKS as u64 - 1);
         let tick = (ticks % TICKS as u64) as usize;
         let head = self.heads[tick];
-        self.links[index as usize] =
-            Link { next: head, previous: NONE, tick: tick as u32, due_ns: due.0 };
+        self.links[index as usize] = Link { next: head, previous: NONE, tick: tick as u32, due_ns: due.0 };
         if head != NONE {
             self.links[head as usize].previous = index;
         }
@@ -76,8 +75,7 @@ impl Wheel {
         if link.next != NONE {
             self.links[link.next as usize].previous = link.previous;
         }
-        self.links[index as usize] =
-            Link { next: NONE, previous: NONE, tick: NONE, due_ns: u64::MAX };
+        self.links[index as usize] = Link { next: NONE, previous: NONE, tick: NONE, due_ns: u64::MAX };
         self.armed -= 1;
     }
 

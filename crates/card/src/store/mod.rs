@@ -128,9 +128,10 @@ impl Store {
     #[inline]
     pub fn find(&mut self, key: &Key, epoch: Epoch, counters: &mut Counters) -> Found {
         let places = &self.places;
-        let Some(&index) = self.index.find(key.low_u64(), |&index| {
-            places[index as usize].entry.as_ref().is_some_and(|entry| entry.key == *key)
-        }) else {
+        let Some(&index) = self
+            .index
+            .find(key.low_u64(), |&index| places[index as usize].entry.as_ref().is_some_and(|entry| entry.key == *key))
+        else {
             return Found::Absent;
         };
         let place = &mut self.places[index as usize];
@@ -286,9 +287,7 @@ impl Store {
             return;
         }
         let key = entry.key;
-        if let Ok(found) =
-            self.index.find_entry(key.low_u64(), |&index| index == id.index)
-        {
+        if let Ok(found) = self.index.find_entry(key.low_u64(), |&index| index == id.index) {
             found.remove();
         }
         self.policy.handle_remove(policy_key(&key), removal);
@@ -321,9 +320,7 @@ impl Store {
     fn name_of(&self, key: &Key) -> Option<EntryId> {
         let places = &self.places;
         self.index
-            .find(key.low_u64(), |&index| {
-                places[index as usize].entry.as_ref().is_some_and(|entry| entry.key == *key)
-            })
+            .find(key.low_u64(), |&index| places[index as usize].entry.as_ref().is_some_and(|entry| entry.key == *key))
             .map(|&index| EntryId { index, generation: places[index as usize].generation })
     }
 

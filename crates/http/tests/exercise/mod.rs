@@ -6,23 +6,14 @@
 use nicache_http::*;
 
 pub fn config() -> KeyConfig {
-    KeyConfig::new([42; 16])
-        .allow_cookie("_ga*")
-        .allow_header("X-Harmless")
+    KeyConfig::new([42; 16]).allow_cookie("_ga*").allow_header("X-Harmless")
 }
 
 /// An outcome without its borrows, to compare outcomes of different buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     Partial,
-    Complete {
-        head_len: usize,
-        key: Key,
-        target: Vec<u8>,
-        host: Vec<u8>,
-        headers: usize,
-        keep_alive: bool,
-    },
+    Complete { head_len: usize, key: Key, target: Vec<u8>, host: Vec<u8>, headers: usize, keep_alive: bool },
     Bypass(BypassReason, Extent),
 }
 
@@ -45,8 +36,7 @@ pub fn see_request(bytes: &[u8]) -> Seen {
 /// The prefixes that are tried: all of a short input, else those at line ends and around.
 fn prefixes(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let all = bytes.len() <= 300;
-    (0..=bytes.len())
-        .filter(move |at| all || *at % 97 == 0 || bytes[at.saturating_sub(3)..*at].contains(&b'\n'))
+    (0..=bytes.len()).filter(move |at| all || *at % 97 == 0 || bytes[at.saturating_sub(3)..*at].contains(&b'\n'))
 }
 
 /// A request head is accepted only if it is exactly what it seems to be.
@@ -54,60 +44,27 @@ fn check_strictness(head: &[u8], headers: usize) {
     assert!(head.ends_with(b"\r\n\r\n"));
     let lines = head.windows(2).filter(|pair| pair == b"\r\n").count();
     assert_eq!(lines, headers + 2);
-    assert_eq!(
-        head.iter().filter(|b| **b == b'\n').count(),
-        lines,
-        "bare LF"
-    );
-    assert_eq!(
-        head.iter().filter(|b| **b == b'\r').count(),
-        lines,
-        "bare CR"
-    );
-    assert!(
-        !head
-            .iter()
-            .any(|b| b.is_ascii_control() && !b"\r\n\t".contains(b))
-    );
+    assert_eq!(head.iter().filter(|b| **b == b'\n').count(), lines, "bare LF");
+    assert_eq!(head.iter().filter(|b| **b == b'\r').count(), lines, "bare CR");
+    assert!(!head.iter().any(|b| b.is_ascii_control() && !b"\r\n\t".contains(b)));
     let lower = head.to_ascii_lowercase();
-    for forbidden in [
-        &b"\ntransfer-encoding"[..],
-        b"\ncontent-length",
-        b"\nupgrade:",
-        b"\nexpect",
-        b"\nauthorization",
-    ] {
-        assert!(
-            !lower
-                .windows(forbidden.len())
-                .any(|window| window == forbidden)
-        );
+    for forbidden in [&b"\ntransfer-encoding"[..], b"\ncontent-length", b"\nupgrade:", b"\nexpect", b"\nauthorization"]
+    {
+        assert!(!lower.windows(forbidden.len()).any(|window| window == forbidden));
     }
-    assert!(
-        lower
-            .windows(6)
-            .filter(|window| *window == b"\nhost:")
-            .count()
-            <= 1
-    );
+    assert!(lower.windows(6).filter(|window| *window == b"\nhost:").count() <= 1);
 }
 
 pub fn request(bytes: &[u8]) {
     let whole = see_request(bytes);
     match &whole {
         Seen::Partial => assert!(bytes.len() < HEAD_BYTES_MAX),
-        Seen::Complete {
-            head_len, headers, ..
-        } => {
+        Seen::Complete { head_len, headers, .. } => {
             check_strictness(&bytes[..*head_len], *headers);
             assert_eq!(see_request(&bytes[..*head_len]), whole, "the head alone");
             let mut more = bytes[..*head_len].to_vec();
             more.extend_from_slice(b"\r\n\0 pipelined \xff");
-            assert_eq!(
-                see_request(&more),
-                whole,
-                "the head and something else behind it"
-            );
+            assert_eq!(see_request(&more), whole, "the head and something else behind it");
             for at in prefixes(&bytes[..*head_len]).filter(|at| at < head_len) {
                 assert_eq!(see_request(&bytes[..at]), Seen::Partial, "first {at} bytes");
             }
@@ -115,11 +72,7 @@ pub fn request(bytes: &[u8]) {
         Seen::Bypass(reason, Extent::Head { len, .. }) => {
             assert!(*len <= bytes.len() && *len <= HEAD_BYTES_MAX);
             for at in prefixes(&bytes[..*len]).filter(|at| at < len) {
-                assert_eq!(
-                    see_request(&bytes[..at]),
-                    Seen::Partial,
-                    "{reason}, first {at} bytes"
-                );
+                assert_eq!(see_request(&bytes[..at]), Seen::Partial, "{reason}, first {at} bytes");
             }
         }
         Seen::Bypass(_, Extent::Unknown) => {
@@ -145,17 +98,10 @@ pub fn reply(bytes: &[u8]) {
         assert!((100..=599).contains(&head.status) && head.status != 101);
         assert!(!(head.framing == Framing::Close && head.keep_alive));
         for at in prefixes(&bytes[..head.head_len]).filter(|at| *at < head.head_len) {
-            assert!(
-                matches!(parse_reply(&bytes[..at], method), ReplyOutcome::Partial),
-                "first {at} bytes"
-            );
+            assert!(matches!(parse_reply(&bytes[..at], method), ReplyOutcome::Partial), "first {at} bytes");
         }
         if head.shareable.is_ok() {
-            assert!(
-                method == Method::Get
-                    && head.status == 200
-                    && matches!(head.framing, Framing::Length(_))
-            );
+            assert!(method == Method::Get && head.status == 200 && matches!(head.framing, Framing::Length(_)));
             assert!(matches!(head.vary, Vary::Names(_)));
         }
         if head.shareable.is_ok() || head.learnable_304 {
@@ -174,10 +120,7 @@ fn template(head: &[u8]) {
     };
     let date_s = parse_imf_fixdate(parsed.date.expect("a date")).expect("an IMF-fixdate");
     let mut out = vec![0; head.len()];
-    assert_eq!(
-        template.render(&HttpDate::from_unix_s(date_s), &mut out),
-        head.len()
-    );
+    assert_eq!(template.render(&HttpDate::from_unix_s(date_s), &mut out), head.len());
     assert_eq!(out, head, "the same moment gives the same bytes");
     let later = HttpDate::from_unix_s(date_s + 86_461);
     template.render(&later, &mut out);
@@ -185,23 +128,14 @@ fn template(head: &[u8]) {
         panic!("no longer a head");
     };
     assert_eq!(rendered.date, Some(&later.as_bytes()[..]));
-    assert_eq!(
-        (rendered.etag, rendered.framing, rendered.vary),
-        (parsed.etag, parsed.framing, parsed.vary)
-    );
+    assert_eq!((rendered.etag, rendered.framing, rendered.vary), (parsed.etag, parsed.framing, parsed.vary));
     let differing = out.iter().zip(head).filter(|(a, b)| a != b).count();
-    assert!(
-        differing <= 2 * 22,
-        "{differing} bytes differ, but two dates have only 22 bytes that can"
-    );
+    assert!(differing <= 2 * 22, "{differing} bytes differ, but two dates have only 22 bytes that can");
     assert_eq!(template.render(&later, &mut out[1..]), 0);
 }
 
 /// What a follower makes of the pieces: content, end, fault, plainness.
-pub fn follow(
-    framing: Framing,
-    pieces: &[&[u8]],
-) -> (Vec<u8>, Option<usize>, Option<BodyFault>, bool) {
+pub fn follow(framing: Framing, pieces: &[&[u8]]) -> (Vec<u8>, Option<usize>, Option<BodyFault>, bool) {
     let mut follower = Follower::new(framing);
     let mut content = Vec::new();
     let mut before = 0;
@@ -215,12 +149,7 @@ pub fn follow(
         }
         before += piece.len();
     }
-    (
-        content,
-        follower.is_finished().then_some(before),
-        None,
-        follower.is_plain(),
-    )
+    (content, follower.is_finished().then_some(before), None, follower.is_plain())
 }
 
 /// The first three bytes choose the framing and the piece lengths, the rest is the body.
@@ -252,34 +181,22 @@ pub fn body(bytes: &[u8]) {
 
 /// Two validators and a condition, each ended by a line feed.
 pub fn conditional(bytes: &[u8]) {
-    let mut fields = bytes
-        .split(|b| *b == b'\n')
-        .map(|field| (!field.is_empty()).then_some(field));
+    let mut fields = bytes.split(|b| *b == b'\n').map(|field| (!field.is_empty()).then_some(field));
     let mut next = || fields.next().flatten();
     let (etag, last_modified) = (next(), next());
-    let condition = Conditional {
-        if_none_match: next(),
-        if_modified_since: next(),
-    };
+    let condition = Conditional { if_none_match: next(), if_modified_since: next() };
     let verdict = evaluate(&condition, etag, last_modified);
     if !condition.is_conditional() {
         assert_eq!(verdict, Verdict::Full);
     }
     if let (Some(tags), Verdict::NotModified) = (condition.if_none_match, verdict) {
-        let opaque = etag
-            .expect("a tag to match")
-            .strip_prefix(b"W/")
-            .or(etag)
-            .expect("a tag");
+        let opaque = etag.expect("a tag to match").strip_prefix(b"W/").or(etag).expect("a tag");
         assert!(tags.windows(opaque.len()).any(|window| window == opaque));
     }
     if let (Some(date), Verdict::NotModified) = (condition.if_modified_since, verdict) {
         assert_eq!(Some(date), last_modified);
     }
     if let Some(unix_s) = condition.if_modified_since.and_then(parse_imf_fixdate) {
-        assert_eq!(
-            Some(&HttpDate::from_unix_s(unix_s).as_bytes()[..]),
-            condition.if_modified_since
-        );
+        assert_eq!(Some(&HttpDate::from_unix_s(unix_s).as_bytes()[..]), condition.if_modified_since);
     }
 }

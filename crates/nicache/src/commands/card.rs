@@ -15,7 +15,9 @@ use nicache_memory::{CardMemory, HugePages};
 use nicache_policy::{Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, TapConfig, TapQueue};
 
-use crate::control::{ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard};
+use crate::control::{
+    ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard,
+};
 use crate::engine::{Shard, Waker, WatcherLink, merge, monotonic, report};
 use crate::logs;
 use crate::options::{HandshakeKind, PolicyKind};
@@ -128,7 +130,10 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
         keys = keys.allow_header(header);
     }
     for header in &setup.vary {
-        keys = keys.separate_by(header).ok().with_context(|| format!("--vary {header}: no header name, or one too many"))?;
+        keys = keys
+            .separate_by(header)
+            .ok()
+            .with_context(|| format!("--vary {header}: no header name, or one too many"))?;
     }
     let mut config = CardConfig::new(setup.http_ports.clone(), memory_bytes, keys, secret);
     config.handshake = match setup.handshake {

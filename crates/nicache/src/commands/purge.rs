@@ -13,21 +13,12 @@ pub fn execute(arguments: &PurgeArgs) -> Result<ExitCode> {
         None => Question::PurgeAll,
         Some(url) => parse(url)?,
     };
-    match ask(
-        arguments.target.name.as_deref(),
-        &Request::Card { question },
-    )? {
-        Response::Card {
-            answer: Answer::Purged { entries },
-        } if arguments.target.json => {
+    match ask(arguments.target.name.as_deref(), &Request::Card { question })? {
+        Response::Card { answer: Answer::Purged { entries } } if arguments.target.json => {
             println!("{}", serde_json::json!({ "purged": entries }));
         }
-        Response::Card {
-            answer: Answer::Purged { entries },
-        } => println!("{entries} entries dropped"),
-        Response::Card {
-            answer: Answer::Refused { reason },
-        } => bail!("{reason}"),
+        Response::Card { answer: Answer::Purged { entries } } => println!("{entries} entries dropped"),
+        Response::Card { answer: Answer::Refused { reason } } => bail!("{reason}"),
         other => bail!("an unexpected response: {other:?}"),
     }
     Ok(ExitCode::SUCCESS)
@@ -36,10 +27,7 @@ pub fn execute(arguments: &PurgeArgs) -> Result<ExitCode> {
 /// A URL, or a path for any host.
 fn parse(url: &str) -> Result<Question> {
     if url.starts_with('/') {
-        return Ok(Question::PurgeTarget {
-            host: None,
-            target: url.to_owned(),
-        });
+        return Ok(Question::PurgeTarget { host: None, target: url.to_owned() });
     }
     let Some(rest) = url.strip_prefix("http://") else {
         bail!("`{url}` is neither an http:// URL nor a path that begins with /");
@@ -49,15 +37,8 @@ fn parse(url: &str) -> Result<Question> {
     if host.is_empty() || path.contains('#') {
         bail!("`{url}` is no URL that a client would request");
     }
-    let target = if path.starts_with('/') {
-        path.to_owned()
-    } else {
-        format!("/{path}")
-    };
-    Ok(Question::PurgeTarget {
-        host: Some(host.to_owned()),
-        target,
-    })
+    let target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    Ok(Question::PurgeTarget { host: Some(host.to_owned()), target })
 }
 
 #[cfg(test)]
@@ -71,10 +52,7 @@ mod tests {
             target: target.to_owned(),
         };
         assert_eq!(parse("/a?b").unwrap(), purge(None, "/a?b"));
-        assert_eq!(
-            parse("http://x.example:8080/a/b?c").unwrap(),
-            purge(Some("x.example:8080"), "/a/b?c")
-        );
+        assert_eq!(parse("http://x.example:8080/a/b?c").unwrap(), purge(Some("x.example:8080"), "/a/b?c"));
         assert_eq!(parse("http://x").unwrap(), purge(Some("x"), "/"));
         assert_eq!(parse("http://x?q").unwrap(), purge(Some("x"), "/?q"));
         for wrong in ["x", "https://x/", "http:///a", "http://x/#a"] {

@@ -22,9 +22,7 @@ pub fn execute() -> Result<ExitCode> {
     // The server reads nothing; its standard input is not the supervisor's socket.
     let mut command = Command::new(&setup.argv[0]);
     command.args(&setup.argv[1..]).stdin(Stdio::null());
-    let server = command
-        .spawn()
-        .with_context(|| format!("cannot start the server `{}`", setup.argv[0]))?;
+    let server = command.spawn().with_context(|| format!("cannot start the server `{}`", setup.argv[0]))?;
     follow(Pid::from_child(&server), &signals, &supervisor)
 }
 
@@ -72,11 +70,7 @@ fn follow(server: Pid, signals: &Signals, supervisor: &OwnedFd) -> Result<ExitCo
                 Err(error) => return Err(error.into()),
             }
         }
-        let mut fds: Vec<PollFd<'_>> = signals
-            .pipes
-            .iter()
-            .map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN))
-            .collect();
+        let mut fds: Vec<PollFd<'_>> = signals.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
         fds.push(PollFd::from_borrowed_fd(supervisor.as_fd(), PollFlags::IN));
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -103,12 +97,9 @@ fn pass_on(main_process: Option<Pid>, signal: Signal) {
         Some(pid) => {
             let _ = kill_process(pid, signal);
         }
-        None => own_children()
-            .unwrap_or_default()
-            .into_iter()
-            .for_each(|pid| {
-                let _ = kill_process(pid, signal);
-            }),
+        None => own_children().unwrap_or_default().into_iter().for_each(|pid| {
+            let _ = kill_process(pid, signal);
+        }),
     }
 }
 
@@ -118,21 +109,14 @@ fn own_children() -> io::Result<Vec<Pid>> {
     let list = std::fs::read_to_string("/proc/thread-self/children")?;
     let innermost = |outer: &str| {
         let status = std::fs::read_to_string(format!("/proc/{outer}/status")).ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("NSpid:"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
         Pid::from_raw(line.split_ascii_whitespace().last()?.parse().ok()?)
     };
-    Ok(list
-        .split_ascii_whitespace()
-        .filter_map(innermost)
-        .collect())
+    Ok(list.split_ascii_whitespace().filter_map(innermost).collect())
 }
 
 /// As a shell reports it: the exit status, or 128 plus the signal.
 fn shell_status(status: WaitStatus) -> u8 {
-    let code = status
-        .exit_status()
-        .or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+    let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }

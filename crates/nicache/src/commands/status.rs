@@ -25,59 +25,21 @@ pub fn execute(arguments: &StatusArgs) -> Result<ExitCode> {
 fn render(status: &Status) -> String {
     let counters = &status.counters;
     let list = |items: Vec<String>| {
-        if items.is_empty() {
-            "none".to_owned()
-        } else {
-            items.join(", ")
-        }
+        if items.is_empty() { "none".to_owned() } else { items.join(", ") }
     };
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<12} {value}");
     };
-    line(
-        "name",
-        format!(
-            "{} (process {}, up {} s)",
-            status.name, status.pid, status.uptime_s
-        ),
-    );
-    line(
-        "server",
-        format!(
-            "{} (process {})",
-            status.server.join(" "),
-            status.server_pid
-        ),
-    );
-    line(
-        "address",
-        format!(
-            "{} by way of {} ({})",
-            status.url, status.interface, status.gateway
-        ),
-    );
+    line("name", format!("{} (process {}, up {} s)", status.name, status.pid, status.uptime_s));
+    line("server", format!("{} (process {})", status.server.join(" "), status.server_pid));
+    line("address", format!("{} by way of {} ({})", status.url, status.interface, status.gateway));
     line("published", list(status.published.clone()));
-    line(
-        "shared",
-        list(status.shared.iter().map(ToString::to_string).collect()),
-    );
+    line("shared", list(status.shared.iter().map(ToString::to_string).collect()));
     line("requests", live::render(counters));
-    let (used, all) = (
-        live::bytes(counters.memory_used_bytes),
-        live::bytes(counters.memory_bytes),
-    );
-    line(
-        "memory",
-        format!(
-            "{used} of {all} in {} entries",
-            live::grouped(counters.entries)
-        ),
-    );
-    let (to, from) = (
-        live::bytes(counters.bus_to_host_bytes),
-        live::bytes(counters.bus_from_host_bytes),
-    );
+    let (used, all) = (live::bytes(counters.memory_used_bytes), live::bytes(counters.memory_bytes));
+    line("memory", format!("{used} of {all} in {} entries", live::grouped(counters.entries)));
+    let (to, from) = (live::bytes(counters.bus_to_host_bytes), live::bytes(counters.bus_from_host_bytes));
     line("bus", format!("{to} to the host, {from} from it"));
     if let Some(reason) = &status.watch_unavailable {
         line("watcher", reason.clone());

@@ -31,23 +31,16 @@ impl Forwarding {
         let path = run_folder().join(format!("{PREFIX}{netns}"));
         remove_leftovers(&path);
         let mut options = OpenOptions::new();
-        let opened = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path);
+        let opened = options.read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = opened.with_context(|| format!("cannot open {}", path.display()))?;
         flock(&file, FlockOperation::LockShared)?;
-        let current = std::fs::read_to_string(format!("/proc/sys/{SETTING}"))
-            .context("cannot read net.ipv4.ip_forward")?;
+        let current =
+            std::fs::read_to_string(format!("/proc/sys/{SETTING}")).context("cannot read net.ipv4.ip_forward")?;
         if current.trim() != "1" {
             set_sysctl(SETTING, "1").context("clients on other machines need IPv4 forwarding")?;
             file.rewind()?;
             file.write_all(current.trim().as_bytes())?;
-            tracing::info!(
-                "switched on net.ipv4.ip_forward; it goes off again with the last nicache that needs it"
-            );
+            tracing::info!("switched on net.ipv4.ip_forward; it goes off again with the last nicache that needs it");
         }
         Ok(Forwarding { file })
     }
@@ -70,11 +63,7 @@ impl Forwarding {
 
 /// Removes the files of other network namespaces that nobody holds, since a namespace made later may get the same number.
 fn remove_leftovers(own: &Path) {
-    for entry in std::fs::read_dir(run_folder())
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
+    for entry in std::fs::read_dir(run_folder()).into_iter().flatten().flatten() {
         let path = entry.path();
         if path == own || !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;

@@ -44,16 +44,9 @@ impl Nft {
         let pidfd = pidfd_open(Pid::from_child(&process), PidfdFlags::empty())?;
         let input = process.stdin.take();
         let (lines, output) = mpsc::channel();
-        forward_lines(
-            process.stdout.take().context("nft has no output")?,
-            lines.clone(),
-        );
+        forward_lines(process.stdout.take().context("nft has no output")?, lines.clone());
         forward_lines(process.stderr.take().context("nft has no output")?, lines);
-        let mut nft = Nft {
-            process,
-            pidfd,
-            input,
-        };
+        let mut nft = Nft { process, pidfd, input };
         nft.command(&rules(scene))?;
         nft.confirm(&output, scene.interface)?;
         Ok(nft)
@@ -66,9 +59,7 @@ impl Nft {
 
     fn command(&mut self, line: &str) -> Result<()> {
         let input = self.input.as_mut().context("nft has no input")?;
-        writeln!(input, "{line}")
-            .and_then(|()| input.flush())
-            .context("nft ended")
+        writeln!(input, "{line}").and_then(|()| input.flush()).context("nft ended")
     }
 
     /// Asks for the table; `nft` handles lines in order, so either an error or the table comes.
@@ -78,8 +69,7 @@ impl Nft {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let line = output.recv_timeout(deadline.saturating_duration_since(Instant::now()));
-            let line =
-                line.map_err(|_| anyhow!("nft did not say whether the rules are in force"))?;
+            let line = line.map_err(|_| anyhow!("nft did not say whether the rules are in force"))?;
             if line.starts_with(&format!("table ip {table} {{")) && !line.contains("type nat") {
                 return Ok(());
             }
@@ -126,64 +116,35 @@ fn table_name(interface: &str) -> String {
 
 /// The whole table as one line, so that it comes into force at once or not at all.
 fn rules(scene: &Scene<'_>) -> String {
-    let Scene {
-        interface,
-        subnet,
-        mappings,
-        outgoing,
-    } = scene;
+    let Scene { interface, subnet, mappings, outgoing } = scene;
     let server = subnet.server();
     let translate: String = mappings.iter().fold(String::new(), |mut all, mapping| {
         let to = destination(*mapping.address.ip());
-        let _ = write!(
-            all,
-            "{to} tcp dport {} dnat to {server}:{}; ",
-            mapping.address.port(),
-            mapping.server_port
-        );
+        let _ = write!(all, "{to} tcp dport {} dnat to {server}:{}; ", mapping.address.port(), mapping.server_port);
         all
     });
     let mut text = format!("table ip {} {{ flags owner; ", table_name(interface));
     let mut chain = |name: &str, hook: &str, body: &str| {
-        let _ = write!(
-            text,
-            "chain {name} {{ type {hook}; policy accept; {body}}}; "
-        );
+        let _ = write!(text, "chain {name} {{ type {hook}; policy accept; {body}}}; ");
     };
     chain("published", "nat hook prerouting priority -100", &translate);
-    chain(
-        "published_here",
-        "nat hook output priority -100",
-        &translate,
-    );
+    chain("published_here", "nat hook output priority -100", &translate);
     let mut source = format!("oifname \"{interface}\" ip saddr 127.0.0.0/8 masquerade; ");
     // The server calling itself by a published address must get its replies through here, too.
-    let _ = write!(
-        source,
-        "oifname \"{interface}\" ip saddr {server} masquerade; "
-    );
+    let _ = write!(source, "oifname \"{interface}\" ip saddr {server} masquerade; ");
     if *outgoing {
-        let _ = write!(
-            source,
-            "oifname != \"{interface}\" ip saddr {server} masquerade; "
-        );
+        let _ = write!(source, "oifname != \"{interface}\" ip saddr {server} masquerade; ");
     }
     chain("source", "nat hook postrouting priority 100", &source);
     // route_localnet lets replies for 127.0.0.1 in from the server; nothing that the server begins may use that.
-    let guard = format!(
-        "iifname \"{interface}\" ip daddr 127.0.0.0/8 ct state != {{ established, related }} drop; "
-    );
+    let guard = format!("iifname \"{interface}\" ip daddr 127.0.0.0/8 ct state != {{ established, related }} drop; ");
     chain("guard", "filter hook input priority 0", &guard);
     text.push('}');
     text
 }
 
 fn destination(ip: Ipv4Addr) -> String {
-    if ip.is_unspecified() {
-        "fib daddr type local".to_owned()
-    } else {
-        format!("ip daddr {ip}")
-    }
+    if ip.is_unspecified() { "fib daddr type local".to_owned() } else { format!("ip daddr {ip}") }
 }
 
 #[cfg(test)]
@@ -193,39 +154,15 @@ mod tests {
 
     #[test]
     fn rules_for_one_port() {
-        let mappings = [Mapping {
-            address: "127.0.0.1:8080".parse().unwrap(),
-            server_port: 80,
-        }];
-        let scene = Scene {
-            interface: "nic0",
-            subnet: "10.77.0.0/30".parse().unwrap(),
-            mappings: &mappings,
-            outgoing: false,
-        };
+        let mappings = [Mapping { address: "127.0.0.1:8080".parse().unwrap(), server_port: 80 }];
+        let scene =
+            Scene { interface: "nic0", subnet: "10.77.0.0/30".parse().unwrap(), mappings: &mappings, outgoing: false };
         let text = rules(&scene);
-        assert!(
-            text.starts_with("table ip nicache_nic0 { flags owner;"),
-            "{text}"
-        );
-        assert_eq!(
-            text.matches("ip daddr 127.0.0.1 tcp dport 8080 dnat to 10.77.0.2:80")
-                .count(),
-            2
-        );
+        assert!(text.starts_with("table ip nicache_nic0 { flags owner;"), "{text}");
+        assert_eq!(text.matches("ip daddr 127.0.0.1 tcp dport 8080 dnat to 10.77.0.2:80").count(), 2);
         assert!(!text.contains("oifname !=") && !text.contains('\n'));
-        let all = [Mapping {
-            address: "0.0.0.0:80".parse().unwrap(),
-            server_port: 80,
-        }];
-        let text = rules(&Scene {
-            mappings: &all,
-            outgoing: true,
-            ..scene
-        });
-        assert!(
-            text.contains("fib daddr type local tcp dport 80")
-                && text.contains("oifname != \"nic0\"")
-        );
+        let all = [Mapping { address: "0.0.0.0:80".parse().unwrap(), server_port: 80 }];
+        let text = rules(&Scene { mappings: &all, outgoing: true, ..scene });
+        assert!(text.contains("fib daddr type local tcp dport 80") && text.contains("oifname != \"nic0\""));
     }
 }

@@ -29,20 +29,10 @@ impl CardLink {
         let body = move || {
             read_all(&reader.0, &reader.1, access_log.as_deref());
             // Whoever still waits hears at once that nothing comes.
-            reader
-                .1
-                .lock()
-                .expect("no holder of this lock panics")
-                .clear();
+            reader.1.lock().expect("no holder of this lock panics").clear();
         };
-        std::thread::Builder::new()
-            .name("card-link".into())
-            .spawn(body)?;
-        Ok(CardLink {
-            socket,
-            waiting,
-            next_id: AtomicU64::new(1),
-        })
+        std::thread::Builder::new().name("card-link".into()).spawn(body)?;
+        Ok(CardLink { socket, waiting, next_id: AtomicU64::new(1) })
     }
 
     /// Asks and waits for the answer, at most [`ANSWER_TIMEOUT`].
@@ -51,11 +41,7 @@ impl CardLink {
         let (sender, answer) = mpsc::channel();
         self.locked().insert(id, sender);
         let sent = send_message(&self.socket, &ToCard::Ask { id, question }, &[]);
-        let answer = sent.and_then(|()| {
-            answer
-                .recv_timeout(ANSWER_TIMEOUT)
-                .context("the card does not answer")
-        });
+        let answer = sent.and_then(|()| answer.recv_timeout(ANSWER_TIMEOUT).context("the card does not answer"));
         self.locked().remove(&id);
         answer
     }
@@ -84,10 +70,7 @@ fn read_all(socket: &OwnedFd, waiting: &Waiting, access_log: Option<&AccessLog>)
             Ok(None) => return,
             Ok(Some((FromCard::Ready, _))) => {}
             Ok(Some((FromCard::Answer { id, answer }, _))) => {
-                let asker = waiting
-                    .lock()
-                    .expect("no holder of this lock panics")
-                    .remove(&id);
+                let asker = waiting.lock().expect("no holder of this lock panics").remove(&id);
                 if let Some(asker) = asker {
                     let _ = asker.send(answer);
                 }

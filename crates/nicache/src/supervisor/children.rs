@@ -58,30 +58,14 @@ pub struct Child {
 impl Child {
     /// Starts a child from the calling thread, which must live at least as long as the child shall.
     pub fn start(role: Role) -> Result<Child> {
-        let (ours, theirs) = socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new("/proc/self/exe");
-        command
-            .arg0("nicache")
-            .arg(role.command())
-            .stdin(Stdio::from(theirs))
-            .process_group(0);
-        let process = command
-            .spawn()
-            .with_context(|| format!("cannot start {}", role.title()))?;
+        command.arg0("nicache").arg(role.command()).stdin(Stdio::from(theirs)).process_group(0);
+        let process = command.spawn().with_context(|| format!("cannot start {}", role.title()))?;
         let pid = Pid::from_child(&process);
-        let pidfd = pidfd_open(pid, PidfdFlags::empty())
-            .context("cannot watch a child process (Linux 5.4 is needed)")?;
-        Ok(Child {
-            role,
-            channel: ours,
-            process,
-            pidfd,
-        })
+        let pidfd =
+            pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a child process (Linux 5.4 is needed)")?;
+        Ok(Child { role, channel: ours, process, pidfd })
     }
 
     /// Process number as this process sees it.
@@ -124,12 +108,8 @@ impl Drop for Child {
 pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + limit;
     loop {
-        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now()))
-            .map_err(io::Error::other)?;
-        match poll(
-            &mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)],
-            Some(&left),
-        ) {
+        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&left)) {
             Ok(count) => return Ok(count > 0),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -38,9 +38,7 @@ impl Instance {
         let folder = run_folder();
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o755);
-        builder
-            .create(&folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        builder.create(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let setting_up = Lock::wait(folder.join("setup.lock"))?;
         remove_leftovers(&folder);
         let netlink = Netlink::open()?;
@@ -48,9 +46,7 @@ impl Instance {
             None => None,
             Some(name) => match Lock::try_take(folder.join(format!("{name}.lock")))? {
                 Some(lock) => Some(lock),
-                None => bail!(
-                    "a nicache named `{name}` is running already: choose another --name, or none"
-                ),
+                None => bail!("a nicache named `{name}` is running already: choose another --name, or none"),
             },
         };
         for number in 0..INSTANCES_MAX {
@@ -61,13 +57,7 @@ impl Instance {
             if let Some(lock) = Lock::try_take(folder.join(format!("{interface}.lock")))? {
                 let subnet = choose_subnet(subnet, number)?;
                 let name = name.map_or_else(|| interface.clone(), str::to_owned);
-                let instance = Instance {
-                    name,
-                    interface,
-                    subnet,
-                    _number_lock: lock,
-                    _name_lock: name_lock,
-                };
+                let instance = Instance { name, interface, subnet, _number_lock: lock, _name_lock: name_lock };
                 return Ok((instance, setting_up));
             }
         }
@@ -100,15 +90,8 @@ impl Lock {
     fn take(path: PathBuf, how: FlockOperation) -> Result<Option<Lock>> {
         loop {
             let mut options = OpenOptions::new();
-            options
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600);
-            let file = options
-                .open(&path)
-                .with_context(|| format!("cannot open {}", path.display()))?;
+            options.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let file = options.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
             match rustix::fs::flock(&file, how) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
@@ -131,15 +114,8 @@ impl Drop for Lock {
 
 /// Removes locks and sockets of nicaches that were killed: those whose lock nobody holds.
 fn remove_leftovers(folder: &Path) {
-    let files = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
-    for path in files.filter(|path| {
-        path.extension()
-            .is_some_and(|extension| extension == "lock")
-    }) {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in files.filter(|path| path.extension().is_some_and(|extension| extension == "lock")) {
         if let Ok(Some(lock)) = Lock::try_take(path.clone()) {
             let _ = std::fs::remove_file(path.with_extension("sock"));
             drop(lock);
@@ -155,8 +131,7 @@ fn same_file(file: &File, path: &Path) -> bool {
 }
 
 fn choose_subnet(wanted: Option<Subnet>, number: u8) -> Result<Subnet> {
-    let table = std::fs::read_to_string("/proc/thread-self/net/route")
-        .context("cannot read the routing table")?;
+    let table = std::fs::read_to_string("/proc/thread-self/net/route").context("cannot read the routing table")?;
     let taken = routes(&table);
     if let Some(subnet) = wanted {
         if let Some(route) = taken.iter().find(|route| route.overlaps(subnet)) {
@@ -169,11 +144,8 @@ fn choose_subnet(wanted: Option<Subnet>, number: u8) -> Result<Subnet> {
         }
         return Ok(subnet);
     }
-    let candidates = (0..=u8::MAX)
-        .map(|offset| Subnet::ten(FIRST_NETWORK.wrapping_add(number).wrapping_add(offset)));
-    let free = candidates
-        .into_iter()
-        .find(|subnet| !taken.iter().any(|route| route.overlaps(*subnet)));
+    let candidates = (0..=u8::MAX).map(|offset| Subnet::ten(FIRST_NETWORK.wrapping_add(number).wrapping_add(offset)));
+    let free = candidates.into_iter().find(|subnet| !taken.iter().any(|route| route.overlaps(*subnet)));
     free.context("all of 10.0.0.0/8 is in use on this machine: choose a free network with --subnet A.B.C.D/30")
 }
 
@@ -196,19 +168,11 @@ impl Route {
 fn routes(table: &str) -> Vec<Route> {
     let parse = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        let address = |text: &str| {
-            u32::from_str_radix(text, 16)
-                .ok()
-                .map(|value| Ipv4Addr::from(value.to_ne_bytes()))
-        };
+        let address = |text: &str| u32::from_str_radix(text, 16).ok().map(|value| Ipv4Addr::from(value.to_ne_bytes()));
         let mask = address(fields.get(7)?)?;
         let prefix = u32::from(mask).leading_ones();
         let network = address(fields.get(1)?)?;
-        (prefix > 0).then(|| Route {
-            network,
-            prefix,
-            interface: fields[0].to_owned(),
-        })
+        (prefix > 0).then(|| Route { network, prefix, interface: fields[0].to_owned() })
     };
     table.lines().skip(1).filter_map(parse).collect()
 }
@@ -217,8 +181,7 @@ fn routes(table: &str) -> Vec<Route> {
 mod tests {
     use super::*;
 
-    const TABLE: &str =
-        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+    const TABLE: &str = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
 eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
 eth0\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
 nic0\t00004D0A\t00000000\t0001\t0\t0\t0\tFCFFFFFF\t0\t0\t0
@@ -229,19 +192,8 @@ nic0\t00004D0A\t00000000\t0001\t0\t0\t0\tFCFFFFFF\t0\t0\t0
     fn overlaps_are_found() {
         let routes = routes(TABLE);
         assert_eq!(routes.len(), 2);
-        assert_eq!(
-            routes[1],
-            Route {
-                network: Ipv4Addr::new(10, 77, 0, 0),
-                prefix: 30,
-                interface: "nic0".into()
-            }
-        );
-        let hit = |text: &str| {
-            routes
-                .iter()
-                .any(|route| route.overlaps(text.parse().unwrap()))
-        };
+        assert_eq!(routes[1], Route { network: Ipv4Addr::new(10, 77, 0, 0), prefix: 30, interface: "nic0".into() });
+        let hit = |text: &str| routes.iter().any(|route| route.overlaps(text.parse().unwrap()));
         assert!(hit("10.77.0.0/30") && hit("192.168.0.128/30"));
         assert!(!hit("10.78.0.0/30") && !hit("10.77.0.4/30") && !hit("192.168.1.0/30"));
     }

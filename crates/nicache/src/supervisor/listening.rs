@@ -15,19 +15,13 @@ pub enum Listening {
 
 /// Looks for a listener on `port` that `server` reaches.
 pub fn look(port: u16, server: Ipv4Addr) -> Listening {
-    let table = |name: &str| {
-        std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default()
-    };
+    let table = |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
     let v4 = listeners(&table("tcp"), port);
     let v6 = listeners(&table("tcp6"), port);
     let any = |all: &[String], wanted: &str| all.iter().any(|address| address == wanted);
     let own = format!("{:08X}", u32::from_ne_bytes(server.octets()));
     let v6_any = "0".repeat(32);
-    if any(&v4, "00000000")
-        || any(&v4, &own)
-        || any(&v6, &v6_any)
-        || v6.iter().any(|address| address.ends_with(&own))
-    {
+    if any(&v4, "00000000") || any(&v4, &own) || any(&v6, &v6_any) || v6.iter().any(|address| address.ends_with(&own)) {
         Listening::Yes
     } else if v4.is_empty() && v6.is_empty() {
         Listening::No
@@ -68,10 +62,7 @@ mod tests {
     fn a_loopback_listener_is_told_apart() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(
-            look(port, Ipv4Addr::new(10, 1, 2, 3)),
-            Listening::LoopbackOnly
-        );
+        assert_eq!(look(port, Ipv4Addr::new(10, 1, 2, 3)), Listening::LoopbackOnly);
         assert_eq!(look(port, Ipv4Addr::LOCALHOST), Listening::Yes);
         drop(listener);
         assert_eq!(look(port, Ipv4Addr::LOCALHOST), Listening::No);

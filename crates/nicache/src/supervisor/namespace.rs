@@ -26,17 +26,14 @@ impl Namespace {
         let (jobs, queue) = mpsc::channel::<Job>();
         let (made, result) = mpsc::channel();
         let body = move || {
-            let unshared =
-                unshare().and_then(|()| File::open("/proc/thread-self/ns/net")?.metadata());
+            let unshared = unshare().and_then(|()| File::open("/proc/thread-self/ns/net")?.metadata());
             let ready = unshared.is_ok();
             let _ = made.send(unshared.map(|file| file.ino()));
             if ready {
                 queue.into_iter().for_each(|job| job());
             }
         };
-        std::thread::Builder::new()
-            .name("server-netns".into())
-            .spawn(body)?;
+        std::thread::Builder::new().name("server-netns".into()).spawn(body)?;
         let inode = result.recv()?.context(
             "cannot make a network namespace for the server: this needs root with CAP_SYS_ADMIN and a kernel with CONFIG_NET_NS and CONFIG_PID_NS",
         )?;
@@ -54,9 +51,7 @@ impl Namespace {
         let job = Box::new(move || {
             let _ = done.send(job());
         });
-        self.jobs
-            .send(job)
-            .expect("the namespace's thread lives as long as the namespace");
+        self.jobs.send(job).expect("the namespace's thread lives as long as the namespace");
         result.recv().expect("a job does not panic")
     }
 }

@@ -43,17 +43,10 @@ pub struct Netlink {
 impl Netlink {
     /// Opens one in the calling thread's network namespace.
     pub fn open() -> io::Result<Netlink> {
-        let socket = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            NETLINK_ROUTE,
-        )?;
+        let socket =
+            rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, NETLINK_ROUTE)?;
         rustix::net::connect(&socket, &SocketAddrNetlink::new(0, 0))?;
-        Ok(Netlink {
-            socket,
-            sequence: 0,
-        })
+        Ok(Netlink { socket, sequence: 0 })
     }
 
     /// Index of an interface, `None` if there is none of this name.
@@ -69,11 +62,7 @@ impl Netlink {
     pub fn up(&mut self, index: u32, mtu: Option<u32>) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWLINK, 0);
         // ifinfomsg: family, padding, type (u16), index (i32), flags, change mask.
-        message
-            .put(&[0; 4])
-            .put(&index.to_ne_bytes())
-            .put(&IFF_UP.to_ne_bytes())
-            .put(&IFF_UP.to_ne_bytes());
+        message.put(&[0; 4]).put(&index.to_ne_bytes()).put(&IFF_UP.to_ne_bytes()).put(&IFF_UP.to_ne_bytes());
         if let Some(mtu) = mtu {
             message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
         }
@@ -84,12 +73,8 @@ impl Netlink {
     pub fn add_address(&mut self, index: u32, address: Ipv4Addr, prefix: u8) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL);
         // ifaddrmsg: family, prefix length, flags, scope (0: universe), index.
-        message
-            .put(&[AF_INET, prefix, 0, 0])
-            .put(&index.to_ne_bytes());
-        message
-            .attribute(IFA_LOCAL, &address.octets())
-            .attribute(IFA_ADDRESS, &address.octets());
+        message.put(&[AF_INET, prefix, 0, 0]).put(&index.to_ne_bytes());
+        message.attribute(IFA_LOCAL, &address.octets()).attribute(IFA_ADDRESS, &address.octets());
         self.request(message)
     }
 
@@ -97,12 +82,8 @@ impl Netlink {
     pub fn add_default_route(&mut self, index: u32, gateway: Ipv4Addr) -> io::Result<()> {
         let mut message = Message::new(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL);
         // rtmsg: family, destination and source prefix lengths, tos, table, protocol, scope, type, flags (u32).
-        message
-            .put(&[AF_INET, 0, 0, 0, RT_TABLE_MAIN, RTPROT_BOOT, 0, RTN_UNICAST])
-            .put(&[0; 4]);
-        message
-            .attribute(RTA_GATEWAY, &gateway.octets())
-            .attribute(RTA_OIF, &index.to_ne_bytes());
+        message.put(&[AF_INET, 0, 0, 0, RT_TABLE_MAIN, RTPROT_BOOT, 0, RTN_UNICAST]).put(&[0; 4]);
+        message.attribute(RTA_GATEWAY, &gateway.octets()).attribute(RTA_OIF, &index.to_ne_bytes());
         self.request(message)
     }
 
@@ -114,11 +95,7 @@ impl Netlink {
         loop {
             let (length, _) = rustix::net::recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
             if let Some(errno) = acknowledgement(&answer[..length], self.sequence) {
-                return if errno == 0 {
-                    Ok(())
-                } else {
-                    Err(io::Error::from_raw_os_error(-errno))
-                };
+                return if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-errno)) };
             }
         }
     }
@@ -152,9 +129,7 @@ impl Message {
     /// `value` is at most a few bytes here.
     fn attribute(&mut self, kind: u16, value: &[u8]) -> &mut Message {
         let length = u16::try_from(4 + value.len()).expect("a short attribute");
-        self.put(&length.to_ne_bytes())
-            .put(&kind.to_ne_bytes())
-            .put(value);
+        self.put(&length.to_ne_bytes()).put(&kind.to_ne_bytes()).put(value);
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
         self
     }
@@ -174,10 +149,7 @@ mod tests {
     #[test]
     fn attributes_are_padded_and_lengths_add_up() {
         let mut message = Message::new(RTM_NEWADDR, NLM_F_CREATE);
-        message
-            .put(&[1, 2, 3, 4])
-            .attribute(IFA_LOCAL, &[10, 0, 0, 1])
-            .attribute(9, &[7]);
+        message.put(&[1, 2, 3, 4]).attribute(IFA_LOCAL, &[10, 0, 0, 1]).attribute(9, &[7]);
         let bytes = message.finish(5);
         assert_eq!(bytes.len(), 16 + 4 + 8 + 8);
         assert_eq!(bytes[0..4], 36u32.to_ne_bytes());

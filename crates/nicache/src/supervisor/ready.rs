@@ -23,13 +23,7 @@ pub struct Readiness {
 impl Readiness {
     /// For a server started just now.
     pub fn new(ports: Vec<u16>, server: Ipv4Addr) -> Readiness {
-        Readiness {
-            ports,
-            server,
-            since: Instant::now(),
-            ready: false,
-            reminded: false,
-        }
+        Readiness { ports, server, since: Instant::now(), ready: false, reminded: false }
     }
 
     /// Whether it has ever listened.
@@ -40,12 +34,7 @@ impl Readiness {
     /// Looks again. True: it listens, for the first time.
     pub fn became_ready(&mut self, namespace: &Namespace) -> bool {
         let (ports, server) = (self.ports.clone(), self.server);
-        let states = namespace.run(move || {
-            ports
-                .into_iter()
-                .map(|port| look(port, server))
-                .collect::<Vec<_>>()
-        });
+        let states = namespace.run(move || ports.into_iter().map(|port| look(port, server)).collect::<Vec<_>>());
         self.ready = states.contains(&Listening::Yes);
         if !self.ready && !self.reminded && self.since.elapsed() > REMIND_AFTER {
             self.reminded = true;
@@ -55,12 +44,7 @@ impl Readiness {
     }
 
     fn remind(&self, states: &[Listening]) {
-        let ports = self
-            .ports
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", ");
+        let ports = self.ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if states.contains(&Listening::LoopbackOnly) {
             tracing::warn!(
                 "the server listens on port {ports} of its loopback address only, where no client reaches it: let it listen on \

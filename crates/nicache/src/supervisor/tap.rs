@@ -27,29 +27,19 @@ pub fn open_wire(name: &str, queues: u16, subnet: Subnet) -> Result<Vec<TapQueue
 pub fn open_host(queues: u16, subnet: Subnet) -> Result<Vec<TapQueue>> {
     let taps = open(HOST_NAME, queues)?;
     let mut netlink = Netlink::open()?;
-    let loopback = netlink
-        .index("lo")?
-        .context("the server's network namespace has no loopback")?;
-    netlink
-        .up(loopback, None)
-        .context("cannot bring up the server's loopback")?;
+    let loopback = netlink.index("lo")?.context("the server's network namespace has no loopback")?;
+    netlink.up(loopback, None).context("cannot bring up the server's loopback")?;
     let index = bring_up(&mut netlink, HOST_NAME, subnet.server())?;
-    netlink
-        .add_default_route(index, subnet.gateway())
-        .context("cannot set the server's default route")?;
+    netlink.add_default_route(index, subnet.gateway()).context("cannot set the server's default route")?;
     Ok(taps)
 }
 
 fn bring_up(netlink: &mut Netlink, name: &str, address: Ipv4Addr) -> Result<u32> {
-    let index = netlink
-        .index(name)?
-        .with_context(|| format!("the interface {name} is gone"))?;
+    let index = netlink.index(name)?.with_context(|| format!("the interface {name} is gone"))?;
     netlink
         .add_address(index, address, Subnet::PREFIX)
         .with_context(|| format!("cannot give {name} the address {address}"))?;
-    netlink
-        .up(index, Some(MTU))
-        .with_context(|| format!("cannot bring up {name}"))?;
+    netlink.up(index, Some(MTU)).with_context(|| format!("cannot bring up {name}"))?;
     Ok(index)
 }
 

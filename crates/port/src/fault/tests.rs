@@ -18,8 +18,7 @@ fn numbered(number: u32) -> [u8; 60] {
 }
 
 fn send(port: &mut impl Port, number: u32) {
-    port.send(&[IoSlice::new(&numbered(number))], Offload::default())
-        .unwrap();
+    port.send(&[IoSlice::new(&numbered(number))], Offload::default()).unwrap();
 }
 
 /// The numbers of all frames that are there.
@@ -27,11 +26,7 @@ fn receive(port: &mut impl Port) -> Vec<u32> {
     let mut burst = Burst::new(7);
     let mut numbers = Vec::new();
     while port.receive(&mut burst).unwrap() > 0 {
-        numbers.extend(
-            burst
-                .iter()
-                .map(|frame| u32::from_be_bytes(frame.data()[56..60].try_into().unwrap())),
-        );
+        numbers.extend(burst.iter().map(|frame| u32::from_be_bytes(frame.data()[56..60].try_into().unwrap())));
     }
     numbers
 }
@@ -67,12 +62,7 @@ const BAD: FaultRates = FaultRates {
 };
 
 fn both(rates: FaultRates) -> FaultConfig {
-    FaultConfig {
-        seed: 42,
-        receive: rates,
-        send: rates,
-        ..FaultConfig::default()
-    }
+    FaultConfig { seed: 42, receive: rates, send: rates, ..FaultConfig::default() }
 }
 
 #[test]
@@ -86,37 +76,18 @@ fn a_perfect_wire_changes_nothing() {
 fn the_seed_decides_everything() {
     let first = run(&both(BAD), 500);
     assert_eq!(run(&both(BAD), 500), first);
-    assert_ne!(
-        run(
-            &FaultConfig {
-                seed: 43,
-                ..both(BAD)
-            },
-            500
-        )
-        .0,
-        first.0
-    );
+    assert_ne!(run(&FaultConfig { seed: 43, ..both(BAD) }, 500).0, first.0);
     assert_ne!(first.2[0].lost, 0);
     // The directions differ from each other, and each is on its own.
     assert_ne!(first.0, first.1);
-    let one_way = FaultConfig {
-        receive: FaultRates::default(),
-        ..both(BAD)
-    };
+    let one_way = FaultConfig { receive: FaultRates::default(), ..both(BAD) };
     assert_eq!(run(&one_way, 500).1, first.1);
 }
 
 #[test]
 fn a_rate_leaves_the_other_faults_where_they_were() {
-    let lossy = FaultRates {
-        loss: 0.2,
-        ..FaultRates::default()
-    };
-    let both_faults = FaultRates {
-        duplicate: 0.5,
-        ..lossy
-    };
+    let lossy = FaultRates { loss: 0.2, ..FaultRates::default() };
+    let both_faults = FaultRates { duplicate: 0.5, ..lossy };
     let (plain, _, _) = run(&both(lossy), 300);
     let (mut doubled, _, counters) = run(&both(both_faults), 300);
     assert!(counters[0].duplicated > 50);
@@ -130,12 +101,7 @@ fn rates_are_met() {
     for counters in counters {
         assert_eq!(counters.frames, 20_000);
         assert!((1850..2150).contains(&counters.lost), "{counters:?}");
-        for count in [
-            counters.duplicated,
-            counters.reordered,
-            counters.corrupted,
-            counters.delayed,
-        ] {
+        for count in [counters.duplicated, counters.reordered, counters.corrupted, counters.delayed] {
             assert!((1650..1950).contains(&count), "{counters:?}");
         }
         assert_eq!((counters.overflowed, counters.refused), (0, 0));
@@ -146,11 +112,7 @@ fn rates_are_met() {
 
 #[test]
 fn reordered_frames_are_overtaken_and_arrive() {
-    let rates = FaultRates {
-        reorder: 0.2,
-        reorder_ns: 10_000,
-        ..FaultRates::default()
-    };
+    let rates = FaultRates { reorder: 0.2, reorder_ns: 10_000, ..FaultRates::default() };
     let (mut at_a, mut at_b, _) = run(&both(rates), 300);
     for numbers in [&mut at_a, &mut at_b] {
         assert!(!numbers.is_sorted());
@@ -161,12 +123,7 @@ fn reordered_frames_are_overtaken_and_arrive() {
 
 #[test]
 fn delays_keep_the_order() {
-    let rates = FaultRates {
-        delay: 0.3,
-        delay_ns: 30_000,
-        latency_ns: 2_000,
-        ..FaultRates::default()
-    };
+    let rates = FaultRates { delay: 0.3, delay_ns: 30_000, latency_ns: 2_000, ..FaultRates::default() };
     let (at_a, at_b, _) = run(&both(rates), 300);
     let all: Vec<u32> = (0..300).collect();
     assert_eq!((at_a, at_b), (all.clone(), all));
@@ -174,10 +131,7 @@ fn delays_keep_the_order() {
 
 #[test]
 fn latency_is_exact() {
-    let (mut a, mut b, clock) = wire(&both(FaultRates {
-        latency_ns: 700,
-        ..FaultRates::default()
-    }));
+    let (mut a, mut b, clock) = wire(&both(FaultRates { latency_ns: 700, ..FaultRates::default() }));
     send(&mut a, 1);
     send(&mut b, 2);
     assert!(receive(&mut a).is_empty() && receive(&mut b).is_empty());
@@ -193,13 +147,8 @@ fn latency_is_exact() {
 
 #[test]
 fn the_queue_is_bounded() {
-    let config = FaultConfig {
-        queue_frames: 10,
-        ..both(FaultRates {
-            latency_ns: 1_000_000,
-            ..FaultRates::default()
-        })
-    };
+    let config =
+        FaultConfig { queue_frames: 10, ..both(FaultRates { latency_ns: 1_000_000, ..FaultRates::default() }) };
     let (mut a, mut b, clock) = wire(&config);
     for number in 0..15 {
         send(&mut a, number);
@@ -207,17 +156,8 @@ fn the_queue_is_bounded() {
     }
     assert!(receive(&mut a).is_empty());
     clock.advance_ns(1_000_000);
-    assert_eq!(
-        (receive(&mut a), receive(&mut b)),
-        ((0..10).collect(), (0..10).collect())
-    );
-    assert_eq!(
-        (
-            a.receive_counters().overflowed,
-            a.send_counters().overflowed
-        ),
-        (5, 5)
-    );
+    assert_eq!((receive(&mut a), receive(&mut b)), ((0..10).collect(), (0..10).collect()));
+    assert_eq!((a.receive_counters().overflowed, a.send_counters().overflowed), (5, 5));
     // The buffers are free again.
     send(&mut a, 99);
     clock.advance_ns(1_000_000);
@@ -228,22 +168,12 @@ fn the_queue_is_bounded() {
 #[test]
 fn what_the_port_refuses_is_told_or_counted() {
     let (mut a, _b, clock) = wire(&both(FaultRates::default()));
-    assert!(matches!(
-        a.send(&[IoSlice::new(&[0; 5])], Offload::default()),
-        Err(SendError::Invalid)
-    ));
+    assert!(matches!(a.send(&[IoSlice::new(&[0; 5])], Offload::default()), Err(SendError::Invalid)));
     let long = vec![0; FRAME_BYTES_MAX + 1];
-    assert!(matches!(
-        a.send(&[IoSlice::new(&long)], Offload::default()),
-        Err(SendError::TooLong)
-    ));
-    let late = FaultRates {
-        latency_ns: 1,
-        ..FaultRates::default()
-    };
+    assert!(matches!(a.send(&[IoSlice::new(&long)], Offload::default()), Err(SendError::TooLong)));
+    let late = FaultRates { latency_ns: 1, ..FaultRates::default() };
     a.set_rates(&late, &late);
-    a.send(&[IoSlice::new(&[0; 5])], Offload::default())
-        .unwrap();
+    a.send(&[IoSlice::new(&[0; 5])], Offload::default()).unwrap();
     clock.advance_ns(1);
     a.flush().unwrap();
     assert_eq!(a.send_counters().refused, 1);

@@ -42,10 +42,7 @@ impl Namespace {
             Err(errno @ Errno::PERM) => return Err(format!("no network namespace: {errno}")),
             Err(errno) => panic!("no network namespace: {errno}"),
         }
-        Ok(Namespace {
-            jobs: Some(jobs),
-            thread: Some(thread),
-        })
+        Ok(Namespace { jobs: Some(jobs), thread: Some(thread) })
     }
 
     pub(super) fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
@@ -57,10 +54,7 @@ impl Namespace {
 
     pub(super) fn ip(&self, arguments: String) {
         self.run(move || {
-            let output = Command::new("ip")
-                .args(arguments.split_whitespace())
-                .output()
-                .expect("iproute2 is needed");
+            let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is needed");
             assert!(output.status.success(), "ip {arguments}: {output:?}");
         });
     }
@@ -71,9 +65,7 @@ impl Namespace {
         let name = queues[0].interface().to_owned();
         assert_eq!(name, "card0");
         let [a, b, c, d, e, _] = MAC;
-        self.ip(format!(
-            "link set {name} address {a:x}:{b:x}:{c:x}:{d:x}:{e:x}:{host:x}"
-        ));
+        self.ip(format!("link set {name} address {a:x}:{b:x}:{c:x}:{d:x}:{e:x}:{host:x}"));
         self.ip(format!("address add 10.77.0.{host}/24 dev {name}"));
         self.ip(format!("address add fd77::{host}/64 dev {name} nodad"));
         self.ip(format!("link set {name} up"));
@@ -90,12 +82,11 @@ impl Drop for Namespace {
 
 /// A namespace if TAPs can be made in it; else prints why not.
 pub(super) fn namespace() -> Option<Namespace> {
-    let usable =
-        Namespace::new().and_then(|namespace| match namespace.run(|| Tap::open("probe", 1)) {
-            Err(error @ (TapError::NoDevice | TapError::NotPermitted)) => Err(error.to_string()),
-            Err(error) => panic!("{error}"),
-            Ok(_) => Ok(namespace),
-        });
+    let usable = Namespace::new().and_then(|namespace| match namespace.run(|| Tap::open("probe", 1)) {
+        Err(error @ (TapError::NoDevice | TapError::NotPermitted)) => Err(error.to_string()),
+        Err(error) => panic!("{error}"),
+        Ok(_) => Ok(namespace),
+    });
     match usable {
         Ok(namespace) => Some(namespace),
         Err(reason) => {
@@ -133,10 +124,7 @@ pub(super) struct Bridge {
 }
 
 impl Bridge {
-    pub(super) fn start(
-        first: impl Port + Send + 'static,
-        second: impl Port + Send + 'static,
-    ) -> Bridge {
+    pub(super) fn start(first: impl Port + Send + 'static, second: impl Port + Send + 'static) -> Bridge {
         let (mut first, mut second) = (Counted::new(first), Counted::new(second));
         let counters = [first.counters(), second.counters()];
         let stop = Arc::new(AtomicBool::new(false));
@@ -146,8 +134,7 @@ impl Bridge {
             let mut idle = Idle::new(IdlePolicy::default());
             let mut burst = Burst::new(32);
             while !stopped.load(Ordering::Relaxed) {
-                let moved = forward(&mut first, &mut second, &mut burst)
-                    + forward(&mut second, &mut first, &mut burst);
+                let moved = forward(&mut first, &mut second, &mut burst) + forward(&mut second, &mut first, &mut burst);
                 let now_ns = clock.now_ns();
                 if moved > 0 {
                     idle.handle_work(now_ns);
@@ -157,11 +144,7 @@ impl Bridge {
                 }
             }
         });
-        Bridge {
-            stop,
-            thread: Some(thread),
-            counters,
-        }
+        Bridge { stop, thread: Some(thread), counters }
     }
 
     /// Ends the bridge and tells what went through either port.
@@ -195,15 +178,11 @@ fn forward(from: &mut impl Port, to: &mut impl Port, burst: &mut Burst) -> usize
 pub(super) fn transfer(first: &Namespace, second: &Namespace, address: SocketAddr, bytes: usize) {
     let listener = second.run(move || TcpListener::bind(address)).unwrap();
     let address = listener.local_addr().unwrap();
-    let mut sender = first
-        .run(move || TcpStream::connect_timeout(&address, DEADLINE))
-        .unwrap();
+    let mut sender = first.run(move || TcpStream::connect_timeout(&address, DEADLINE)).unwrap();
     let (mut receiver, _) = listener.accept().unwrap();
     sender.set_write_timeout(Some(DEADLINE)).unwrap();
     receiver.set_read_timeout(Some(DEADLINE)).unwrap();
-    let data: Vec<u8> = (0..bytes as u32)
-        .map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8)
-        .collect();
+    let data: Vec<u8> = (0..bytes as u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             sender.write_all(&data).unwrap();
@@ -211,12 +190,7 @@ pub(super) fn transfer(first: &Namespace, second: &Namespace, address: SocketAdd
         });
         let mut received = Vec::new();
         receiver.read_to_end(&mut received).unwrap();
-        assert!(
-            received == data,
-            "{} of {} bytes",
-            received.len(),
-            data.len()
-        );
+        assert!(received == data, "{} of {} bytes", received.len(), data.len());
     });
 }
 
@@ -236,12 +210,8 @@ pub(super) fn udp_socket(namespace: &Namespace, address: SocketAddr) -> UdpSocke
 
 /// An echo request from a raw socket, until a reply arrives.
 pub(super) fn ping(namespace: &Namespace, target: SocketAddr) {
-    use rustix::net::{
-        AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket,
-    };
-    let socket = namespace
-        .run(|| socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP)))
-        .unwrap();
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, ipproto, recv, sendto, socket};
+    let socket = namespace.run(|| socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP))).unwrap();
     // Type 8, code 0, checksum, identifier 1, sequence 2, eight bytes of data.
     let mut request = [8, 0, 0, 0, 0, 1, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8];
     let mut sum = checksum::Sum::default();
@@ -249,9 +219,7 @@ pub(super) fn ping(namespace: &Namespace, target: SocketAddr) {
     request[2..4].copy_from_slice(&sum.complete().to_be_bytes());
     sendto(&socket, &request, SendFlags::empty(), &target).unwrap();
     let start = Instant::now();
-    while wait(&[socket.as_fd()], Some(DEADLINE)).unwrap() == Wake::Ready
-        && start.elapsed() < DEADLINE
-    {
+    while wait(&[socket.as_fd()], Some(DEADLINE)).unwrap() == Wake::Ready && start.elapsed() < DEADLINE {
         let mut reply = [0; 100];
         let (len, _) = recv(&socket, &mut reply, RecvFlags::empty()).unwrap();
         // Behind the IPv4 header of 20 bytes: type 0, else as the request.

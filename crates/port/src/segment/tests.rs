@@ -10,9 +10,7 @@ fn scatter<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<IoSlice<'a>> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
     cuts.extend([0, bytes.len()]);
     cuts.sort_unstable();
-    cuts.windows(2)
-        .map(|cut| IoSlice::new(&bytes[cut[0]..cut[1]]))
-        .collect()
+    cuts.windows(2).map(|cut| IoSlice::new(&bytes[cut[0]..cut[1]])).collect()
 }
 
 /// What arrives at the other end of a wire with these capabilities.
@@ -25,31 +23,14 @@ fn through(
     let sent = send_with_fallback(&mut a, parts, offload)?;
     let mut burst = Burst::new(64);
     assert_eq!(b.receive(&mut burst).unwrap(), sent);
-    Ok(burst
-        .iter()
-        .map(|frame| (frame.data().to_vec(), frame.offload()))
-        .collect())
+    Ok(burst.iter().map(|frame| (frame.data().to_vec(), frame.offload())).collect())
 }
 
 fn recipe() -> impl Strategy<Value = Recipe> {
-    let layout = (
-        any::<bool>(),
-        any::<bool>(),
-        0usize..=2,
-        0usize..=3,
-        0usize..=10,
-    );
-    let values = (
-        any::<u8>(),
-        any::<u32>(),
-        any::<u16>(),
-        proptest::collection::vec(any::<u8>(), 1..6000),
-    );
+    let layout = (any::<bool>(), any::<bool>(), 0usize..=2, 0usize..=3, 0usize..=10);
+    let values = (any::<u8>(), any::<u32>(), any::<u16>(), proptest::collection::vec(any::<u8>(), 1..6000));
     (layout, values).prop_map(
-        |(
-            (ipv6, udp, vlan_tags, ip_extra, tcp_options),
-            (tcp_flags, seq, identification, payload),
-        )| Recipe {
+        |((ipv6, udp, vlan_tags, ip_extra, tcp_options), (tcp_flags, seq, identification, payload))| Recipe {
             ipv6,
             udp,
             vlan_tags,
@@ -148,21 +129,14 @@ proptest! {
 
 #[test]
 fn a_capable_port_gets_the_frame_as_it_is() {
-    let (frame, offload) = Recipe {
-        payload: vec![1; 3000],
-        ..Recipe::default()
-    }
-    .build(Some(1000));
+    let (frame, offload) = Recipe { payload: vec![1; 3000], ..Recipe::default() }.build(Some(1000));
     let frames = through(Capabilities::FULL, &[IoSlice::new(&frame)], offload).unwrap();
     assert_eq!(frames, [(frame, offload)]);
 }
 
 #[test]
 fn the_longest_super_frame() {
-    let recipe = Recipe {
-        payload: (0..65_535 - 52).map(|n| n as u8).collect(),
-        ..Recipe::default()
-    };
+    let recipe = Recipe { payload: (0..65_535 - 52).map(|n| n as u8).collect(), ..Recipe::default() };
     let (frame, offload) = recipe.build(Some(1448));
     let frames = through(Capabilities::PLAIN, &[IoSlice::new(&frame)], offload).unwrap();
     assert_eq!(frames.len(), 46);
@@ -175,11 +149,7 @@ fn the_longest_super_frame() {
 /// RFC 768: a computed checksum of zero is transmitted as all ones.
 #[test]
 fn a_udp_checksum_of_zero_is_sent_as_ones() {
-    let mut recipe = Recipe {
-        udp: true,
-        payload: vec![0; 2],
-        ..Recipe::default()
-    };
+    let mut recipe = Recipe { udp: true, payload: vec![0; 2], ..Recipe::default() };
     let checksum = |recipe: &Recipe| {
         let (frame, offload) = recipe.build(None);
         let frames = through(Capabilities::PLAIN, &[IoSlice::new(&frame)], offload).unwrap();
@@ -193,10 +163,7 @@ fn a_udp_checksum_of_zero_is_sent_as_ones() {
 
 #[test]
 fn contradictions_are_refused() {
-    let recipe = Recipe {
-        payload: vec![1; 3000],
-        ..Recipe::default()
-    };
+    let recipe = Recipe { payload: vec![1; 3000], ..Recipe::default() };
     let (frame, offload) = recipe.build(Some(1000));
     let gso = offload.gso.unwrap();
     let refused = |frame: &[u8], offload| {
@@ -208,128 +175,30 @@ fn contradictions_are_refused() {
         edit(&mut frame);
         frame
     };
-    refused(
-        &frame,
-        Offload {
-            checksum: Checksum::Valid,
-            ..offload
-        },
-    );
-    refused(
-        &frame,
-        Offload {
-            gso: Some(Gso {
-                kind: GsoKind::Tcp6,
-                ..gso
-            }),
-            ..offload
-        },
-    );
-    refused(
-        &frame,
-        Offload {
-            gso: Some(Gso {
-                kind: GsoKind::Udp,
-                ..gso
-            }),
-            ..offload
-        },
-    );
-    refused(
-        &frame,
-        Offload {
-            gso: Some(Gso { size: 0, ..gso }),
-            ..offload
-        },
-    );
-    refused(
-        &frame,
-        Offload {
-            gso: Some(Gso {
-                header_len: 62,
-                ..gso
-            }),
-            ..offload
-        },
-    );
-    refused(
-        &frame,
-        Offload {
-            gso: Some(Gso {
-                header_len: u16::MAX,
-                ..gso
-            }),
-            ..offload
-        },
-    );
-    refused(
-        &frame,
-        Offload {
-            checksum: Checksum::Partial {
-                start: 38,
-                offset: 16,
-            },
-            ..offload
-        },
-    );
-    refused(
-        &frame,
-        Offload {
-            checksum: Checksum::Partial {
-                start: 34,
-                offset: 6,
-            },
-            ..offload
-        },
-    );
+    refused(&frame, Offload { checksum: Checksum::Valid, ..offload });
+    refused(&frame, Offload { gso: Some(Gso { kind: GsoKind::Tcp6, ..gso }), ..offload });
+    refused(&frame, Offload { gso: Some(Gso { kind: GsoKind::Udp, ..gso }), ..offload });
+    refused(&frame, Offload { gso: Some(Gso { size: 0, ..gso }), ..offload });
+    refused(&frame, Offload { gso: Some(Gso { header_len: 62, ..gso }), ..offload });
+    refused(&frame, Offload { gso: Some(Gso { header_len: u16::MAX, ..gso }), ..offload });
+    refused(&frame, Offload { checksum: Checksum::Partial { start: 38, offset: 16 }, ..offload });
+    refused(&frame, Offload { checksum: Checksum::Partial { start: 34, offset: 6 }, ..offload });
     refused(&with(|frame| frame[14] = 0x46), offload);
     refused(&with(|frame| frame[20] = 0x20), offload); // a fragment
     refused(&with(|frame| frame[23] = 17), offload);
     refused(&with(|frame| frame[46] = 0xf0), offload);
-    refused(
-        &frame,
-        Offload {
-            checksum: Checksum::Partial {
-                start: 3000,
-                offset: 16,
-            },
-            gso: None,
-        },
-    );
-    refused(
-        &frame,
-        Offload {
-            checksum: Checksum::Partial {
-                start: 13,
-                offset: 16,
-            },
-            gso: None,
-        },
-    );
+    refused(&frame, Offload { checksum: Checksum::Partial { start: 3000, offset: 16 }, gso: None });
+    refused(&frame, Offload { checksum: Checksum::Partial { start: 13, offset: 16 }, gso: None });
 }
 
 #[test]
 fn a_gather_list_of_the_longest_kind() {
-    let recipe = Recipe {
-        payload: vec![3; 2000],
-        ..Recipe::default()
-    };
+    let recipe = Recipe { payload: vec![3; 2000], ..Recipe::default() };
     let (frame, offload) = recipe.build(Some(1000));
     let mut parts = vec![IoSlice::new(&frame[..recipe.header_len()])];
-    parts.extend(
-        recipe
-            .payload
-            .chunks(2000 / (PARTS_MAX - 1) + 1)
-            .map(IoSlice::new),
-    );
+    parts.extend(recipe.payload.chunks(2000 / (PARTS_MAX - 1) + 1).map(IoSlice::new));
     assert_eq!(parts.len(), PARTS_MAX);
-    assert_eq!(
-        through(Capabilities::PLAIN, &parts, offload).unwrap().len(),
-        2
-    );
+    assert_eq!(through(Capabilities::PLAIN, &parts, offload).unwrap().len(), 2);
     let too_many = vec![IoSlice::new(&frame); PARTS_MAX + 1];
-    assert!(matches!(
-        through(Capabilities::PLAIN, &too_many, offload),
-        Err(SendError::TooManyParts)
-    ));
+    assert!(matches!(through(Capabilities::PLAIN, &too_many, offload), Err(SendError::TooManyParts)));
 }

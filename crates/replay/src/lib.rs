@@ -1,0 +1,43 @@
+//! Replays a web log against a server while writers change its files, and checks every byte that comes back.
+//!
+//! ```text
+//!  log ─▶ trace ─▶ site (files that tell their name, version and place in every line)
+//!            │        ▲                     │
+//!            │     writers ── steps ──▶  oracle  ◀── replies ── clients
+//!            └─────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Read first: `oracle.rs` (what counts as stale, torn, corrupt), `content.rs` (how a body proves what it is), then
+//! `replay.rs` (who runs when).
+//!
+//! Deliberately absent: starting the server and the card (the command's business); conditional requests, since a
+//! server's own validators have a resolution of a second.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod content;
+mod method;
+mod oracle;
+mod random;
+mod replay;
+mod report;
+mod site;
+mod synthetic;
+mod trace;
+mod writer;
+
+pub use content::{Body, LINE_BYTES, inspect, render};
+pub use method::Method;
+pub use oracle::{History, Judgement, Observation, State, Step, judge};
+pub use replay::{ReplayConfig, ReplayError, replay};
+pub use report::{MethodReport, Report};
+pub use site::{Site, SiteError};
+pub use synthetic::{SyntheticConfig, synthetic};
+pub use trace::{Object, Trace, TraceError, TraceRequest};
+
+/// CLOCK_MONOTONIC in nanoseconds: the clock of writers and clients alike.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

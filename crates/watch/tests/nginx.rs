@@ -1,0 +1,200 @@
+//! Fills from a real, unmodified nginx in a network namespace of its own. Skipped where nginx is not installed.
+
+mod common;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{directory_on_ext4, slot};
+use nicache_coherence::{FillRequest, RefusalReason, RevisionTable, Stamp, Verdict};
+use nicache_watch::{KernelWatcher, LookupRing, Registrar, now_ns};
+use tempfile::TempDir;
+
+struct Nginx {
+    root: TempDir,
+    server: Child,
+    table: Arc<RevisionTable>,
+    registrar: Registrar,
+    _watcher: KernelWatcher,
+}
+
+/// A request that is on its way.
+struct Request {
+    stream: UnixStream,
+    stamp: Stamp,
+    forwarded_ns: u64,
+    lost: u64,
+    path: PathBuf,
+}
+
+impl Nginx {
+    fn start(options: &str) -> Option<Nginx> {
+        let binary = ["/usr/sbin/nginx", "/usr/local/sbin/nginx"].into_iter().find(|path| Path::new(path).exists())?;
+        let root = directory_on_ext4();
+        let at = root.path().display();
+        fs::create_dir(root.path().join("site")).unwrap();
+        fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let settings = format!(
+            "user root; worker_processes 2; daemon off; pid {at}/pid; error_log {at}/error;
+             events {{ worker_connections 1024; }}
+             http {{ access_log off; sendfile on; client_body_temp_path {at}/t1; proxy_temp_path {at}/t2;
+               fastcgi_temp_path {at}/t3; uwsgi_temp_path {at}/t4; scgi_temp_path {at}/t5; {options}
+               server {{ listen unix:{at}/socket; root {at}/site; }} }}"
+        );
+        fs::write(root.path().join("nginx.conf"), settings).unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--kill-child", binary, "-p"]).arg(root.path()).arg("-c");
+        let server = command.arg(root.path().join("nginx.conf")).stderr(Stdio::null()).spawn().unwrap();
+        // unshare becomes nginx, or waits for it as its parent: the namespace is that of whoever serves.
+        let mut nginx = {
+            let watcher = KernelWatcher::load(0).unwrap();
+            let table = Arc::new(watcher.table().unwrap());
+            let ring = LookupRing::map(watcher.ring_fd()).unwrap();
+            let registrar = Registrar::new(table.clone(), ring, watcher.coverage().clone());
+            Nginx { root, server, table, registrar, _watcher: watcher }
+        };
+        let pid: u32 = nginx.wait_for(|nginx| {
+            let pid = fs::read_to_string(nginx.root.path().join("pid")).ok()?.trim().parse().ok()?;
+            UnixStream::connect(nginx.root.path().join("socket")).ok().map(|_| pid)
+        });
+        let netns = fs::metadata(format!("/proc/{pid}/ns/net")).unwrap().ino() as u32;
+        nginx.table.set_server_netns(netns);
+        Some(nginx)
+    }
+
+    fn wait_for<T>(&mut self, mut look: impl FnMut(&Nginx) -> Option<T>) -> T {
+        for _ in 0..500 {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("nginx has not come up: {:?}", fs::read_to_string(self.root.path().join("error")));
+    }
+
+    /// A page whose first reading is over; see `how_often_the_access_time_refuses_a_first_fill`.
+    fn write(&self, name: &str, body: &[u8]) -> PathBuf {
+        let path = self.root.path().join("site").join(name);
+        fs::write(&path, body).unwrap();
+        loop {
+            fs::read(&path).unwrap();
+            let stat = fs::metadata(&path).unwrap();
+            if (stat.atime(), stat.atime_nsec()) > (stat.ctime(), stat.ctime_nsec()) {
+                return path;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn forward(&self, path: &Path) -> Request {
+        let mut stream = UnixStream::connect(self.root.path().join("socket")).unwrap();
+        let (stamp, lost, forwarded_ns) = (self.table.advance_clock(), self.table.lost(), now_ns());
+        let name = path.file_name().unwrap().to_str().unwrap();
+        write!(stream, "GET /{name} HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n").unwrap();
+        Request { stream, stamp, forwarded_ns, lost, path: path.to_owned() }
+    }
+
+    fn finish(&mut self, mut request: Request) -> (Vec<u8>, Verdict) {
+        let mut reply = Vec::new();
+        request.stream.read_to_end(&mut reply).unwrap();
+        let finished_ns = now_ns();
+        let head = reply.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+        assert!(reply.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&reply[..head]));
+        let body = reply.split_off(head);
+        let request = FillRequest {
+            id: 1,
+            stamp: request.stamp,
+            forwarded_ns: request.forwarded_ns,
+            finished_ns,
+            lost: request.lost,
+            body_len: body.len() as u64,
+            body_hash: *blake3::hash(&body).as_bytes(),
+            last_modified: Some(fs::metadata(&request.path).unwrap().mtime() as u64),
+            target: b"/",
+        };
+        let verdict = self.registrar.judge(&request).verdict;
+        (body, verdict)
+    }
+
+    fn fill(&mut self, path: &Path) -> (Vec<u8>, Verdict) {
+        let request = self.forward(path);
+        self.finish(request)
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // Ends nginx, too (--kill-child), whose master takes its workers along.
+        if let Ok(pid) = fs::read_to_string(self.root.path().join("pid"))
+            && let Some(pid) = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw)
+        {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+macro_rules! nginx_or_skip {
+    ($options:expr) => {
+        match Nginx::start($options) {
+            Some(nginx) => nginx,
+            None => return eprintln!("skipped: nginx is not installed"),
+        }
+    };
+}
+
+#[test]
+fn a_page_is_stored_and_an_edit_voids_it() {
+    let mut nginx = nginx_or_skip!("");
+    let page = nginx.write("page", b"version 1");
+    let (body, verdict) = nginx.fill(&page);
+    assert_eq!(body, b"version 1");
+    let Verdict::Stored { sources } = verdict else { panic!("{verdict:?}") };
+    assert!(sources.as_slice().contains(&slot(&page)));
+    let stamp = nginx.table.clock();
+    assert!(nginx.table.is_unchanged(sources.as_slice(), stamp));
+    let fresh = nginx.write("fresh", b"version 2");
+    fs::rename(fresh, &page).unwrap();
+    assert!(!nginx.table.is_unchanged(sources.as_slice(), stamp));
+    // The rename changed the inode, so that the next reading sets the access time once more.
+    assert_eq!(nginx.fill(&page).0, b"version 2");
+    let (body, verdict) = nginx.fill(&page);
+    assert_eq!(body, b"version 2");
+    assert!(matches!(verdict, Verdict::Stored { .. }), "{verdict:?}");
+}
+
+#[test]
+fn what_nginx_keeps_open_is_not_trusted() {
+    let mut nginx = nginx_or_skip!("open_file_cache max=100 inactive=60s; open_file_cache_valid 60s;");
+    let page = nginx.write("page", b"version 1");
+    let mut verdicts = Vec::new();
+    for _ in 0..20 {
+        verdicts.push(nginx.fill(&page).1);
+    }
+    // Each worker looks once.
+    let stored = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Stored { .. })).count();
+    assert!((1..=2).contains(&stored), "{verdicts:?}");
+    assert!(verdicts.contains(&Verdict::Refused(RefusalReason::NotLookedUp)));
+}
+
+#[test]
+fn many_requests_at_once_are_filled() {
+    let mut nginx = nginx_or_skip!("");
+    let pages: Vec<_> = (0..100).map(|n| nginx.write(&format!("page-{n}"), &vec![b'x'; 1000 + n])).collect();
+    // A file's last seconds of change are over, see registrar.rs.
+    std::thread::sleep(Duration::from_millis(3_100));
+    let requests: Vec<_> = pages.iter().map(|page| nginx.forward(page)).collect();
+    let start = std::time::Instant::now();
+    let verdicts: Vec<_> = requests.into_iter().map(|request| nginx.finish(request).1).collect();
+    let stored = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Stored { .. })).count();
+    println!("{stored} of 100 stored, {:?} each", start.elapsed() / 100);
+    assert_eq!(stored, 100, "{:?}", nginx.registrar.counters());
+}
