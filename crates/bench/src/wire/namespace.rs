@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A network namespace with its loopback up.
-#[derive(Debug)]
+/// A network namespace with its loopback up. Clones are the same one; it lasts as long as any of them.
+#[derive(Debug, Clone)]
 pub struct Namespace {
     jobs: mpsc::Sender<Job>,
     thread_id: i32,

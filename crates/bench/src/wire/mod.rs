@@ -1,0 +1,212 @@
+//! The wire benchmark: the same client, files and nginx configuration, with different things in between.
+//!
+//! ```text
+//!  client namespace (wrk, cpu 0)          server namespace (cpu 1)
+//!  nginx             wrk ──veth────────────────────────── nginx
+//!  Varnish           wrk ──veth── varnishd ──veth──────── nginx      (one more namespace)
+//!  card              wrk ──TAP─── nicache card ──TAP───── nginx
+//! ```
+//!
+//! The client has one CPU and the whole serving side another. Every subject runs alone: it is started anew for every object of every
+//! round, so that what one of them leaves behind (a kernel witness slows down system calls of the whole machine) does not burden
+//! another. Rounds are interleaved, so that a drift of the machine hits all alike; reported are medians with the least and the most.
+//!
+//! What makes such measurements wrong, and is taken care of: the machine's default congestion control (set to CUBIC by route on both
+//! sides), receive coalescing of veth (switched on), cold caches (a warm-up precedes each measurement), a cache that does not answer
+//! although it should, or the other way round (the card's counters are compared with the number of requests), failed requests.
+
+mod cell;
+mod figure;
+mod load;
+mod namespace;
+mod process;
+mod report;
+mod site;
+mod subject;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+
+pub use cell::{Mode, Sample};
+pub use figure::draw;
+pub use report::{Cell, Report};
+pub use site::Object;
+pub use subject::Subject;
+
+use load::Client;
+use process::machine_load;
+use report::{Failure, Setting, Skipped};
+use site::{NGINX_SETTINGS, OBJECTS, Site};
+use subject::Running;
+
+const CLIENT_CPU: usize = 0;
+const SERVER_CPU: usize = 1;
+/// Share of the machine that others may use before the report warns.
+const LOAD_MAX: f64 = 0.05;
+
+/// What to measure.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The nicache program.
+    pub nicache: PathBuf,
+    /// How often everything is measured.
+    pub rounds: u32,
+    /// Seconds of one measurement.
+    pub seconds: u32,
+    /// Three objects instead of five.
+    pub few_objects: bool,
+}
+
+/// Measures everything, telling of progress on standard error.
+///
+/// # Errors
+/// The machine lacks something that every subject needs. A subject that fails is told of in the report.
+pub fn run(plan: &Plan) -> Result<Report> {
+    check_machine()?;
+    ensure!(plan.rounds > 0 && plan.seconds > 0, "at least one round and one second are needed");
+    let cpus = std::thread::available_parallelism()?.get();
+    let load_before = machine_load(Duration::from_secs(1), cpus)?;
+    let mut skipped = Vec::new();
+    let mut subjects = Vec::new();
+    for subject in Subject::ALL {
+        match subject.programs().iter().find(|(program, _)| !is_installed(program)) {
+            Some((program, package)) => skipped.push(Skipped {
+                subject,
+                reason: format!("{program} is not installed (Debian, Ubuntu: apt-get install {package})"),
+            }),
+            None => subjects.push(subject),
+        }
+    }
+    let objects: Vec<Object> =
+        OBJECTS.into_iter().filter(|object| !plan.few_objects || [100, 10_000, 1_000_000].contains(&object.bytes)).collect();
+    let site = Site::create()?;
+    let client = Client::new(site.folder(), CLIENT_CPU)?;
+    let mut samples = Vec::new();
+    let mut failures = Vec::new();
+    let mut progress = Progress::new(plan.rounds as usize * objects.len() * subjects.len());
+    for round in 0..plan.rounds as usize {
+        for object in &objects {
+            // Another one begins in each round.
+            for turn in 0..subjects.len() {
+                let subject = subjects[(round + turn) % subjects.len()];
+                progress.step(&format!("round {}: {}, {}", round + 1, object.label(), subject.label()));
+                if let Err(error) = measure(subject, object, &site, &client, plan, &mut samples) {
+                    failures.push(Failure { subject, object: *object, round, reason: format!("{error:#}") });
+                }
+            }
+        }
+    }
+    progress.end();
+    if samples.is_empty() {
+        let first = failures.first().map_or("no subject can run", |failure| &failure.reason);
+        bail!("nothing could be measured: {first}");
+    }
+    let setting = Setting {
+        rounds: plan.rounds,
+        seconds: plan.seconds,
+        cpus,
+        kernel: kernel(),
+        nginx: NGINX_SETTINGS.to_owned(),
+        versions: versions(),
+        load_before,
+        busy: load_before > LOAD_MAX,
+    };
+    Ok(Report::new(setting, samples, skipped, failures))
+}
+
+fn measure(
+    subject: Subject,
+    object: &Object,
+    site: &Site,
+    client: &Client,
+    plan: &Plan,
+    samples: &mut Vec<Sample>,
+) -> Result<()> {
+    let running = Running::start(subject, site, &plan.nicache, SERVER_CPU)?;
+    running.prepare(object)?;
+    for mode in Mode::ALL {
+        samples.push(cell::measure(&running, subject, object, mode, client, plan.seconds)?);
+    }
+    Ok(())
+}
+
+fn check_machine() -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "the wire benchmark makes network namespaces: run it as root, e.g. `sudo nicache bench wire`"
+    );
+    let cpus = std::thread::available_parallelism()?.get();
+    ensure!(cpus >= 2, "the wire benchmark needs two CPUs, one for the client and one for the server; this machine has {cpus}");
+    let needed = [
+        ("wrk", "wrk"),
+        ("ip", "iproute2"),
+        ("ethtool", "ethtool"),
+        ("taskset", "util-linux"),
+        ("setpriv", "util-linux"),
+        ("unshare", "util-linux"),
+        ("nsenter", "util-linux"),
+    ];
+    for (program, package) in needed {
+        ensure!(is_installed(program), "{program} is not installed (Debian, Ubuntu: apt-get install {package})");
+    }
+    Ok(())
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// First lines of what the programs say about themselves.
+fn versions() -> Vec<String> {
+    [("nginx", "-v"), ("varnishd", "-V"), ("wrk", "-v")]
+        .into_iter()
+        .filter_map(|(program, flag)| {
+            let output = std::process::Command::new(program).arg(flag).output().ok()?;
+            let said = [output.stderr, output.stdout].concat();
+            let said = String::from_utf8_lossy(&said).lines().next()?.to_owned();
+            Some(said.split(" Copyright").next().unwrap_or(&said).trim_start_matches("nginx version: ").to_owned())
+        })
+        .collect()
+}
+
+/// A line on standard error, rewritten in place on a terminal.
+struct Progress {
+    done: usize,
+    all: usize,
+    terminal: bool,
+}
+
+impl Progress {
+    fn new(all: usize) -> Progress {
+        Progress { done: 0, all, terminal: std::io::stderr().is_terminal() }
+    }
+
+    fn step(&mut self, what: &str) {
+        self.done += 1;
+        let (start, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
+        let _ = write!(std::io::stderr(), "{start}{}/{} {what}{end}", self.done, self.all);
+        let _ = std::io::stderr().flush();
+    }
+
+    fn end(&self) {
+        if self.terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// Reads a report that was written before.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_report(path: &Path) -> Result<Report> {
+    Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+}

@@ -1,0 +1,168 @@
+//! What is served: one file per object size, and the configuration of nginx that all subjects share.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+/// What the report says about nginx.
+pub const NGINX_SETTINGS: &str = "1 worker, sendfile on, tcp_nopush on, open_file_cache on (checked once a second), access_log off, \
+     keepalive_requests unlimited";
+
+/// A file and how it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// Bytes of the body.
+    pub bytes: u64,
+    /// Connections at a time.
+    pub connections: u32,
+}
+
+/// All objects, small to large. A large reply fills the pipe with few connections.
+pub const OBJECTS: [Object; 5] = [
+    Object { bytes: 1, connections: 64 },
+    Object { bytes: 100, connections: 64 },
+    Object { bytes: 10_000, connections: 64 },
+    Object { bytes: 100_000, connections: 16 },
+    Object { bytes: 1_000_000, connections: 4 },
+];
+
+impl Object {
+    /// As people say it.
+    pub fn label(&self) -> String {
+        match self.bytes {
+            bytes if bytes >= 1_000_000 => format!("{} MB", bytes / 1_000_000),
+            bytes if bytes >= 1_000 => format!("{} KB", bytes / 1_000),
+            bytes => format!("{bytes} B"),
+        }
+    }
+
+    /// Request target.
+    pub fn path(&self) -> String {
+        format!("/object-{}", self.bytes)
+    }
+
+    /// The body: not compressible, and different at every place.
+    pub fn body(&self) -> Vec<u8> {
+        let mut state = self.bytes;
+        let mut next = || {
+            // SplitMix64.
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)) as u8
+        };
+        (0..self.bytes).map(|_| next()).collect()
+    }
+}
+
+/// Files and configurations in a temporary folder on disk (what is on tmpfs cannot be watched, so the card would not store it).
+#[derive(Debug)]
+pub struct Site {
+    folder: TempDir,
+}
+
+impl Site {
+    /// Writes everything below `/var/tmp`.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn create() -> Result<Site> {
+        let folder = tempfile::Builder::new()
+            .prefix("nicache-bench-")
+            .tempdir_in("/var/tmp")
+            .context("cannot make a folder below /var/tmp")?;
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
+        let files = folder.path().join("site");
+        std::fs::create_dir(&files)?;
+        for object in OBJECTS {
+            std::fs::write(files.join(&object.path()[1..]), object.body())?;
+        }
+        let root = folder.path().display();
+        std::fs::write(folder.path().join("nginx.conf"), nginx_conf(&root.to_string()))?;
+        Ok(Site { folder })
+    }
+
+    /// The folder, for logs.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Command of nginx.
+    pub fn nginx(&self) -> Vec<String> {
+        let folder = self.folder.path().display();
+        ["nginx", "-p", &folder.to_string(), "-c", &format!("{folder}/nginx.conf")].map(str::to_owned).to_vec()
+    }
+
+    /// Command of Varnish in front of `backend`. Its shared memory log and its compiled configuration are on a tmpfs that only it sees,
+    /// as its documentation advises.
+    ///
+    /// # Errors
+    /// Its configuration cannot be written.
+    pub fn varnish(&self, backend: &str) -> Result<Vec<String>> {
+        let folder = self.folder.path().display().to_string();
+        std::fs::write(self.folder.path().join("default.vcl"), vcl(backend))?;
+        let work = format!("{folder}/varnish");
+        std::fs::create_dir_all(&work)?;
+        let script = format!(
+            "mount -t tmpfs -o mode=755 tmpfs {work} && \
+             exec varnishd -F -j none -n {work} -f {folder}/default.vcl -a :80 -T none -s malloc,256m"
+        );
+        Ok(["sh", "-c", &script].map(str::to_owned).to_vec())
+    }
+}
+
+fn nginx_conf(root: &str) -> String {
+    format!(
+        "daemon off;
+worker_processes 1;
+pid {root}/nginx.pid;
+error_log stderr warn;
+events {{ worker_connections 4096; }}
+http {{
+    default_type application/octet-stream;
+    sendfile on;
+    tcp_nopush on;
+    # The file cache makes nginx about a third faster. Once a second it looks whether the file is still the same: only a reply for
+    # which nginx has looked is one that the card may store.
+    open_file_cache max=1000 inactive=60s;
+    open_file_cache_valid 1s;
+    keepalive_requests 1000000000;
+    access_log off;
+    client_body_temp_path {root}/temp-body;
+    proxy_temp_path {root}/temp-proxy;
+    fastcgi_temp_path {root}/temp-fastcgi;
+    uwsgi_temp_path {root}/temp-uwsgi;
+    scgi_temp_path {root}/temp-scgi;
+    server {{
+        listen 80 backlog=4096;
+        root {root}/site;
+    }}
+}}
+"
+    )
+}
+
+fn vcl(backend: &str) -> String {
+    format!(
+        "vcl 4.1;
+backend default {{ .host = \"{backend}\"; .port = \"80\"; }}
+sub vcl_backend_response {{ set beresp.ttl = 1h; }}
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_have_their_size_and_do_not_repeat() {
+        let body = OBJECTS[2].body();
+        assert_eq!(body.len(), 10_000);
+        assert_ne!(body[..5_000], body[5_000..]);
+        assert_eq!(OBJECTS.map(|object| object.label()), ["1 B", "100 B", "10 KB", "100 KB", "1 MB"]);
+    }
+}

@@ -1,0 +1,300 @@
+//! What is measured: who answers the client, and how it is started.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::load;
+use super::namespace::{Namespace, cubic_route};
+use super::process::{Enclosure, Process};
+use super::site::{Object, Site};
+
+/// How long a program may take to start.
+const START: Duration = Duration::from_secs(30);
+/// How long the card may take to store an object: its first reply can be refused while the file is still warm from being written.
+const FILL: Duration = Duration::from_secs(10);
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// nginx behind a veth pair.
+    Nginx,
+    /// Varnish in a namespace of its own, nginx behind it.
+    Varnish,
+    /// nginx behind the card, which passes everything (`nicache bypass on`).
+    CardMiss,
+    /// The card; nginx completed the handshakes.
+    CardHit,
+    /// The card, which completed the handshakes, too.
+    CardHitHandshake,
+}
+
+impl Subject {
+    /// All of them.
+    pub const ALL: [Subject; 5] =
+        [Subject::Nginx, Subject::Varnish, Subject::CardMiss, Subject::CardHit, Subject::CardHitHandshake];
+
+    /// For tables and figures.
+    pub fn label(self) -> &'static str {
+        match self {
+            Subject::Nginx => "nginx",
+            Subject::Varnish => "Varnish",
+            Subject::CardMiss => "card, bypassed",
+            Subject::CardHit => "card, hits",
+            Subject::CardHitHandshake => "card, hits, own handshake",
+        }
+    }
+
+    /// Programs that it needs, with the Debian packages they are in.
+    pub fn programs(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Subject::Varnish => &[("nginx", "nginx-light"), ("varnishd", "varnish"), ("cc", "gcc")],
+            _ => &[("nginx", "nginx-light")],
+        }
+    }
+
+    fn is_card(self) -> bool {
+        matches!(self, Subject::CardMiss | Subject::CardHit | Subject::CardHitHandshake)
+    }
+}
+
+/// How the card counted the requests of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Counts {
+    hits: u64,
+    others: u64,
+}
+
+/// A subject that serves. Fields are dropped in this order.
+#[derive(Debug)]
+pub struct Running {
+    subject: Subject,
+    processes: Vec<Process>,
+    /// Program and name of the running nicache.
+    card: Option<(PathBuf, String)>,
+    server: Ipv4Addr,
+    client: Namespace,
+    others: Vec<Namespace>,
+}
+
+impl Running {
+    /// Starts a subject on `cpu`, in new namespaces. `nicache` is the program.
+    ///
+    /// # Errors
+    /// Something does not start.
+    pub fn start(subject: Subject, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+        let client = Namespace::create()?;
+        // Room for a connection per request, whose ports are used up otherwise. Not every container lets a namespace have its way.
+        client.run(|| {
+            let _ = std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535");
+        });
+        if subject.is_card() {
+            return Self::start_card(subject, client, site, nicache, cpu);
+        }
+        let server = Namespace::create()?;
+        let mut running = Running {
+            subject,
+            processes: Vec::new(),
+            card: None,
+            server: Ipv4Addr::new(10, 201, 1, 2),
+            client,
+            others: Vec::new(),
+        };
+        let nginx_log = site.folder().join("nginx.log");
+        if subject == Subject::Varnish {
+            let proxy = Namespace::create()?;
+            Namespace::join(&running.client, &proxy, "wire", "10.201.1")?;
+            Namespace::join(&proxy, &server, "back", "10.201.2")?;
+            running.processes.push(Process::start(&server, cpu, Enclosure::PidNamespace, &site.nginx(), &nginx_log)?);
+            running.wait_for(&proxy, Ipv4Addr::new(10, 201, 2, 2))?;
+            let argv = site.varnish("10.201.2.2")?;
+            let log = site.folder().join("varnish.log");
+            running.processes.push(Process::start(&proxy, cpu, Enclosure::PidNamespace, &argv, &log)?);
+            running.others.push(proxy);
+        } else {
+            Namespace::join(&running.client, &server, "wire", "10.201.1")?;
+            running.processes.push(Process::start(&server, cpu, Enclosure::PidNamespace, &site.nginx(), &nginx_log)?);
+        }
+        running.others.push(server);
+        let client = running.client.clone();
+        running.wait_for(&client, running.server)?;
+        Ok(running)
+    }
+
+    fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+        let name = format!("bench-{}", std::process::id());
+        let handshake = if subject == Subject::CardHitHandshake { "card" } else { "pass-through" };
+        let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
+        let options = ["run", "--json", "--name", &name, "--handshake", handshake, "--"];
+        argv.extend(options.map(str::to_owned));
+        argv.extend(site.nginx());
+        let mut process = Process::start(&client, cpu, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
+        let status = ready(&mut process)?;
+        let text = |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
+        let server: Ipv4Addr = text("server_address")?.parse()?;
+        if subject == Subject::CardMiss {
+            run_nicache(nicache, &["bypass", "on", "--name", &name])?;
+        } else if let Some(reason) = status["watch_unavailable"].as_str() {
+            bail!("the card stores nothing on this machine: {reason}");
+        }
+        let [a, b, c, _] = server.octets();
+        let network = format!("{a}.{b}.{c}");
+        client.command(&cubic_route(text("interface")?, &network, 1))?;
+        let server_pid = status["server_pid"].as_u64().context("no server_pid in the status")?;
+        client.command(&format!("nsenter --target {server_pid} --net {}", cubic_route("eth0", &network, 2)))?;
+        let mut running = Running {
+            subject,
+            processes: vec![process],
+            card: Some((nicache.to_owned(), name)),
+            server,
+            client,
+            others: Vec::new(),
+        };
+        let client = running.client.clone();
+        running.wait_for(&client, server)?;
+        Ok(running)
+    }
+
+    fn wait_for(&mut self, from: &Namespace, server: Ipv4Addr) -> Result<()> {
+        let deadline = Instant::now() + START;
+        loop {
+            let address = SocketAddrV4::new(server, 80).into();
+            if from.run(move || TcpStream::connect_timeout(&address, Duration::from_secs(1))).is_ok() {
+                return Ok(());
+            }
+            for process in &mut self.processes {
+                process.check_alive()?;
+            }
+            ensure!(Instant::now() < deadline, "no server at {server} after {} s", START.as_secs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The namespace of the client.
+    pub fn client(&self) -> &Namespace {
+        &self.client
+    }
+
+    /// URL of an object.
+    pub fn url(&self, object: &Object) -> String {
+        format!("http://{}{}", self.server, object.path())
+    }
+
+    /// First processes of the serving side.
+    pub fn roots(&self) -> Vec<u32> {
+        self.processes.iter().map(Process::pid).collect()
+    }
+
+    /// Makes sure that an object is answered right, and by whom it shall be answered, for requests of either kind.
+    ///
+    /// # Errors
+    /// The body is wrong, or a cache does not take the object.
+    pub fn prepare(&self, object: &Object) -> Result<()> {
+        for close in [false, true] {
+            self.prepare_kind(object, close).with_context(|| format!("{}, {}", self.subject.label(), object.label()))?;
+        }
+        Ok(())
+    }
+
+    fn prepare_kind(&self, object: &Object, close: bool) -> Result<()> {
+        let deadline = Instant::now() + FILL;
+        loop {
+            let before = self.counts()?;
+            let (head, body) = load::get(&self.client, self.server, &object.path(), close)?;
+            ensure!(body == object.body(), "the body is not what the file holds");
+            let by_cache = match (self.subject, before, self.counts()?) {
+                (Subject::Nginx | Subject::CardMiss, ..) => return Ok(()),
+                // A hit names the request that filled it, too.
+                (Subject::Varnish, ..) => load::field(&head, "x-varnish").is_some_and(|ids| ids.contains(' ')),
+                (_, Some(before), Some(after)) => after.hits > before.hits,
+                _ => false,
+            };
+            if by_cache {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("not stored after {} s: {}", FILL.as_secs(), self.reasons());
+            }
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+
+    /// Runs a measurement of `requests` and makes sure that they were answered by whom they should.
+    ///
+    /// # Errors
+    /// The measurement's own, or the card's counters say otherwise.
+    pub fn checked<T>(&self, measure: impl FnOnce() -> Result<T>, requests: impl FnOnce(&T) -> u64) -> Result<T> {
+        let before = self.counts()?;
+        let result = measure()?;
+        let (Some(before), Some(after)) = (before, self.counts()?) else { return Ok(result) };
+        let requests = requests(&result);
+        let (hits, others) = (after.hits - before.hits, after.others - before.others);
+        let right = match self.subject {
+            Subject::CardMiss => hits == 0 && others >= requests,
+            _ => others == 0 && hits >= requests,
+        };
+        ensure!(
+            right,
+            "of {requests} requests the card answered {hits} and passed {others}: {}",
+            self.reasons()
+        );
+        Ok(result)
+    }
+
+    fn counts(&self) -> Result<Option<Counts>> {
+        let Some(status) = self.status()? else { return Ok(None) };
+        let number = |key: &str| status["counters"][key].as_u64().with_context(|| format!("no {key} in the status"));
+        Ok(Some(Counts { hits: number("hits")?, others: number("misses")? + number("bypasses")? }))
+    }
+
+    fn status(&self) -> Result<Option<Value>> {
+        let Some((program, name)) = &self.card else { return Ok(None) };
+        let text = run_nicache(program, &["status", "--json", "--name", name])?;
+        Ok(Some(serde_json::from_str(&text)?))
+    }
+
+    /// What the card says about requests that were no hits.
+    fn reasons(&self) -> String {
+        let Ok(Some(status)) = self.status() else { return "nothing known".to_owned() };
+        let counters = status["counters"].as_object().cloned().unwrap_or_default();
+        let telling = |name: &str| ["bypass_", "fill", "purges", "not_caching"].iter().any(|start| name.starts_with(start));
+        let list: Vec<String> = counters
+            .iter()
+            .filter(|(name, value)| telling(name) && value.as_u64() != Some(0) && !value.is_null())
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        list.join(", ")
+    }
+}
+
+/// Waits for the line that tells that the server is ready; its `status`.
+fn ready(process: &mut Process) -> Result<Value> {
+    let output = process.stdout().context("no standard output")?;
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    let Ok(line) = lines.recv_timeout(START) else {
+        bail!("nicache run did not start: {}", process.last_words());
+    };
+    let event: Value = serde_json::from_str(&line)?;
+    ensure!(event["event"] == "ready", "nicache run did not start: {line}\n{}", process.last_words());
+    Ok(event["status"].clone())
+}
+
+fn run_nicache(program: &Path, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(arguments).output().context("cannot start nicache")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "nicache {}: {}", arguments.join(" "), said.trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
