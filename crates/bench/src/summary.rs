@@ -22,11 +22,8 @@ impl Summary {
             return Summary::default();
         };
         let middle = values.len() / 2;
-        let median = if values.len().is_multiple_of(2) {
-            (values[middle - 1] + values[middle]) / 2.0
-        } else {
-            values[middle]
-        };
+        let median =
+            if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] };
         Summary { median, min, max }
     }
 }
@@ -37,14 +34,7 @@ mod tests {
 
     #[test]
     fn odd_even_and_none() {
-        assert_eq!(
-            Summary::of([3.0, 1.0, 2.0]),
-            Summary {
-                median: 2.0,
-                min: 1.0,
-                max: 3.0
-            }
-        );
+        assert_eq!(Summary::of([3.0, 1.0, 2.0]), Summary { median: 2.0, min: 1.0, max: 3.0 });
         assert_eq!(Summary::of([4.0, 1.0]).median, 2.5);
         assert_eq!(Summary::of([]), Summary::default());
     }

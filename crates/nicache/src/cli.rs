@@ -1,5 +1,7 @@
 //! The command line: one variant per command. The settings of `run` are in [`crate::options`].
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::options::RunOptions;
@@ -28,6 +30,9 @@ pub enum Command {
     /// Switch the card's caching off (everything passes to the server) and on again
     #[command(after_help = "Example: nicache bypass on")]
     Bypass(BypassArgs),
+    /// Measure how fast nicache is on this machine
+    #[command(subcommand)]
+    Bench(BenchCommand),
     /// The card process (started by run)
     #[command(hide = true)]
     Card,
@@ -89,6 +94,63 @@ pub struct BypassArgs {
     /// Which one.
     #[command(flatten)]
     pub target: Target,
+}
+
+/// The benchmarks.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// A client against nginx alone, through the card, and with Varnish in the card's place
+    #[command(
+        after_help = "Example: sudo nicache bench wire --figure wire.svg\n\nNeeds root, two CPUs, a quiet machine and wrk; takes about an hour \
+        in full, 3 minutes with --quick."
+    )]
+    Wire(BenchWireArgs),
+    /// The card alone: nanoseconds per request of each kind
+    #[command(after_help = "Example: nicache bench pipeline --only hit")]
+    Pipeline(BenchPipelineArgs),
+}
+
+/// Arguments of `bench wire`.
+#[derive(Debug, Args)]
+pub struct BenchWireArgs {
+    /// Print the result as JSON, every single measurement included
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "seconds", "quick"])]
+    pub from: Option<PathBuf>,
+    /// How often everything is measured [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Seconds of one measurement [default: 3]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: Option<u32>,
+    /// One round of one second, three sizes of objects: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// Arguments of `bench pipeline`.
+#[derive(Debug, Args)]
+pub struct BenchPipelineArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// How often everything is measured
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Milliseconds of one measurement
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub time: u64,
+    /// Only kinds of requests whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub only: String,
 }
 
 /// On or off.

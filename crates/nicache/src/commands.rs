@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bench;
 mod bypass;
 mod card;
 mod purge;
@@ -21,6 +22,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Status(arguments) => status::execute(&arguments),
         Command::Purge(arguments) => purge::execute(&arguments),
         Command::Bypass(arguments) => bypass::execute(&arguments),
+        Command::Bench(command) => bench::execute(&command),
         Command::Card => card::execute(),
         Command::Watch => watch::execute(),
         Command::Server => server::execute(),

@@ -161,9 +161,10 @@ pub fn judge(history: &History, sent_ns: u64, ended_ns: u64, seen: &Observation)
 /// Is this just what the state looks like?
 fn shows(state: State, seen: &Observation) -> bool {
     match (state, seen) {
-        (State::Content { version, len }, Observation::Body { body: Body::Whole { version: other }, len: other_len }) => {
-            version == *other && len == *other_len
-        }
+        (
+            State::Content { version, len },
+            Observation::Body { body: Body::Whole { version: other }, len: other_len },
+        ) => version == *other && len == *other_len,
         (State::Content { len, .. }, Observation::Length(other)) => len == *other,
         (State::Empty, Observation::Length(0) | Observation::Body { body: Body::Empty, .. })
         | (State::Missing, Observation::Missing)

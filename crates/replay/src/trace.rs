@@ -27,7 +27,9 @@ pub enum TraceError {
         source: io::Error,
     },
     /// No line of it can be replayed.
-    #[error("no request in {path} can be replayed ({bad_lines} bad lines); is it a log in the common or combined format?")]
+    #[error(
+        "no request in {path} can be replayed ({bad_lines} bad lines); is it a log in the common or combined format?"
+    )]
     NoRequests {
         /// The log.
         path: PathBuf,

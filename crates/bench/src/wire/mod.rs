@@ -80,8 +80,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
             None => subjects.push(subject),
         }
     }
-    let objects: Vec<Object> =
-        OBJECTS.into_iter().filter(|object| !plan.few_objects || [100, 10_000, 1_000_000].contains(&object.bytes)).collect();
+    let objects: Vec<Object> = OBJECTS
+        .into_iter()
+        .filter(|object| !plan.few_objects || [100, 10_000, 1_000_000].contains(&object.bytes))
+        .collect();
     let site = Site::create()?;
     let client = Client::new(site.folder(), CLIENT_CPU)?;
     let mut samples = Vec::new();
@@ -139,7 +141,10 @@ fn check_machine() -> Result<()> {
         "the wire benchmark makes network namespaces: run it as root, e.g. `sudo nicache bench wire`"
     );
     let cpus = std::thread::available_parallelism()?.get();
-    ensure!(cpus >= 2, "the wire benchmark needs two CPUs, one for the client and one for the server; this machine has {cpus}");
+    ensure!(
+        cpus >= 2,
+        "the wire benchmark needs two CPUs, one for the client and one for the server; this machine has {cpus}"
+    );
     let needed = [
         ("wrk", "wrk"),
         ("ip", "iproute2"),

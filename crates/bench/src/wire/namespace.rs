@@ -32,9 +32,9 @@ impl Namespace {
             }
         };
         std::thread::Builder::new().name("netns".into()).spawn(body)?;
-        let thread_id = result
-            .recv()?
-            .context("cannot make a network namespace: the wire benchmark needs root, e.g. `sudo nicache bench wire`")?;
+        let thread_id = result.recv()?.context(
+            "cannot make a network namespace: the wire benchmark needs root, e.g. `sudo nicache bench wire`",
+        )?;
         let namespace = Namespace { jobs, thread_id };
         namespace.command("ip link set lo up")?;
         Ok(namespace)
@@ -93,10 +93,7 @@ pub fn cubic_route(interface: &str, network: &str, host: u8) -> String {
 pub fn command(words: &str) -> Result<()> {
     let mut parts = words.split_ascii_whitespace();
     let program = parts.next().context("no command")?;
-    let output = Command::new(program)
-        .args(parts)
-        .output()
-        .with_context(|| format!("cannot start {program}"))?;
+    let output = Command::new(program).args(parts).output().with_context(|| format!("cannot start {program}"))?;
     if !output.status.success() {
         bail!("`{words}` failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }

@@ -38,7 +38,13 @@ impl Process {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(namespace: &Namespace, cpu: usize, enclosure: Enclosure, argv: &[String], log: &Path) -> Result<Process> {
+    pub fn start(
+        namespace: &Namespace,
+        cpu: usize,
+        enclosure: Enclosure,
+        argv: &[String],
+        log: &Path,
+    ) -> Result<Process> {
         let stderr = File::create(log)?;
         // Should the benchmark be killed, the kernel kills the program.
         let mut command = Command::new("setpriv");
@@ -48,9 +54,7 @@ impl Process {
         }
         command.args(["taskset", "-c", &cpu.to_string()]).args(argv);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
-        let child = namespace
-            .run(move || command.spawn())
-            .context("cannot start setpriv (package util-linux)")?;
+        let child = namespace.run(move || command.spawn()).context("cannot start setpriv (package util-linux)")?;
         Ok(Process { child, log: log.to_owned(), program: argv[0].clone() })
     }
 

@@ -147,14 +147,23 @@ impl Report {
             let _ = writeln!(
                 text,
                 "  {:<8}{:<27}{:>27}{:>7}{:>7}{:>9}{:>9}{:>11}{:>11}",
-                "object", "answered by", "requests/s (min..max)", "nginx=", "Gb/s", "p50 us", "p99 us", "server us", "machine us"
+                "object",
+                "answered by",
+                "requests/s (min..max)",
+                "nginx=",
+                "Gb/s",
+                "p50 us",
+                "p99 us",
+                "server us",
+                "machine us"
             );
             for object in self.objects() {
                 let nginx = self.cell(mode, &object, Subject::Nginx).map(|cell| cell.requests_per_s.median);
                 for (number, subject) in self.subjects().into_iter().enumerate() {
                     let Some(cell) = self.cell(mode, &object, subject) else { continue };
                     let name = if number == 0 { object.label() } else { String::new() };
-                    let ratio = nginx.map_or("-".to_owned(), |nginx| format!("{:.2}", cell.requests_per_s.median / nginx));
+                    let ratio =
+                        nginx.map_or("-".to_owned(), |nginx| format!("{:.2}", cell.requests_per_s.median / nginx));
                     let rate = &cell.requests_per_s;
                     let rate = format!("{} ({}..{})", grouped(rate.median), grouped(rate.min), grouped(rate.max));
                     let _ = writeln!(

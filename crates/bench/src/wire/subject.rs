@@ -199,7 +199,8 @@ impl Running {
     /// The body is wrong, or a cache does not take the object.
     pub fn prepare(&self, object: &Object) -> Result<()> {
         for close in [false, true] {
-            self.prepare_kind(object, close).with_context(|| format!("{}, {}", self.subject.label(), object.label()))?;
+            self.prepare_kind(object, close)
+                .with_context(|| format!("{}, {}", self.subject.label(), object.label()))?;
         }
         Ok(())
     }
@@ -241,11 +242,7 @@ impl Running {
             Subject::CardMiss => hits == 0 && others >= requests,
             _ => others == 0 && hits >= requests,
         };
-        ensure!(
-            right,
-            "of {requests} requests the card answered {hits} and passed {others}: {}",
-            self.reasons()
-        );
+        ensure!(right, "of {requests} requests the card answered {hits} and passed {others}: {}", self.reasons());
         Ok(result)
     }
 
@@ -265,7 +262,8 @@ impl Running {
     fn reasons(&self) -> String {
         let Ok(Some(status)) = self.status() else { return "nothing known".to_owned() };
         let counters = status["counters"].as_object().cloned().unwrap_or_default();
-        let telling = |name: &str| ["bypass_", "fill", "purges", "not_caching"].iter().any(|start| name.starts_with(start));
+        let telling =
+            |name: &str| ["bypass_", "fill", "purges", "not_caching"].iter().any(|start| name.starts_with(start));
         let list: Vec<String> = counters
             .iter()
             .filter(|(name, value)| telling(name) && value.as_u64() != Some(0) && !value.is_null())

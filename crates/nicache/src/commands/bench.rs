@@ -1,0 +1,57 @@
+//! `nicache bench`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nicache_bench::{pipeline, wire};
+
+use crate::cli::{BenchCommand, BenchPipelineArgs, BenchWireArgs};
+
+/// Measures, and prints what came out.
+pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
+    match command {
+        BenchCommand::Wire(arguments) => run_wire(arguments),
+        BenchCommand::Pipeline(arguments) => run_pipeline(arguments),
+    }
+}
+
+fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
+    let report = match &arguments.from {
+        Some(path) => wire::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
+        None => wire::run(&wire::Plan {
+            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 5 }),
+            seconds: arguments.seconds.unwrap_or(if arguments.quick { 1 } else { 3 }),
+            few_objects: arguments.quick,
+        })?,
+    };
+    let json = serde_json::to_string(&report)?;
+    if let Some(path) = &arguments.save {
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.figure {
+        std::fs::write(path, wire::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        println!("{json}");
+    } else {
+        print!("{}", report.table());
+    }
+    // Measurements that failed are in the result; whoever only looks at the status shall know of them, too.
+    Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_pipeline(arguments: &BenchPipelineArgs) -> Result<ExitCode> {
+    let time = Duration::from_millis(arguments.time);
+    let report = pipeline::run(arguments.rounds, time, |label| label.contains(&arguments.only))?;
+    if report.measured.is_empty() {
+        bail!("no kind of requests has `{}` in its name", arguments.only);
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(ExitCode::SUCCESS)
+}
