@@ -1,7 +1,7 @@
 # make run    build nicache and run it with the demonstration site (ARGS="--memory 1G -- nginx ..." for your own server)
 # make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
 # make lint   formatting and clippy
-# make bench  all benchmarks
+# make bench  all benchmarks: nicache against nginx and Varnish (40 minutes; ARGS=--quick for a look), the card alone, and parts of it
 #
 # Whatever is missing on the machine is installed first (tools/setup).
 
@@ -31,8 +31,10 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked $(CARGO_FLAGS) -- -D warnings
 
-bench:
-	@tools/setup test
+bench: build
+	@tools/setup bench
+	$(SUDO) $(TARGET)/release/nicache bench wire --save docs/bench/wire.json --figure docs/bench/wire.svg $(ARGS)
+	$(TARGET)/release/nicache bench pipeline
 	cargo bench --workspace --locked $(CARGO_FLAGS)
 
 clean:

@@ -76,12 +76,17 @@ impl FrameBytes {
 }
 
 impl Bus {
-    /// Counts a frame of `len` bytes on its way to the host.
-    pub fn count_to_host(&mut self, len: usize, bytes: FrameBytes) {
+    /// Counts a frame of `len` bytes on its way to the host that became `frames` frames there, each with headers of
+    /// `header_len` bytes.
+    pub fn count_to_host(&mut self, len: usize, mut bytes: FrameBytes, frames: usize, header_len: usize) {
         debug_assert_eq!(bytes.sum(), len as u64);
+        let repeated = (frames.saturating_sub(1) * header_len) as u64;
+        bytes.network_headers += repeated;
         Self::add(&mut self.to_host, bytes);
-        self.total += len as u64 + FRAME_OVERHEAD_BYTES;
-        self.frames += 1;
+        let more = frames.saturating_sub(1) as u64;
+        self.to_host[BusClass::Overhead as usize] += more * FRAME_OVERHEAD_BYTES;
+        self.total += len as u64 + repeated + (more + 1) * FRAME_OVERHEAD_BYTES;
+        self.frames += more + 1;
     }
 
     /// Counts a frame of `len` bytes that came from the host.

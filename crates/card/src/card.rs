@@ -5,6 +5,7 @@
 
 use std::io::{self, IoSlice};
 
+use nicache_http::HttpDate;
 use nicache_port::{Burst, FrameBuf, Offload, Port, SendError, send_with_fallback};
 use nicache_tcp::{Time, time_wait::TimeWaitTable};
 
@@ -18,6 +19,7 @@ use crate::flow::hold::HoldPool;
 use crate::flow::table::FlowTable;
 use crate::flow::wheel::Wheel;
 use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
+use crate::memo::Memo;
 use crate::packet::{Classified, Side, TcpFrame, classify};
 use crate::store::{Entry, Store};
 
@@ -44,6 +46,9 @@ pub struct Card<W, H> {
     pub(crate) fills: Fills,
     pub(crate) time_wait: TimeWaitTable,
     pub(crate) counters: Counters,
+    pub(crate) memo: Memo,
+    /// The date of this poll, for replies.
+    pub(crate) date: HttpDate,
     /// Seconds since 1970, as of this poll.
     pub(crate) unix_s: u64,
     pub(crate) heads: Box<[u8]>,
@@ -76,7 +81,11 @@ impl<W: Port, H: Port> Ports<W, H> {
     pub fn to_host(&mut self, parts: &[IoSlice<'_>], offload: Offload, bytes: FrameBytes, counters: &mut Counters) {
         let len = parts.iter().map(|part| part.len()).sum();
         match send_with_fallback(&mut self.host, parts, offload) {
-            Ok(_) => counters.bus.count_to_host(len, bytes),
+            Ok(frames) => {
+                // A super-frame that the port cannot take goes out as segments with headers of their own.
+                let header_len = offload.gso.map_or(0, |gso| usize::from(gso.header_len));
+                counters.bus.count_to_host(len, bytes, frames, header_len);
+            }
             Err(error) => count_refusal(error, &mut counters.drops_host),
         }
     }
@@ -106,6 +115,8 @@ impl<W: Port, H: Port> Card<W, H> {
             fills: Fills::new(),
             time_wait: TimeWaitTable::new(config.flows),
             counters: Counters::default(),
+            memo: Memo::new(config.secret),
+            date: HttpDate::from_unix_s(0),
             unix_s: 0,
             heads: vec![0; RENDERED_HEAD_BYTES_MAX * REPLIES_MAX].into_boxed_slice(),
             linear: vec![0; 65_536].into_boxed_slice(),
@@ -124,7 +135,10 @@ impl<W: Port, H: Port> Card<W, H> {
     /// # Errors
     /// A port is broken.
     pub fn poll(&mut self, now: Time, unix_s: u64) -> io::Result<usize> {
-        self.unix_s = unix_s;
+        if unix_s != self.unix_s {
+            self.unix_s = unix_s;
+            self.date = HttpDate::from_unix_s(unix_s);
+        }
         self.lease = self.store.revisions().lease_holds(now.0);
         if !self.fills.is_idle() {
             self.fills.poll(&mut *self.link, &mut self.store, now, &mut self.counters);

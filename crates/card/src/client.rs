@@ -30,7 +30,11 @@ impl<W: Port, H: Port> Card<W, H> {
         now: Time,
     ) -> Keep {
         let head = &tcp.head;
-        flow.active = now;
+        let is_new = (head.seq + tcp.payload_len()).gt(flow.rcv_nxt) || head.flags.fin() || head.ack.gt(flow.client_acked);
+        if is_new || !flow.output_idle() {
+            // Probes of an idle client do not keep the connection for ever.
+            flow.active = now;
+        }
         if head.flags.rst() {
             return match rst::judge(head.seq, flow.rcv_nxt, REQUEST_WINDOW_BYTES) {
                 Verdict::Accept => {
@@ -141,6 +145,9 @@ impl<W: Port, H: Port> Card<W, H> {
         let head = &tcp.head;
         let len = tcp.payload_len();
         if len == 0 && !head.flags.fin() {
+            if head.seq.lt(flow.rcv_nxt) {
+                self.probe_host(flow);
+            }
             return Keep::Yes;
         }
         let end = head.seq + len;
@@ -148,6 +155,9 @@ impl<W: Port, H: Port> Card<W, H> {
             // A gap, or nothing new: RFC 5681 section 4.2 wants an immediate ACK. Requests are short, so out-of-order
             // data is not kept; the client sends it again.
             self.ack_client(flow, now);
+            if end.le(flow.rcv_nxt) {
+                self.probe_host(flow);
+            }
             return Keep::Yes;
         }
         let fresh = &payload[flow.rcv_nxt.since(head.seq) as usize..];
@@ -174,7 +184,9 @@ impl<W: Port, H: Port> Card<W, H> {
                     // No buffer is left: fail open.
                     self.counters.bypasses_by_card[crate::counters::CardBypass::Resources as usize] += 1;
                     self.make_opaque(flow, None, now);
-                    self.pass_client_frame(flow, frame, tcp);
+                    if flow.host.phase == HostPhase::Open {
+                        self.pass_client_frame(flow, frame, tcp);
+                    }
                     return Keep::Yes;
                 }
                 None => {}
@@ -212,7 +224,7 @@ impl<W: Port, H: Port> Card<W, H> {
             stamps.client.update(theirs, head.seq, head.seq, now);
         }
         if let Some(until) = until
-            && (head.seq + tcp.payload_len()).gt(until)
+            && (head.flags.fin() || (head.seq + tcp.payload_len()).gt(until))
         {
             flow.phase = Phase::Opaque(None);
             flow.reply = ReplyTracking::Idle;
@@ -229,7 +241,10 @@ impl<W: Port, H: Port> Card<W, H> {
         if head.flags.fin() {
             flow.client_fin = true;
         }
-        self.pass_client_frame(flow, frame, tcp);
+        if flow.host.phase == HostPhase::Open {
+            self.pass_client_frame(flow, frame, tcp);
+        }
+        // Else the host's side is still being opened: the client sends it again.
         if head.flags.rst() {
             return Keep::No;
         }
@@ -253,6 +268,16 @@ impl<W: Port, H: Port> Card<W, H> {
         rewrite(&mut copy[crate::packet::TCP_AT..], &change, complete);
         let parts = [std::io::IoSlice::new(copy), std::io::IoSlice::new(payload)];
         self.ports.to_host(&parts, frame.offload(), bytes, &mut self.counters);
+    }
+
+    /// The client asks whether the connection still lives (RFC 9293 section 3.8.4) while it waits for the host: the host is
+    /// asked, too, and resets the connection if it knows nothing of it.
+    fn probe_host(&mut self, flow: &Flow) {
+        let waits = flow.replies.is_empty() && !flow.output_idle();
+        if waits && flow.host.phase == HostPhase::Open && flow.host.sender.all_acked() {
+            let head = crate::transmit::host_head(flow, flow.host.sender.nxt() - 1, Flags::ACK, SackBlocks::EMPTY);
+            self.emit_to_host(flow, &head);
+        }
     }
 
     fn drop_unacceptable(&mut self) -> Keep {

@@ -46,8 +46,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 _ => Keep::Yes,
             };
         }
-        let held = flow.hold.as_ref().map_or(0, |hold| hold.len());
-        if !flow.client_fin || held > 0 || !flow.output_idle() {
+        if !flow.client_fin || flow.held() > 0 || !flow.output_idle() {
             return Keep::Yes;
         }
         match flow.host.phase {
@@ -58,10 +57,8 @@ impl<W: Port, H: Port> Card<W, H> {
             }
             HostPhase::Open => {
                 // The client's FIN goes on to the host; whatever it answers passes.
-                self.splice_at_hold(flow, now);
                 flow.phase = Phase::Opaque(None);
-                flow.host.sender.enqueue_fin();
-                self.pump_host(flow, now);
+                self.splice_at_hold(flow, now);
             }
             HostPhase::SynSent | HostPhase::Closing => {}
         }

@@ -134,6 +134,8 @@ pub struct Counters {
     pub flows_untracked: u64,
     /// Connections whose HTTP the card stopped to follow.
     pub flows_opaque: u64,
+    /// Times that the host closed an idle connection whose client did not hear of it.
+    pub host_ends_absorbed: u64,
     /// Segments sent again by the card.
     pub retransmits: u64,
     /// Frames with a wrong checksum.
@@ -172,6 +174,7 @@ impl Default for Counters {
             flows: 0,
             flows_untracked: 0,
             flows_opaque: 0,
+            host_ends_absorbed: 0,
             retransmits: 0,
             corrupt: 0,
             segments_unacceptable: 0,

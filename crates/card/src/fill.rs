@@ -279,6 +279,11 @@ impl Fills {
         self.asked == 0 && self.whole.is_empty()
     }
 
+    /// Fills under way, from the forwarded request to the verdict.
+    pub fn in_use(&self) -> usize {
+        self.fills.len() - self.free.len()
+    }
+
     /// Asks the watcher about whole replies and takes its verdicts. Call with a `now` that was read after the frames which
     /// made the replies whole had been received, since the watcher looks at what happened up to then.
     pub fn poll(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut Counters) {

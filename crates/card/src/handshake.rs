@@ -158,7 +158,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// The host's side is open: its next byte is `rcv_nxt`.
     fn open_host_side(&mut self, flow: &mut Flow, rcv_nxt: Seq, window: u32, options: &SynOptions, now: Time) {
-        let first = flow.rcv_nxt - flow.hold.as_ref().map_or(0, |hold| hold.len() as u32);
+        let first = flow.first_held();
         let mut limits = self.limits();
         limits.timestamps = flow.timestamps.is_some();
         let peer = answer(options, &limits, 0).peer;
@@ -166,6 +166,7 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.host.rcv_nxt = rcv_nxt;
         flow.host.acked = rcv_nxt;
         flow.host.fin_passed = false;
+        flow.host.fin_taken = false;
         flow.host_base = rcv_nxt;
         flow.host_acked_in = first;
         flow.host.sender = Sender::new(&SenderConfig::default(), first, peer, window, now);
@@ -248,7 +249,7 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn send_host_syn(&mut self, flow: &mut Flow, now: Time) {
         flow.host.syn_tries += 1;
         flow.host.syn_sent = now;
-        let first = flow.rcv_nxt - flow.hold.as_ref().map_or(0, |hold| hold.len() as u32);
+        let first = flow.first_held();
         let mut options = flow.client_options;
         options.timestamps = flow.timestamps.map(|stamps| Timestamps { val: stamps.client.recent(), ecr: 0 });
         let head = HeadRepr {
@@ -274,7 +275,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 ..Default::default()
             },
         );
-        let first = flow.rcv_nxt - flow.hold.as_ref().map_or(0, |hold| hold.len() as u32);
+        let first = flow.first_held();
         if !head.flags.ack() || head.ack != first {
             // An acknowledgment of an older incarnation (RFC 9293 section 3.10.7.3): reset it; the SYN is sent again.
             if head.flags.ack() && !head.flags.rst() {

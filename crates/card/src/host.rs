@@ -2,7 +2,7 @@
 
 use nicache_http::{Follower, Framing, Method, ReplyOutcome, parse_reply};
 use nicache_port::{Checksum, FrameBuf, Port};
-use nicache_tcp::{AckInfo, AckRewrite, Flags, SackBlocks, Seq, Time, rewrite};
+use nicache_tcp::{AckInfo, AckRewrite, SackBlocks, Seq, Time, rewrite};
 
 use crate::bus::FrameBytes;
 use crate::card::{Card, Keep};
@@ -74,6 +74,12 @@ impl<W: Port, H: Port> Card<W, H> {
             return self.keep_unless_over(flow, now);
         }
         if flow.phase == Phase::Requests && !flow.host_replying() {
+            if end.le(flow.host.rcv_nxt) {
+                // The end of a reply again (RFC 8985 section 7.2, tail loss probe), which the client may be missing.
+                self.count_host_frame(frame, tcp, Tracked::default());
+                self.pass_host_frame(flow, frame, tcp);
+                return self.keep_unless_over(flow, now);
+            }
             return self.host_unasked(flow, frame, tcp, now);
         }
         self.host_reply_segment(flow, frame, tcp, now)
@@ -88,9 +94,9 @@ impl<W: Port, H: Port> Card<W, H> {
         if data_end.gt(flow.host.rcv_nxt) {
             if head.seq.le(flow.host.rcv_nxt) {
                 let from = tcp.payload_at + flow.host.rcv_nxt.since(head.seq) as usize;
-                tracked = self.track_reply(flow, &frame.data()[from..tcp.end]);
+                tracked = self.track_reply(flow, &frame.data()[from..tcp.end], now);
             } else {
-                self.lose_track(flow);
+                self.lose_track(flow, now);
             }
             flow.host.rcv_nxt = data_end;
         }
@@ -114,17 +120,14 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// Follows the bytes of a reply. They have been passed on already.
-    fn track_reply(&mut self, flow: &mut Flow, bytes: &[u8]) -> Tracked {
+    fn track_reply(&mut self, flow: &mut Flow, bytes: &[u8], now: Time) -> Tracked {
         let mut tracked = Tracked::default();
         let mut at = 0;
         while at < bytes.len() {
             match &mut flow.reply {
                 ReplyTracking::Idle => {
                     // More than the reply said: nobody knows what follows.
-                    if flow.phase == Phase::Requests {
-                        flow.phase = Phase::Opaque(None);
-                        self.counters.flows_opaque += 1;
-                    }
+                    self.lose_track(flow, now);
                     break;
                 }
                 ReplyTracking::UntilClose => break,
@@ -133,7 +136,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     let last = *last;
                     let ReplyOutcome::Complete(reply) = parse_reply(&bytes[at..], method) else {
                         // Split over frames, or odd: the card does not guess where it ends.
-                        self.lose_track(flow);
+                        self.lose_track(flow, now);
                         break;
                     };
                     let head_len = reply.head_len;
@@ -155,7 +158,7 @@ impl<W: Port, H: Port> Card<W, H> {
                         }
                     });
                     if followed.fault.is_some() {
-                        self.lose_track(flow);
+                        self.lose_track(flow, now);
                         break;
                     }
                     match followed.finished_at {
@@ -217,11 +220,16 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// The card cannot follow the replies any more: everything passes from here on.
-    fn lose_track(&mut self, flow: &mut Flow) {
+    fn lose_track(&mut self, flow: &mut Flow, now: Time) {
         self.end_at_close(flow);
-        if !matches!(flow.phase, Phase::Opaque(None)) {
-            flow.phase = Phase::Opaque(None);
-            self.counters.flows_opaque += 1;
+        match flow.phase {
+            Phase::Opaque(None) => {}
+            Phase::Opaque(Some(_)) => {
+                flow.phase = Phase::Opaque(None);
+                self.counters.flows_opaque += 1;
+            }
+            // What the card has taken from the client behind the request goes on to the host.
+            _ => self.make_opaque(flow, None, now),
         }
     }
 
@@ -295,8 +303,11 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Data or FIN that nobody asked for: the host closes an idle connection, or says that it was too slow.
     fn host_unasked(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
         let recent_hit = flow.last_hit.is_some_and(|hit| now < hit + FIN_ABSORBED_AFTER_HIT);
-        if !flow.output_idle() || recent_hit {
+        // While the client has yet to acknowledge bytes of the host, only the host can send them again.
+        let all_taken = flow.host.acked.ge(flow.host.rcv_nxt);
+        if !flow.replies.is_empty() || (recent_hit && all_taken) {
             // The client is being served by the card, and need not know that the host is tired of waiting.
+            self.counters.host_ends_absorbed += 1;
             self.count_host_frame(frame, tcp, Tracked::default());
             self.take_host_end(flow, tcp, now);
             return Keep::Yes;
@@ -314,7 +325,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if tcp.head.flags.fin() && end == flow.host.rcv_nxt {
             flow.host.rcv_nxt = end + 1;
-            flow.host.fin_passed = true;
+            flow.host.fin_taken = true;
         }
         flow.host.acked = flow.host.rcv_nxt;
         if flow.host.phase == HostPhase::Open {
@@ -337,7 +348,7 @@ impl<W: Port, H: Port> Card<W, H> {
         if tcp.payload_len() > 0 || tcp.head.flags.fin() {
             self.take_host_end(flow, tcp, now);
         }
-        if flow.host.fin_passed && flow.host.sender.all_acked() {
+        if flow.host.fin_taken && flow.host.sender.all_acked() {
             self.forget_host(flow);
             return self.after_host_is_gone(flow, now);
         }
@@ -345,16 +356,23 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     fn after_host_is_gone(&mut self, flow: &mut Flow, now: Time) -> Keep {
+        if flow.forwarded > 0 || matches!(flow.phase, Phase::Opaque(_)) {
+            // A request came for the host while its connection was being closed: it gets another.
+            self.open_host(flow, now);
+            return Keep::Yes;
+        }
         self.advance(flow, now);
         self.pump_client(flow, now);
         self.keep_unless_over(flow, now)
     }
 
     fn host_reset(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
-        // RFC 5961 section 3.2: only the exact number counts; the host is trusted to send no other.
+        // RFC 5961 section 3.2: only the exact number counts. The host may have sent more than has arrived; it answers the
+        // challenge with the number that it is shown.
         if tcp.head.seq != flow.host.rcv_nxt && tcp.head.seq != flow.host.acked {
             self.count_host_frame(frame, tcp, Tracked::default());
             self.counters.segments_unacceptable += 1;
+            self.ack_host(flow, SackBlocks::EMPTY);
             return Keep::Yes;
         }
         if flow.phase == Phase::Requests && !flow.replies.is_empty() {
@@ -363,8 +381,7 @@ impl<W: Port, H: Port> Card<W, H> {
             return self.after_host_is_gone(flow, now);
         }
         self.count_host_frame(frame, tcp, Tracked::default());
-        let seq = crate::transmit::out_position(flow);
-        self.send_to_client(flow, seq, Flags::RST | Flags::ACK, now);
+        self.abort_client(flow, now);
         Keep::No
     }
 
@@ -372,6 +389,7 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn forget_host(&mut self, flow: &mut Flow) {
         flow.host.phase = HostPhase::Absent;
         flow.host.fin_passed = false;
+        flow.host.fin_taken = false;
     }
 
     /// Ends an opaque stretch whose end has come on both sides.

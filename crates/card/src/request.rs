@@ -15,6 +15,7 @@ use crate::card::Card;
 use crate::counters::CardBypass;
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
+use crate::memo::Meaning;
 use crate::store::{EntryId, Found};
 
 /// What a request at the front of the client's bytes leads to.
@@ -30,6 +31,8 @@ enum Decision {
 }
 
 struct Hit {
+    /// What the head means to anybody who sends it again.
+    memorable: Option<Meaning>,
     entry: EntryId,
     kind: ReplyKind,
     head_len: usize,
@@ -66,8 +69,20 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn answer_hits(&mut self, flow: &mut Flow, bytes: &[u8], now: Time) -> usize {
         let mut at = 0;
         while at < bytes.len() && self.may_answer(flow) {
-            match self.decide(&bytes[at..], false) {
-                Decision::Hit(hit) => at += self.answer(flow, &hit, &bytes[at..], now),
+            let rest = &bytes[at..];
+            if let Some(hit) = self.recall(rest) {
+                at += self.answer(flow, &hit, rest, now);
+                continue;
+            }
+            match self.decide(rest, false) {
+                Decision::Hit(hit) => {
+                    if let Some(meaning) = hit.memorable
+                        && hit.head_len == rest.len()
+                    {
+                        self.memo.note(rest, meaning);
+                    }
+                    at += self.answer(flow, &hit, rest, now);
+                }
                 _ => break,
             }
         }
@@ -129,6 +144,26 @@ impl<W: Port, H: Port> Card<W, H> {
             && (!flow.replies.is_empty() || flow.client_acked.ge(flow.out_next))
     }
 
+    /// A hit whose head was parsed before.
+    #[inline]
+    fn recall(&mut self, head: &[u8]) -> Option<Hit> {
+        let meaning = self.memo.recall(head)?;
+        if self.bypass || !self.lease || self.store.vary.names(&meaning.key).is_some() {
+            return None;
+        }
+        // As in `look_up`: the epoch is read when the request is in (I1).
+        let epoch = self.store.revisions().epoch();
+        let Found::Entry(entry) = self.store.find(&meaning.key, epoch, &mut self.counters) else { return None };
+        Some(Hit {
+            memorable: None,
+            entry,
+            kind: if meaning.head_request { ReplyKind::HeadOnly } else { ReplyKind::Full },
+            head_len: head.len(),
+            keep_alive: meaning.keep_alive,
+            http10: meaning.http10,
+        })
+    }
+
     /// Parses and looks up. With `commit`, misses are told to the policy and counted, since they will be forwarded.
     fn decide(&mut self, bytes: &[u8], commit: bool) -> Decision {
         let mut scratch = HeaderScratch::new();
@@ -187,8 +222,15 @@ impl<W: Port, H: Port> Card<W, H> {
             }
             return Decision::Forward(forward);
         };
+        let memorable = (key == base && !request.conditional.is_conditional()).then_some(Meaning {
+            key,
+            head_request: request.method == Method::Head,
+            keep_alive: request.keep_alive,
+            http10: request.version == Version::Http10,
+        });
         match self.form_of(id, request.method, &request.conditional) {
             Form::Send(kind) => Decision::Hit(Hit {
+                memorable,
                 entry: id,
                 kind,
                 head_len: request.head_len,
@@ -285,6 +327,15 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Makes the first `bytes` of `hold` the host's, and sends them.
     fn hand_to_host(&mut self, flow: &mut Flow, bytes: usize, now: Time) {
+        if flow.forwarded > 0 && flow.host.phase == HostPhase::Open {
+            // The host has not taken all of an earlier request: the numbers stay, only more follows.
+            let more = bytes.saturating_sub(flow.forwarded);
+            flow.host.sender.enqueue(more as u32);
+            flow.forwarded += more;
+            self.hand_fin_to_host(flow);
+            self.pump_host(flow, now);
+            return;
+        }
         flow.forwarded = bytes;
         match flow.host.phase {
             HostPhase::Open => self.splice_at_hold(flow, now),
@@ -295,20 +346,28 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Sets the deltas so that the first byte held and the next byte out are the host's next ones, and sends.
     pub(crate) fn splice_at_hold(&mut self, flow: &mut Flow, now: Time) {
-        let first = flow.rcv_nxt - flow.hold.as_ref().map_or(0, |hold| hold.len() as u32);
+        let first = flow.first_held();
         flow.splice.in_delta = flow.host.sender.end().since(first);
         flow.splice.out_delta = flow.out_next.since(flow.host.rcv_nxt);
         if flow.forwarded > 0 {
             flow.host.sender.enqueue(flow.forwarded as u32);
         }
+        self.hand_fin_to_host(flow);
         self.pump_host(flow, now);
+    }
+
+    /// When the card no longer decides, the client's FIN follows what is held.
+    fn hand_fin_to_host(&mut self, flow: &mut Flow) {
+        if flow.client_fin && flow.phase == Phase::Opaque(None) {
+            flow.host.sender.enqueue_fin();
+        }
     }
 
     /// The card stops to parse: what is held goes to the host, what follows passes.
     pub(crate) fn make_opaque(&mut self, flow: &mut Flow, extent: Option<OpaqueExtent>, now: Time) {
-        let first = flow.rcv_nxt - flow.hold.as_ref().map_or(0, |hold| hold.len() as u32);
-        let held = flow.hold.as_ref().map_or(0, |hold| hold.len());
-        let until = extent.filter(|until| until.bytes >= held as u64 && until.bytes < 1 << 30);
+        let first = flow.first_held();
+        let held = flow.held();
+        let until = extent.filter(|until| until.bytes >= held as u64 && until.bytes < 1 << 30 && !flow.client_fin);
         flow.phase = match &until {
             Some(until) => {
                 flow.reply = ReplyTracking::Head { head_request: until.head_request, last: !until.keep_alive };

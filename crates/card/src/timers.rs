@@ -14,6 +14,8 @@ pub const DELAYED_ACK: Duration = Duration::from_millis(40);
 const SYN_TRIES: u8 = 5;
 /// A client that is served by the card alone and says nothing for so long is closed, as a server would.
 const IDLE_CLOSE: Duration = Duration::from_secs(75);
+/// How long a client may keep its side open when the card has closed (Linux' tcp_fin_timeout).
+const FIN_WAIT: Duration = Duration::from_secs(60);
 /// A flow without changed numbers that says nothing for so long is forgotten; it goes on untracked.
 const IDLE_FORGET: Duration = Duration::from_secs(300);
 /// A spliced flow that says nothing for so long is dead (RFC 5382 section 5 asks for at least 2 h 4 min).
@@ -88,7 +90,7 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     fn end_idle(&mut self, flow: &mut Flow, now: Time) -> Keep {
-        if flow.is_forgettable() || flow.is_closing() {
+        if flow.is_forgettable() || flow.is_closed() || flow.card_fin && flow.sender.all_acked() {
             return Keep::No;
         }
         if flow.phase == Phase::Requests && flow.host.phase == HostPhase::Absent && flow.output_idle() && !flow.card_fin
@@ -115,6 +117,10 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Resets the client's side.
     pub(crate) fn abort_client(&mut self, flow: &mut Flow, now: Time) {
         let seq = crate::transmit::out_position(flow);
+        if flow.client_acked.lt(seq) {
+            // Which bytes have arrived is not known: only the exact number resets (RFC 5961 section 3.2).
+            self.send_to_client(flow, flow.client_acked, Flags::RST | Flags::ACK, now);
+        }
         self.send_to_client(flow, seq, Flags::RST | Flags::ACK, now);
     }
 }
@@ -124,10 +130,14 @@ fn syn_interval(tries: u8) -> Duration {
 }
 
 fn idle_limit(flow: &Flow) -> Duration {
-    if flow.is_closing() || flow.card_fin {
+    if flow.is_closed() {
         return LINGER;
     }
-    if flow.is_forgettable() {
+    if flow.card_fin {
+        return if flow.sender.all_acked() { FIN_WAIT } else { IDLE_FORGET };
+    }
+    let waiting = flow.forwarded > 0 || flow.host_replying() || flow.host.phase == HostPhase::SynSent;
+    if flow.is_forgettable() || (flow.is_closing() && !waiting) {
         return IDLE_FORGET;
     }
     match (flow.phase, flow.host.phase) {

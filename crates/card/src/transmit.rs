@@ -1,5 +1,6 @@
 //! Segments that the card sends by itself: replies and acknowledgments to clients, requests and acknowledgments to the host.
 
+use nicache_http::HttpDate;
 use nicache_port::Port;
 use nicache_tcp::splice::window_field;
 use nicache_tcp::{Flags, HeadRepr, SackBlocks, Seq, Time, Transmit, TransmitKind, checksum};
@@ -50,7 +51,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let capabilities = self.ports.wire.capabilities();
         self.ports.ip_id = self.ports.ip_id.wrapping_add(transmit.len.div_ceil(u32::from(flow.mss)).max(1) as u16);
         let ip_id = self.ports.ip_id;
-        render_heads(flow, &self.store, transmit.seq, transmit.len, &mut self.heads);
+        render_heads(flow, &self.store, &self.date, transmit.seq, transmit.len, &mut self.heads);
         let mut sum = (0u16, 0usize);
         let mut gather = Gather::new();
         let mut headers = None;
@@ -261,7 +262,7 @@ fn overlap(reply: &Reply, seq: Seq, len: u32) -> Option<(u32, u32)> {
 
 /// Renders the heads that lie in `len` bytes from `seq`, each into a place of its own. A retransmission renders the
 /// same bytes again, with the date of the first time.
-fn render_heads(flow: &Flow, store: &Store, seq: Seq, len: u32, heads: &mut [u8]) {
+fn render_heads(flow: &Flow, store: &Store, now: &HttpDate, seq: Seq, len: u32, heads: &mut [u8]) {
     for (reply, place) in flow.replies.iter().zip(heads.chunks_exact_mut(RENDERED_HEAD_BYTES_MAX)) {
         let Some((from, _)) = overlap(reply, seq, len) else { continue };
         if from >= reply.head_len {
@@ -273,7 +274,11 @@ fn render_heads(flow: &Flow, store: &Store, seq: Seq, len: u32, heads: &mut [u8]
             ReplyKind::Full | ReplyKind::HeadOnly => Some(&entry.template),
         };
         if let Some(template) = template {
-            template.render(&nicache_http::HttpDate::from_unix_s(reply.date), place);
+            if reply.date == now.unix_s() {
+                template.render(now, place);
+            } else {
+                template.render(&HttpDate::from_unix_s(reply.date), place);
+            }
         }
     }
 }

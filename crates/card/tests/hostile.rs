@@ -51,8 +51,11 @@ fn number() -> impl Strategy<Value = u32> {
 
 fn shot() -> impl Strategy<Value = Shot> {
     let head = (any::<bool>(), 1u16..4, number(), number(), any::<u8>(), any::<u16>());
-    let options =
-        (proptest::option::of((number(), number())), proptest::option::weighted(0.2, (number(), number())), any::<bool>());
+    let options = (
+        proptest::option::of((number(), number())),
+        proptest::option::weighted(0.2, (number(), number())),
+        any::<bool>(),
+    );
     let rest = (
         payload(),
         proptest::collection::vec((0usize..120, any::<u8>()), 0..2),

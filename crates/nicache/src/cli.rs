@@ -30,6 +30,9 @@ pub enum Command {
     /// Switch the card's caching off (everything passes to the server) and on again
     #[command(after_help = "Example: nicache bypass on")]
     Bypass(BypassArgs),
+    /// Replay a web log, check every byte of every reply, and change the files meanwhile in every way
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(ReplayArgs),
     /// Measure how fast nicache is on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -52,6 +55,15 @@ const RUN_EXAMPLES: &str = "Examples:
 While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the access log);
 Ctrl-C or SIGTERM stops everything, a second one without waiting for the server.";
 
+const REPLAY_EXAMPLES: &str = "Examples:
+  sudo nicache replay access.log.gz
+  sudo nicache replay --synthetic --duration 30 --writers 4 -- --handshake card --memory 256M
+  sudo nicache replay access.log --site /srv/empty --url http://10.77.0.2/ --writers 2
+
+Without --url, nginx is started behind a nicache of its own, with a site that has the log's sizes. With --url, the
+server's document root must be the folder given with --site, and the server another user than root (it is shown
+files that it may not read). The status is 1 if a reply was stale, torn, corrupt or did not come.";
+
 /// Which running nicache a command means.
 #[derive(Debug, Args)]
 pub struct Target {
@@ -61,6 +73,56 @@ pub struct Target {
     /// Answer as one line of JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Log in the common or combined format, plain or packed by gzip or zstd
+    #[arg(value_name = "LOG", required_unless_present = "synthetic", conflicts_with = "synthetic")]
+    pub log: Option<PathBuf>,
+    /// No log, but requests by Zipf's law for 400 files
+    #[arg(long)]
+    pub synthetic: bool,
+    /// Make the files in this folder, which must be empty or new, and leave them there [default: a temporary folder]
+    #[arg(long, value_name = "DIR")]
+    pub site: Option<PathBuf>,
+    /// A server that runs already, with --site as its document root
+    #[arg(long, value_name = "http://ADDR[:PORT]/", requires = "site")]
+    pub url: Option<String>,
+    /// Threads that change files; 0: nothing changes
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub writers: usize,
+    /// Mean pause of a writer between two writes, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5)]
+    pub write_pause: u64,
+    /// Client connections, each with a thread
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub clients: u16,
+    /// Requests sent at once on a connection
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub pipeline: u16,
+    /// Repeat the log for so many seconds [default: the log once]
+    #[arg(long, value_name = "S")]
+    pub duration: Option<u64>,
+    /// Requests per second, sent without waiting for replies as far as connections allow [default: as fast as replies come]
+    #[arg(long, value_name = "N")]
+    pub rate: Option<f64>,
+    /// The server caches open files (nginx: open_file_cache), so it may give old replies itself; the card may not
+    #[arg(long)]
+    pub server_keeps_files_open: bool,
+    /// Equal seeds choose equal files and ways to change them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Name of the running nicache whose counters are shown (with --url) [default: the only one, if any]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Answer as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Settings for the `nicache run` that is started
+    #[arg(last = true, value_name = "RUN OPTIONS", conflicts_with = "url")]
+    pub run: Vec<String>,
 }
 
 /// Arguments of `status`.
@@ -101,7 +163,7 @@ pub struct BypassArgs {
 pub enum BenchCommand {
     /// A client against nginx alone, through the card, and with Varnish in the card's place
     #[command(
-        after_help = "Example: sudo nicache bench wire --figure wire.svg\n\nNeeds root, two CPUs, a quiet machine and wrk; takes about an hour \
+        after_help = "Example: sudo nicache bench wire --figure wire.svg\n\nNeeds root, two CPUs, a quiet machine and wrk; takes about 40 minutes \
         in full, 3 minutes with --quick."
     )]
     Wire(BenchWireArgs),
@@ -131,6 +193,13 @@ pub struct BenchWireArgs {
     /// Seconds of one measurement [default: 3]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: Option<u32>,
+    /// Put the files to serve into this folder while measuring. It must be on a disk, and nobody may make files right in it
+    /// meanwhile (that would purge what is below)
+    #[arg(long, value_name = "DIR", default_value = "/var/lib")]
+    pub folder: PathBuf,
+    /// Measure only what has this in its label, which is like `10 KB, card, hits`
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub only: String,
     /// One round of one second, three sizes of objects: to see whether it works, not for figures
     #[arg(long)]
     pub quick: bool,

@@ -4,6 +4,7 @@ mod bench;
 mod bypass;
 mod card;
 mod purge;
+mod replay;
 mod run;
 mod server;
 mod status;
@@ -23,6 +24,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Purge(arguments) => purge::execute(&arguments),
         Command::Bypass(arguments) => bypass::execute(&arguments),
         Command::Bench(command) => bench::execute(&command),
+        Command::Replay(arguments) => replay::execute(&arguments),
         Command::Card => card::execute(),
         Command::Watch => watch::execute(),
         Command::Server => server::execute(),

@@ -29,10 +29,12 @@ pub enum Body {
         /// Which.
         versions: Vec<u32>,
     },
-    /// A byte that no version of this file has at this place.
-    Corrupt {
-        /// Where the first line begins that is wrong.
+    /// A line that no version of this file has at this place: torn within the line, or wrong.
+    Garbled {
+        /// Where that line begins.
         offset: usize,
+        /// The body, to be held against the versions that are possible.
+        bytes: Vec<u8>,
     },
 }
 
@@ -49,6 +51,14 @@ pub fn render(file: u64, version: u32, offset: u64, out: &mut [u8]) {
         skip = 0;
         number += 1;
     }
+}
+
+/// Is every byte of `body` that of one of `versions` at this place?
+pub fn is_patchwork(file: u64, versions: &[u32], body: &[u8]) -> bool {
+    body.chunks(LINE_BYTES).enumerate().all(|(number, chunk)| {
+        let lines: Vec<_> = versions.iter().map(|&version| line(file, version, number as u32)).collect();
+        chunk.iter().enumerate().all(|(at, byte)| lines.iter().any(|line| line[at] == *byte))
+    })
 }
 
 /// Finds out what a whole body of `file` is.
@@ -74,7 +84,7 @@ pub fn inspect(file: u64, body: &[u8]) -> Body {
             None if named.is_none() && !versions.is_empty() && tail_is_plausible(file, number as u32, chunk) => {
                 versions.push(u32::MAX);
             }
-            None => return Body::Corrupt { offset: number * LINE_BYTES },
+            None => return Body::Garbled { offset: number * LINE_BYTES, bytes: body.to_vec() },
         }
     }
     versions.sort_unstable();
@@ -105,7 +115,7 @@ fn line(file: u64, version: u32, number: u32) -> [u8; LINE_BYTES] {
     let mut bits = u128::from(seed) << 64 | u128::from(mix(seed));
     for letter in &mut text[PREFIX_BYTES..LINE_BYTES - 1] {
         *letter = LETTERS[(bits & 31) as usize];
-        bits = bits >> 5 | bits << 123;
+        bits = bits.rotate_right(5);
     }
     text[LINE_BYTES - 1] = b'\n';
     text
@@ -137,6 +147,27 @@ mod tests {
         bytes
     }
 
+    fn garbled_at_of(file: u64, bytes: &[u8]) -> Option<usize> {
+        match inspect(file, bytes) {
+            Body::Garbled { offset, .. } => Some(offset),
+            _ => None,
+        }
+    }
+
+    fn garbled_at(bytes: &[u8]) -> Option<usize> {
+        garbled_at_of(FILE, bytes)
+    }
+
+    #[test]
+    fn a_line_torn_within_is_a_patchwork_of_the_versions_involved() {
+        let mut torn = text(4, 300);
+        torn[100..].copy_from_slice(&text(5, 300)[100..]);
+        assert_eq!(garbled_at(&torn), Some(64));
+        assert!(is_patchwork(FILE, &[4, 5], &torn) && !is_patchwork(FILE, &[4, 6], &torn));
+        torn[200] ^= 0x80;
+        assert!(!is_patchwork(FILE, &[4, 5], &torn));
+    }
+
     #[test]
     fn every_length_is_recognised() {
         for len in (64..400).chain([4096, 100_001]) {
@@ -163,7 +194,7 @@ mod tests {
             bad[at] ^= 1;
             assert!(!matches!(inspect(FILE, &bad), Body::Whole { .. } | Body::Empty), "byte {at}");
             if at < 64 * 3 {
-                assert_eq!(inspect(FILE, &bad), Body::Corrupt { offset: at / 64 * 64 }, "byte {at}");
+                assert_eq!(garbled_at(&bad), Some(at / 64 * 64), "byte {at}");
             }
         }
     }
@@ -173,11 +204,11 @@ mod tests {
         let mut mixed = text(4, 200);
         mixed[128..].copy_from_slice(&text(5, 200)[128..]);
         assert_eq!(inspect(FILE, &mixed), Body::Mixed { versions: vec![4, 5] });
-        assert_eq!(inspect(FILE ^ 1, &text(4, 200)), Body::Corrupt { offset: 0 });
+        assert_eq!(garbled_at_of(FILE ^ 1, &text(4, 200)), Some(0));
         let mut moved = text(4, 256);
         moved.copy_within(64..128, 128);
-        assert_eq!(inspect(FILE, &moved), Body::Corrupt { offset: 128 });
-        assert_eq!(inspect(FILE, &[0; 100]), Body::Corrupt { offset: 0 });
+        assert_eq!(garbled_at_of(FILE, &moved), Some(128));
+        assert_eq!(garbled_at(&[0; 100]), Some(0));
     }
 
     #[test]

@@ -27,7 +27,7 @@ mod synthetic;
 mod trace;
 mod writer;
 
-pub use content::{Body, LINE_BYTES, inspect, render};
+pub use content::{Body, LINE_BYTES, inspect, is_patchwork, render};
 pub use method::Method;
 pub use oracle::{History, Judgement, Observation, State, Step, judge};
 pub use replay::{ReplayConfig, ReplayError, replay};

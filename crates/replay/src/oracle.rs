@@ -12,7 +12,7 @@
 
 use std::fmt;
 
-use crate::content::Body;
+use crate::content::{Body, is_patchwork};
 
 /// What a file is after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,13 +48,14 @@ pub struct Step {
 /// All steps of one file, the oldest (its creation) first.
 #[derive(Clone, Debug, Default)]
 pub struct History {
+    file: u64,
     steps: Vec<Step>,
 }
 
 impl History {
-    /// The history of a file that has been in `state` since ever.
-    pub fn new(state: State) -> History {
-        History { steps: vec![Step { call_ns: 0, return_ns: 0, state, in_place: false }] }
+    /// The history of the file with this id, which has been in `state` since ever.
+    pub fn new(file: u64, state: State) -> History {
+        History { file, steps: vec![Step { call_ns: 0, return_ns: 0, state, in_place: false }] }
     }
 
     /// Notes a step that begins at `call_ns`. To be called before the change is made.
@@ -136,14 +137,11 @@ impl fmt::Display for Judgement {
 /// Judges a reply whose request was sent at `sent_ns` (noted before the call) and whose last byte was there at
 /// `ended_ns` (noted after the call).
 pub fn judge(history: &History, sent_ns: u64, ended_ns: u64, seen: &Observation) -> Judgement {
-    if matches!(seen, Observation::Status(_) | Observation::Body { body: Body::Corrupt { .. }, .. }) {
-        return Judgement::Corrupt;
-    }
     let visible = history.visible(sent_ns, ended_ns);
     if visible.iter().any(|step| shows(step.state, seen)) {
         return Judgement::Fresh;
     }
-    if is_mixture(visible, seen) {
+    if is_mixture(history.file, visible, seen) {
         return Judgement::MixedByServer;
     }
     let steps = history.steps();
@@ -152,6 +150,11 @@ pub fn judge(history: &History, sent_ns: u64, ended_ns: u64, seen: &Observation)
         (Some(at), _) => {
             let ended = steps.get(at + 1).map_or(sent_ns, |next| next.return_ns);
             Judgement::Stale { age_ns: sent_ns.saturating_sub(ended) }
+        }
+        (None, Observation::Body { body: Body::Garbled { bytes, .. }, .. })
+            if !is_patchwork(history.file, &versions(steps), bytes) =>
+        {
+            Judgement::Corrupt
         }
         (None, Observation::Body { .. } | Observation::Length(_)) => Judgement::Torn,
         (None, _) => Judgement::Corrupt,
@@ -173,17 +176,23 @@ fn shows(state: State, seen: &Observation) -> bool {
     }
 }
 
-fn is_mixture(visible: &[Step], seen: &Observation) -> bool {
+fn versions(steps: &[Step]) -> Vec<u32> {
+    let version = |step: &Step| if let State::Content { version, .. } = step.state { Some(version) } else { None };
+    steps.iter().filter_map(version).collect()
+}
+
+fn is_mixture(file: u64, visible: &[Step], seen: &Observation) -> bool {
     // The first one is what was there before; what changes it is among the others.
     let is_rewritten = visible.iter().skip(1).any(|step| step.in_place);
     let len_max = visible.iter().map(|step| if let State::Content { len, .. } = step.state { len } else { 0 }).max();
-    let is_visible = |wanted: u32| {
-        visible.iter().any(|step| matches!(step.state, State::Content { version, .. } if version == wanted))
-    };
+    let is_visible = |wanted: u32| versions(visible).contains(&wanted);
     let is_possible = match seen {
         Observation::Body { body: Body::Whole { version }, len } => is_visible(*version) && Some(*len) <= len_max,
         Observation::Body { body: Body::Mixed { versions }, len } => {
             versions.iter().all(|&version| is_visible(version)) && Some(*len) <= len_max
+        }
+        Observation::Body { body: Body::Garbled { bytes, .. }, len } => {
+            is_rewritten && Some(*len) <= len_max && is_patchwork(file, &versions(visible), bytes)
         }
         Observation::Length(len) => Some(*len) <= len_max,
         _ => false,
@@ -196,6 +205,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const FILE: u64 = 99;
 
     fn content(version: u32) -> State {
         State::Content { version, len: 1000 }
@@ -211,7 +222,7 @@ mod tests {
 
     /// Version 1 at first, then version `n` by a step called at `100 * n` that returned at `100 * n + 10`, up to 5.
     fn history(in_place: bool) -> History {
-        let mut history = History::new(content(1));
+        let mut history = History::new(FILE, content(1));
         for version in 2..=5 {
             let call = 100 * u64::from(version);
             history.begin(call, content(version), in_place);
@@ -235,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_unfinished_write_makes_nothing_stale() {
-        let mut history = History::new(content(1));
+        let mut history = History::new(FILE, content(1));
         history.begin(100, content(2), false);
         assert_eq!(judge(&history, 5000, 6000, &whole(1)), Judgement::Fresh);
         assert_eq!(judge(&history, 5000, 6000, &whole(2)), Judgement::Fresh);
@@ -257,8 +268,23 @@ mod tests {
     }
 
     #[test]
+    fn a_garbled_body_is_torn_if_its_bytes_are_the_file_s_and_corrupt_if_not() {
+        let garbled = |last: u8| {
+            let mut bytes = vec![0; 1000];
+            crate::content::render(FILE, 2, 0, &mut bytes);
+            crate::content::render(FILE, 3, 500, &mut bytes[500..]);
+            bytes[999] = bytes[999].wrapping_add(last);
+            Observation::Body { body: Body::Garbled { offset: 448, bytes }, len: 1000 }
+        };
+        assert_eq!(judge(&history(true), 290, 305, &garbled(0)), Judgement::MixedByServer);
+        assert_eq!(judge(&history(true), 320, 330, &garbled(0)), Judgement::Torn);
+        assert_eq!(judge(&history(false), 290, 305, &garbled(0)), Judgement::Torn);
+        assert_eq!(judge(&history(true), 290, 305, &garbled(128)), Judgement::Corrupt);
+    }
+
+    #[test]
     fn lengths_and_absences_are_states_like_others() {
-        let mut history = History::new(content(1));
+        let mut history = History::new(FILE, content(1));
         for (call, state) in [(100, State::Missing), (200, State::Empty), (300, State::Forbidden), (400, content(2))] {
             history.begin(call, state, false);
             history.end(call + 10);
@@ -272,7 +298,7 @@ mod tests {
         assert_eq!(judge(&history, 450, 460, &Observation::Length(1000)), Judgement::Fresh);
         assert_eq!(judge(&history, 450, 460, &Observation::Forbidden), Judgement::Stale { age_ns: 40 });
         assert_eq!(judge(&history, 450, 460, &Observation::Status(500)), Judgement::Corrupt);
-        assert_eq!(judge(&History::new(content(1)), 5, 6, &Observation::Missing), Judgement::Corrupt);
+        assert_eq!(judge(&History::new(FILE, content(1)), 5, 6, &Observation::Missing), Judgement::Corrupt);
     }
 
     proptest! {
@@ -283,7 +309,7 @@ mod tests {
             gaps in proptest::collection::vec((1u64..50, 1u64..50), 1..40),
             sent in 0u64..2000, lasts in 0u64..100, moment in 0u64..100, lag in 1usize..3,
         ) {
-            let mut history = History::new(content(0));
+            let mut history = History::new(FILE, content(0));
             let mut effects = vec![0];
             let mut now = 1;
             for (version, (pause, takes)) in gaps.iter().enumerate() {

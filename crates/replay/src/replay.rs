@@ -130,7 +130,7 @@ pub fn replay(
         config,
         trace,
         site,
-        histories: (0..site.len()).map(|file| Mutex::new(History::new(site.initial(file)))).collect(),
+        histories: (0..site.len()).map(|file| Mutex::new(History::new(site.id(file), site.initial(file)))).collect(),
         next: AtomicU64::new(0),
         next_number: AtomicU64::new(1),
         replies: AtomicU64::new(0),
@@ -235,7 +235,7 @@ impl<'a> Fetcher<'a> {
                 }
                 Err(error) => {
                     self.report.requests += batch.len() as u64;
-                    self.lose(&error, batch.len() as u64);
+                    self.lose(&error, batch.len() as u64, None);
                     std::thread::sleep(RECONNECT_PAUSE);
                     return false;
                 }
@@ -249,7 +249,7 @@ impl<'a> Fetcher<'a> {
         let sent_ns = now_ns();
         self.report.requests += batch.len() as u64;
         if let Err(error) = connection.send(&self.text) {
-            self.lose(&error, batch.len() as u64);
+            self.lose(&error, batch.len() as u64, None);
             return false;
         }
         let mut hit = false;
@@ -265,7 +265,7 @@ impl<'a> Fetcher<'a> {
                     }
                 }
                 Err(error) => {
-                    self.lose(&error, left);
+                    self.lose(&error, left, Some((&asked, sent_ns)));
                     return false;
                 }
             }
@@ -284,17 +284,21 @@ impl<'a> Fetcher<'a> {
     }
 
     /// Counts replies that will not come.
-    fn lose(&mut self, error: &io::Error, count: u64) {
+    fn lose(&mut self, error: &io::Error, count: u64, first: Option<(&Asked, u64)>) {
+        let what = first.map_or_else(String::new, |(asked, sent_ns)| {
+            let sent_ms = (sent_ns - self.shared.start_ns) as f64 / 1e6;
+            format!(": {} (request {}) sent at {sent_ms:.3} ms", self.shared.site.target(asked.file), asked.number)
+        });
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 self.report.timeouts += 1;
                 self.report.broken += count - 1;
-                self.report.describe(format!("no reply within {:?}", crate::client::REPLY_TIMEOUT));
+                self.report.describe(format!("no reply within {:?}{what}", crate::client::REPLY_TIMEOUT));
             }
             io::ErrorKind::InvalidData => {
                 self.report.corrupt += 1;
                 self.report.broken += count - 1;
-                self.report.describe(format!("CORRUPT: {error}"));
+                self.report.describe(format!("CORRUPT: {error}{what}"));
             }
             _ => self.report.broken += count,
         }
@@ -318,7 +322,7 @@ impl<'a> Fetcher<'a> {
         self.report.count_latency(ended_ns - if asked.due_ns == 0 { sent_ns } else { asked.due_ns.min(ended_ns) });
         self.shared.replies.fetch_add(1, Ordering::Relaxed);
         self.waiting.push_back(Waiting { file: asked.file, sent_ns, ended_ns, seen, by_server });
-        if self.waiting.len() >= WAITING_MAX || self.waiting.len() % 256 == 0 {
+        if self.waiting.len() >= WAITING_MAX || self.waiting.len().is_multiple_of(256) {
             let until = ended_ns.saturating_sub(JUDGE_AFTER_NS);
             self.judge_until(if self.waiting.len() >= WAITING_MAX { u64::MAX } else { until });
         }
@@ -355,14 +359,28 @@ impl<'a> Fetcher<'a> {
             .map(|step| format!("{:?} by a call from {:.3} to {:.3}", step.state, ms(step.call_ns), ms(step.return_ns)))
             .collect();
         format!(
-            "{judgement}: {} from {} between {:.3} and {:.3} ms showed {:?}; the file, latest first: {}",
+            "{judgement}: {} from {} between {:.3} and {:.3} ms showed {}; the file, latest first: {}",
             self.shared.site.target(waiting.file),
             if waiting.by_server { "the server" } else { "a cache or an unknown source" },
             ms(waiting.sent_ns),
             ms(waiting.ended_ns),
-            waiting.seen,
+            Shown(&waiting.seen),
             near.join("; ")
         )
+    }
+}
+
+/// An observation without the bytes.
+struct Shown<'a>(&'a Observation);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Observation::Body { body: Body::Garbled { offset, .. }, len } => {
+                write!(f, "{len} bytes, garbled in the line at {offset}")
+            }
+            other => write!(f, "{other:?}"),
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! ROOT/00/<id of the object>        directories with an odd number are symlinks into the side folder
-//! ROOT/.nicache-replay/             side folder: new files before they are renamed, link targets, away directories
+//! ROOT/.nicache-replay/new/         new files before they are renamed, and directories that are away
+//! ROOT/.nicache-replay/00/          what symlinks of directory 00, or in it, lead to
 //! ```
 
 use std::fs;
@@ -80,10 +81,11 @@ impl Site {
     }
 
     fn fill(&self) -> io::Result<()> {
-        make_directory(&self.side())?;
+        make_directory(&self.new_folder())?;
         for directory in 0..self.directories {
+            make_directory(&self.target_folder(directory))?;
             if self.is_switched(directory) {
-                let real = self.side().join(format!("directory-{directory}.0"));
+                let real = self.target_folder(directory).join("first");
                 make_directory(&real)?;
                 symlink(real, self.directory_path(directory))?;
             } else {
@@ -118,10 +120,6 @@ impl Site {
         self.files[file].directory
     }
 
-    pub(crate) fn directories(&self) -> u32 {
-        self.directories
-    }
-
     pub(crate) fn is_switched(&self, directory: u32) -> bool {
         directory % 2 == 1
     }
@@ -138,8 +136,13 @@ impl Site {
         self.root.join(format!("{directory:02}"))
     }
 
-    pub(crate) fn side(&self) -> PathBuf {
-        self.root.join(SIDE)
+    pub(crate) fn new_folder(&self) -> PathBuf {
+        self.root.join(SIDE).join("new")
+    }
+
+    /// Each directory has its own, since a change in it is a change of all paths through it.
+    pub(crate) fn target_folder(&self, directory: u32) -> PathBuf {
+        self.root.join(SIDE).join(format!("{directory:02}"))
     }
 
     /// The target of a request for the file.

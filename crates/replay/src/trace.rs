@@ -180,8 +180,8 @@ fn parse_request(line: &[u8]) -> Option<Line<'_>> {
     let time_end = line.windows(2).position(|pair| pair == b"] ")?;
     let quoted = line[time_end + 2..].strip_prefix(b"\"")?;
     // A target may hold quotes, so the request ends at the last quote that status and bytes follow.
-    let ends = quoted.windows(2).enumerate().filter(|(_, pair)| pair == b"\" ").map(|(at, _)| at);
-    let (request, bytes) = ends.filter_map(|at| Some((&quoted[..at], outcome(&quoted[at + 2..])?))).last()?;
+    let mut ends = quoted.windows(2).enumerate().rev().filter(|(_, pair)| pair == b"\" ").map(|(at, _)| at);
+    let (request, bytes) = ends.find_map(|at| Some((&quoted[..at], outcome(&quoted[at + 2..])?)))?;
     let mut words = request.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
     let (method, target) = (words.next()?, words.next()?);
     if !method.iter().all(u8::is_ascii_uppercase) {

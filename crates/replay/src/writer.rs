@@ -50,7 +50,7 @@ pub(crate) struct Writer<'a> {
     shared: &'a Shared<'a>,
     random: Random,
     fetcher: Fetcher<'a>,
-    side: PathBuf,
+    new_folder: PathBuf,
     /// Own files, each as often as it is asked for.
     files: Vec<usize>,
     current: HashMap<usize, Current>,
@@ -75,7 +75,7 @@ impl<'a> Writer<'a> {
             shared,
             random: random_for(shared.config, number),
             fetcher: Fetcher::new(shared),
-            side: shared.site.side(),
+            new_folder: shared.site.new_folder(),
             files,
             current: (0..shared.site.len()).filter(|&file| is_own(file)).map(initial).collect(),
             serial: 0,
@@ -239,7 +239,8 @@ impl<'a> Writer<'a> {
             }
             Method::SymlinkSwitch => {
                 let next = Current { len: self.new_len(file), ..next };
-                let target = self.new_file(file, &next)?;
+                let target = self.new_target(self.shared.site.directory(file));
+                write_new(&target, self.shared.site.id(file), next.version, next.len)?;
                 let link = self.new_name();
                 symlink(&target, &link)?;
                 let next = Current { target: Some(target), ..next };
@@ -311,7 +312,7 @@ impl<'a> Writer<'a> {
         }
         let path = self.shared.site.directory_path(directory);
         let old = fs::read_link(&path)?;
-        let new = self.new_name();
+        let new = self.new_target(directory);
         make_directory(&new)?;
         let inside = self.inside(directory);
         let mut states = Vec::new();
@@ -396,7 +397,16 @@ impl<'a> Writer<'a> {
 
     fn new_name(&mut self) -> PathBuf {
         self.serial += 1;
-        self.side.join(format!("{}-{}", self.number, self.serial))
+        self.new_folder.join(self.serial_name())
+    }
+
+    fn new_target(&mut self, directory: u32) -> PathBuf {
+        self.serial += 1;
+        self.shared.site.target_folder(directory).join(self.serial_name())
+    }
+
+    fn serial_name(&self) -> String {
+        format!("{}-{}", self.number, self.serial)
     }
 
     fn new_file(&mut self, file: usize, content: &Current) -> io::Result<PathBuf> {

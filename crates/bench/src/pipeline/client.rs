@@ -16,6 +16,9 @@ const MAC_SERVER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const ADDRESS_CLIENT: [u8; 4] = [10, 77, 0, 1];
 const ADDRESS_SERVER: [u8; 4] = [10, 77, 0, 2];
 const PORT_FIRST: u16 = 20_000;
+/// Ports below are those of the connections that fill card memory, and stay open.
+const PORT_AGAIN: u16 = 21_000;
+const PORT_LAST: u16 = 60_000;
 const PORT_SERVER: u16 = 80;
 
 /// From which end a frame comes.
@@ -127,7 +130,7 @@ impl Client {
         self.connections.clear();
         for number in 0..self.requests.len() {
             let port = self.next_port;
-            self.next_port = if port >= 60_000 { PORT_FIRST } else { port + 1 };
+            self.next_port = if port >= PORT_LAST { PORT_AGAIN } else { port + 1 };
             self.ports.push(port);
             let start = Seq(self.ticks.wrapping_mul(250_000).wrapping_add(u32::from(port)));
             self.connections.insert(port, Peer { next: start + 1, ..Peer::default() });
@@ -149,7 +152,7 @@ impl Client {
             let request = std::mem::take(&mut self.requests[number]);
             self.send(&head, &request);
             if let Some(peer) = self.connections.get_mut(&self.ports[number]) {
-                peer.next = peer.next + request.len() as u32;
+                peer.next += request.len() as u32;
             }
             self.requests[number] = request;
         }
@@ -169,7 +172,7 @@ impl Client {
             let head = HeadRepr { flags: Flags::ACK | Flags::FIN, ..self.head(number) };
             self.send(&head, &[]);
             if let Some(peer) = self.connections.get_mut(&self.ports[number]) {
-                peer.next = peer.next + 1;
+                peer.next += 1;
             }
         }
     }

@@ -40,7 +40,7 @@ pub const SCENARIOS: [Scenario; 9] = [
 pub struct Measured {
     /// Which.
     pub scenario: Scenario,
-    /// Nanoseconds in the card per request.
+    /// Nanoseconds of CPU time in the card per request.
     pub ns: Summary,
     /// Instructions (user space) in the card per request, if the machine counts them.
     pub instructions: Option<Summary>,
@@ -110,5 +110,24 @@ impl PipelineReport {
             let _ = writeln!(text, "Instructions were not counted: {reason}");
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each scenario checks by itself that the card treats every request as it is meant to.
+    #[test]
+    fn every_scenario_does_what_it_says() {
+        let report = run(1, Duration::from_millis(5), |_| true).unwrap();
+        assert_eq!(report.measured.len(), SCENARIOS.len());
+        for measured in &report.measured {
+            assert!(measured.ns.median > 0.0, "{}", measured.scenario.label());
+        }
+        // A hit is a frame in and a frame out.
+        assert_eq!(report.measured[0].frames, 2.0);
+        let text = report.table();
+        assert!(text.contains("hit with its connection, 100 B"), "{text}");
     }
 }

@@ -8,7 +8,9 @@ use super::site::Object;
 use super::subject::Subject;
 use crate::Summary;
 
-const LABELS_WIDTH: f64 = 168.0;
+const LABELS_WIDTH: f64 = 196.0;
+/// Room for the longest line of text.
+const WIDTH_MIN: f64 = 860.0;
 const PANEL_WIDTH: f64 = 214.0;
 const BAR_HEIGHT: f64 = 15.0;
 const BAR_STEP: f64 = 21.0;
@@ -56,8 +58,8 @@ const ROWS: [Row; 4] = [
 pub fn draw(report: &Report) -> String {
     let (objects, subjects) = (report.objects(), report.subjects());
     let row_height = ROW_TITLE + BAR_STEP * subjects.len() as f64 + 12.0;
-    let width = LABELS_WIDTH + PANEL_WIDTH * objects.len() as f64 + 16.0;
-    let height = TOP + row_height * ROWS.len() as f64 + 34.0;
+    let width = (LABELS_WIDTH + PANEL_WIDTH * objects.len() as f64 + 16.0).max(WIDTH_MIN);
+    let height = TOP + row_height * ROWS.len() as f64 + 50.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
@@ -82,8 +84,9 @@ pub fn draw(report: &Report) -> String {
             draw_panel(&mut svg, report, row, object, &subjects, left, top);
         }
     }
-    let notes = format!("nginx: {}. {}", setting.nginx, setting.versions.join(", "));
-    text(&mut svg, 16.0, height - 14.0, "start", "fill=\"#666\" font-size=\"11\"", &notes);
+    let small = "fill=\"#666\" font-size=\"11\"";
+    text(&mut svg, 16.0, height - 30.0, "start", small, &format!("nginx: {}", setting.nginx));
+    text(&mut svg, 16.0, height - 14.0, "start", small, &setting.versions.join("; "));
     svg.push_str("</svg>\n");
     svg
 }
@@ -117,17 +120,21 @@ fn draw_panel(
             "<rect x=\"{left}\" y=\"{y:.1}\" width=\"{bar:.1}\" height=\"{BAR_HEIGHT}\" fill=\"{}\"/>",
             colour(*subject)
         );
-        let (from, to, middle) = (left + low, left + high, y + BAR_HEIGHT / 2.0);
-        let _ = writeln!(
-            svg,
-            "<path d=\"M{from:.1} {middle:.1}H{to:.1}M{from:.1} {:.1}v6M{to:.1} {:.1}v6\" stroke=\"#222\" stroke-opacity=\"0.6\"/>",
-            middle - 3.0,
-            middle - 3.0
-        );
+        if high - low > 1.0 {
+            draw_whisker(svg, left + low, left + high, y + BAR_HEIGHT / 2.0);
+        }
         let number =
             if row.decimals && value.median < 1000.0 { format!("{:.1}", value.median) } else { grouped(value.median) };
         text(svg, left + high.max(bar) + 5.0, y + 12.0, "start", "", &number);
     }
+}
+
+fn draw_whisker(svg: &mut String, from: f64, to: f64, y: f64) {
+    let end = y - 3.0;
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{from:.1} {y:.1}H{to:.1}M{from:.1} {end:.1}v6M{to:.1} {end:.1}v6\" stroke=\"#222\" stroke-opacity=\"0.6\"/>"
+    );
 }
 
 /// Grey for what is there without us, orange for the card; told apart by label and place, too.

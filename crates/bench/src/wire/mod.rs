@@ -40,10 +40,12 @@ use load::Client;
 use process::machine_load;
 use report::{Failure, Setting, Skipped};
 use site::{NGINX_SETTINGS, OBJECTS, Site};
-use subject::Running;
+use subject::{NotByCache, Running};
 
 const CLIENT_CPU: usize = 0;
 const SERVER_CPU: usize = 1;
+/// How often a measurement that the cache did not see through is tried.
+const TRIES: usize = 3;
 /// Share of the machine that others may use before the report warns.
 const LOAD_MAX: f64 = 0.05;
 
@@ -56,8 +58,13 @@ pub struct Plan {
     pub rounds: u32,
     /// Seconds of one measurement.
     pub seconds: u32,
+    /// Where the files are put for the time of the run: a folder whose own entries nobody changes meanwhile (that would purge what is below it), on a
+    /// file system that nicache can watch.
+    pub folder: PathBuf,
     /// Three objects instead of five.
     pub few_objects: bool,
+    /// Only what has this in its label `object, subject`.
+    pub only: String,
 }
 
 /// Measures everything, telling of progress on standard error.
@@ -84,26 +91,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
         .into_iter()
         .filter(|object| !plan.few_objects || [100, 10_000, 1_000_000].contains(&object.bytes))
         .collect();
-    let site = Site::create()?;
-    let client = Client::new(site.folder(), CLIENT_CPU)?;
-    let mut samples = Vec::new();
-    let mut failures = Vec::new();
-    let mut progress = Progress::new(plan.rounds as usize * objects.len() * subjects.len());
-    for round in 0..plan.rounds as usize {
-        for object in &objects {
-            // Another one begins in each round.
-            for turn in 0..subjects.len() {
-                let subject = subjects[(round + turn) % subjects.len()];
-                progress.step(&format!("round {}: {}, {}", round + 1, object.label(), subject.label()));
-                if let Err(error) = measure(subject, object, &site, &client, plan, &mut samples) {
-                    failures.push(Failure { subject, object: *object, round, reason: format!("{error:#}") });
-                }
-            }
-        }
-    }
-    progress.end();
-    if samples.is_empty() {
-        let first = failures.first().map_or("no subject can run", |failure| &failure.reason);
+    let mut run = Run::new(plan)?;
+    run.measure_all(&objects, &subjects)?;
+    if run.samples.is_empty() {
+        let first = run.failures.first().map_or("no subject can run", |failure| &failure.reason);
         bail!("nothing could be measured: {first}");
     }
     let setting = Setting {
@@ -115,24 +106,79 @@ pub fn run(plan: &Plan) -> Result<Report> {
         versions: versions(),
         load_before,
         busy: load_before > LOAD_MAX,
+        repeated: run.repeated,
     };
-    Ok(Report::new(setting, samples, skipped, failures))
+    Ok(Report::new(setting, run.samples, skipped, run.failures))
 }
 
-fn measure(
-    subject: Subject,
-    object: &Object,
-    site: &Site,
-    client: &Client,
-    plan: &Plan,
-    samples: &mut Vec<Sample>,
-) -> Result<()> {
-    let running = Running::start(subject, site, &plan.nicache, SERVER_CPU)?;
-    running.prepare(object)?;
-    for mode in Mode::ALL {
-        samples.push(cell::measure(&running, subject, object, mode, client, plan.seconds)?);
+/// A run under way.
+struct Run<'a> {
+    plan: &'a Plan,
+    site: Site,
+    client: Client,
+    samples: Vec<Sample>,
+    failures: Vec<Failure>,
+    repeated: u32,
+}
+
+impl Run<'_> {
+    fn new(plan: &Plan) -> Result<Run<'_>> {
+        let site = Site::create(&plan.folder)?;
+        let client = Client::new(site.folder(), CLIENT_CPU)?;
+        Ok(Run { plan, site, client, samples: Vec::new(), failures: Vec::new(), repeated: 0 })
     }
-    Ok(())
+
+    fn measure_all(&mut self, objects: &[Object], subjects: &[Subject]) -> Result<()> {
+        let label = |object: &Object, subject: Subject| format!("{}, {}", object.label(), subject.label());
+        let chosen = |object: &Object, subject| label(object, subject).contains(&self.plan.only);
+        let kinds: Vec<(Object, Vec<Subject>)> = objects
+            .iter()
+            .map(|object| (*object, subjects.iter().copied().filter(|subject| chosen(object, *subject)).collect()))
+            .collect();
+        let rounds = self.plan.rounds as usize;
+        let mut progress = Progress::new(rounds * kinds.iter().map(|(_, subjects)| subjects.len()).sum::<usize>());
+        ensure!(progress.all > 0, "nothing has `{}` in its label", self.plan.only);
+        for round in 0..rounds {
+            for (object, subjects) in &kinds {
+                // Another one begins in each round.
+                for turn in 0..subjects.len() {
+                    let subject = subjects[(round + turn) % subjects.len()];
+                    progress.step(&format!("round {} of {rounds}: {}", round + 1, label(object, subject)));
+                    if let Err(error) = self.measure(subject, object, round) {
+                        self.note(subject, object, round, &error);
+                    }
+                }
+            }
+        }
+        progress.end();
+        Ok(())
+    }
+
+    fn note(&mut self, subject: Subject, object: &Object, round: usize, error: &anyhow::Error) {
+        self.failures.push(Failure { subject, object: *object, round, reason: format!("{error:#}") });
+    }
+
+    /// Starts a subject and measures one object in every mode.
+    fn measure(&mut self, subject: Subject, object: &Object, round: usize) -> Result<()> {
+        let running = Running::start(subject, &self.site, &self.plan.nicache, SERVER_CPU)?;
+        for mode in Mode::ALL {
+            let mut tries = 0;
+            loop {
+                running.prepare(object)?;
+                tries += 1;
+                match cell::measure(&running, subject, object, mode, &self.client, self.plan.seconds) {
+                    Ok(sample) => break self.samples.push(sample),
+                    // Writers elsewhere on the machine can purge by chance (sources share slots); then the object is filled again.
+                    Err(error) if error.is::<NotByCache>() && tries < TRIES => self.repeated += 1,
+                    Err(error) => {
+                        let error = error.context(mode.label());
+                        break self.note(subject, object, round, &error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 fn check_machine() -> Result<()> {

@@ -43,6 +43,8 @@ pub struct Setting {
     pub load_before: f64,
     /// Whether that was too much for figures that mean something.
     pub busy: bool,
+    /// Measurements that were made again, since the card did not answer every request of them.
+    pub repeated: u32,
 }
 
 /// A subject that did not take part.
@@ -205,6 +207,13 @@ impl Report {
                 setting.load_before * 100.0
             );
         }
+        if setting.repeated > 0 {
+            let _ = writeln!(
+                text,
+                "{} measurements were made again, since the card did not answer all requests.",
+                setting.repeated
+            );
+        }
         for skipped in &self.skipped {
             let _ = writeln!(text, "Skipped: {}: {}", skipped.subject.label(), skipped.reason);
         }
@@ -250,6 +259,7 @@ pub mod tests {
             versions: vec!["nginx/1.22".into()],
             load_before: 0.5,
             busy: true,
+            repeated: 1,
         };
         let mut samples = Vec::new();
         for (number, subject) in Subject::ALL.into_iter().enumerate() {

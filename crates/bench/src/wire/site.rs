@@ -58,6 +58,10 @@ impl Object {
     }
 }
 
+const PREFIX: &str = "nicache-bench-";
+/// File with the number of the process whose folder this is.
+const OWNER: &str = "pid-of-owner";
+
 /// Files and configurations in a temporary folder on disk (what is on tmpfs cannot be watched, so the card would not store it).
 #[derive(Debug)]
 pub struct Site {
@@ -65,15 +69,17 @@ pub struct Site {
 }
 
 impl Site {
-    /// Writes everything below `/var/tmp`.
+    /// Writes everything below `parent`, and removes what a killed run left there.
     ///
     /// # Errors
     /// The folder cannot be written.
-    pub fn create() -> Result<Site> {
+    pub fn create(parent: &Path) -> Result<Site> {
+        remove_leftovers(parent);
         let folder = tempfile::Builder::new()
-            .prefix("nicache-bench-")
-            .tempdir_in("/var/tmp")
-            .context("cannot make a folder below /var/tmp")?;
+            .prefix(PREFIX)
+            .tempdir_in(parent)
+            .with_context(|| format!("cannot make a folder below {}", parent.display()))?;
+        std::fs::write(folder.path().join(OWNER), std::process::id().to_string())?;
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
         let files = folder.path().join("site");
         std::fs::create_dir(&files)?;
@@ -111,6 +117,16 @@ impl Site {
              exec varnishd -F -j none -n {work} -f {folder}/default.vcl -a :80 -T none -s malloc,256m"
         );
         Ok(["sh", "-c", &script].map(str::to_owned).to_vec())
+    }
+}
+
+fn remove_leftovers(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let owner = std::fs::read_to_string(entry.path().join(OWNER));
+        let gone = owner.is_ok_and(|pid| !Path::new("/proc").join(pid.trim()).exists());
+        if gone && entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -157,6 +173,18 @@ sub vcl_backend_response {{ set beresp.ttl = 1h; }}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_folders_of_the_dead_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let dead = parent.path().join(format!("{PREFIX}dead"));
+        std::fs::create_dir(&dead).unwrap();
+        std::fs::write(dead.join(OWNER), "4194999").unwrap();
+        let mine = Site::create(parent.path()).unwrap();
+        let other = Site::create(parent.path()).unwrap();
+        assert!(!dead.exists());
+        assert!(mine.folder().exists() && other.folder().exists());
+    }
 
     #[test]
     fn objects_have_their_size_and_do_not_repeat() {

@@ -18,7 +18,7 @@ use super::site::{Object, Site};
 
 /// How long a program may take to start.
 const START: Duration = Duration::from_secs(30);
-/// How long the card may take to store an object: its first reply can be refused while the file is still warm from being written.
+/// How long the card may take to store an object. A refused fill is repeated once nginx has looked at the file again, within a second.
 const FILL: Duration = Duration::from_secs(10);
 
 /// Who answers.
@@ -272,6 +272,18 @@ impl Running {
         list.join(", ")
     }
 }
+
+/// Requests were answered by somebody else than the subject is about.
+#[derive(Debug)]
+pub struct NotByCache(String);
+
+impl std::fmt::Display for NotByCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotByCache {}
 
 /// Waits for the line that tells that the server is ready; its `status`.
 fn ready(process: &mut Process) -> Result<Value> {

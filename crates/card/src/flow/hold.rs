@@ -46,6 +46,7 @@ impl Hold {
 /// A fixed number of hold buffers.
 pub struct HoldPool {
     free: Vec<Hold>,
+    lent: usize,
 }
 
 impl HoldPool {
@@ -53,19 +54,27 @@ impl HoldPool {
     pub fn new(count: usize) -> HoldPool {
         let free =
             (0..count).map(|_| Hold { bytes: vec![0; HOLD_BYTES].into_boxed_slice(), start: 0, end: 0 }).collect();
-        HoldPool { free }
+        HoldPool { free, lent: 0 }
     }
 
     /// An empty buffer, if one is left.
     pub fn take(&mut self) -> Option<Hold> {
-        self.free.pop()
+        let hold = self.free.pop()?;
+        self.lent += 1;
+        Some(hold)
     }
 
     /// Gives a buffer back.
     pub fn give(&mut self, mut hold: Hold) {
         hold.start = 0;
         hold.end = 0;
+        self.lent -= 1;
         self.free.push(hold);
+    }
+
+    /// Buffers that were taken and not given back.
+    pub fn lent(&self) -> usize {
+        self.lent
     }
 }
 

@@ -102,6 +102,8 @@ pub struct HostSide {
     pub window: u32,
     /// The host's FIN was passed on to the client.
     pub fin_passed: bool,
+    /// The host's FIN was taken by the card, which closes toward the host; the client does not hear of it.
+    pub fin_taken: bool,
     /// When the SYN was sent last, and how often.
     pub syn_sent: Time,
     /// SYNs sent without an answer.
@@ -219,6 +221,7 @@ impl Flow {
                 acked: Seq(0),
                 window: 0,
                 fin_passed: false,
+                fin_taken: false,
                 syn_sent: Time(0),
                 syn_tries: 0,
             },
@@ -247,6 +250,11 @@ impl Flow {
         self.client_fin || self.host.fin_passed
     }
 
+    /// Have both sides closed?
+    pub fn is_closed(&self) -> bool {
+        self.client_fin && self.host.fin_passed
+    }
+
     /// Makes the card's sender go on where the out stream stands. Everything before is acknowledged.
     pub fn resume_sender(&mut self, now: Time) {
         self.sender.resume_at(self.out_next);
@@ -262,6 +270,16 @@ impl Flow {
     /// Has the client acknowledged everything that was sent to it, and has nobody more to send?
     pub fn output_idle(&self) -> bool {
         self.replies.is_empty() && self.client_acked.ge(self.out_next) && matches!(self.reply, ReplyTracking::Idle)
+    }
+
+    /// Bytes that are held.
+    pub fn held(&self) -> usize {
+        self.hold.as_ref().map_or(0, Hold::len)
+    }
+
+    /// Number of the first byte that is held, or of the next one that will be; the client's FIN lies behind what is held.
+    pub fn first_held(&self) -> Seq {
+        self.rcv_nxt - (self.held() as u32 + u32::from(self.client_fin))
     }
 
     /// Is the host in the middle of a reply?

@@ -114,6 +114,12 @@ impl Store {
         self.index.len()
     }
 
+    /// Places taken, and of these the ones that replies still need.
+    pub fn in_use(&self) -> (usize, usize) {
+        let entries = self.places.iter().filter_map(|place| place.entry.as_ref());
+        entries.fold((0, 0), |(taken, pinned), entry| (taken + 1, pinned + usize::from(entry.pins > 0)))
+    }
+
     /// Is nothing stored?
     pub fn is_empty(&self) -> bool {
         self.index.is_empty()

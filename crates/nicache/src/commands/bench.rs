@@ -23,7 +23,9 @@ fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
             nicache: std::env::current_exe().context("cannot find this program's file")?,
             rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 5 }),
             seconds: arguments.seconds.unwrap_or(if arguments.quick { 1 } else { 3 }),
+            folder: arguments.folder.clone(),
             few_objects: arguments.quick,
+            only: arguments.only.clone(),
         })?,
     };
     let json = serde_json::to_string(&report)?;

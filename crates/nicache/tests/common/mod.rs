@@ -49,6 +49,11 @@ pub struct Site {
 
 impl Site {
     pub fn new() -> Site {
+        Self::with("", "listen 8081; root @ROOT@/site; add_header X-Client $remote_addr always;")
+    }
+
+    /// With directives for the `http` block and for the server on port 80. `@ROOT@` stands for the test's folder.
+    pub fn with(http: &str, server: &str) -> Site {
         let folder = tempfile::Builder::new().prefix("nicache-test-").tempdir_in("/var/tmp").unwrap();
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let root = folder.path().display();
@@ -62,9 +67,11 @@ impl Site {
                access_log {root}/access.log;
                client_body_temp_path {root}/t1; proxy_temp_path {root}/t2; fastcgi_temp_path {root}/t3;
                uwsgi_temp_path {root}/t4; scgi_temp_path {root}/t5;
-               server {{ listen 80; listen 8081; root {root}/site; add_header X-Client $remote_addr always; }}
+               {http}
+               server {{ listen 80; {server} }}
              }}"
         );
+        let configuration = configuration.replace("@ROOT@", &root.to_string());
         std::fs::write(folder.path().join("nginx.conf"), configuration).unwrap();
         Site { folder }
     }
@@ -247,6 +254,13 @@ pub fn exchange(address: SocketAddr, text: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+/// What `status --json` says of a running nicache.
+pub fn status(name: &str) -> Value {
+    let output = command(&["status", "--json", "--name", name]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// A `nicache` command that ends by itself.

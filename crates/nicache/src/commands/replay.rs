@@ -1,0 +1,239 @@
+//! `nicache replay`.
+
+use std::io::{BufRead, BufReader, IsTerminal};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nicache_replay::{ReplayConfig, Report, Site, SyntheticConfig, Trace, replay, synthetic};
+use tempfile::TempDir;
+
+use crate::cli::ReplayArgs;
+use crate::control::{Counters, Request, Response, Status, ask};
+use crate::logs;
+
+/// Replays a log and prints what came of it.
+pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
+    let trace = match &arguments.log {
+        Some(log) => Trace::open(log)?,
+        None => synthetic(&SyntheticConfig { seed: arguments.seed, ..SyntheticConfig::default() }),
+    };
+    let folder = temporary_folder()?;
+    let root = arguments.site.clone().unwrap_or_else(|| folder.path().join("site"));
+    if !arguments.json {
+        println!(
+            "trace      {} requests for {} files of {:.1} MB together; {} bad lines, {} with other methods",
+            trace.requests.len(),
+            trace.objects.len(),
+            trace.footprint_bytes() as f64 / 1e6,
+            trace.bad_lines,
+            trace.skipped_lines
+        );
+    }
+    let site = Site::create(&root, &trace)?;
+    let (own, server) = match &arguments.url {
+        Some(url) => (None, address(url)?),
+        None => {
+            let own = Behind::start(folder.path(), &root, &arguments.run)?;
+            let server = SocketAddr::from((own.status.server_address, port_of(&own.status)));
+            (Some(own), server)
+        }
+    };
+    let name = own.as_ref().map(|own| own.status.name.as_str()).or(arguments.name.as_deref());
+    // Without a card at the URL, there are no counters to show.
+    let before = counters(name);
+    let config = ReplayConfig {
+        server,
+        clients: usize::from(arguments.clients),
+        pipeline: usize::from(arguments.pipeline),
+        writers: arguments.writers,
+        write_pause: Duration::from_millis(arguments.write_pause),
+        duration: arguments.duration.map(Duration::from_secs),
+        rate: arguments.rate,
+        server_keeps_files_open: arguments.server_keeps_files_open,
+        seed: arguments.seed,
+    };
+    let shows = std::io::stderr().is_terminal();
+    let report = replay(&config, &trace, &site, |seconds, replies, writes| {
+        if shows {
+            eprint!("\r{seconds:.0} s, {replies} replies, {writes} writes ");
+        }
+    });
+    logs::clear_live_line();
+    let report = report?;
+    show(&report, before, counters(name), &trace, arguments.json)?;
+    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn show(
+    report: &Report,
+    before: Option<Counters>,
+    after: Option<Counters>,
+    trace: &Trace,
+    as_json: bool,
+) -> Result<()> {
+    let grown = |name: &str| {
+        let value = |counters: &Option<Counters>| counters.as_ref().and_then(|all| all.more.get(name).copied());
+        value(&after).unwrap_or(0).saturating_sub(value(&before).unwrap_or(0))
+    };
+    let card = after.as_ref().map(|now| {
+        let then = before.clone().unwrap_or_default();
+        let mut card: std::collections::BTreeMap<&str, u64> =
+            now.more.keys().map(|name| (name.as_str(), grown(name))).filter(|(_, value)| *value > 0).collect();
+        card.insert("hits", now.hits - then.hits);
+        card.insert("misses", now.misses - then.misses);
+        card.insert("bypasses", now.bypasses - then.bypasses);
+        card
+    });
+    if as_json {
+        let mut all = serde_json::to_value(report)?;
+        all["hit_rate"] = report.hit_rate().into();
+        all["clean"] = report.is_clean().into();
+        all["bad_lines"] = trace.bad_lines.into();
+        all["card"] = serde_json::to_value(card)?;
+        println!("{all}");
+        return Ok(());
+    }
+    print!("{report}");
+    if let Some(card) = card {
+        let of = |name: &str| card.get(name).copied().unwrap_or(0);
+        println!(
+            "card       {} hits, {} misses, {} bypasses, {} fills ({} stored), {} purges, {} evictions, {} retransmissions",
+            of("hits"),
+            of("misses"),
+            of("bypasses"),
+            of("fills"),
+            of("fills_stored"),
+            of("purges_by_source"),
+            of("evictions"),
+            of("retransmits")
+        );
+        let refused: Vec<String> = card
+            .iter()
+            .filter(|(name, _)| name.starts_with("fill_"))
+            .map(|(name, value)| format!("{value} {}", name.trim_start_matches("fill_")))
+            .collect();
+        println!("not stored {}", if refused.is_empty() { "none".to_owned() } else { refused.join(", ") });
+    }
+    println!("{}", if report.is_clean() { "no reply was stale, torn or corrupt" } else { "VIOLATIONS" });
+    Ok(())
+}
+
+fn counters(name: Option<&str>) -> Option<Counters> {
+    match ask(name, &Request::Status) {
+        Ok(Response::Status(status)) => Some(status.counters),
+        _ => None,
+    }
+}
+
+fn address(url: &str) -> Result<SocketAddr> {
+    let rest = url.strip_prefix("http://").context("url: only http:// is spoken")?;
+    let host = rest.trim_end_matches('/');
+    if host.contains('/') {
+        bail!("url: the files are below the document root, so the URL ends after address and port");
+    }
+    let full = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
+    full.to_socket_addrs()
+        .with_context(|| format!("url: `{host}` is no address"))?
+        .find(SocketAddr::is_ipv4)
+        .with_context(|| format!("url: `{host}` has no IPv4 address"))
+}
+
+fn port_of(status: &Status) -> u16 {
+    status.http_ports.first().copied().unwrap_or(80)
+}
+
+/// On a disk file system almost everywhere; files on tmpfs would not be cached.
+fn temporary_folder() -> Result<TempDir> {
+    let folder = tempfile::Builder::new()
+        .prefix("nicache-replay-")
+        .tempdir_in("/var/tmp")
+        .context("cannot make a folder below /var/tmp")?;
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
+    Ok(folder)
+}
+
+/// A `nicache run` with nginx, stopped when dropped.
+struct Behind {
+    process: Child,
+    status: Status,
+}
+
+impl Behind {
+    fn start(folder: &Path, root: &Path, run_options: &[String]) -> Result<Behind> {
+        let configuration = write_configuration(folder, root)?;
+        let mut process = Command::new(std::env::current_exe()?)
+            .args(["run", "--json"])
+            .args(run_options)
+            .args(["--", "nginx", "-p"])
+            .arg(folder)
+            .arg("-c")
+            .arg(&configuration)
+            .args(["-g", "daemon off;"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(output) = process.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        // What went wrong is on standard error already.
+        let ready = || -> Option<Status> {
+            let mut event: serde_json::Value = serde_json::from_str(&line).ok()?;
+            serde_json::from_value(event["status"].take()).ok()
+        };
+        match ready() {
+            Some(status) => Ok(Behind { process, status }),
+            None => {
+                let _ = process.kill();
+                let _ = process.wait();
+                bail!("`nicache run` did not get ready");
+            }
+        }
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.process.wait();
+    }
+}
+
+/// nginx with the document root, telling in `X-Robots-Tag` which request it worked on.
+fn write_configuration(folder: &Path, root: &Path) -> Result<PathBuf> {
+    let (folder_text, root) = (folder.display(), root.canonicalize()?);
+    let root = root.display();
+    let text = format!(
+        "worker_processes 2; pid {folder_text}/pid; error_log /dev/null crit; worker_rlimit_nofile 4096;
+         events {{ worker_connections 2048; }}
+         http {{
+           access_log off; sendfile on; tcp_nopush on;
+           client_body_temp_path {folder_text}/t1; proxy_temp_path {folder_text}/t2; fastcgi_temp_path {folder_text}/t3;
+           uwsgi_temp_path {folder_text}/t4; scgi_temp_path {folder_text}/t5;
+           server {{ listen 80; root \"{root}\"; add_header X-Robots-Tag $http_user_agent always; }}
+         }}\n"
+    );
+    let path = folder.join("nginx.conf");
+    std::fs::write(&path, text)?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        assert_eq!(address("http://10.0.0.2").unwrap(), "10.0.0.2:80".parse().unwrap());
+        assert_eq!(address("http://10.0.0.2:8080/").unwrap(), "10.0.0.2:8080".parse().unwrap());
+        for wrong in ["10.0.0.2", "https://10.0.0.2/", "http://10.0.0.2/folder/", "http://no.such.host.invalid/"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
+}

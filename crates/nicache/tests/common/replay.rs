@@ -1,0 +1,49 @@
+//! `nicache replay` against a site that a test's nginx serves behind a test's nicache.
+
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::common::{NICACHE, Nicache, Site};
+
+/// nginx whose document root is the replay's, and which tells what request it worked on.
+pub fn replay_site(http: &str) -> Site {
+    // Errors are a part of the replay, and logging them to the console is not.
+    let http = format!("error_log @ROOT@/error.log crit; {http}");
+    Site::with(&http, "root @ROOT@/replay; add_header X-Robots-Tag $http_user_agent always;")
+}
+
+/// Starts `nicache replay` for these.
+pub fn start_replay(site: &Site, nicache: &Nicache, arguments: &[&str]) -> Child {
+    let url = format!("http://{}/", nicache.server());
+    Command::new(NICACHE)
+        .args(["replay", "--json", "--name", nicache.name(), "--url", &url, "--site"])
+        .arg(site.folder.path().join("replay"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Its report.
+pub fn report_of(replay: Child) -> Value {
+    let output = replay.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|_| panic!("no report: {} {error}{text}", output.status))
+}
+
+/// A number in a report.
+pub fn number(report: &Value, name: &str) -> u64 {
+    let field = name.split('.').fold(report, |value, key| &value[key]);
+    field.as_u64().unwrap_or(0)
+}
+
+/// No reply was older than a finished write, of several versions, or wrong.
+pub fn assert_coherent(report: &Value) {
+    for wrong in ["stale", "torn", "corrupt"] {
+        assert_eq!(number(report, wrong), 0, "{wrong}: {report:#}");
+    }
+}

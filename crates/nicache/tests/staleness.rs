@@ -1,0 +1,105 @@
+//! I1 and I2 under concurrent writers: no reply is older than a finished write, and each is of one version.
+//!
+//! Real nginx behind `nicache run`; the clients, writers and the oracle are those of `nicache replay`. A run in which
+//! nothing happened fails: every way to write must have met a kept reply.
+#![allow(unsafe_code)]
+
+mod common;
+#[path = "common/replay.rs"]
+mod replay;
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use common::{Nicache, private_network};
+use replay::{assert_coherent, number, replay_site, report_of, start_replay};
+use serde_json::Value;
+
+/// Ways to write that `nicache replay` knows.
+const METHODS: usize = 16;
+const OPEN_FILE_CACHE: &str =
+    "open_file_cache max=2000 inactive=10s; open_file_cache_valid 1s; open_file_cache_errors on;";
+/// One load at a time.
+static LOAD: Mutex<()> = Mutex::new(());
+
+fn run(http: &str, settings: &[&str], arguments: &[&str]) -> Value {
+    let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    private_network();
+    let site = replay_site(http);
+    let nicache = Nicache::start(settings, &site.command());
+    let report = report_of(start_replay(&site, &nicache, arguments));
+    println!("{report:#}");
+    assert_coherent(&report);
+    assert_eq!(number(&report, "timeouts"), 0, "{report:#}");
+    assert!(number(&report, "card.fills_stored") > 100 && number(&report, "card.purges_by_source") > 100, "{report:#}");
+    // The clients and the card agree about what was a hit.
+    assert_eq!(number(&report, "hits"), number(&report, "card.hits"), "{report:#}");
+    report
+}
+
+fn assert_every_method_met_a_kept_reply(report: &Value) {
+    let writes = report["writes"].as_object().unwrap();
+    assert_eq!(writes.len(), METHODS, "{report:#}");
+    for (method, counted) in writes {
+        assert!(number(counted, "cached_before") > 0 && number(counted, "read_after") > 0, "{method}: {report:#}");
+    }
+}
+
+fn usual(handshake: &str, pipeline: &str) {
+    let arguments = ["--synthetic", "--duration", "10", "--clients", "4", "--pipeline", pipeline];
+    let report = run("", &["--handshake", handshake], &arguments);
+    assert_every_method_met_a_kept_reply(&report);
+    assert_eq!(number(&report, "broken"), 0, "{report:#}");
+    assert!(number(&report, "replies") > 2000 && number(&report, "hits") > 500, "{report:#}");
+}
+
+fn caching_server(handshake: &str) {
+    let arguments = ["--synthetic", "--duration", "10", "--clients", "4", "--server-keeps-files-open"];
+    let report = run(OPEN_FILE_CACHE, &["--handshake", handshake], &arguments);
+    assert!(number(&report, "stale_by_server") > 0, "the server's cache is not at work: {report:#}");
+    assert!(number(&report, "card.fill_refused_not_looked_up") > 0, "{report:#}");
+    assert!(number(&report, "hits") > 100, "{report:#}");
+}
+
+#[test]
+fn pass_through() {
+    usual("pass-through", "1");
+}
+
+#[test]
+fn card_handshake() {
+    usual("card", "1");
+}
+
+#[test]
+fn pipelined() {
+    usual("pass-through", "4");
+}
+
+#[test]
+fn pass_through_to_a_server_that_keeps_files_open() {
+    caching_server("pass-through");
+}
+
+#[test]
+fn card_handshake_and_a_server_that_keeps_files_open() {
+    caching_server("card");
+}
+
+#[test]
+fn a_memory_that_is_too_small() {
+    let arguments = ["--synthetic", "--duration", "6", "--clients", "4"];
+    let report = run("", &["--memory", "2M"], &arguments);
+    assert!(number(&report, "card.evictions") > 0, "{report:#}");
+}
+
+#[test]
+fn the_epa_log() {
+    let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/epa-http.txt.zst");
+    if !log.exists() {
+        println!("skipped: {} is not there", log.display());
+        return;
+    }
+    let report = run("", &[], &[log.to_str().unwrap(), "--duration", "10", "--clients", "6"]);
+    assert_every_method_met_a_kept_reply(&report);
+}

@@ -1,0 +1,371 @@
+//! A small server of files over smoltcp: its connections, and when it misbehaves.
+
+use std::collections::VecDeque;
+
+use nicache_coherence::SourceSlot;
+use smoltcp::iface::SocketHandle;
+use smoltcp::socket::tcp::{self, State};
+
+use crate::files::SharedFiles;
+use crate::host_log::{Peer, SharedLog};
+use crate::machine::{Machine, MachinePlan};
+use crate::mutant::Mutant;
+use crate::random::Random;
+use crate::server_reply::{Job, Parsed, parse_request};
+use crate::watcher::Lookup;
+
+/// TCP port of the service.
+pub const SERVICE_PORT: u16 = 80;
+/// How long a connection may take to close.
+const CLOSING_NS_MAX: u64 = 60_000_000_000;
+/// How long a client may take no byte of a reply.
+const STUCK_NS: u64 = 120_000_000_000;
+/// Bytes of a reply that are kept ready.
+const OUTPUT_BYTES_MAX: usize = 100_000;
+
+/// How the server behaves in a run.
+#[derive(Clone, Debug)]
+pub struct ServerPlan {
+    /// Its machine.
+    pub machine: MachinePlan,
+    /// Connections at a time.
+    pub sockets: usize,
+    /// Bytes of a socket's receive buffer.
+    pub receive_bytes: usize,
+    /// Bytes of a socket's send buffer.
+    pub send_bytes: usize,
+    /// An idle connection is closed after this long.
+    pub idle_ns: u64,
+    /// Replies on one connection.
+    pub replies_max: u32,
+    /// Percent of replies that come in pieces, with pauses.
+    pub slow_percent: u64,
+    /// Percent of replies in whose middle the connection is reset.
+    pub reset_percent: u64,
+    /// Chaos ends here.
+    pub chaos_until_ns: u64,
+    /// From when to when it is dead, and whether its kernel resets the connections at once.
+    pub deaths: Vec<(u64, u64, bool)>,
+}
+
+struct Connection {
+    handle: SocketHandle,
+    peer: Option<Peer>,
+    input: Vec<u8>,
+    output: VecDeque<u8>,
+    job: Option<Job>,
+    served: u32,
+    idle_since_ns: u64,
+    close_after_output: bool,
+    reset_at: Option<u64>,
+    closed_ns: Option<u64>,
+}
+
+/// The server.
+pub struct Server {
+    /// Its machine.
+    pub machine: Machine,
+    plan: ServerPlan,
+    connections: Vec<Connection>,
+    pub(crate) files: SharedFiles,
+    pub(crate) log: SharedLog,
+    pub(crate) random: Random,
+    pub(crate) mutant: Option<Mutant>,
+    dead: bool,
+    /// Look-ups since the last collection.
+    pub lookups: Vec<Lookup>,
+    /// Slots that the kernel saw change because of the server itself.
+    pub changes: Vec<SourceSlot>,
+    /// What happened, by kind.
+    pub counts: ServerCounts,
+}
+
+/// What the server counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ServerCounts {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Closed since they were idle.
+    pub idle_closes: u64,
+    /// Reset in the middle of a reply.
+    pub resets: u64,
+    /// Deaths.
+    pub deaths: u64,
+    /// Replies in pieces.
+    pub slow: u64,
+    /// Of the kinds that the name says.
+    pub chunked: u64,
+    /// See above.
+    pub close_delimited: u64,
+    /// See above.
+    pub interim: u64,
+    /// See above.
+    pub private: u64,
+    /// See above.
+    pub not_found: u64,
+    /// A file changed while it was sent.
+    pub changed_during_reply: u64,
+}
+
+impl Server {
+    /// A server that listens.
+    pub fn new(plan: ServerPlan, files: SharedFiles, log: SharedLog, random: Random, mutant: Option<Mutant>) -> Server {
+        let mut machine = Machine::new(plan.machine);
+        let connections = (0..plan.sockets)
+            .map(|_| Connection {
+                handle: machine.add_socket(plan.receive_bytes, plan.send_bytes),
+                peer: None,
+                input: Vec::new(),
+                output: VecDeque::new(),
+                job: None,
+                served: 0,
+                idle_since_ns: 0,
+                close_after_output: false,
+                reset_at: None,
+                closed_ns: None,
+            })
+            .collect();
+        Server {
+            machine,
+            plan,
+            connections,
+            files,
+            log,
+            random,
+            mutant,
+            dead: false,
+            lookups: Vec::new(),
+            changes: Vec::new(),
+            counts: ServerCounts::default(),
+        }
+    }
+
+    /// Does what is due; true if anything moved.
+    pub fn poll(&mut self, now_ns: u64) -> bool {
+        self.live_or_die(now_ns);
+        let mut moved = self.machine.poll(now_ns);
+        if !self.dead {
+            for index in 0..self.connections.len() {
+                moved |= self.serve(index, now_ns);
+            }
+        }
+        moved |= self.machine.poll(now_ns);
+        moved
+    }
+
+    /// When it wants to be polled again.
+    pub fn due_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let deaths = self.plan.deaths.iter().flat_map(|&(from, to, _)| [from, to]).filter(|&at| at > now_ns);
+        let own = self.connections.iter().filter(|_| !self.dead).flat_map(|connection| {
+            let quiet = connection.job.is_none() && connection.output.is_empty();
+            let limit = if quiet { self.plan.idle_ns } else { STUCK_NS };
+            let idle = match connection.closed_ns {
+                Some(closed_ns) => closed_ns + CLOSING_NS_MAX,
+                None => connection.idle_since_ns + limit,
+            };
+            let job = connection.job.as_ref().map(|job| job.due_ns);
+            [connection.peer.is_some().then_some(idle), job.filter(|_| connection.output.len() <= OUTPUT_BYTES_MAX), connection.reset_at]
+        });
+        // What was due and did not happen waits for something else.
+        own.flatten().filter(|&at| at > now_ns).chain(deaths).chain(self.machine.due_ns(now_ns)).min()
+    }
+
+    /// Connections that are open, for a report.
+    pub fn describe_open(&self) -> Vec<String> {
+        let open = self.connections.iter().filter(|connection| connection.peer.is_some());
+        open.map(|connection| {
+            let socket = self.machine.sockets.get::<tcp::Socket<'_>>(connection.handle);
+            format!(
+                "{:x?} {:?}, {} bytes in TCP, {} bytes before, reply under way: {}, idle since {} ms",
+                connection.peer,
+                socket.state(),
+                socket.send_queue(),
+                connection.output.len(),
+                connection.job.is_some(),
+                connection.idle_since_ns / 1_000_000,
+            )
+        })
+        .collect()
+    }
+
+    fn live_or_die(&mut self, now_ns: u64) {
+        let death = self.plan.deaths.iter().find(|&&(from, to, _)| (from..to).contains(&now_ns)).copied();
+        let Some((_, _, resets)) = death else {
+            if self.dead {
+                self.dead = false;
+                self.changes.push(SourceSlot::EVERYTHING);
+            }
+            return;
+        };
+        if self.dead {
+            return;
+        }
+        self.dead = true;
+        self.counts.deaths += 1;
+        self.changes.push(SourceSlot::EVERYTHING);
+        for index in 0..self.connections.len() {
+            let handle = self.connections[index].handle;
+            if resets {
+                self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle).abort();
+                continue;
+            }
+            let fresh = self.machine.new_socket(self.plan.receive_bytes, self.plan.send_bytes);
+            *self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle) = fresh;
+        }
+    }
+
+    fn serve(&mut self, index: usize, now_ns: u64) -> bool {
+        let mut connection = std::mem::replace(&mut self.connections[index], Connection::none());
+        let moved = self.serve_connection(&mut connection, now_ns);
+        self.connections[index] = connection;
+        moved
+    }
+
+    fn serve_connection(&mut self, connection: &mut Connection, now_ns: u64) -> bool {
+        let socket = self.machine.sockets.get_mut::<tcp::Socket<'_>>(connection.handle);
+        match socket.state() {
+            State::Closed => {
+                connection.forget();
+                // A new one: the old one remembers options of its last peer.
+                let fresh = self.machine.new_socket(self.plan.receive_bytes, self.plan.send_bytes);
+                let socket = self.machine.sockets.get_mut::<tcp::Socket<'_>>(connection.handle);
+                *socket = fresh;
+                // Fails only for port 0 or an open socket.
+                let _ = socket.listen(SERVICE_PORT);
+                return false;
+            }
+            State::Listen | State::SynReceived | State::TimeWait => return false,
+            _ => {}
+        }
+        let mut moved = false;
+        if connection.peer.is_none() {
+            let Some(remote) = socket.remote_endpoint() else { return false };
+            let smoltcp::wire::IpAddress::Ipv4(address) = remote.addr else { return false };
+            connection.forget();
+            connection.peer = Some((u32::from_be_bytes(address.octets()), remote.port));
+            connection.idle_since_ns = now_ns;
+            self.counts.connections += 1;
+        }
+        // Like a real server, it reads on only when the last reply is out.
+        while connection.job.is_none() && connection.input.len() < 8192 && socket.can_recv() {
+            let mut buffer = [0; 2048];
+            let Ok(len) = socket.recv_slice(&mut buffer) else { break };
+            if len == 0 {
+                break;
+            }
+            connection.input.extend_from_slice(&buffer[..len]);
+            connection.idle_since_ns = now_ns;
+            moved = true;
+        }
+        let peer_closed = !socket.may_recv();
+        if connection.job.is_none() && connection.output.is_empty() && !connection.close_after_output {
+            moved |= self.next_job(connection, now_ns);
+        }
+        moved |= self.run_job(connection, now_ns);
+        let socket = self.machine.sockets.get_mut::<tcp::Socket<'_>>(connection.handle);
+        while !connection.output.is_empty() && socket.can_send() {
+            let Ok(sent) = socket.send_slice(connection.output.as_slices().0) else { break };
+            connection.output.drain(..sent);
+            connection.idle_since_ns = now_ns;
+            moved = true;
+        }
+        if connection.reset_at.is_some_and(|at| now_ns >= at) {
+            socket.abort();
+            self.counts.resets += 1;
+            return true;
+        }
+        let quiet = connection.job.is_none() && connection.output.is_empty();
+        let idle = quiet && now_ns >= connection.idle_since_ns + self.plan.idle_ns;
+        if let Some(closed_ns) = connection.closed_ns {
+            if now_ns >= closed_ns + CLOSING_NS_MAX {
+                socket.abort();
+                moved = true;
+            }
+        } else if quiet && (connection.close_after_output || peer_closed || idle) {
+            self.counts.idle_closes += u64::from(idle && !peer_closed && !connection.close_after_output);
+            socket.close();
+            connection.closed_ns = Some(now_ns);
+            moved = true;
+        } else if now_ns >= connection.idle_since_ns + STUCK_NS {
+            socket.abort();
+            moved = true;
+        }
+        moved
+    }
+
+    fn next_job(&mut self, connection: &mut Connection, now_ns: u64) -> bool {
+        let Some(peer) = connection.peer else { return false };
+        let parsed = parse_request(&connection.input);
+        let (len, request) = match parsed {
+            Parsed::Partial => return false,
+            Parsed::Garbage => (connection.input.len(), None),
+            Parsed::Request(len, request) => (len, Some(request)),
+        };
+        connection.served += 1;
+        let last = connection.served >= self.plan.replies_max;
+        let raw: Vec<u8> = connection.input.drain(..len).collect();
+        let mut job = self.begin_reply(peer, request, &raw, last, now_ns);
+        if now_ns < self.plan.chaos_until_ns && self.random.percent(self.plan.slow_percent) {
+            job.pieces = self.random.range(2, 6);
+            job.pause_ns = self.random.range(1_000_000, 400_000_000);
+            self.counts.slow += 1;
+        }
+        if now_ns < self.plan.chaos_until_ns && self.random.percent(self.plan.reset_percent) {
+            connection.reset_at = Some(now_ns + self.random.below(300_000_000));
+        }
+        connection.job = Some(job);
+        true
+    }
+
+    fn run_job(&mut self, connection: &mut Connection, now_ns: u64) -> bool {
+        let mut moved = false;
+        while let Some(job) = &mut connection.job {
+            if now_ns < job.due_ns || connection.output.len() > OUTPUT_BYTES_MAX {
+                break;
+            }
+            moved = true;
+            let files = self.files.borrow();
+            let mut bytes = Vec::new();
+            let goes_on = job.next_piece(&files, &mut bytes, &mut self.counts.changed_during_reply);
+            drop(files);
+            let mut log = self.log.borrow_mut();
+            let reply = &mut log.replies[job.serial];
+            reply.bytes.extend_from_slice(&bytes);
+            if self.mutant == Some(Mutant::ServerCorrupts) && bytes.len() > 900 {
+                bytes[800] ^= 1;
+            }
+            connection.output.extend(bytes);
+            connection.idle_since_ns = now_ns;
+            if goes_on {
+                job.due_ns = now_ns + job.pause_ns;
+                continue;
+            }
+            reply.finished_ns = Some(now_ns);
+            connection.close_after_output |= job.close_after;
+            connection.job = None;
+        }
+        moved
+    }
+}
+
+impl Connection {
+    fn none() -> Connection {
+        Connection {
+            handle: SocketHandle::default(),
+            peer: None,
+            input: Vec::new(),
+            output: VecDeque::new(),
+            job: None,
+            served: 0,
+            idle_since_ns: 0,
+            close_after_output: false,
+            reset_at: None,
+                closed_ns: None,
+        }
+    }
+
+    fn forget(&mut self) {
+        let handle = self.handle;
+        *self = Connection { handle, ..Connection::none() };
+    }
+}

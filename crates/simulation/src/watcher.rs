@@ -1,0 +1,361 @@
+//! A model of the watcher: judges fills as the contract of `nicache-coherence` says, with delays, refusals, deaths and lost events.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nicache_card::CoherenceLink;
+use nicache_coherence::{
+    FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RefusalReason, RevisionTable, SourceSet, SourceSlot, Stamp, Verdict,
+};
+
+use crate::files::{SharedFiles, directory_slot, inode_slot};
+use crate::mutant::Mutant;
+use crate::random::Random;
+
+/// How a watcher behaves in a run.
+#[derive(Clone, Debug, Default)]
+pub struct WatcherPlan {
+    /// Longest of each of the three delays of a judgement.
+    pub delay_ns_max: u64,
+    /// Percent of fills refused for no reason.
+    pub refuse_percent: u64,
+    /// From when to when it is dead.
+    pub deaths: Vec<(u64, u64)>,
+    /// When look-up events are lost.
+    pub losses: Vec<u64>,
+}
+
+/// The server looked a path up.
+#[derive(Clone, Copy, Debug)]
+pub struct Lookup {
+    /// When.
+    pub time_ns: u64,
+    /// Which path.
+    pub file: usize,
+    /// What it led to.
+    pub inode: u64,
+}
+
+/// What card and watcher tell each other.
+#[derive(Debug, Default)]
+struct Mail {
+    questions: VecDeque<Question>,
+    answers: VecDeque<FillVerdict>,
+    dead: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Question {
+    id: u64,
+    stamp: Stamp,
+    forwarded_ns: u64,
+    finished_ns: u64,
+    lost: u64,
+    body_len: u64,
+    body_hash: [u8; 32],
+    last_modified: Option<u64>,
+}
+
+/// The card's end.
+#[derive(Clone, Debug, Default)]
+pub struct WatcherLink(Arc<Mutex<Mail>>);
+
+impl WatcherLink {
+    fn with<T>(&self, work: impl FnOnce(&mut Mail) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl CoherenceLink for WatcherLink {
+    fn ask(&mut self, request: &FillRequest<'_>) -> bool {
+        // Through the codec, as over the socket.
+        let mut buffer = [0; nicache_coherence::MESSAGE_BYTES_MAX];
+        let Ok(request) = FillRequest::decode(request.encode(&mut buffer)) else { return false };
+        self.with(|mail| {
+            if mail.dead {
+                return false;
+            }
+            mail.questions.push_back(Question {
+                id: request.id,
+                stamp: request.stamp,
+                forwarded_ns: request.forwarded_ns,
+                finished_ns: request.finished_ns,
+                lost: request.lost,
+                body_len: request.body_len,
+                body_hash: request.body_hash,
+                last_modified: request.last_modified,
+            });
+            true
+        })
+    }
+
+    fn poll_verdict(&mut self) -> Option<FillVerdict> {
+        self.with(|mail| mail.answers.pop_front())
+    }
+}
+
+#[derive(Debug)]
+enum Step {
+    /// Resolve the look-ups, mark their slots.
+    Mark,
+    /// Barrier, second look, compare.
+    Compare { sources: BTreeSet<SourceSlot>, found: BTreeSet<(usize, u64)> },
+    /// On its way to the card.
+    Deliver(FillVerdict),
+}
+
+#[derive(Debug)]
+struct Judgement {
+    due_ns: u64,
+    question: Question,
+    step: Step,
+}
+
+/// The watcher; see the module's head.
+pub struct Watcher {
+    link: WatcherLink,
+    table: Arc<RevisionTable>,
+    files: SharedFiles,
+    plan: WatcherPlan,
+    random: Random,
+    mutant: Option<Mutant>,
+    lookups: VecDeque<Lookup>,
+    /// Look-ups before are not known.
+    covers_since_ns: u64,
+    judgements: Vec<Judgement>,
+    /// Deaths so far.
+    pub deaths: u64,
+    /// Times at which events were lost.
+    pub lost_ns: Vec<u64>,
+    /// While the lease did not hold: from, to.
+    pub lapses: Vec<(u64, u64)>,
+    lease_until_ns: u64,
+}
+
+impl Watcher {
+    /// A living watcher.
+    pub fn new(
+        link: WatcherLink,
+        table: Arc<RevisionTable>,
+        files: SharedFiles,
+        plan: WatcherPlan,
+        random: Random,
+        mutant: Option<Mutant>,
+    ) -> Watcher {
+        Watcher {
+            link,
+            table,
+            files,
+            plan,
+            random,
+            mutant,
+            lookups: VecDeque::new(),
+            covers_since_ns: 0,
+            judgements: Vec::new(),
+            deaths: 0,
+            lost_ns: Vec::new(),
+            lapses: Vec::new(),
+            lease_until_ns: 0,
+        }
+    }
+
+    fn is_dead(&self, now_ns: u64) -> bool {
+        self.plan.deaths.iter().any(|&(from, to)| (from..to).contains(&now_ns))
+    }
+
+    /// The server looked a path up.
+    pub fn observe(&mut self, lookup: Lookup) {
+        if !self.is_dead(lookup.time_ns) {
+            self.lookups.push_back(lookup);
+        }
+    }
+
+    /// Does what is due.
+    pub fn poll(&mut self, now_ns: u64) {
+        let dead = self.is_dead(now_ns);
+        let was_dead = self.link.with(|mail| std::mem::replace(&mut mail.dead, dead));
+        if dead && !was_dead {
+            self.deaths += 1;
+            self.judgements.clear();
+            self.lookups.clear();
+            self.link.with(|mail| mail.questions.clear());
+        }
+        if was_dead && !dead {
+            self.covers_since_ns = now_ns;
+        }
+        self.renew_lease(now_ns, dead);
+        if dead {
+            return;
+        }
+        self.lose_events(now_ns);
+        while self.lookups.front().is_some_and(|lookup| lookup.time_ns + 200_000_000_000 < now_ns) {
+            self.lookups.pop_front();
+        }
+        while let Some(question) = self.link.with(|mail| mail.questions.pop_front()) {
+            let due_ns = now_ns + self.delay();
+            self.judgements.push(Judgement { due_ns, question, step: Step::Mark });
+        }
+        let due: Vec<Judgement> = self.judgements.extract_if(.., |judgement| judgement.due_ns <= now_ns).collect();
+        for judgement in due {
+            self.advance(judgement, now_ns);
+        }
+    }
+
+    fn renew_lease(&mut self, now_ns: u64, dead: bool) {
+        if !dead {
+            let renewed = now_ns / LEASE_RENEWAL_NS * LEASE_RENEWAL_NS;
+            if renewed + LEASE_NS > self.lease_until_ns {
+                if now_ns > self.lease_until_ns && now_ns > 0 {
+                    // The lapse ends where it is renewed.
+                    self.lapses.push((self.lease_until_ns, now_ns));
+                }
+                self.lease_until_ns = renewed + LEASE_NS;
+                self.table.renew_lease(self.lease_until_ns);
+            }
+        } else if self.mutant == Some(Mutant::LeaseOutlivesWatcher) {
+            self.table.renew_lease(now_ns + LEASE_NS);
+        }
+    }
+
+    /// The time without a lease that has not ended, if it has begun.
+    pub fn open_lapse(&self, now_ns: u64) -> Option<(u64, u64)> {
+        (now_ns > self.lease_until_ns).then_some((self.lease_until_ns, u64::MAX))
+    }
+
+    fn lose_events(&mut self, now_ns: u64) {
+        let lost: Vec<u64> = self.plan.losses.extract_if(.., |at| *at <= now_ns).collect();
+        for _ in lost {
+            self.lost_ns.push(now_ns);
+            self.lookups.retain(|lookup| lookup.time_ns + 1_000_000 < now_ns);
+            if self.mutant != Some(Mutant::LossNotTold) {
+                self.table.record_lost();
+            }
+        }
+    }
+
+    fn skips_compare(&self) -> bool {
+        matches!(self.mutant, Some(Mutant::WatcherSkipsCompare | Mutant::PrivateUnmarked))
+    }
+
+    fn delay(&mut self) -> u64 {
+        self.random.below(self.plan.delay_ns_max + 1)
+    }
+
+    /// When it wants to be polled.
+    pub fn due_ns(&self, now_ns: u64) -> Option<u64> {
+        let edges = self.plan.deaths.iter().flat_map(|&(from, to)| [from, to]).filter(|&at| at > now_ns);
+        let judgements = self.judgements.iter().map(|judgement| judgement.due_ns);
+        let mail = self.link.with(|mail| !mail.questions.is_empty() && !mail.dead).then_some(now_ns);
+        edges.chain(judgements).chain(self.plan.losses.iter().copied()).chain(mail).min()
+    }
+
+    fn advance(&mut self, judgement: Judgement, now_ns: u64) {
+        let Judgement { question, step, .. } = judgement;
+        let verdict = match step {
+            Step::Mark => match self.mark(&question) {
+                Ok(step) => {
+                    let due_ns = now_ns + self.delay();
+                    self.judgements.push(Judgement { due_ns, question, step });
+                    return;
+                }
+                Err(reason) => Verdict::Refused(reason),
+            },
+            Step::Compare { sources, found } => {
+                let files = self.files.borrow();
+                let locked = found.iter().map(|&(file, _)| files.get(file).directory_locked_until_ns).max().unwrap_or(0);
+                drop(files);
+                if locked > now_ns && !self.skips_compare() {
+                    self.judgements.push(Judgement { due_ns: locked, question, step: Step::Compare { sources, found } });
+                    return;
+                }
+                match self.compare(&question, &sources, &found) {
+                    Ok(sources) => Verdict::Stored { sources },
+                    Err(reason) => Verdict::Refused(reason),
+                }
+            }
+            Step::Deliver(verdict) => {
+                self.link.with(|mail| mail.answers.push_back(verdict));
+                return;
+            }
+        };
+        let verdict = FillVerdict { id: question.id, verdict };
+        let due_ns = now_ns + self.delay();
+        self.judgements.push(Judgement { due_ns, question, step: Step::Deliver(verdict) });
+    }
+
+    fn mark(&mut self, question: &Question) -> Result<Step, RefusalReason> {
+        if question.body_len == 0 {
+            return Err(RefusalReason::EmptyBody);
+        }
+        if self.table.lost() != question.lost || question.forwarded_ns < self.covers_since_ns {
+            return Err(RefusalReason::EventsLost);
+        }
+        if self.random.percent(self.plan.refuse_percent) {
+            return Err(RefusalReason::Io);
+        }
+        let files = self.files.borrow();
+        let mut found = BTreeSet::new();
+        for lookup in &self.lookups {
+            if (question.forwarded_ns..=question.finished_ns).contains(&lookup.time_ns) {
+                if files.current(lookup.file).inode != lookup.inode {
+                    return Err(RefusalReason::Changed);
+                }
+                found.insert((lookup.file, lookup.inode));
+            }
+        }
+        if found.is_empty() {
+            return Err(RefusalReason::NotLookedUp);
+        }
+        let mut sources = BTreeSet::from([SourceSlot::EVERYTHING]);
+        for &(file, inode) in &found {
+            sources.extend([directory_slot(file), inode_slot(inode)]);
+        }
+        for &slot in &sources {
+            self.table.watch(slot);
+        }
+        Ok(Step::Compare { sources, found })
+    }
+
+    fn compare(
+        &self,
+        question: &Question,
+        sources: &BTreeSet<SourceSlot>,
+        found: &BTreeSet<(usize, u64)>,
+    ) -> Result<SourceSet, RefusalReason> {
+        if !self.skips_compare() {
+            let files = self.files.borrow();
+            let mut matched = None;
+            for &(file, inode) in found {
+                let (state, current) = (files.get(file), files.current(file));
+                if current.inode != inode {
+                    return Err(RefusalReason::Changed);
+                }
+                let Some(bytes) = &current.bytes else { continue };
+                if bytes.len() as u64 == question.body_len {
+                    if state.open_for_writing {
+                        return Err(RefusalReason::OpenForWriting);
+                    }
+                    if *blake3::hash(bytes).as_bytes() == question.body_hash {
+                        matched = Some(matched.unwrap_or(false) || question.last_modified == Some(current.modified_s));
+                    }
+                }
+            }
+            match matched {
+                None => return Err(RefusalReason::NoMatchingFile),
+                Some(false) => return Err(RefusalReason::ModifiedMismatch),
+                Some(true) => {}
+            }
+        }
+        let mut set = SourceSet::new();
+        for &slot in sources {
+            set.insert(slot).map_err(|_| RefusalReason::TooManySources)?;
+        }
+        if self.table.lost() != question.lost {
+            return Err(RefusalReason::EventsLost);
+        }
+        if !self.table.is_unchanged(set.as_slice(), question.stamp) {
+            return Err(RefusalReason::Changed);
+        }
+        Ok(set)
+    }
+}
