@@ -267,7 +267,7 @@ impl<W: Port, H: Port> Card<W, H> {
         copy.copy_from_slice(headers);
         rewrite(&mut copy[crate::packet::TCP_AT..], &change, complete);
         let parts = [std::io::IoSlice::new(copy), std::io::IoSlice::new(payload)];
-        self.ports.to_host(&parts, frame.offload(), bytes, &mut self.counters);
+        self.ports.send_to_host(&parts, frame.offload(), bytes, &mut self.counters);
     }
 
     /// The client asks whether the connection still lives (RFC 9293 section 3.8.4) while it waits for the host: the host is

@@ -52,7 +52,7 @@ pub struct FillId {
 }
 
 impl FillId {
-    fn to_wire(self) -> u64 {
+    fn send_to_wire(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
@@ -292,7 +292,7 @@ impl Fills {
             let id = FillId { index, generation: fill.generation };
             fill.finished = now;
             let request = FillRequest {
-                id: id.to_wire(),
+                id: id.send_to_wire(),
                 stamp: fill.stamp,
                 forwarded_ns: fill.forwarded.0,
                 finished_ns: now.0,

@@ -257,7 +257,7 @@ impl<W: Port, H: Port> Card<W, H> {
         copy.copy_from_slice(headers);
         rewrite(&mut copy[TCP_AT..], &change, complete);
         let parts = [std::io::IoSlice::new(copy), std::io::IoSlice::new(payload)];
-        self.ports.to_wire(&parts, frame.offload(), &mut self.counters);
+        self.ports.send_to_wire(&parts, frame.offload(), &mut self.counters);
     }
 
     fn count_host_frame(&mut self, frame: &FrameBuf, tcp: &TcpFrame, tracked: Tracked) {

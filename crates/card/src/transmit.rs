@@ -87,7 +87,7 @@ impl<W: Port, H: Port> Card<W, H> {
         });
         let counters = &mut self.counters;
         if whole && gather.len() == headers.bytes().len() + transmit.len as usize {
-            self.ports.to_wire(gather.parts(), headers.offload, counters);
+            self.ports.send_to_wire(gather.parts(), headers.offload, counters);
             return;
         }
         // More pieces than a gather list has places (many pipelined small replies): copied into one.
@@ -110,7 +110,7 @@ impl<W: Port, H: Port> Card<W, H> {
         });
         if filled == transmit.len as usize {
             let parts = [std::io::IoSlice::new(headers.bytes()), std::io::IoSlice::new(&linear[..filled])];
-            self.ports.to_wire(&parts, headers.offload, counters);
+            self.ports.send_to_wire(&parts, headers.offload, counters);
         }
     }
 
@@ -143,7 +143,7 @@ impl<W: Port, H: Port> Card<W, H> {
         self.ports.ip_id = self.ports.ip_id.wrapping_add(1);
         let capabilities = self.ports.wire.capabilities();
         let headers = Headers::new(&to_client(flow), head, 0, flow.mss, self.ports.ip_id, &capabilities, || 0);
-        self.ports.to_wire(&[std::io::IoSlice::new(headers.bytes())], headers.offload, &mut self.counters);
+        self.ports.send_to_wire(&[std::io::IoSlice::new(headers.bytes())], headers.offload, &mut self.counters);
     }
 
     /// Sends to the host what it has yet to get of the client's bytes.
@@ -202,7 +202,7 @@ fn send_host_frame<W: Port, H: Port>(
         other: 0,
     };
     let parts = [std::io::IoSlice::new(headers.bytes()), std::io::IoSlice::new(payload)];
-    ports.to_host(&parts, headers.offload, bytes, counters);
+    ports.send_to_host(&parts, headers.offload, bytes, counters);
 }
 
 /// The window that the host may use: what the client's window leaves beyond the bytes of others.

@@ -1,7 +1,7 @@
 //! What `nicache run` serves when it is given no server: a small site behind nginx.
 //!
-//! The files are unpacked below `/var/tmp`, which is on a disk file system almost everywhere: on tmpfs nothing would be cached, since
-//! its files cannot be watched as closely.
+//! The files are unpacked below `/var/lib`, which is on a disk file system almost everywhere (on tmpfs nothing would be cached, since
+//! its files cannot be watched as closely), and in which nobody makes and deletes files all the time: that would void the card's entries.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -32,12 +32,12 @@ pub struct Demo {
 impl Demo {
     /// Unpacks site and configuration.
     pub fn unpack(port: u16) -> Result<Demo> {
-        let parent = Path::new("/var/tmp");
+        let parent = Path::new("/var/lib");
         remove_leftovers(parent);
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
             .tempdir_in(parent)
-            .context("cannot make a folder for the demonstration site below /var/tmp")?;
+            .context("cannot make a folder for the demonstration site below /var/lib")?;
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
         std::fs::write(folder.path().join("pid-of-owner"), std::process::id().to_string())?;
         let site = folder.path().join("site");

@@ -53,11 +53,13 @@ pub fn render(file: u64, version: u32, offset: u64, out: &mut [u8]) {
     }
 }
 
-/// Is every byte of `body` that of one of `versions` at this place?
-pub fn is_patchwork(file: u64, versions: &[u32], body: &[u8]) -> bool {
+/// Is every byte of `body` that of one of `versions` at this place, or 0 at or after `zeros_from`?
+pub fn is_patchwork(file: u64, versions: &[u32], zeros_from: u64, body: &[u8]) -> bool {
     body.chunks(LINE_BYTES).enumerate().all(|(number, chunk)| {
         let lines: Vec<_> = versions.iter().map(|&version| line(file, version, number as u32)).collect();
-        chunk.iter().enumerate().all(|(at, byte)| lines.iter().any(|line| line[at] == *byte))
+        chunk.iter().enumerate().all(|(at, &byte)| {
+            lines.iter().any(|line| line[at] == byte) || (byte == 0 && (number * LINE_BYTES + at) as u64 >= zeros_from)
+        })
     })
 }
 
@@ -163,9 +165,9 @@ mod tests {
         let mut torn = text(4, 300);
         torn[100..].copy_from_slice(&text(5, 300)[100..]);
         assert_eq!(garbled_at(&torn), Some(64));
-        assert!(is_patchwork(FILE, &[4, 5], &torn) && !is_patchwork(FILE, &[4, 6], &torn));
+        assert!(is_patchwork(FILE, &[4, 5], u64::MAX, &torn) && !is_patchwork(FILE, &[4, 6], u64::MAX, &torn));
         torn[200] ^= 0x80;
-        assert!(!is_patchwork(FILE, &[4, 5], &torn));
+        assert!(!is_patchwork(FILE, &[4, 5], u64::MAX, &torn));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! A server that sends a file while it is written in place sends a mixture, with or without a card. So lines of several
 //! versions, or a length between two states, are accepted (and counted apart) if all of these versions can be seen
-//! during the reply and one of the steps is a write in place. A mixture that was kept is found by the next reply, whose
+//! during the reply and one of the steps is a write in place; and zeros behind the place where a file is cut meanwhile. A mixture that was kept is found by the next reply, whose
 //! time the old versions do not reach.
 
 use std::fmt;
@@ -152,7 +152,7 @@ pub fn judge(history: &History, sent_ns: u64, ended_ns: u64, seen: &Observation)
             Judgement::Stale { age_ns: sent_ns.saturating_sub(ended) }
         }
         (None, Observation::Body { body: Body::Garbled { bytes, .. }, .. })
-            if !is_patchwork(history.file, &versions(steps), bytes) =>
+            if !is_patchwork(history.file, &versions(steps), u64::MAX, bytes) =>
         {
             Judgement::Corrupt
         }
@@ -181,6 +181,17 @@ fn versions(steps: &[Step]) -> Vec<u32> {
     steps.iter().filter_map(version).collect()
 }
 
+/// A server that sends pages by reference (sendfile) sends zeros from where a file is cut while they wait to be sent,
+/// since the kernel clears the rest of the last page.
+fn zeros_from(visible: &[Step]) -> u64 {
+    let cut = visible.iter().skip(1).filter(|step| step.in_place).filter_map(|step| match step.state {
+        State::Content { len, .. } => Some(len),
+        State::Empty => Some(0),
+        State::Missing | State::Forbidden => None,
+    });
+    cut.min().unwrap_or(u64::MAX)
+}
+
 fn is_mixture(file: u64, visible: &[Step], seen: &Observation) -> bool {
     // The first one is what was there before; what changes it is among the others.
     let is_rewritten = visible.iter().skip(1).any(|step| step.in_place);
@@ -192,7 +203,7 @@ fn is_mixture(file: u64, visible: &[Step], seen: &Observation) -> bool {
             versions.iter().all(|&version| is_visible(version)) && Some(*len) <= len_max
         }
         Observation::Body { body: Body::Garbled { bytes, .. }, len } => {
-            is_rewritten && Some(*len) <= len_max && is_patchwork(file, &versions(visible), bytes)
+            is_rewritten && Some(*len) <= len_max && is_patchwork(file, &versions(visible), zeros_from(visible), bytes)
         }
         Observation::Length(len) => Some(*len) <= len_max,
         _ => false,
@@ -280,6 +291,21 @@ mod tests {
         assert_eq!(judge(&history(true), 320, 330, &garbled(0)), Judgement::Torn);
         assert_eq!(judge(&history(false), 290, 305, &garbled(0)), Judgement::Torn);
         assert_eq!(judge(&history(true), 290, 305, &garbled(128)), Judgement::Corrupt);
+    }
+
+    #[test]
+    fn zeros_are_those_of_a_cut_during_the_reply_or_corrupt() {
+        let mut history = History::new(FILE, content(2));
+        history.begin(300, State::Content { version: 2, len: 700 }, true);
+        history.end(310);
+        let zeroed = |from: usize| {
+            let mut bytes = vec![0; 1000];
+            crate::content::render(FILE, 2, 0, &mut bytes[..from]);
+            Observation::Body { body: Body::Garbled { offset: from / 64 * 64, bytes }, len: 1000 }
+        };
+        assert_eq!(judge(&history, 290, 320, &zeroed(700)), Judgement::MixedByServer);
+        assert_eq!(judge(&history, 290, 320, &zeroed(699)), Judgement::Corrupt);
+        assert_eq!(judge(&history, 311, 320, &zeroed(700)), Judgement::Corrupt);
     }
 
     #[test]

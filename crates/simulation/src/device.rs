@@ -98,7 +98,7 @@ impl Shifts {
             let chosen = tcp.seq_number().0 as u32;
             if self.by_connection.get(&connection).is_none_or(|(known, _)| *known != chosen) {
                 let spread = u32::from(connection.0).wrapping_mul(977) ^ connection.1.wrapping_mul(31);
-                let wanted = self.changes.sequence_start.wrapping_add(self.now_us as u32 * 16).wrapping_add(spread % 1000);
+                let wanted = self.changes.sequence_start.wrapping_add((self.now_us as u32).wrapping_mul(16)).wrapping_add(spread % 1000);
                 self.by_connection.insert(connection, (chosen, wanted.wrapping_sub(chosen)));
             }
         }

@@ -184,10 +184,10 @@ impl Watcher {
             self.covers_since_ns = now_ns;
         }
         self.renew_lease(now_ns, dead);
+        self.lose_events(now_ns);
         if dead {
             return;
         }
-        self.lose_events(now_ns);
         while self.lookups.front().is_some_and(|lookup| lookup.time_ns + 200_000_000_000 < now_ns) {
             self.lookups.pop_front();
         }

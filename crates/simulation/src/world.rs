@@ -35,6 +35,8 @@ const PATIENCE_NS: u64 = 1_500_000_000_000;
 const FORGET_NS: u64 = 9_000_000_000_000;
 /// Rounds at one instant; more mean that two parties talk to each other for ever.
 const ROUNDS_MAX: u32 = 20_000;
+/// Instants in a row at which somebody was due before; more mean that he cannot do what he is due for.
+const SPINS_MAX: u32 = 10_000;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -71,6 +73,7 @@ struct World {
     trace: Trace,
     chaos: bool,
     memory_free_bytes: u64,
+    spins: u32,
 }
 
 impl World {
@@ -128,6 +131,7 @@ impl World {
             trace: Trace(trace),
             chaos: true,
             memory_free_bytes,
+            spins: 0,
             scenario,
         }
     }
@@ -274,6 +278,17 @@ impl World {
             self.now_ns = limit_ns + 1;
             return true;
         };
+        self.spins = if due <= now_ns { self.spins + 1 } else { 0 };
+        if self.spins > SPINS_MAX {
+            let clients: Vec<_> = self.clients.iter_mut().map(|client| client.due_ns(now_ns)).collect();
+            let text = format!(
+                "I6: somebody is due for ever at {now_ns} ns: card {card:?}, clients {clients:?}, server {:?}, watcher {:?}, wires {:?}",
+                self.server.due_ns(now_ns),
+                self.watcher.due_ns(now_ns),
+                (self.wire.due_ns(), self.host.due_ns(), self.writers.due_ns()),
+            );
+            self.violation(text);
+        }
         // Whole microseconds, the grain of smoltcp's clock.
         self.now_ns = due.clamp(now_ns + 1000, limit_ns + 1000).next_multiple_of(1000);
         self.clock.set_ns(self.now_ns);
@@ -311,6 +326,13 @@ impl World {
             self.settle();
             self.advance(self.now_ns + 1_000_000_000);
         }
+        for _ in 0..100 {
+            self.settle();
+            if self.host.due_ns().is_none() {
+                break;
+            }
+            self.advance(self.now_ns + 1_000_000_000);
+        }
         self.card.purge(|_| true);
         let in_use = self.card.in_use();
         let memory = self.card.store().memory();
@@ -331,9 +353,17 @@ impl World {
         let bus = &self.card.counters().bus;
         let (frames, bytes) = (self.host.sent.0 + self.host.received.0, self.host.sent.1 + self.host.received.1);
         let overhead = nicache_card::bus::FRAME_OVERHEAD_BYTES;
-        if clean && self.host.refused == 0 && (bus.frames() != frames || bus.total() != bytes + overhead * frames) {
+        let faults = self.host.faults();
+        let whole = self.host.refused + faults.overflowed + faults.refused == 0;
+        if clean && whole && (bus.frames() != frames || bus.total() != bytes + overhead * frames) {
             let counted = (bus.frames(), bus.total() - overhead * bus.frames());
-            self.violation(format!("I9: {counted:?} frames and bytes counted, {:?} crossed", (frames, bytes)));
+            let text = format!(
+                "I9: {counted:?} frames and bytes counted, {:?} crossed, to the host {:?}, from the host {:?}: {bus:?}",
+                (frames, bytes),
+                self.host.received,
+                self.host.sent,
+            );
+            self.violation(text);
         }
     }
 

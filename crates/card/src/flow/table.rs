@@ -11,6 +11,7 @@ pub struct FlowTable {
     flows: Box<[Option<Box<Flow>>]>,
     free: Vec<u32>,
     /// Memory of flows that are not in use; allocated at start.
+    #[expect(clippy::vec_box, reason = "the boxes themselves move between here and the places")]
     spare: Vec<Box<Flow>>,
     index: HashTable<u32>,
     seed: foldhash::fast::FixedState,

@@ -29,13 +29,13 @@ impl VaryRules {
     /// Notes the server's `Vary`. False if there is no room: the reply must not be stored then.
     pub fn note(&mut self, base: &Key, names: &VaryNames) -> bool {
         if let Some((_, known)) = self.rules.find_mut(base.low_u64(), |(key, _)| key == base) {
-            known.clone_from(names);
+            *known = *names;
             return true;
         }
         if self.rules.len() == RULES_MAX {
             return false;
         }
-        self.rules.insert_unique(base.low_u64(), (*base, names.clone()), |(key, _)| key.low_u64());
+        self.rules.insert_unique(base.low_u64(), (*base, *names), |(key, _)| key.low_u64());
         true
     }
 }

@@ -150,8 +150,8 @@ fn port_of(status: &Status) -> u16 {
 fn temporary_folder() -> Result<TempDir> {
     let folder = tempfile::Builder::new()
         .prefix("nicache-replay-")
-        .tempdir_in("/var/tmp")
-        .context("cannot make a folder below /var/tmp")?;
+        .tempdir_in("/var/lib")
+        .context("cannot make a folder below /var/lib")?;
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
     Ok(folder)
 }
