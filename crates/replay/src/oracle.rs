@@ -7,8 +7,8 @@
 //!
 //! A server that sends a file while it is written in place sends a mixture, with or without a card. So lines of several
 //! versions, or a length between two states, are accepted (and counted apart) if all of these versions can be seen
-//! during the reply and one of the steps is a write in place; and zeros behind the place where a file is cut meanwhile. A mixture that was kept is found by the next reply, whose
-//! time the old versions do not reach.
+//! during the reply and one of the steps is a write in place; so are zeros behind the place where the file is cut. A
+//! mixture that was kept is found by the next reply, whose time the old versions do not reach.
 
 use std::fmt;
 

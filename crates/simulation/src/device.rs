@@ -24,8 +24,8 @@ pub struct SynChanges {
     pub no_window_scale: bool,
     /// No segment size at all.
     pub no_mss: bool,
-    /// First sequence number at time 0.
-    pub sequence_start: u32,
+    /// First sequence numbers lie at most so many bytes before the wrap-around; `None`: anywhere.
+    pub wraps_within: Option<u32>,
 }
 
 /// Queues of frames; see the module's head.
@@ -44,9 +44,24 @@ pub struct Station {
 #[derive(Debug)]
 struct Shifts {
     changes: SynChanges,
-    /// By (own port, peer's address and port): the number that smoltcp chose, and what is added to it.
-    by_connection: HashMap<(u16, u32, u16), (u32, u32)>,
+    /// By own port, peer's address and port.
+    by_connection: HashMap<(u16, u32, u16), Shift>,
     now_us: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shift {
+    /// First sequence number as smoltcp chose it.
+    chosen: u32,
+    /// The one that the wire sees.
+    shown: u32,
+    since_us: u64,
+}
+
+impl Shift {
+    fn delta(&self) -> u32 {
+        self.shown.wrapping_sub(self.chosen)
+    }
 }
 
 impl Station {
@@ -96,15 +111,20 @@ impl Shifts {
         let connection = (tcp.src_port(), number_of(destination), tcp.dst_port());
         if tcp.syn() {
             let chosen = tcp.seq_number().0 as u32;
-            if self.by_connection.get(&connection).is_none_or(|(known, _)| *known != chosen) {
-                let spread = u32::from(connection.0).wrapping_mul(977) ^ connection.1.wrapping_mul(31);
-                let wanted = self.changes.sequence_start.wrapping_add((self.now_us as u32).wrapping_mul(16)).wrapping_add(spread % 1000);
-                self.by_connection.insert(connection, (chosen, wanted.wrapping_sub(chosen)));
-            }
+            let now_us = self.now_us;
+            let spread = (u64::from(connection.0) << 32 | u64::from(connection.1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let shown = match (self.by_connection.get(&connection), self.changes.wraps_within) {
+                (Some(known), _) if known.chosen == chosen => known.shown,
+                // RFC 6528: the next incarnation starts further on.
+                (Some(known), _) => known.shown.wrapping_add(1_000_000).wrapping_add((now_us - known.since_us) as u32),
+                (None, Some(within)) => 0u32.wrapping_sub(spread as u32 % within),
+                (None, None) => spread as u32,
+            };
+            self.by_connection.insert(connection, Shift { chosen, shown, since_us: now_us });
         }
-        if let Some(&(_, shift)) = self.by_connection.get(&connection) {
+        if let Some(shift) = self.by_connection.get(&connection) {
             let seq = tcp.seq_number().0 as u32;
-            tcp.set_seq_number(TcpSeqNumber(seq.wrapping_add(shift) as i32));
+            tcp.set_seq_number(TcpSeqNumber(seq.wrapping_add(shift.delta()) as i32));
         }
         if tcp.syn() {
             self.strip(tcp.options_mut());
@@ -145,9 +165,9 @@ impl Shifts {
         if !tcp.ack() || !tcp.verify_checksum(&source, &destination) {
             return;
         }
-        if let Some(&(_, shift)) = self.by_connection.get(&(tcp.dst_port(), number_of(source), tcp.src_port())) {
+        if let Some(shift) = self.by_connection.get(&(tcp.dst_port(), number_of(source), tcp.src_port())) {
             let ack = tcp.ack_number().0 as u32;
-            tcp.set_ack_number(TcpSeqNumber(ack.wrapping_sub(shift) as i32));
+            tcp.set_ack_number(TcpSeqNumber(ack.wrapping_sub(shift.delta()) as i32));
             tcp.fill_checksum(&source, &destination);
         }
     }

@@ -20,7 +20,6 @@ pub const KINDS: &[&str] = &[
     "evictions",
     "fill_changed_at_insert",
     "fill_incomplete",
-    "fill_no_length",
     "fill_no_verdict",
     "fills_not_shared",
     "fills_refused_changed",

@@ -86,14 +86,14 @@ pub fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, random: 
         fields.push_str("Accept-Encoding: gzip\r\n");
     }
     if random.percent(plan.odd_percent) {
-        match random.below(16) {
+        match random.below(18) {
             0..4 => condition(&mut asked, files, file, &mut fields, random),
             4 => path = format!("/chunked/{file}"),
             5 => path = format!("/close/{file}"),
             6 => path = format!("/early/{file}"),
-            7 => {
+            7 | 16 | 17 => {
                 asked.expect = Expect::Private;
-                path = format!("/private/{}", random.below(3));
+                path = "/private/0".into();
             }
             8..10 => {
                 let german = random.percent(50);

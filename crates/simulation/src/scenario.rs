@@ -109,7 +109,7 @@ impl Scenario {
                 no_timestamps: !server_timestamps,
                 no_window_scale: random.percent(20),
                 no_mss: false,
-                sequence_start: sequence_start(random),
+                wraps_within: random.percent(60).then_some(60_000),
             },
             seed: random.word(),
             keep_alive: random.percent(20),
@@ -124,9 +124,9 @@ impl Scenario {
             }
             if random.percent(35) {
                 let from = random.below(chaos_until_ns);
-                watcher_deaths.push((from, from + random.below(8 * S)));
+                watcher_deaths.push((from, from + random.below(16 * S)));
             }
-            losses = (0..random.pick(&[0, 0, 1, 5, 40])).map(|_| random.below(chaos_until_ns)).collect();
+            losses = (0..random.pick(&[0, 0, 1, 10, 200])).map(|_| random.below(chaos_until_ns)).collect();
         }
         // Who forgets connections without a word is found out by probes only.
         let keep_alive = storm || random.percent(20);
@@ -178,11 +178,6 @@ impl Scenario {
     }
 }
 
-fn sequence_start(random: &mut Random) -> u32 {
-    // The clock adds 16 a microsecond: 2^32 minus some seconds of it wraps in the middle of the run.
-    if random.percent(60) { 0u32.wrapping_sub(random.below(400_000_000) as u32) } else { random.word() as u32 }
-}
-
 fn offloads(random: &mut Random) -> (Capabilities, bool) {
     match random.below(3) {
         0 => (Capabilities::PLAIN, false),
@@ -215,7 +210,7 @@ fn client(number: u8, mode: Mode, timestamps: bool, keep_alive: bool, until_ns: 
             no_timestamps: !timestamps || random.percent(25),
             no_window_scale: random.percent(25),
             no_mss: false,
-            sequence_start: sequence_start(random),
+            wraps_within: random.percent(60).then_some(1500),
         },
         seed: random.word(),
         keep_alive,

@@ -386,7 +386,6 @@ impl World {
         events.add("fills_not_shared", counters.fills_not_shared.iter().sum());
         events.add("fill_changed_at_insert", aborted(FillAbort::ChangedAtInsert));
         events.add("fill_incomplete", aborted(FillAbort::Incomplete));
-        events.add("fill_no_length", aborted(FillAbort::NoLength));
         events.add("fill_no_verdict", aborted(FillAbort::NoVerdict));
         events.add("fills_refused_changed", refused(RefusalReason::Changed));
         events.add("fills_refused_events_lost", refused(RefusalReason::EventsLost));
