@@ -95,7 +95,13 @@ impl<W: Port, H: Port> Ports<W, H> {
     }
 
     /// Sends a frame to the host, and counts its bytes on the bus.
-    pub fn send_to_host(&mut self, parts: &[IoSlice<'_>], offload: Offload, bytes: FrameBytes, counters: &mut Counters) {
+    pub fn send_to_host(
+        &mut self,
+        parts: &[IoSlice<'_>],
+        offload: Offload,
+        bytes: FrameBytes,
+        counters: &mut Counters,
+    ) {
         let len = parts.iter().map(|part| part.len()).sum();
         self.host_quiet = false;
         match send_with_fallback(&mut self.host, parts, offload) {

@@ -30,7 +30,8 @@ impl<W: Port, H: Port> Card<W, H> {
         now: Time,
     ) -> Keep {
         let head = &tcp.head;
-        let is_new = (head.seq + tcp.payload_len()).gt(flow.rcv_nxt) || head.flags.fin() || head.ack.gt(flow.client_acked);
+        let is_new =
+            (head.seq + tcp.payload_len()).gt(flow.rcv_nxt) || head.flags.fin() || head.ack.gt(flow.client_acked);
         if is_new || !flow.output_idle() {
             // Probes of an idle client do not keep the connection for ever.
             flow.active = now;
@@ -270,11 +271,9 @@ impl<W: Port, H: Port> Card<W, H> {
         self.ports.send_to_host(&parts, frame.offload(), bytes, &mut self.counters);
     }
 
-    /// The client asks whether the connection still lives (RFC 9293 section 3.8.4) while it waits for the host: the host is
-    /// asked, too, and resets the connection if it knows nothing of it.
+    /// The client asks whether the connection still lives (RFC 9293 section 3.8.4): the host is asked, too, and resets the connection if it knows nothing of it.
     fn probe_host(&mut self, flow: &Flow) {
-        let waits = flow.replies.is_empty() && !flow.output_idle();
-        if waits && flow.host.phase == HostPhase::Open && flow.host.sender.all_acked() {
+        if flow.replies.is_empty() && flow.host.phase == HostPhase::Open && flow.host.sender.all_acked() {
             let head = crate::transmit::host_head(flow, flow.host.sender.nxt() - 1, Flags::ACK, SackBlocks::EMPTY);
             self.emit_to_host(flow, &head);
         }

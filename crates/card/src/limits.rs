@@ -37,8 +37,8 @@ pub const RENDERED_HEAD_BYTES_MAX: usize = 4 * 1024 + 64;
 /// Hits recorded for the access log between two collections; more are counted, not recorded.
 pub const ACCESS_RECORDS_MAX: usize = 4096;
 
-/// Bytes of a request target kept in an access record.
-pub const ACCESS_TARGET_BYTES: usize = 256;
+/// Bytes of the target, `Referer` and `User-Agent` each that an access record keeps.
+pub const ACCESS_TEXT_BYTES: usize = 256;
 
 const _: () = assert!(HOLD_BYTES >= nicache_http::HEAD_BYTES_MAX);
 const _: () = assert!(SUPER_FRAME_BYTES as usize + 134 <= 65_600);

@@ -297,10 +297,8 @@ impl<W: Port, H: Port> Card<W, H> {
         let segments = 1 + u64::from(reply.len()).div_ceil(u64::from(flow.mss));
         counters.bus_bytes_saved += u64::from(reply.len()) + hit.head_len as u64 + segments * 66;
         let (time, client) = (self.unix_s, flow.key.client);
-        let recorded = self.access.record(|| {
-            let target = bytes.split(|&byte| byte == b' ').nth(1).unwrap_or_default();
-            AccessRecord::new(time, client, hit.kind, hit.http10, reply.body_len, target)
-        });
+        let recorded =
+            self.access.record(|| AccessRecord::new(time, client, hit.kind, hit.http10, reply.body_len, bytes));
         counters.access_lost += u64::from(!recorded);
         if !hit.keep_alive {
             self.close_from_card(flow, now);

@@ -180,7 +180,13 @@ impl Client {
             let asked: Vec<String> = session
                 .outstanding
                 .iter()
-                .map(|asked| format!("#{} {:?}", asked.number, String::from_utf8_lossy(&asked.bytes[..asked.bytes.len().min(40)])))
+                .map(|asked| {
+                    format!(
+                        "#{} {:?}",
+                        asked.number,
+                        String::from_utf8_lossy(&asked.bytes[..asked.bytes.len().min(40)])
+                    )
+                })
                 .collect();
             format!(
                 "port {} {:?} {:?} {state:?} since {} ms, {} bytes unsent, {} unread, asked {asked:?}",
@@ -207,7 +213,8 @@ impl Client {
                     State::SynSent => false,
                     State::Closed => {
                         if !self.log.borrow().ended_since(peer, session.since_ns) {
-                            let text = format!("I6: connection of {peer:x?} refused at {now_ns} ns without the host's doing");
+                            let text =
+                                format!("I6: connection of {peer:x?} refused at {now_ns} ns without the host's doing");
                             self.log.borrow_mut().violation(text);
                         }
                         session.stage = Stage::Done;
@@ -305,7 +312,10 @@ impl Client {
             session.outstanding.push_back(asked);
         }
         moved |= session.send(&mut self.machine, now_ns, &mut self.random);
-        if session.plan.ending == Ending::HalfClose && session.output.is_empty() && (session.left == 0 || session.stopped) {
+        if session.plan.ending == Ending::HalfClose
+            && session.output.is_empty()
+            && (session.left == 0 || session.stopped)
+        {
             let socket = self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle);
             if socket.may_send() {
                 socket.close();
@@ -384,7 +394,9 @@ impl Client {
                     self.counts.excused += session.outstanding.len() as u64;
                 } else {
                     let numbers: Vec<u64> = session.outstanding.iter().map(|asked| asked.number).collect();
-                    let text = format!("I6: connection of {peer:x?} ended at {now_ns} ns without the host's doing, unanswered {numbers:?}");
+                    let text = format!(
+                        "I6: connection of {peer:x?} ended at {now_ns} ns without the host's doing, unanswered {numbers:?}"
+                    );
                     self.log.borrow_mut().violation(text);
                 }
             } else if !session.input.is_empty() {
@@ -395,7 +407,8 @@ impl Client {
             self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle).close();
             return true;
         }
-        let finished = session.outstanding.is_empty() && session.output.is_empty() && (session.left == 0 || session.stopped);
+        let finished =
+            session.outstanding.is_empty() && session.output.is_empty() && (session.left == 0 || session.stopped);
         if finished && session.plan.ending != Ending::Wait {
             session.stage = Stage::Closing;
             self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle).close();
@@ -437,7 +450,8 @@ impl Session {
             return false;
         }
         let whole = self.output.len();
-        let portion = if random.percent(self.plan.split_percent) { 1 + random.below(whole as u64) as usize } else { whole };
+        let portion =
+            if random.percent(self.plan.split_percent) { 1 + random.below(whole as u64) as usize } else { whole };
         let Ok(sent) = socket.send_slice(&self.output[..portion]) else { return false };
         self.output.drain(..sent);
         let left = self.output.len();

@@ -51,7 +51,9 @@ pub fn parse(bytes: &[u8], head_request: bool, ended: bool) -> Parsed {
             let plausible = bytes[at..].iter().zip(b"HTTP/1.").all(|(got, wanted)| got == wanted);
             return if plausible { Parsed::Partial } else { Parsed::Broken("no status line".into()) };
         };
-        let Ok(head) = std::str::from_utf8(&bytes[at..at + end]) else { return Parsed::Broken("head is not ASCII".into()) };
+        let Ok(head) = std::str::from_utf8(&bytes[at..at + end]) else {
+            return Parsed::Broken("head is not ASCII".into());
+        };
         let mut lines = head.split("\r\n");
         let status = lines.next().unwrap_or_default();
         let Some(code) = status.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok()) else {
@@ -75,8 +77,11 @@ pub fn parse(bytes: &[u8], head_request: bool, ended: bool) -> Parsed {
     if bodiless {
     } else if reply.header("transfer-encoding") == Some("chunked") {
         loop {
-            let Some(line) = bytes[at..].windows(2).position(|window| window == b"\r\n") else { return Parsed::Partial };
-            let Some(len) = std::str::from_utf8(&bytes[at..at + line]).ok().and_then(|text| usize::from_str_radix(text, 16).ok())
+            let Some(line) = bytes[at..].windows(2).position(|window| window == b"\r\n") else {
+                return Parsed::Partial;
+            };
+            let Some(len) =
+                std::str::from_utf8(&bytes[at..at + line]).ok().and_then(|text| usize::from_str_radix(text, 16).ok())
             else {
                 return Parsed::Broken("chunk size".into());
             };

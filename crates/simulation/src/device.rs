@@ -112,7 +112,8 @@ impl Shifts {
         if tcp.syn() {
             let chosen = tcp.seq_number().0 as u32;
             let now_us = self.now_us;
-            let spread = (u64::from(connection.0) << 32 | u64::from(connection.1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let spread =
+                (u64::from(connection.0) << 32 | u64::from(connection.1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
             let shown = match (self.by_connection.get(&connection), self.changes.wraps_within) {
                 (Some(known), _) if known.chosen == chosen => known.shown,
                 // RFC 6528: the next incarnation starts further on.
@@ -209,7 +210,10 @@ impl Device for Station {
         self.shifts.now_us = timestamp.total_micros() as u64;
         let mut frame = self.incoming.pop_front()?;
         self.shifts.arrive(&mut frame);
-        Some((Received(frame), Sending { outgoing: &mut self.outgoing, wraps: &mut self.wraps, shifts: &mut self.shifts }))
+        Some((
+            Received(frame),
+            Sending { outgoing: &mut self.outgoing, wraps: &mut self.wraps, shifts: &mut self.shifts },
+        ))
     }
 
     fn transmit(&mut self, timestamp: Instant) -> Option<Sending<'_>> {

@@ -52,7 +52,8 @@ impl Oracle {
 
     fn verdict(&self, asked: &Asked, reply: &Reply, peer: Peer, now_ns: u64) -> Result<bool, String> {
         let log = self.log.borrow();
-        let source = reply.serial().and_then(|serial| log.replies.get(serial)).ok_or("I2: a reply that nobody wrote")?;
+        let source =
+            reply.serial().and_then(|serial| log.replies.get(serial)).ok_or("I2: a reply that nobody wrote")?;
         let own = if asked.garbage { source.request.is_none() } else { source.request == Some(asked.number) };
         if own {
             if source.peer != peer {
@@ -149,7 +150,10 @@ impl Oracle {
                 let fits = |version: &crate::files::Version| {
                     let tag = asked.tag.as_ref().map(|tag| *tag == version.etag);
                     let since = asked.since.as_ref().map(|since| *since == http_date(version.modified_s));
-                    version.bytes.is_some() && (tag.is_some() || since.is_some()) && tag != Some(false) && since != Some(false)
+                    version.bytes.is_some()
+                        && (tag.is_some() || since.is_some())
+                        && tag != Some(false)
+                        && since != Some(false)
                 };
                 if allowed.any(fits) { Ok(()) } else { Err("I1: 304 for what has changed".into()) }
             }
@@ -172,7 +176,11 @@ impl Oracle {
             None => {}
         }
         if asked.behind > 0 {
-            events.count(if history.last() == Some(&true) { "hits_pipelined_behind_hit" } else { "hits_pipelined_behind_miss" });
+            events.count(if history.last() == Some(&true) {
+                "hits_pipelined_behind_hit"
+            } else {
+                "hits_pipelined_behind_miss"
+            });
         }
         events.add("hits_split_over_segments", u64::from(asked.portions > 1));
         events.add("hits_http10", u64::from(asked.http10));

@@ -132,7 +132,8 @@ pub fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, random: 
         (true, false, _) => "Connection: keep-alive\r\n",
         _ => "",
     };
-    asked.last = asked.garbage || keep.contains("close") || (asked.http10 && keep.is_empty()) || path.starts_with("/close");
+    asked.last =
+        asked.garbage || keep.contains("close") || (asked.http10 && keep.is_empty()) || path.starts_with("/close");
     asked.last |= asked.http10 && path.starts_with("/chunked");
     let version = if asked.http10 { "HTTP/1.0" } else { "HTTP/1.1" };
     let text = if asked.garbage {

@@ -155,8 +155,9 @@ impl Scenario {
             len_max,
             until_ns: chaos_until_ns,
         };
-        let clients =
-            (0..clients).map(|index| client(index as u8 + 2, mode, server_timestamps, keep_alive, chaos_until_ns, random)).collect();
+        let clients = (0..clients)
+            .map(|index| client(index as u8 + 2, mode, server_timestamps, keep_alive, chaos_until_ns, random))
+            .collect();
         Scenario {
             handshake,
             popularity: random.percent(35),
@@ -200,7 +201,14 @@ fn bad_wire(base: FaultRates, percent_max: u64, random: &mut Random) -> FaultRat
     }
 }
 
-fn client(number: u8, mode: Mode, timestamps: bool, keep_alive: bool, until_ns: u64, random: &mut Random) -> (MachinePlan, Vec<SessionPlan>) {
+fn client(
+    number: u8,
+    mode: Mode,
+    timestamps: bool,
+    keep_alive: bool,
+    until_ns: u64,
+    random: &mut Random,
+) -> (MachinePlan, Vec<SessionPlan>) {
     let calm = mode == Mode::Calm;
     let machine = MachinePlan {
         number,
@@ -215,7 +223,8 @@ fn client(number: u8, mode: Mode, timestamps: bool, keep_alive: bool, until_ns: 
         seed: random.word(),
         keep_alive,
     };
-    let asks = RequestPlan { popular: random.range(1, 6), odd_percent: if calm { 10 } else { random.pick(&[0, 20, 60]) } };
+    let asks =
+        RequestPlan { popular: random.range(1, 6), odd_percent: if calm { 10 } else { random.pick(&[0, 20, 60]) } };
     let ports = random.pick(&[3, 100]);
     let sessions = (0..random.range(2, if calm { 3 } else { 8 })).map(|index| {
         let pipelines = random.percent(50);

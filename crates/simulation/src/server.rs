@@ -164,7 +164,11 @@ impl Server {
                 None => connection.idle_since_ns + limit,
             };
             let job = connection.job.as_ref().map(|job| job.due_ns);
-            [connection.peer.is_some().then_some(idle), job.filter(|_| connection.output.len() <= OUTPUT_BYTES_MAX), connection.reset_at]
+            [
+                connection.peer.is_some().then_some(idle),
+                job.filter(|_| connection.output.len() <= OUTPUT_BYTES_MAX),
+                connection.reset_at,
+            ]
         });
         // What was due and did not happen waits for something else.
         own.flatten().filter(|&at| at > now_ns).chain(deaths).chain(self.machine.due_ns(now_ns)).min()
@@ -360,7 +364,7 @@ impl Connection {
             idle_since_ns: 0,
             close_after_output: false,
             reset_at: None,
-                closed_ns: None,
+            closed_ns: None,
         }
     }
 

@@ -60,7 +60,9 @@ pub fn parse_request(bytes: &[u8]) -> Parsed {
     }
     let mut len = end + 4;
     if request.header("transfer-encoding").is_some() {
-        let Some(body) = bytes[len..].windows(5).position(|window| window == b"0\r\n\r\n") else { return Parsed::Partial };
+        let Some(body) = bytes[len..].windows(5).position(|window| window == b"0\r\n\r\n") else {
+            return Parsed::Partial;
+        };
         len += body + 5;
     } else if let Some(body) = request.header("content-length") {
         len += body.parse::<usize>().unwrap_or(0);
@@ -191,14 +193,18 @@ impl Server {
                     log.violation(format!("I5: request {number:?} of {:x?} came from {peer:x?}", sent.peer));
                 }
                 if let Some(first) = log.answered.insert(number.unwrap_or(0), serial) {
-                    log.violation(format!("I5: request {number:?} reached the host twice (replies {first} and {serial})"));
+                    log.violation(format!(
+                        "I5: request {number:?} reached the host twice (replies {first} and {serial})"
+                    ));
                 }
             }
             None => {
                 let known = log.garbage.get(&peer);
                 if !known.is_some_and(|sent| sent.windows(raw.len().max(1)).any(|window| window == raw)) {
                     let text = String::from_utf8_lossy(&raw[..raw.len().min(120)]);
-                    log.violation(format!("I5: the host got from {peer:x?} what nobody sent, at {now_ns} ns: {text:?}"));
+                    log.violation(format!(
+                        "I5: the host got from {peer:x?} what nobody sent, at {now_ns} ns: {text:?}"
+                    ));
                 }
             }
         }

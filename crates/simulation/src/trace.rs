@@ -28,10 +28,12 @@ fn describe(frame: &[u8]) -> String {
             .into_iter()
             .filter_map(|(set, letter)| set.then_some(letter))
             .collect();
+        let sound = tcp.verify_checksum(&ip.src_addr().into(), &ip.dst_addr().into()) && ip.verify_checksum();
+        let sound = if sound { "" } else { "BAD CHECKSUM " };
         let text = String::from_utf8_lossy(&tcp.payload()[..tcp.payload().len().min(48)]).replace(['\r', '\n'], "|");
         let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
         Some(format!(
-            "{}:{} > {}:{} {flags:<4} seq {} len {} ack {} win {} opt {:02x?} {text:?}",
+            "{sound}{}:{} > {}:{} {flags:<4} seq {} len {} ack {} win {} opt {:02x?} {text:?}",
             ip.src_addr().octets()[3],
             tcp.src_port(),
             ip.dst_addr().octets()[3],

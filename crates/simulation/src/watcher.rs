@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nicache_card::CoherenceLink;
 use nicache_coherence::{
-    FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RefusalReason, RevisionTable, SourceSet, SourceSlot, Stamp, Verdict,
+    FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RefusalReason, RevisionTable, SourceSet, SourceSlot, Stamp,
+    Verdict,
 };
 
 use crate::files::{SharedFiles, directory_slot, inode_slot};
@@ -262,10 +263,15 @@ impl Watcher {
             },
             Step::Compare { sources, found } => {
                 let files = self.files.borrow();
-                let locked = found.iter().map(|&(file, _)| files.get(file).directory_locked_until_ns).max().unwrap_or(0);
+                let locked =
+                    found.iter().map(|&(file, _)| files.get(file).directory_locked_until_ns).max().unwrap_or(0);
                 drop(files);
                 if locked > now_ns && !self.skips_compare() {
-                    self.judgements.push(Judgement { due_ns: locked, question, step: Step::Compare { sources, found } });
+                    self.judgements.push(Judgement {
+                        due_ns: locked,
+                        question,
+                        step: Step::Compare { sources, found },
+                    });
                     return;
                 }
                 match self.compare(&question, &sources, &found) {

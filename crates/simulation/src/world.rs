@@ -33,6 +33,8 @@ const WIRE_FRAMES: usize = 128;
 const PATIENCE_NS: u64 = 1_500_000_000_000;
 /// How long the card may remember what nobody uses: its longest idle time and some.
 const FORGET_NS: u64 = 9_000_000_000_000;
+/// After this long no verdict is waited for.
+const VERDICTS_NS: u64 = 10_000_000_000;
 /// Rounds at one instant; more mean that two parties talk to each other for ever.
 const ROUNDS_MAX: u32 = 20_000;
 /// Instants in a row at which somebody was due before; more mean that he cannot do what he is due for.
@@ -91,8 +93,7 @@ impl World {
         let store = store(&scenario, Arc::clone(&table));
         let memory_free_bytes = store.memory().free_bytes();
         let secret = std::array::from_fn(|_| random.word() as u8);
-        let mut config =
-            CardConfig::new(vec![SERVICE_PORT], scenario.memory_bytes, KeyConfig::new(secret), secret);
+        let mut config = CardConfig::new(vec![SERVICE_PORT], scenario.memory_bytes, KeyConfig::new(secret), secret);
         config.handshake = scenario.handshake;
         config.flows = scenario.flows;
         config.entries = scenario.entries;
@@ -145,7 +146,10 @@ impl World {
             self.settle();
             if self.now_ns > deadline_ns {
                 let open: Vec<String> = self.clients.iter().flat_map(Client::describe_open).collect();
-                self.violation(format!("I6: connections stall: {open:#?}, at the server {:#?}", self.server.describe_open()));
+                self.violation(format!(
+                    "I6: connections stall: {open:#?}, at the server {:#?}",
+                    self.server.describe_open()
+                ));
                 return;
             }
             if !self.log.borrow().violations.is_empty() || !self.advance(deadline_ns) {
@@ -227,7 +231,9 @@ impl World {
             }
         });
         if let Some(len) = too_long {
-            self.violation(format!("I6: a frame of {len} bytes is longer than the client's segments may be at {now_ns} ns"));
+            self.violation(format!(
+                "I6: a frame of {len} bytes is longer than the client's segments may be at {now_ns} ns"
+            ));
         }
         count > 0
     }
@@ -263,10 +269,11 @@ impl World {
     fn advance(&mut self, limit_ns: u64) -> bool {
         let now_ns = self.now_ns;
         let card = self.card.next_due().map(|due| if due.0 == 0 { now_ns + 20_000_000 } else { due.0 });
-        let mut due = [card, self.wire.due_ns(), self.host.due_ns(), self.writers.due_ns(), self.watcher.due_ns(now_ns)]
-            .into_iter()
-            .flatten()
-            .min();
+        let mut due =
+            [card, self.wire.due_ns(), self.host.due_ns(), self.writers.due_ns(), self.watcher.due_ns(now_ns)]
+                .into_iter()
+                .flatten()
+                .min();
         for client in &mut self.clients {
             due = [due, client.due_ns(now_ns)].into_iter().flatten().min();
         }
@@ -322,9 +329,10 @@ impl World {
             return;
         }
         // Verdicts that are under way come, or never will.
-        for _ in 0..20 {
+        let until_ns = self.now_ns + VERDICTS_NS;
+        while self.now_ns < until_ns {
             self.settle();
-            self.advance(self.now_ns + 1_000_000_000);
+            self.advance(until_ns);
         }
         for _ in 0..100 {
             self.settle();
@@ -347,9 +355,11 @@ impl World {
 
     /// What the card counted is what crossed.
     fn check_bus(&self) {
-        let clean = self.scenario.host_faults.iter().all(|rates| {
-            *rates == FaultRates { latency_ns: rates.latency_ns, ..FaultRates::default() }
-        });
+        let clean = self
+            .scenario
+            .host_faults
+            .iter()
+            .all(|rates| *rates == FaultRates { latency_ns: rates.latency_ns, ..FaultRates::default() });
         let bus = &self.card.counters().bus;
         let (frames, bytes) = (self.host.sent.0 + self.host.received.0, self.host.sent.1 + self.host.received.1);
         let overhead = nicache_card::bus::FRAME_OVERHEAD_BYTES;

@@ -64,7 +64,17 @@ impl Writers {
     ) -> Writers {
         let count = files.borrow().len();
         let next_ns = if plan.interval_ns == 0 { u64::MAX } else { random.below(2 * plan.interval_ns) };
-        Writers { plan, files, table, random, mutant, next_ns, steps: Vec::new(), busy: vec![false; count], writes: (0, 0) }
+        Writers {
+            plan,
+            files,
+            table,
+            random,
+            mutant,
+            next_ns,
+            steps: Vec::new(),
+            busy: vec![false; count],
+            writes: (0, 0),
+        }
     }
 
     /// When the next step is due.
@@ -75,7 +85,9 @@ impl Writers {
 
     /// Does what is due.
     pub fn poll(&mut self, now_ns: u64) {
-        while let Some(index) = (0..self.steps.len()).filter(|&at| self.steps[at].0 <= now_ns).min_by_key(|&at| self.steps[at].0) {
+        while let Some(index) =
+            (0..self.steps.len()).filter(|&at| self.steps[at].0 <= now_ns).min_by_key(|&at| self.steps[at].0)
+        {
             let (_, file, slots, step) = self.steps.remove(index);
             self.take_step(file, &slots, step, now_ns);
         }

@@ -250,9 +250,9 @@ impl Flow {
         self.client_fin || self.host.fin_passed
     }
 
-    /// Have both sides closed?
+    /// Have both sides closed, and does the client have all that the host sent?
     pub fn is_closed(&self) -> bool {
-        self.client_fin && self.host.fin_passed
+        self.client_fin && self.host.fin_passed && self.client_acked.ge(self.out_next)
     }
 
     /// Makes the card's sender go on where the out stream stands. Everything before is acknowledged.
@@ -295,6 +295,9 @@ impl Flow {
             && self.splice.in_delta == 0
             && self.replies.is_empty()
             && self.hold.is_none()
+            && self.host.sender.all_acked()
+            // A FIN that the card has acknowledged and keeps until the host's reply has passed.
+            && !(self.client_fin && self.phase == Phase::Requests)
     }
 
     /// The TSval for a segment of the card to the client at `now`, and the TSecr.

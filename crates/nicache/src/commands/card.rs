@@ -230,17 +230,21 @@ fn send_access_records(shards: &Shards, channel: &CardChannel) {
 }
 
 fn to_record(hit: &Hit) -> AccessRecord {
-    let mut target = String::from_utf8_lossy(hit.target()).into_owned();
-    target.truncate(target.floor_char_boundary(RECORD_FIELD_BYTES_MAX - 16));
+    let text = |bytes: &[u8]| {
+        let mut text = String::from_utf8_lossy(bytes).into_owned();
+        text.truncate(text.floor_char_boundary(RECORD_FIELD_BYTES_MAX - 16));
+        text
+    };
+    let given = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));
     let method = if hit.head { "HEAD" } else { "GET" };
     let version = if hit.http10 { "HTTP/1.0" } else { "HTTP/1.1" };
     AccessRecord {
         unix_s: hit.time,
         client: IpAddr::V4(Ipv4Addr::from(hit.client)),
-        request: format!("{method} {target} {version}"),
+        request: format!("{method} {} {version}", text(hit.target())),
         status: hit.status,
         body_bytes: u64::from(hit.body_bytes),
-        referer: None,
-        user_agent: None,
+        referer: given(hit.referer()),
+        user_agent: given(hit.user_agent()),
     }
 }
