@@ -299,7 +299,7 @@ impl Client {
                 log.garbage.entry(peer).or_default().extend_from_slice(&asked.bytes);
             } else {
                 let mut bytes = asked.bytes.to_vec();
-                if self.mutant == Some(Mutant::RequestCorrupts) && asked.number % 7 == 0 {
+                if self.mutant == Some(Mutant::RequestCorrupts) && asked.number.is_multiple_of(7) {
                     bytes[5] ^= 1;
                 }
                 log.requests.insert(asked.number, SentRequest { bytes: bytes.into(), peer });
