@@ -88,8 +88,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Takes the acknowledgment. `None`: it acknowledges what was never sent. `Some(true)`: the host should hear of it.
     fn client_ack(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) -> Option<bool> {
         let head = &tcp.head;
-        let sent = if flow.card_fin || !flow.replies.is_empty() { flow.sender.nxt() } else { flow.out_next };
-        if head.ack.gt(sent) {
+        if head.ack.gt(flow.sent()) {
             return None;
         }
         let window = head.window_bytes(flow.splice.client_scale);
@@ -98,20 +97,7 @@ impl<W: Port, H: Port> Card<W, H> {
             flow.client_edge = head.ack + window;
             flow.client_seq = head.seq;
         }
-        if (!flow.replies.is_empty() || flow.card_fin) && head.ack.ge(flow.sender.una()) {
-            let info = AckInfo {
-                seq: head.seq,
-                ack: head.ack,
-                window,
-                sack: head.sack,
-                ts_ecr: flow.timestamps.zip(head.timestamps).map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
-                carries_data: tcp.payload_len() > 0 || head.flags.fin(),
-            };
-            flow.sender.handle_ack(&info, now);
-            while let Some(reply) = flow.replies.pop_acknowledged(flow.sender.una()) {
-                self.store.unpin(reply.entry);
-            }
-        }
+        self.card_ack(flow, tcp, now);
         if flow.host.phase != HostPhase::Open {
             return Some(false);
         }
@@ -121,9 +107,40 @@ impl<W: Port, H: Port> Card<W, H> {
             flow.host.acked = position;
         }
         let outstanding = flow.host.acked.lt(flow.host.rcv_nxt);
-        let repeated = outstanding && tcp.payload_len() == 0;
-        let opened = flow.host_replying() && host_window(flow) != flow.host.window;
+        // While the client lacks bytes of the card, what it says is not about the host's.
+        let ours_done = flow.replies.is_empty();
+        let repeated = ours_done && outstanding && tcp.payload_len() == 0;
+        let opened = ours_done && flow.host_replying() && host_window(flow) != flow.host.window;
         Some(advanced || repeated || opened)
+    }
+
+    /// Takes the acknowledgment of bytes that the card sent. The host's may follow them.
+    fn card_ack(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) {
+        let head = &tcp.head;
+        if !flow.card_speaks() || head.ack.lt(flow.sender.una()) {
+            return;
+        }
+        let nxt = flow.sender.nxt();
+        let ack = head.ack.min(nxt);
+        let mut sack = SackBlocks::EMPTY;
+        for &(left, right) in head.sack.as_slice() {
+            if right.le(nxt) {
+                sack.push(left, right);
+            }
+        }
+        let edge = head.ack + head.window_bytes(flow.splice.client_scale);
+        let info = AckInfo {
+            seq: head.seq,
+            ack,
+            window: edge.saturating_since(ack),
+            sack,
+            ts_ecr: flow.timestamps.zip(head.timestamps).map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
+            carries_data: tcp.payload_len() > 0 || head.flags.fin(),
+        };
+        flow.sender.handle_ack(&info, now);
+        while let Some(reply) = flow.replies.pop_acknowledged(flow.sender.una()) {
+            self.store.unpin(reply.entry);
+        }
     }
 
     /// The blocks that concern bytes of the host.
@@ -241,6 +258,11 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if head.flags.fin() {
             flow.client_fin = true;
+        }
+        if head.flags.ack() && flow.card_speaks() {
+            // Replies from before the connection became opaque.
+            self.card_ack(flow, tcp, now);
+            self.pump_client(flow, now);
         }
         if flow.host.phase == HostPhase::Open {
             self.pass_client_frame(flow, frame, tcp);

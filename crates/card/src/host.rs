@@ -375,7 +375,7 @@ impl<W: Port, H: Port> Card<W, H> {
             self.ack_host(flow, SackBlocks::EMPTY);
             return Keep::Yes;
         }
-        if flow.phase == Phase::Requests && !flow.replies.is_empty() {
+        if flow.phase == Phase::Requests && !flow.replies.is_empty() && !flow.host_replying() {
             self.count_host_frame(frame, tcp, Tracked::default());
             self.forget_host(flow);
             return self.after_host_is_gone(flow, now);

@@ -74,7 +74,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 at += self.answer(flow, &hit, rest, now);
                 continue;
             }
-            match self.decide(rest, false) {
+            match self.decide(rest, false, false) {
                 Decision::Hit(hit) => {
                     if let Some(meaning) = hit.memorable
                         && hit.head_len == rest.len()
@@ -100,13 +100,22 @@ impl<W: Port, H: Port> Card<W, H> {
                 self.holds.give(hold);
                 return;
             }
-            if !self.may_answer(flow) {
+            if !flow.card_fin && !flow.sender.all_sent() {
+                // A request for the host may go when everything before it has been sent.
+                self.pump_client(flow, now);
+            }
+            let (may_answer, may_hand_over) = (self.may_answer(flow), flow.may_hand_over());
+            if !may_answer && !may_hand_over {
                 flow.hold = Some(hold);
                 return;
             }
-            let decision = self.decide(hold.bytes(), flow.output_idle());
+            let decision = self.decide(hold.bytes(), may_hand_over, flow.output_idle());
             let mut hold = hold;
             match decision {
+                Decision::Hit(_) if !may_answer => {
+                    flow.hold = Some(hold);
+                    return;
+                }
                 Decision::Hit(hit) => {
                     let done = self.answer(flow, &hit, hold.bytes(), now);
                     hold.consume(done);
@@ -116,7 +125,11 @@ impl<W: Port, H: Port> Card<W, H> {
                     flow.hold = Some(hold);
                     return;
                 }
-                Decision::Forward(_) | Decision::Opaque(_) if !flow.output_idle() => {
+                Decision::Forward(_) if !may_hand_over => {
+                    flow.hold = Some(hold);
+                    return;
+                }
+                Decision::Opaque(_) if !flow.output_idle() => {
                     flow.hold = Some(hold);
                     return;
                 }
@@ -141,7 +154,12 @@ impl<W: Port, H: Port> Card<W, H> {
             && !flow.host_replying()
             && !flow.card_fin
             && !flow.replies.is_full()
-            && (!flow.replies.is_empty() || flow.client_acked.ge(flow.out_next))
+            && if flow.replies.is_empty() {
+                flow.client_acked.ge(flow.out_next)
+            } else {
+                // Not if the host has spoken since: its bytes come first.
+                flow.sender.end() == flow.out_next
+            }
     }
 
     /// A hit whose head was parsed before.
@@ -164,14 +182,16 @@ impl<W: Port, H: Port> Card<W, H> {
         })
     }
 
-    /// Parses and looks up. With `commit`, misses are told to the policy and counted, since they will be forwarded.
-    fn decide(&mut self, bytes: &[u8], commit: bool) -> Decision {
+    /// Parses and looks up. With `commit`, misses are told to the policy and counted, since they will be forwarded; with
+    /// `idle`, so are requests that make the connection opaque.
+    fn decide(&mut self, bytes: &[u8], commit: bool, idle: bool) -> Decision {
         let mut scratch = HeaderScratch::new();
         match parse_request(bytes, &mut scratch, &self.config.keys) {
             RequestOutcome::Partial => Decision::Partial,
             RequestOutcome::Complete(request) => self.look_up(&request, commit),
             RequestOutcome::Bypass { reason, extent } => {
-                if commit {
+                let certain = if matches!(extent, Extent::Head { body: 0, .. }) { commit } else { idle };
+                if certain {
                     self.counters.bypasses_by_request[reason.index()] += 1;
                 }
                 match extent {
@@ -347,6 +367,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let first = flow.first_held();
         flow.splice.in_delta = flow.host.sender.end().since(first);
         flow.splice.out_delta = flow.out_next.since(flow.host.rcv_nxt);
+        flow.host_base = flow.host.rcv_nxt;
         if flow.forwarded > 0 {
             flow.host.sender.enqueue(flow.forwarded as u32);
         }

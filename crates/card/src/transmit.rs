@@ -227,7 +227,7 @@ pub(crate) fn host_head(flow: &Flow, seq: Seq, flags: Flags, sack: SackBlocks) -
 
 /// The sequence number that the client expects next from this side.
 pub(crate) fn out_position(flow: &Flow) -> Seq {
-    if flow.replies.is_empty() && !flow.card_fin { flow.out_next } else { flow.sender.nxt() }
+    flow.sent()
 }
 
 fn to_client(flow: &Flow) -> Addresses {

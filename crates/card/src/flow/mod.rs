@@ -282,6 +282,24 @@ impl Flow {
         self.rcv_nxt - (self.held() as u32 + u32::from(self.client_fin))
     }
 
+    /// May the next request go to the host? What the card has queued must be sent, though not acknowledged: the card's own sender
+    /// repeats it. What the host has sent must be acknowledged if the deltas change, since only the newest are kept.
+    pub fn may_hand_over(&self) -> bool {
+        let same_deltas = self.out_next.since(self.host.rcv_nxt) == self.splice.out_delta;
+        self.phase == Phase::Requests
+            && self.forwarded == 0
+            && !self.host_replying()
+            && !self.card_fin
+            && (self.replies.is_empty() || self.sender.all_sent())
+            && (self.host.phase != HostPhase::Open || self.host.acked == self.host.rcv_nxt || same_deltas)
+    }
+
+    /// Highest number that the client can acknowledge: what it has been sent.
+    pub fn sent(&self) -> Seq {
+        let host_spoke_last = self.sender.end() != self.out_next && !self.card_fin;
+        if self.card_speaks() && !host_spoke_last { self.sender.nxt() } else { self.out_next }
+    }
+
     /// Is the host in the middle of a reply?
     pub fn host_replying(&self) -> bool {
         !matches!(self.reply, ReplyTracking::Idle)
