@@ -111,7 +111,10 @@ impl<W: Port, H: Port> Card<W, H> {
                 self.make_opaque(flow, None, now);
             }
         }
-        if tracked.finished {
+        if tracked.finished && flow.last_reply {
+            // Nobody answers what follows, and the host's FIN is for the client (RFC 9112 section 9.6).
+            self.lose_track(flow, now);
+        } else if tracked.finished {
             self.resume_requests(flow);
             self.advance(flow, now);
             self.pump_client(flow, now);
@@ -198,6 +201,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 flow.fill = None;
             }
         }
+        flow.last_reply = last || !reply.keep_alive;
         flow.reply = match reply.framing {
             Framing::Close => ReplyTracking::UntilClose,
             framing => ReplyTracking::Body(Follower::new(framing)),

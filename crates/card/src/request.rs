@@ -367,7 +367,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let first = flow.first_held();
         flow.splice.in_delta = flow.host.sender.end().since(first);
         flow.splice.out_delta = flow.out_next.since(flow.host.rcv_nxt);
-        flow.host_base = flow.host.rcv_nxt;
+        flow.host_base = flow.host.acked;
         if flow.forwarded > 0 {
             flow.host.sender.enqueue(flow.forwarded as u32);
         }

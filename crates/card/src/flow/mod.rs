@@ -162,6 +162,8 @@ pub struct Flow {
     pub forwarded: usize,
     /// Where the host's reply stands.
     pub reply: ReplyTracking,
+    /// After this reply the host closes: it said so, or the request did.
+    pub last_reply: bool,
     /// The fill that takes the host's reply.
     pub fill: Option<FillId>,
     /// The entry that a 304 of the host is learned for.
@@ -231,6 +233,7 @@ impl Flow {
             hold: None,
             forwarded: 0,
             reply: ReplyTracking::Idle,
+            last_reply: false,
             fill: None,
             learn: None,
             ack_due: None,
