@@ -333,7 +333,7 @@ mod tests {
         #[test]
         fn honest_servers_pass_and_stale_caches_do_not(
             gaps in proptest::collection::vec((1u64..50, 1u64..50), 1..40),
-            sent in 0u64..2000, lasts in 0u64..100, moment in 0u64..100, lag in 1usize..3,
+            sent in 1u64..2000, lasts in 0u64..100, moment in 0u64..100, lag in 1usize..3,
         ) {
             let mut history = History::new(FILE, content(0));
             let mut effects = vec![0];
