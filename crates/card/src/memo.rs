@@ -1,6 +1,6 @@
 //! Requests that were read before: a head that is byte for byte the same means the same, and need not be parsed again.
 //!
-//! Saves 100 ns for a plain request and 400 ns for a browser's. Only heads of unconditional GET and HEAD requests that were hits
+//! Saves the parse, which takes some 120 ns for a plain request and 430 ns for a browser's. Only heads of unconditional GET and HEAD requests that were hits
 //! are kept, and only where the head is all that the segment holds. The table is direct-mapped: a newer head takes the place of
 //! an older one with the same hash, which costs a parse and nothing else.
 
