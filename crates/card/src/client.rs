@@ -88,7 +88,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Takes the acknowledgment. `None`: it acknowledges what was never sent. `Some(true)`: the host should hear of it.
     fn client_ack(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) -> Option<bool> {
         let head = &tcp.head;
-        if head.ack.gt(flow.sent()) {
+        if head.ack.gt(flow.acknowledgeable()) {
             return None;
         }
         let window = head.window_bytes(flow.splice.client_scale);
@@ -120,7 +120,7 @@ impl<W: Port, H: Port> Card<W, H> {
         if !flow.card_speaks() || head.ack.lt(flow.sender.una()) {
             return;
         }
-        let nxt = flow.sender.nxt();
+        let nxt = flow.sender.acknowledgeable();
         let ack = head.ack.min(nxt);
         let mut sack = SackBlocks::EMPTY;
         for &(left, right) in head.sack.as_slice() {

@@ -297,10 +297,18 @@ impl Flow {
             && (self.host.phase != HostPhase::Open || self.host.acked == self.host.rcv_nxt || same_deltas)
     }
 
-    /// Highest number that the client can acknowledge: what it has been sent.
+    /// First number that the client has not been sent.
     pub fn sent(&self) -> Seq {
-        let host_spoke_last = self.sender.end() != self.out_next && !self.card_fin;
-        if self.card_speaks() && !host_spoke_last { self.sender.nxt() } else { self.out_next }
+        if self.card_spoke_last() { self.sender.nxt() } else { self.out_next }
+    }
+
+    /// Highest number that the client can acknowledge.
+    pub fn acknowledgeable(&self) -> Seq {
+        if self.card_spoke_last() { self.sender.acknowledgeable() } else { self.out_next }
+    }
+
+    fn card_spoke_last(&self) -> bool {
+        self.card_speaks() && (self.card_fin || self.sender.end() == self.out_next)
     }
 
     /// Is the host in the middle of a reply?

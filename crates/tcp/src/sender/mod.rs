@@ -356,6 +356,12 @@ impl Sender {
         self.nxt
     }
 
+    /// Highest number that the peer can acknowledge: SND.NXT, or one more while a window probe's byte is out.
+    #[must_use]
+    pub fn acknowledgeable(&self) -> Seq {
+        self.nxt + u32::from(self.probed)
+    }
+
     /// Behind the last enqueued byte; FIN, if any, is here.
     #[must_use]
     pub fn end(&self) -> Seq {
