@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 
+use arrayvec::ArrayVec;
 use nicache_port::{Capabilities, Checksum, Gso, GsoKind, Offload};
 use nicache_tcp::{HeadRepr, checksum};
 use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet};
@@ -94,15 +95,14 @@ impl Headers {
 
 /// A gather list on the stack.
 pub struct Gather<'a> {
-    parts: [IoSlice<'a>; crate::limits::GATHER_MAX],
-    count: usize,
+    parts: ArrayVec<IoSlice<'a>, { crate::limits::GATHER_MAX }>,
     bytes: usize,
 }
 
 impl<'a> Gather<'a> {
     /// An empty list.
     pub fn new() -> Gather<'a> {
-        Gather { parts: [IoSlice::new(&[]); crate::limits::GATHER_MAX], count: 0, bytes: 0 }
+        Gather { parts: ArrayVec::new(), bytes: 0 }
     }
 
     /// Adds a part; false if the list is full.
@@ -110,18 +110,14 @@ impl<'a> Gather<'a> {
         if part.is_empty() {
             return true;
         }
-        if self.count == self.parts.len() {
-            return false;
-        }
-        self.parts[self.count] = IoSlice::new(part);
-        self.count += 1;
-        self.bytes += part.len();
-        true
+        let taken = self.parts.try_push(IoSlice::new(part)).is_ok();
+        self.bytes += if taken { part.len() } else { 0 };
+        taken
     }
 
-    /// Puts the headers into the first place, which [`Gather::with_headers`] kept free.
+    /// The parts, in order.
     pub fn parts(&self) -> &[IoSlice<'a>] {
-        &self.parts[..self.count]
+        &self.parts
     }
 
     /// Bytes in all parts.

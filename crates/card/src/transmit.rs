@@ -53,7 +53,6 @@ impl<W: Port, H: Port> Card<W, H> {
         let ip_id = self.ports.ip_id;
         render_heads(flow, &self.store, &self.date, transmit.seq, transmit.len, &mut self.heads);
         let mut sum = (0u16, 0usize);
-        let mut gather = Gather::new();
         let mut headers = None;
         if capabilities.checksum {
             headers =
@@ -73,6 +72,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let headers = headers.unwrap_or_else(|| {
             Headers::new(&addresses, &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || sum.0)
         });
+        let mut gather = Gather::new();
         gather.push(headers.bytes());
         let mut whole = true;
         visit_payload(flow, &self.store, transmit.seq, transmit.len, &self.heads, |piece| match piece {

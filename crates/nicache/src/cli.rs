@@ -197,7 +197,7 @@ pub struct BenchWireArgs {
     /// meanwhile (that would purge what is below)
     #[arg(long, value_name = "DIR", default_value = "/var/lib")]
     pub folder: PathBuf,
-    /// Measure only what has this in its label, which is like `10 KB, card, hits`
+    /// Measure only what has this in its label, which is like `10 KB, card, hits, connections kept open`
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
     /// One round of one second, three sizes of objects: to see whether it works, not for figures

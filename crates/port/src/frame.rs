@@ -9,6 +9,10 @@ use crate::gather::{SendError, parts_len};
 /// Bytes of a frame buffer: an IP packet of 65,535 bytes with its Ethernet header, two VLAN tags and some slack.
 pub const FRAME_BYTES_MAX: usize = 65_536 + 64;
 
+/// Bytes before each frame in its buffer, for what a port reads together with the frame. With them and the Ethernet header the IP header
+/// is aligned to 16 bytes.
+pub(crate) const HEADROOM_BYTES: usize = 18;
+
 /// Bytes of an Ethernet header without VLAN tags; no frame is shorter.
 pub const ETHERNET_HEADER_BYTES: usize = 14;
 
@@ -69,6 +73,7 @@ pub struct Offload {
 
 /// An owned buffer of [`FRAME_BYTES_MAX`] bytes with one frame in it.
 pub struct FrameBuf {
+    /// The headroom, the frame, and one byte that shows that a frame was too long.
     bytes: Box<[u8]>,
     len: usize,
     offload: Offload,
@@ -77,7 +82,8 @@ pub struct FrameBuf {
 impl FrameBuf {
     /// An empty buffer. Allocates; its pages are touched when they are first written.
     pub fn new() -> FrameBuf {
-        FrameBuf { bytes: vec![0; FRAME_BYTES_MAX].into_boxed_slice(), len: 0, offload: Offload::default() }
+        let bytes = vec![0; HEADROOM_BYTES + FRAME_BYTES_MAX + 1].into_boxed_slice();
+        FrameBuf { bytes, len: 0, offload: Offload::default() }
     }
 
     /// Length of the frame in bytes.
@@ -92,18 +98,24 @@ impl FrameBuf {
 
     /// The frame, from its Ethernet header on.
     pub fn data(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.bytes[HEADROOM_BYTES..HEADROOM_BYTES + self.len]
     }
 
     /// The frame, to be changed in place.
     pub fn data_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[..self.len]
+        &mut self.bytes[HEADROOM_BYTES..HEADROOM_BYTES + self.len]
     }
 
-    /// The whole buffer, of which [`set_len`](FrameBuf::set_len) says how much is the frame. Bytes past the frame are left over
-    /// from earlier frames.
-    pub fn space_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+    /// Where a port reads `header` bytes of its own with a frame behind them: these, [`FRAME_BYTES_MAX`] bytes, and one more.
+    pub(crate) fn space_mut(&mut self, header: usize) -> &mut [u8] {
+        &mut self.bytes[HEADROOM_BYTES - header..]
+    }
+
+    /// The last `N` bytes before the frame.
+    pub(crate) fn headroom<const N: usize>(&self) -> [u8; N] {
+        let mut header = [0; N];
+        header.copy_from_slice(&self.bytes[HEADROOM_BYTES - N..HEADROOM_BYTES]);
+        header
     }
 
     /// Sets the length of the frame.
@@ -135,7 +147,8 @@ impl FrameBuf {
         }
         let mut len = 0;
         for part in parts {
-            self.bytes[len..len + part.len()].copy_from_slice(part);
+            let at = HEADROOM_BYTES + len;
+            self.bytes[at..at + part.len()].copy_from_slice(part);
             len += part.len();
         }
         self.len = len;

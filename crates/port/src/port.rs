@@ -46,8 +46,8 @@ pub trait Port {
     /// What [`send`](Port::send) takes.
     fn capabilities(&self) -> Capabilities;
 
-    /// Receives what has arrived, at most [`Burst::capacity`] frames, and sets the length of `burst` to their number, which it
-    /// also returns. Never blocks; 0 means that nothing is there.
+    /// Receives some of what has arrived, at most [`Burst::capacity`] frames, and sets the length of `burst` to their number, which it
+    /// also returns. Never blocks. More may be there unless it returns 0.
     ///
     /// Metadata of received frames is consistent: positions lie inside of the frame, sizes are not zero. What a hostile or
     /// broken peer sends otherwise is dropped and counted in [`receive_dropped`](Port::receive_dropped).

@@ -14,11 +14,12 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
+use arrayvec::ArrayVec;
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, fcntl_setfd, readv, writev};
+use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, fcntl_setfd, read, writev};
 use rustix::ioctl::{IntegerSetter, Opcode, Setter, Updater, ioctl, opcode};
 
 use crate::frame::{Burst, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Offload};
@@ -172,7 +173,42 @@ pub struct TapQueue {
     fd: OwnedFd,
     interface: String,
     capabilities: Capabilities,
+    batch: Batch,
     dropped: u64,
+}
+
+/// How many frames to read before they are handled.
+///
+/// Each frame is a system call of its own, and so is finding that there is none. Under a load that keeps up with the card, looking for
+/// another frame right behind each one would mostly be in vain, while after the work on the first the next has come. So a receive reads
+/// one frame, and more only while a backlog is there.
+#[derive(Debug)]
+struct Batch {
+    frames: usize,
+    /// Receives since the last change that found all they wanted.
+    full: u32,
+}
+
+/// As many receives in a row that find all they want double the batch.
+const FULL_TO_DOUBLE: u32 = 16;
+/// Most frames of a batch.
+const BATCH_FRAMES_MAX: usize = 64;
+
+impl Batch {
+    fn frames(&self) -> usize {
+        self.frames
+    }
+
+    fn handle_full(&mut self) {
+        self.full += 1;
+        if self.full == FULL_TO_DOUBLE {
+            *self = Batch { frames: (self.frames * 2).min(BATCH_FRAMES_MAX), full: 0 };
+        }
+    }
+
+    fn handle_empty(&mut self) {
+        *self = Batch { frames: 1, full: 0 };
+    }
 }
 
 impl TapQueue {
@@ -198,6 +234,7 @@ impl TapQueue {
             interface,
             // With virtio-net headers the kernel takes partial checksums and TCP super-frames whatever it gives.
             capabilities: Capabilities { uso, ..Capabilities::FULL },
+            batch: Batch { frames: 1, full: 0 },
             dropped: 0,
         })
     }
@@ -260,23 +297,22 @@ impl Port for TapQueue {
 
     fn receive(&mut self, burst: &mut Burst) -> io::Result<usize> {
         burst.clear();
-        // As many reads as frames fit, so that a flood of malformed frames cannot keep us here.
-        for _ in 0..burst.capacity() {
+        // As many reads as frames are wanted, so that a flood of malformed frames cannot keep us here.
+        for _ in 0..self.batch.frames().min(burst.capacity()) {
             let Some(frame) = burst.next_free() else {
                 break;
             };
-            let mut header = [0; VIRTIO_NET_HEADER_BYTES];
-            // The kernel cuts a frame that does not fit without telling; a byte too many gives it away.
-            let mut excess = [0; 1];
-            let mut parts =
-                [IoSliceMut::new(&mut header), IoSliceMut::new(frame.space_mut()), IoSliceMut::new(&mut excess)];
-            let received = match readv(&self.fd, &mut parts) {
+            let received = match read(&self.fd, frame.space_mut(VIRTIO_NET_HEADER_BYTES)) {
                 Ok(received) => received,
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => {
+                    self.batch.handle_empty();
+                    return Ok(burst.len());
+                }
                 Err(Errno::INTR) => continue,
                 Err(_) if !burst.is_empty() => break,
                 Err(errno) => return Err(errno.into()),
             };
+            // The kernel cuts a frame that does not fit without telling; the byte too many gives it away.
             let len = match received.checked_sub(VIRTIO_NET_HEADER_BYTES) {
                 Some(len) if len <= FRAME_BYTES_MAX => len,
                 _ => {
@@ -285,7 +321,7 @@ impl Port for TapQueue {
                 }
             };
             frame.set_len(len);
-            match decode_header(&header, frame.data()) {
+            match decode_header(&frame.headroom(), frame.data()) {
                 Ok(offload) => {
                     frame.set_offload(offload);
                     burst.push();
@@ -293,6 +329,7 @@ impl Port for TapQueue {
                 Err(_) => self.dropped += 1,
             }
         }
+        self.batch.handle_full();
         Ok(burst.len())
     }
 
@@ -311,11 +348,11 @@ impl Port for TapQueue {
             return Err(SendError::Unsupported);
         }
         let header = encode_header(&offload, frame_len).map_err(|_| SendError::Invalid)?;
-        let mut list = [IoSlice::new(&[]); 1 + PARTS_MAX];
-        list[0] = IoSlice::new(&header);
-        list[1..=parts.len()].copy_from_slice(parts);
+        let mut list = ArrayVec::<_, { 1 + PARTS_MAX }>::new();
+        list.push(IoSlice::new(&header));
+        list.extend(parts.iter().copied());
         loop {
-            return match writev(&self.fd, &list[..=parts.len()]) {
+            return match writev(&self.fd, &list) {
                 // A TAP takes a frame whole or not at all.
                 Ok(_) => Ok(()),
                 Err(Errno::INTR) => continue,

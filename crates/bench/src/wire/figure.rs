@@ -141,6 +141,7 @@ fn draw_whisker(svg: &mut String, from: f64, to: f64, y: f64) {
 fn colour(subject: Subject) -> &'static str {
     match subject {
         Subject::Nginx => "#8c8c8c",
+        Subject::NginxPlain => "#bdbdbd",
         Subject::Varnish => "#5b8db8",
         Subject::CardMiss => "#f3c998",
         Subject::CardHit => "#e8871e",

@@ -63,7 +63,7 @@ pub struct Plan {
     pub folder: PathBuf,
     /// Three objects instead of five.
     pub few_objects: bool,
-    /// Only what has this in its label `object, subject`.
+    /// Only what has this in its label `object, subject, mode`.
     pub only: String,
 }
 
@@ -130,7 +130,7 @@ impl Run<'_> {
 
     fn measure_all(&mut self, objects: &[Object], subjects: &[Subject]) -> Result<()> {
         let label = |object: &Object, subject: Subject| format!("{}, {}", object.label(), subject.label());
-        let chosen = |object: &Object, subject| label(object, subject).contains(&self.plan.only);
+        let chosen = |object: &Object, subject| Mode::ALL.iter().any(|mode| self.is_chosen(object, subject, *mode));
         let kinds: Vec<(Object, Vec<Subject>)> = objects
             .iter()
             .map(|object| (*object, subjects.iter().copied().filter(|subject| chosen(object, *subject)).collect()))
@@ -154,6 +154,10 @@ impl Run<'_> {
         Ok(())
     }
 
+    fn is_chosen(&self, object: &Object, subject: Subject, mode: Mode) -> bool {
+        format!("{}, {}, {}", object.label(), subject.label(), mode.label()).contains(&self.plan.only)
+    }
+
     fn note(&mut self, subject: Subject, object: &Object, round: usize, error: &anyhow::Error) {
         self.failures.push(Failure { subject, object: *object, round, reason: format!("{error:#}") });
     }
@@ -162,6 +166,9 @@ impl Run<'_> {
     fn measure(&mut self, subject: Subject, object: &Object, round: usize) -> Result<()> {
         let running = Running::start(subject, &self.site, &self.plan.nicache, SERVER_CPU)?;
         for mode in Mode::ALL {
+            if !self.is_chosen(object, subject, mode) {
+                continue;
+            }
             let mut tries = 0;
             loop {
                 running.prepare(object)?;

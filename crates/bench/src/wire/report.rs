@@ -289,7 +289,7 @@ pub mod tests {
     #[test]
     fn medians_ratios_and_warnings_are_told() {
         let report = report();
-        assert_eq!(report.cells.len(), 75);
+        assert_eq!(report.cells.len(), Subject::ALL.len() * 5 * Mode::ALL.len());
         let table = report.table();
         assert!(table.contains("400,000 (200,000..600,000)   2.00"), "{table}");
         assert!(table.contains("50 % of the machine was busy"), "{table}");

@@ -87,7 +87,9 @@ impl Site {
             std::fs::write(files.join(&object.path()[1..]), object.body())?;
         }
         let root = folder.path().display();
-        std::fs::write(folder.path().join("nginx.conf"), nginx_conf(&root.to_string()))?;
+        for (name, file_cache) in [("nginx.conf", FILE_CACHE), ("nginx-plain.conf", "")] {
+            std::fs::write(folder.path().join(name), nginx_conf(&root.to_string(), file_cache))?;
+        }
         Ok(Site { folder })
     }
 
@@ -96,10 +98,19 @@ impl Site {
         self.folder.path()
     }
 
-    /// Command of nginx.
+    /// Command of nginx with a cache of open files.
     pub fn nginx(&self) -> Vec<String> {
+        self.nginx_with("nginx.conf")
+    }
+
+    /// Command of nginx without that cache.
+    pub fn nginx_plain(&self) -> Vec<String> {
+        self.nginx_with("nginx-plain.conf")
+    }
+
+    fn nginx_with(&self, conf: &str) -> Vec<String> {
         let folder = self.folder.path().display();
-        ["nginx", "-p", &folder.to_string(), "-c", &format!("{folder}/nginx.conf")].map(str::to_owned).to_vec()
+        ["nginx", "-p", &folder.to_string(), "-c", &format!("{folder}/{conf}")].map(str::to_owned).to_vec()
     }
 
     /// Command of Varnish in front of `backend`. Its shared memory log and its compiled configuration are on a tmpfs that only it sees,
@@ -130,7 +141,11 @@ fn remove_leftovers(parent: &Path) {
     }
 }
 
-fn nginx_conf(root: &str) -> String {
+/// The file cache makes nginx about a third faster. Once a second it looks whether the file is still the same: only a reply for which
+/// nginx has looked is one that the card may store.
+const FILE_CACHE: &str = "open_file_cache max=1000 inactive=60s; open_file_cache_valid 1s;";
+
+fn nginx_conf(root: &str, file_cache: &str) -> String {
     format!(
         "daemon off;
 worker_processes 1;
@@ -141,10 +156,7 @@ http {{
     default_type application/octet-stream;
     sendfile on;
     tcp_nopush on;
-    # The file cache makes nginx about a third faster. Once a second it looks whether the file is still the same: only a reply for
-    # which nginx has looked is one that the card may store.
-    open_file_cache max=1000 inactive=60s;
-    open_file_cache_valid 1s;
+    {file_cache}
     keepalive_requests 1000000000;
     access_log off;
     client_body_temp_path {root}/temp-body;

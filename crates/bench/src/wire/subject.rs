@@ -25,8 +25,10 @@ const FILL: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
-    /// nginx behind a veth pair.
+    /// nginx behind a veth pair, with a cache of open files.
     Nginx,
+    /// The same without that cache, which is how nginx comes.
+    NginxPlain,
     /// Varnish in a namespace of its own, nginx behind it.
     Varnish,
     /// nginx behind the card, which passes everything (`nicache bypass on`).
@@ -39,13 +41,20 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Subject; 5] =
-        [Subject::Nginx, Subject::Varnish, Subject::CardMiss, Subject::CardHit, Subject::CardHitHandshake];
+    pub const ALL: [Subject; 6] = [
+        Subject::Nginx,
+        Subject::NginxPlain,
+        Subject::Varnish,
+        Subject::CardMiss,
+        Subject::CardHit,
+        Subject::CardHitHandshake,
+    ];
 
     /// For tables and figures.
     pub fn label(self) -> &'static str {
         match self {
             Subject::Nginx => "nginx",
+            Subject::NginxPlain => "nginx, no open_file_cache",
             Subject::Varnish => "Varnish",
             Subject::CardMiss => "card, bypassed",
             Subject::CardHit => "card, hits",
@@ -121,7 +130,8 @@ impl Running {
             running.others.push(proxy);
         } else {
             Namespace::join(&running.client, &server, "wire", "10.201.1")?;
-            running.processes.push(Process::start(&server, cpu, Enclosure::PidNamespace, &site.nginx(), &nginx_log)?);
+            let nginx = if subject == Subject::NginxPlain { site.nginx_plain() } else { site.nginx() };
+            running.processes.push(Process::start(&server, cpu, Enclosure::PidNamespace, &nginx, &nginx_log)?);
         }
         running.others.push(server);
         let client = running.client.clone();
@@ -212,7 +222,7 @@ impl Running {
             let (head, body) = load::get(&self.client, self.server, &object.path(), close)?;
             ensure!(body == object.body(), "the body is not what the file holds");
             let by_cache = match (self.subject, before, self.counts()?) {
-                (Subject::Nginx | Subject::CardMiss, ..) => return Ok(()),
+                (Subject::Nginx | Subject::NginxPlain | Subject::CardMiss, ..) => return Ok(()),
                 // A hit names the request that filled it, too.
                 (Subject::Varnish, ..) => load::field(&head, "x-varnish").is_some_and(|ids| ids.contains(' ')),
                 (_, Some(before), Some(after)) => after.hits > before.hits,
