@@ -215,6 +215,34 @@ fn interfaces_are_exclusive_and_vanish() {
 }
 
 #[test]
+fn a_queue_is_steered_to_the_cpu_of_its_thread() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let Some(namespace) = namespace() else { return };
+    let queues = namespace.tap(1, 2);
+    let interface = queues[0].interface().to_owned();
+    namespace.run(move || {
+        assert!(ReceiveSteering::open(&interface, 2).is_err(), "there are two queues");
+        let mut steering = ReceiveSteering::open(&interface, 1).unwrap();
+        let allowed = sched_getaffinity(None).unwrap();
+        let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+        for (turn, cpu) in cpus.enumerate() {
+            let mut only = CpuSet::new();
+            only.set(cpu);
+            sched_setaffinity(None, &only).unwrap();
+            steering.follow(turn as u64 * 1_000_000_000).unwrap();
+            let mut text = [0; 4096];
+            let file = crate::steering::queue_file(&interface, 1, rustix::fs::OFlags::RDONLY).unwrap();
+            let len = rustix::io::read(&file, &mut text).unwrap();
+            let text = String::from_utf8_lossy(&text[..len]).trim().replace(',', "");
+            let bits: u32 = text.chars().map(|digit| digit.to_digit(16).unwrap().count_ones()).sum();
+            let from_end = text.len() - 1 - cpu / 4;
+            let digit = text.chars().nth(from_end).unwrap().to_digit(16).unwrap();
+            assert_eq!((bits, digit), (1, 1 << (cpu % 4)), "CPU {cpu}: {text}");
+        }
+    });
+}
+
+#[test]
 fn without_the_capability_the_error_says_so() {
     let Some(namespace) = namespace() else { return };
     let result = namespace.run(|| {

@@ -9,7 +9,7 @@
 //! Wrappers, each generic over the port inside: [`Pcap`] (capture file), [`Faulty`] (seeded loss, duplication, reordering, delay,
 //! corruption), [`Counted`] (counters that another thread can read).
 //! Around a port: [`send_with_fallback`] cuts a super-frame in software for a port that cannot, and [`Idle`] with [`wait`] says when to
-//! poll and when to sleep.
+//! poll and when to sleep. [`ReceiveSteering`] keeps the kernel's share of the work on the card's CPU.
 //!
 //! Read first: `port.rs` (the contract), then `frame.rs`. Another kind of port (AF_XDP, AF_PACKET) is one more file that implements
 //! [`Port`]; nothing else here knows the ports by name.
@@ -35,6 +35,7 @@ mod pcap;
 mod port;
 mod random;
 mod segment;
+mod steering;
 mod tap;
 #[cfg(test)]
 mod test_frames;
@@ -50,5 +51,6 @@ pub use memory_wire::{MemoryPort, memory_wire};
 pub use pcap::{PCAP_SNAPLEN_DEFAULT, Pcap};
 pub use port::{Capabilities, Port};
 pub use segment::{HEADER_BYTES_MAX, Segments, send_with_fallback};
+pub use steering::ReceiveSteering;
 pub use tap::{Tap, TapConfig, TapError, TapQueue};
 pub use virtio_net::{HeaderError, VIRTIO_NET_HEADER_BYTES, decode_header, encode_header};

@@ -13,7 +13,7 @@ use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
 use nicache_policy::{Lru, Policy, Popularity, PopularityConfig};
-use nicache_port::{PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, TapConfig, TapQueue};
+use nicache_port::{PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, ReceiveSteering, TapConfig, TapQueue};
 
 use crate::control::{
     ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard,
@@ -98,13 +98,18 @@ fn start_shards(
             Some(link) => Box::new(link),
             None => Box::new(NoWatcher),
         };
+        let steering = ReceiveSteering::open(wire.interface(), number)
+            .inspect_err(|error| {
+                tracing::debug!(shard = number, "received frames cannot be steered to the card's CPU: {error}")
+            })
+            .ok();
         let wire = wire_port(setup, wire, number)?;
         let card = Card::new(wire, host, config, store, link, monotonic());
         let failed = |error| {
             tracing::error!("the card cannot forward frames any more: {error}");
             std::process::exit(1);
         };
-        shards.push(Shard::start(number, card, wakers[number].clone(), failed)?);
+        shards.push(Shard::start(number, card, steering, wakers[number].clone(), failed)?);
     }
     Ok(shards)
 }

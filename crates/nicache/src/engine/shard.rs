@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nicache_card::Card;
-use nicache_port::{Idle, IdlePolicy, IdleStep, Port, wait};
+use nicache_port::{Idle, IdlePolicy, IdleStep, Port, ReceiveSteering, wait};
 use nicache_tcp::Time;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{ClockId, clock_gettime};
@@ -44,17 +44,19 @@ pub struct Shard<W, H> {
 }
 
 impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
-    /// Starts the thread of `card`. When a port breaks, `failed` is called with the reason.
+    /// Starts the thread of `card`, which the kernel's work on its frames follows if there is `steering`. When a port breaks, `failed` is
+    /// called with the reason.
     pub fn start(
         number: usize,
         card: Card<W, H>,
+        steering: Option<ReceiveSteering>,
         waker: Waker,
         failed: impl FnOnce(io::Error) + Send + 'static,
     ) -> Result<Shard<W, H>> {
         let (commands, inbox) = channel();
         let shard = Shard { commands, waker: waker.clone() };
         let body = move || {
-            if let Err(error) = run(card, &inbox, &waker) {
+            if let Err(error) = run(card, steering, &inbox, &waker) {
                 failed(error);
             }
         };
@@ -77,7 +79,12 @@ impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
 /// How many polls pass between two looks at the commands under load.
 const POLLS_PER_LOOK: u32 = 64;
 
-fn run<W: Port, H: Port>(mut card: Card<W, H>, inbox: &Receiver<Command<W, H>>, waker: &Waker) -> io::Result<()> {
+fn run<W: Port, H: Port>(
+    mut card: Card<W, H>,
+    mut steering: Option<ReceiveSteering>,
+    inbox: &Receiver<Command<W, H>>,
+    waker: &Waker,
+) -> io::Result<()> {
     let mut idle = Idle::new(IdlePolicy::default());
     let mut polls = 0u32;
     loop {
@@ -94,6 +101,10 @@ fn run<W: Port, H: Port>(mut card: Card<W, H>, inbox: &Receiver<Command<W, H>>, 
             continue;
         } else {
             sleep(&card, waker)?;
+        }
+        if let Some(error) = steering.as_mut().and_then(|steering| steering.follow(now.0).err()) {
+            tracing::debug!("received frames are not steered to the card's CPU: {error}");
+            steering = None;
         }
         waker.clear();
         while let Ok(command) = inbox.try_recv() {
