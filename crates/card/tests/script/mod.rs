@@ -1,0 +1,245 @@
+//! A card between a scripted client and a scripted host: every segment is the test's own.
+
+use std::io::IoSlice;
+use std::time::Duration;
+
+use nicache_card::{Card, CardConfig, CoherenceLink, Handshake, Store};
+use nicache_coherence::{FillRequest, FillVerdict, RevisionTable, SourceSet, SourceSlot, Verdict};
+use nicache_http::KeyConfig;
+use nicache_memory::{CardMemory, HugePages};
+use nicache_policy::Lru;
+use nicache_port::{Burst, Capabilities, MemoryPort, Offload, Port, memory_wire};
+use nicache_tcp::{Flags, HeadRepr, SackBlocks, SegmentHead, Seq, SynOptions, Time, checksum};
+
+const MEMORY_BYTES: usize = 1 << 20;
+const SOURCE: SourceSlot = SourceSlot(7);
+const CLIENT: [u8; 4] = [10, 0, 0, 1];
+const SERVER: [u8; 4] = [10, 0, 0, 2];
+const CLIENT_PORT: u16 = 40_000;
+const UNIX_S: u64 = 1_700_000_000;
+/// Payload bytes of a segment, either way.
+pub const MSS: u16 = 1000;
+
+/// One segment that the card has sent.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    /// Its TCP header.
+    pub head: SegmentHead,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+impl Segment {
+    /// Number behind the payload.
+    pub fn end(&self) -> Seq {
+        self.head.seq + self.payload.len() as u32
+    }
+}
+
+/// Says yes to every fill.
+struct Agreeable(Vec<u64>);
+
+impl CoherenceLink for Agreeable {
+    fn ask(&mut self, request: &FillRequest<'_>) -> bool {
+        self.0.push(request.id);
+        true
+    }
+
+    fn poll_verdict(&mut self) -> Option<FillVerdict> {
+        let id = self.0.pop()?;
+        let mut sources = SourceSet::new();
+        sources.insert(SOURCE).expect("room for one");
+        Some(FillVerdict { id, verdict: Verdict::Stored { sources } })
+    }
+}
+
+/// The card and what the two ends know.
+pub struct Script {
+    /// The card.
+    pub card: Card<MemoryPort, MemoryPort>,
+    client: MemoryPort,
+    host: MemoryPort,
+    now: Time,
+    /// Next number of the client.
+    pub seq: Seq,
+    /// Next number that the client expects.
+    pub ack: Seq,
+}
+
+impl Script {
+    /// A card that has `body` stored as the reply to [`Script::request`], and a connection on which that request was a miss: the
+    /// client has the reply and has acknowledged it.
+    pub fn with_stored(body: &[u8]) -> Script {
+        let (wire, client) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
+        let (host_port, host) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
+        let table = RevisionTable::on_heap();
+        table.renew_lease(u64::MAX);
+        table.watch(SOURCE);
+        let memory = CardMemory::new(MEMORY_BYTES, HugePages::No).expect("1 MiB");
+        let mut config = CardConfig::new(vec![80], MEMORY_BYTES, KeyConfig::new([3; 16]), [5; 16]);
+        config.handshake = Handshake::Card;
+        config.flows = 16;
+        let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
+        let store = Store::new(memory, policy, table, config.entries);
+        let card = Card::new(wire, host_port, config, store, Box::new(Agreeable(Vec::new())), Time(0));
+        let now = Time(1_000_000_000);
+        let mut script = Script { card, client, host, now, seq: Seq(1000), ack: Seq(0) };
+        script.open();
+        script.miss(body);
+        script
+    }
+
+    /// The request.
+    pub fn request() -> &'static [u8] {
+        b"GET /object HTTP/1.1\r\nHost: a\r\n\r\n"
+    }
+
+    fn open(&mut self) {
+        self.send_client(Flags::SYN, 60_000, b"");
+        self.seq = self.seq + 1;
+        let syn_ack = self.from_card().remove(0);
+        assert!(syn_ack.head.flags.syn() && syn_ack.head.ack == self.seq);
+        self.ack = syn_ack.head.seq + 1;
+        self.send_client(Flags::ACK, 60_000, b"");
+    }
+
+    fn miss(&mut self, body: &[u8]) {
+        self.ask(60_000);
+        let syn = self.to_host().remove(0);
+        assert!(syn.head.flags.syn());
+        let mut seq = Seq(500_000);
+        self.send_host(Flags::SYN | Flags::ACK, seq, syn.head.seq + 1, b"");
+        seq = seq + 1;
+        let request = self.to_host().into_iter().find(|segment| !segment.payload.is_empty()).expect("the request");
+        assert_eq!(request.payload, Script::request());
+        let mut reply = format!(
+            "HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Length: {}\r\nETag: \"x\"\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        reply.extend(body);
+        for part in reply.chunks(usize::from(MSS)) {
+            self.send_host(Flags::ACK, seq, request.end(), part);
+            seq = seq + part.len() as u32;
+        }
+        let mut got = Vec::new();
+        for segment in self.from_card() {
+            if !segment.payload.is_empty() {
+                assert_eq!(segment.head.seq, self.ack);
+                self.ack = segment.end();
+                got.extend(segment.payload);
+            }
+        }
+        assert!(got.ends_with(body));
+        self.send_client(Flags::ACK, 60_000, b"");
+        assert_eq!(self.card.counters().fills_stored, 1, "{:?}", self.card.counters());
+        self.to_host();
+    }
+
+    /// The client asks, and has `window` bytes of room.
+    pub fn ask(&mut self, window: u16) {
+        self.send_client(Flags::ACK | Flags::PSH, window, Script::request());
+        self.seq = self.seq + Script::request().len() as u32;
+    }
+
+    /// The client acknowledges everything before [`Script::ack`].
+    pub fn acknowledge(&mut self, window: u16) {
+        self.send_client(Flags::ACK, window, b"");
+    }
+
+    /// The client sends a segment of its own making at [`Script::seq`].
+    pub fn send_client(&mut self, flags: Flags, window: u16, payload: &[u8]) {
+        let frame = frame(CLIENT, SERVER, (CLIENT_PORT, 80), (self.seq, self.ack), flags, window, payload);
+        self.client.send(&[IoSlice::new(&frame)], Offload::default()).expect("room on the wire");
+        self.poll();
+    }
+
+    fn send_host(&mut self, flags: Flags, seq: Seq, ack: Seq, payload: &[u8]) {
+        let frame = frame(SERVER, CLIENT, (80, CLIENT_PORT), (seq, ack), flags, 60_000, payload);
+        self.host.send(&[IoSlice::new(&frame)], Offload::default()).expect("room on the wire");
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        for _ in 0..3 {
+            self.card.poll(self.now, UNIX_S).expect("ports in memory do not break");
+        }
+    }
+
+    /// Time passes, in steps of 5 ms.
+    pub fn wait(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.now = self.now + Duration::from_millis(5);
+            self.poll();
+        }
+    }
+
+    /// What the card has sent to the client.
+    pub fn from_card(&mut self) -> Vec<Segment> {
+        drain(&mut self.client)
+    }
+
+    /// What the card has sent to the host.
+    pub fn to_host(&mut self) -> Vec<Segment> {
+        drain(&mut self.host)
+    }
+}
+
+fn drain(port: &mut MemoryPort) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    let mut burst = Burst::new(16);
+    while port.receive(&mut burst).expect("in memory") > 0 {
+        for frame in &burst {
+            let frame = frame.data();
+            let end = 14 + usize::from(u16::from_be_bytes([frame[16], frame[17]]));
+            let head = nicache_tcp::parse(&frame[34..end]).expect("the card sends valid headers");
+            let payload = frame[34 + head.header_len..end].to_vec();
+            assert!(payload.len() <= usize::from(MSS), "a segment of {} bytes", payload.len());
+            segments.push(Segment { head, payload });
+        }
+    }
+    segments
+}
+
+fn frame(
+    source: [u8; 4],
+    destination: [u8; 4],
+    (src_port, dst_port): (u16, u16),
+    (seq, ack): (Seq, Seq),
+    flags: Flags,
+    window: u16,
+    payload: &[u8],
+) -> Vec<u8> {
+    let syn_options = flags.syn().then_some(SynOptions {
+        mss: Some(MSS),
+        window_scale: None,
+        sack_permitted: false,
+        timestamps: None,
+    });
+    let head = HeadRepr {
+        src_port,
+        dst_port,
+        seq,
+        ack,
+        flags,
+        window,
+        timestamps: None,
+        sack: SackBlocks::EMPTY,
+        syn_options,
+    };
+    let mut tcp = vec![0; head.len()];
+    head.emit(&mut tcp);
+    tcp.extend(payload);
+    let pseudo = checksum::pseudo_header_v4(source, destination, tcp.len() as u32);
+    let sum = checksum::finish(checksum::add(pseudo, checksum::sum(&tcp)));
+    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+    let mut ip = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 6, 0, 0];
+    ip.extend(source);
+    ip.extend(destination);
+    let total = (ip.len() + tcp.len()) as u16;
+    ip[2..4].copy_from_slice(&total.to_be_bytes());
+    let sum = !checksum::sum(&ip);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    [vec![2; 12], vec![0x08, 0x00], ip, tcp].concat()
+}
