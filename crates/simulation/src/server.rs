@@ -112,18 +112,7 @@ impl Server {
     pub fn new(plan: ServerPlan, files: SharedFiles, log: SharedLog, random: Random, mutant: Option<Mutant>) -> Server {
         let mut machine = Machine::new(plan.machine);
         let connections = (0..plan.sockets)
-            .map(|_| Connection {
-                handle: machine.add_socket(plan.receive_bytes, plan.send_bytes),
-                peer: None,
-                input: Vec::new(),
-                output: VecDeque::new(),
-                job: None,
-                served: 0,
-                idle_since_ns: 0,
-                close_after_output: false,
-                reset_at: None,
-                closed_ns: None,
-            })
+            .map(|_| Connection::on(machine.add_socket(plan.receive_bytes, plan.send_bytes)))
             .collect();
         Server {
             machine,
@@ -219,7 +208,7 @@ impl Server {
     }
 
     fn serve(&mut self, index: usize, now_ns: u64) -> bool {
-        let mut connection = std::mem::replace(&mut self.connections[index], Connection::none());
+        let mut connection = std::mem::replace(&mut self.connections[index], Connection::on(SocketHandle::default()));
         let moved = self.serve_connection(&mut connection, now_ns);
         self.connections[index] = connection;
         moved
@@ -353,9 +342,10 @@ impl Server {
 }
 
 impl Connection {
-    fn none() -> Connection {
+    /// A socket that nobody has connected to.
+    fn on(handle: SocketHandle) -> Connection {
         Connection {
-            handle: SocketHandle::default(),
+            handle,
             peer: None,
             input: Vec::new(),
             output: VecDeque::new(),
@@ -369,7 +359,6 @@ impl Connection {
     }
 
     fn forget(&mut self) {
-        let handle = self.handle;
-        *self = Connection { handle, ..Connection::none() };
+        *self = Connection::on(self.handle);
     }
 }
