@@ -41,6 +41,8 @@ use crate::ring::{Drained, LookupRing};
 
 /// A change time that is older than this is not one of a write that is under way.
 const SETTLED_S: i64 = 2;
+/// How long after a reply's end the end of its sendfile may be told. One that is told later counts as a source of the fill, which is safe.
+const SENT_LATE_NS: u64 = Duration::from_millis(2).as_nanos() as u64;
 /// How long to wait for a record that another processor is writing.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 
@@ -209,6 +211,9 @@ fn select<'a>(history: &'a History, request: &FillRequest<'_>) -> Vec<Selected<'
     // Latest open by process and descriptor number; None if it came too late to count.
     let mut opened: HashMap<(u32, i64), Option<usize>> = HashMap::new();
     for event in history.since(request.forwarded_ns) {
+        if event.time_ns > request.finished_ns + SENT_LATE_NS {
+            break;
+        }
         let is_during = event.time_ns <= request.finished_ns;
         match event.kind {
             EventKind::Lookup => {
