@@ -46,7 +46,7 @@ impl Received {
 /// Some flights, each acknowledged as a whole.
 fn receive_all(script: &mut Script, first: Seq, received: &mut Received) {
     for _ in 0..10 {
-        for segment in script.from_card() {
+        for segment in script.take_at_client() {
             received.take(first, &segment, first + 60_000);
         }
         script.ack = received.next(first);
@@ -64,9 +64,9 @@ fn a_hit_follows_a_miss_on_the_same_connection() {
     receive_all(&mut script, first, &mut received);
     assert!(received.ends_with(&body));
     assert_eq!(script.card.counters().hits, 1);
-    assert!(script.to_host().iter().all(|segment| segment.payload.is_empty()), "the host has heard of the hit");
+    assert!(script.take_at_host().iter().all(|segment| segment.payload.is_empty()), "the host has heard of the hit");
     script.wait(Duration::from_secs(3));
-    assert!(script.from_card().is_empty(), "everything was acknowledged");
+    assert!(script.take_at_client().is_empty(), "everything was acknowledged");
 }
 
 #[test]
@@ -77,15 +77,15 @@ fn the_byte_of_a_window_probe_may_be_taken() {
     let mut received = Received::default();
     // Room for two segments, then for none; the update that opens the window is lost.
     script.ask(2 * MSS);
-    for segment in script.from_card() {
+    for segment in script.take_at_client() {
         received.take(first, &segment, first + 2 * u32::from(MSS));
     }
     script.ack = received.next(first);
     assert_eq!(script.ack, first + 2 * u32::from(MSS));
     script.acknowledge(0);
-    assert!(script.from_card().is_empty());
+    assert!(script.take_at_client().is_empty());
     script.wait(Duration::from_secs(2));
-    let probes = script.from_card();
+    let probes = script.take_at_client();
     assert!(!probes.is_empty(), "a closed window is probed");
     assert!(probes.iter().all(|probe| probe.head.seq == script.ack && probe.payload.len() == 1));
     // The client has room by now, takes the byte and says so.
@@ -105,13 +105,13 @@ fn the_answer_to_a_window_probe_may_open_the_window_without_its_byte() {
     let first = script.ack;
     let mut received = Received::default();
     script.ask(MSS);
-    for segment in script.from_card() {
+    for segment in script.take_at_client() {
         received.take(first, &segment, first + u32::from(MSS));
     }
     script.ack = received.next(first);
     script.acknowledge(0);
     script.wait(Duration::from_secs(2));
-    assert!(!script.from_card().is_empty());
+    assert!(!script.take_at_client().is_empty());
     script.acknowledge(60_000);
     receive_all(&mut script, first, &mut received);
     assert!(received.ends_with(&body));
@@ -127,7 +127,7 @@ fn any_single_segment_may_be_lost() {
         script.ask(60_000);
         let (mut number, mut dropped) = (0, false);
         for _ in 0..400 {
-            for segment in script.from_card() {
+            for segment in script.take_at_client() {
                 if segment.payload.is_empty() {
                     continue;
                 }
@@ -163,7 +163,7 @@ fn the_next_request_may_acknowledge_the_reply_before() {
         let first = script.ack;
         let mut received = Received::default();
         script.ask(60_000);
-        for segment in script.from_card() {
+        for segment in script.take_at_client() {
             received.take(first, &segment, first + 60_000);
         }
         assert!(received.ends_with(&body));

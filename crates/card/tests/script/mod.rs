@@ -96,8 +96,8 @@ impl Script {
 
     fn open(&mut self) {
         self.send_client(Flags::SYN, 60_000, b"");
-        self.seq = self.seq + 1;
-        let syn_ack = self.from_card().remove(0);
+        self.seq += 1;
+        let syn_ack = self.take_at_client().remove(0);
         assert!(syn_ack.head.flags.syn() && syn_ack.head.ack == self.seq);
         self.ack = syn_ack.head.seq + 1;
         self.send_client(Flags::ACK, 60_000, b"");
@@ -105,12 +105,12 @@ impl Script {
 
     fn miss(&mut self, body: &[u8]) {
         self.ask(60_000);
-        let syn = self.to_host().remove(0);
+        let syn = self.take_at_host().remove(0);
         assert!(syn.head.flags.syn());
         let mut seq = Seq(500_000);
         self.send_host(Flags::SYN | Flags::ACK, seq, syn.head.seq + 1, b"");
-        seq = seq + 1;
-        let request = self.to_host().into_iter().find(|segment| !segment.payload.is_empty()).expect("the request");
+        seq += 1;
+        let request = self.take_at_host().into_iter().find(|segment| !segment.payload.is_empty()).expect("the request");
         assert_eq!(request.payload, Script::request());
         let mut reply = format!(
             "HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Length: {}\r\nETag: \"x\"\r\n\r\n",
@@ -120,10 +120,10 @@ impl Script {
         reply.extend(body);
         for part in reply.chunks(usize::from(MSS)) {
             self.send_host(Flags::ACK, seq, request.end(), part);
-            seq = seq + part.len() as u32;
+            seq += part.len() as u32;
         }
         let mut got = Vec::new();
-        for segment in self.from_card() {
+        for segment in self.take_at_client() {
             if !segment.payload.is_empty() {
                 assert_eq!(segment.head.seq, self.ack);
                 self.ack = segment.end();
@@ -133,13 +133,13 @@ impl Script {
         assert!(got.ends_with(body));
         self.send_client(Flags::ACK, 60_000, b"");
         assert_eq!(self.card.counters().fills_stored, 1, "{:?}", self.card.counters());
-        self.to_host();
+        self.take_at_host();
     }
 
     /// The client asks, and has `window` bytes of room.
     pub fn ask(&mut self, window: u16) {
         self.send_client(Flags::ACK | Flags::PSH, window, Script::request());
-        self.seq = self.seq + Script::request().len() as u32;
+        self.seq += Script::request().len() as u32;
     }
 
     /// The client acknowledges everything before [`Script::ack`].
@@ -170,18 +170,18 @@ impl Script {
     pub fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {
-            self.now = self.now + Duration::from_millis(5);
+            self.now += Duration::from_millis(5);
             self.poll();
         }
     }
 
     /// What the card has sent to the client.
-    pub fn from_card(&mut self) -> Vec<Segment> {
+    pub fn take_at_client(&mut self) -> Vec<Segment> {
         drain(&mut self.client)
     }
 
     /// What the card has sent to the host.
-    pub fn to_host(&mut self) -> Vec<Segment> {
+    pub fn take_at_host(&mut self) -> Vec<Segment> {
         drain(&mut self.host)
     }
 }
