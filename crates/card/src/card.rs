@@ -59,6 +59,8 @@ pub struct Card<W, H> {
     pub(crate) access: AccessLog,
     pub(crate) bypass: bool,
     pub(crate) lease: bool,
+    /// The host has not yet answered a SYN with timestamps by one without them.
+    pub(crate) host_has_timestamps: bool,
     link: Box<dyn CoherenceLink + Send>,
     burst: Option<Burst>,
     period_end: Option<Time>,
@@ -147,6 +149,7 @@ impl<W: Port, H: Port> Card<W, H> {
             access: AccessLog::new(config.access_log),
             bypass: false,
             lease: false,
+            host_has_timestamps: true,
             link,
             burst: Some(Burst::new(BURST_FRAMES)),
             period_end,

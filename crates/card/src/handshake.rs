@@ -73,17 +73,20 @@ impl<W: Port, H: Port> Card<W, H> {
             return Keep::No;
         }
         if head.flags.syn() {
-            *flow = Flow::opening(tcp, now);
             self.pass_to_host(frame, bytes);
+            if tcp.payload_len() > 0 || head.unknown_option {
+                return Keep::No;
+            }
+            *flow = Flow::opening(tcp, now);
             return Keep::Yes;
         }
-        if flow.host.phase != HostPhase::Open
-            || !head.flags.ack()
-            || head.ack != flow.out_next
-            || head.seq != flow.rcv_nxt
-        {
+        let has_bytes = tcp.payload_len() > 0 || head.flags.fin();
+        let completes = flow.host.phase == HostPhase::Open && head.flags.ack() && head.ack == flow.out_next;
+        if !completes || (head.seq != flow.rcv_nxt && !has_bytes) {
             self.pass_to_host(frame, bytes);
-            return Keep::Yes;
+            // From the first byte of the client that the host gets past the card, the connection is the host's alone: the card could
+            // no longer tell which request a reply is for.
+            return if has_bytes { Keep::No } else { Keep::Yes };
         }
         flow.phase = Phase::Requests;
         flow.client_acked = head.ack;
@@ -92,10 +95,12 @@ impl<W: Port, H: Port> Card<W, H> {
         if let (Some(stamps), Some(theirs)) = (&mut flow.timestamps, head.timestamps) {
             stamps.client.update(theirs, head.seq, flow.acked_to_client, now);
         }
-        if tcp.payload_len() == 0 && !head.flags.fin() {
+        if !has_bytes {
             self.pass_to_host(frame, bytes);
             return Keep::Yes;
         }
+        // The acknowledgment alone may have been lost or overtaken; its bytes are the card's, and if they are not the first ones, the
+        // client sends them again.
         self.ack_host(flow, SackBlocks::EMPTY);
         self.client_request_segment(flow, frame, tcp, now)
     }
@@ -159,8 +164,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// The host's side is open: its next byte is `rcv_nxt`.
     fn open_host_side(&mut self, flow: &mut Flow, rcv_nxt: Seq, window: u32, options: &SynOptions, now: Time) {
         let first = flow.first_held();
-        let mut limits = self.limits();
-        limits.timestamps = flow.timestamps.is_some();
+        let limits = Limits { timestamps: flow.timestamps.is_some(), ..self.limits() };
         let peer = answer(options, &limits, 0).peer;
         flow.host.phase = HostPhase::Open;
         flow.host.rcv_nxt = rcv_nxt;
@@ -181,7 +185,9 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.out_next = initial + 1;
         flow.client_acked = initial;
         flow.client_edge = initial;
-        let agreed = answer(&flow.client_options, &self.limits(), tsval);
+        // Promised before the host has said what it does.
+        let limits = Limits { timestamps: self.host_has_timestamps, ..self.limits() };
+        let agreed = answer(&flow.client_options, &limits, tsval);
         self.agree(flow, &agreed, tsval, now);
     }
 
@@ -189,7 +195,8 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn send_syn_ack(&mut self, flow: &mut Flow, now: Time) {
         flow.syn_ack_tries += 1;
         flow.host.syn_sent = now;
-        let mut options = answer(&flow.client_options, &self.limits(), 0).options;
+        let limits = Limits { timestamps: flow.timestamps.is_some(), ..self.limits() };
+        let mut options = answer(&flow.client_options, &limits, 0).options;
         options.timestamps = flow.stamps_to_client(now);
         let head = HeadRepr {
             src_port: flow.key.server_port,
@@ -228,6 +235,11 @@ impl<W: Port, H: Port> Card<W, H> {
             return Keep::Yes;
         }
         if head.ack != flow.out_next {
+            if head.seq.ge(flow.rcv_nxt) && head.seq.lt(flow.rcv_nxt + REQUEST_WINDOW_BYTES) {
+                // The SYN was an old duplicate of one that the host has answered, on a connection that the card does not track any more.
+                self.pass_to_host(frame, request_frame_bytes(frame, tcp, false));
+                return Keep::No;
+            }
             // RFC 9293 section 3.10.7.4: <SEQ=SEG.ACK><CTL=RST>.
             self.send_to_client(flow, head.ack, Flags::RST, now);
             return Keep::Yes;
@@ -292,8 +304,9 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         let options = match (head.flags.rst(), head.flags.syn(), head.syn_options) {
             (false, true, Some(options)) if flow.timestamps.is_none() || head.timestamps.is_some() => options,
-            _ => {
-                // Refused, or without the timestamps that the client was promised.
+            (reset, syn, _) => {
+                // Refused, or without the timestamps that the client was promised; then no other client is promised them.
+                self.host_has_timestamps &= reset || !syn;
                 self.abort_client(flow, now);
                 return Keep::No;
             }

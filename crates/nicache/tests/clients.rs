@@ -16,6 +16,8 @@ use common::{Nicache, Site, command, output, private_network, status};
 
 const SIZES: [usize; 9] = [0, 1, 100, 1448, 1460, 16_384, 65_537, 1 << 20, 5 << 20];
 const ROUNDS: usize = 3;
+/// And until there was a hit, where one is due.
+const ROUNDS_MAX: usize = 30;
 
 struct Setup {
     site: Site,
@@ -161,7 +163,14 @@ fn every_kind_of_request(handshake: &str) {
             let direct = without_dates(&converse(setup.address(), &requests));
             setup.bypass("off");
             let hits = setup.hits();
-            for round in 0..ROUNDS {
+            let has_body = !name.starts_with("0.");
+            let is_packed = name.ends_with(".txt") && fields.contains("gzip");
+            let cached = kind.cached && has_body && !is_packed;
+            for round in 0..ROUNDS_MAX {
+                // New folders of other processes may purge what was just stored.
+                if round >= ROUNDS && (!cached || setup.hits() > hits) {
+                    break;
+                }
                 let through = without_dates(&converse(setup.address(), &requests));
                 assert!(
                     through == direct,
@@ -173,9 +182,7 @@ fn every_kind_of_request(handshake: &str) {
                 );
                 setup.settle();
             }
-            let has_body = !name.starts_with("0.");
-            let is_packed = name.ends_with(".txt") && fields.contains("gzip");
-            if kind.cached && has_body && !is_packed {
+            if cached {
                 assert!(setup.hits() > hits, "no hit: {requests}{}", status(setup.nicache.name()));
             }
         }

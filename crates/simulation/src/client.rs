@@ -111,6 +111,8 @@ pub struct Client {
     log: SharedLog,
     mutant: Option<Mutant>,
     next_number: u64,
+    /// When a connection last sent, received, began or ended something, in ns.
+    pub progress_ns: u64,
     /// What happened.
     pub counts: ClientCounts,
 }
@@ -135,6 +137,7 @@ impl Client {
             log,
             mutant,
             next_number: first,
+            progress_ns: 0,
             counts: ClientCounts::default(),
         }
     }
@@ -143,7 +146,10 @@ impl Client {
     pub fn poll(&mut self, now_ns: u64, oracle: &mut Oracle) -> bool {
         let mut moved = self.machine.poll(now_ns);
         for index in 0..self.sessions.len() {
-            moved |= self.poll_session(index, now_ns, oracle);
+            if self.poll_session(index, now_ns, oracle) {
+                self.progress_ns = now_ns;
+                moved = true;
+            }
         }
         moved |= self.machine.poll(now_ns);
         moved

@@ -90,7 +90,7 @@ impl Machine {
             tcp::SocketBuffer::new(vec![0; receive_bytes]),
             tcp::SocketBuffer::new(vec![0; send_bytes]),
         );
-        if !self.plan.syn.no_timestamps {
+        if self.has_timestamps() {
             socket.set_tsval_generator(Some(timestamp_ms));
         }
         if self.plan.keep_alive {
@@ -99,6 +99,11 @@ impl Machine {
         socket.set_nagle_enabled(false);
         socket.set_ack_delay(Some(Duration::from_millis(10)));
         socket
+    }
+
+    /// Does it offer timestamps?
+    pub fn has_timestamps(&self) -> bool {
+        !self.plan.syn.no_timestamps
     }
 
     /// Handles frames and timers; true if anything moved.

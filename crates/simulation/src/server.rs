@@ -215,11 +215,13 @@ impl Server {
     }
 
     fn serve_connection(&mut self, connection: &mut Connection, now_ns: u64) -> bool {
+        let timestamps = self.machine.has_timestamps();
         let socket = self.machine.sockets.get_mut::<tcp::Socket<'_>>(connection.handle);
         match socket.state() {
-            State::Closed => {
+            // One that heard a SYN and listens again remembers the peer's options, as a closed one does.
+            State::Listen if socket.timestamp_enabled() == timestamps => return false,
+            State::Closed | State::Listen => {
                 connection.forget();
-                // A new one: the old one remembers options of its last peer.
                 let fresh = self.machine.new_socket(self.plan.receive_bytes, self.plan.send_bytes);
                 let socket = self.machine.sockets.get_mut::<tcp::Socket<'_>>(connection.handle);
                 *socket = fresh;
@@ -227,7 +229,7 @@ impl Server {
                 let _ = socket.listen(SERVICE_PORT);
                 return false;
             }
-            State::Listen | State::SynReceived | State::TimeWait => return false,
+            State::SynReceived | State::TimeWait => return false,
             _ => {}
         }
         let mut moved = false;

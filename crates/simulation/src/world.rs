@@ -29,7 +29,7 @@ use crate::writer::Writers;
 
 /// Frames that a wire holds in one direction.
 const WIRE_FRAMES: usize = 128;
-/// How long after the end of all faults every connection must be over.
+/// How long, after the end of all faults, nothing may happen on connections that are not over.
 const PATIENCE_NS: u64 = 1_500_000_000_000;
 /// How long the card may remember what nobody uses: its longest idle time and some.
 const FORGET_NS: u64 = 9_000_000_000_000;
@@ -141,9 +141,11 @@ impl World {
         if self.trace.0 {
             eprintln!("{:#?}", self.scenario);
         }
-        let deadline_ns = self.scenario.chaos_until_ns + PATIENCE_NS;
         while !self.clients.iter().all(Client::is_done) {
             self.settle();
+            // The hosts' TCP may need a retransmission timeout for every lost segment of a window.
+            let progress_ns = self.clients.iter().map(|client| client.progress_ns).max().unwrap_or(0);
+            let deadline_ns = progress_ns.max(self.scenario.chaos_until_ns) + PATIENCE_NS;
             if self.now_ns > deadline_ns {
                 let open: Vec<String> = self.clients.iter().flat_map(Client::describe_open).collect();
                 self.violation(format!(

@@ -1,11 +1,10 @@
 //! Hits whose segments, acknowledgments or window updates are lost: the body arrives whole and equal (I4).
 
-mod script;
-
 use std::time::Duration;
 
 use nicache_tcp::Seq;
-use script::{MSS, Script, Segment};
+
+use crate::script::{MSS, Script, Segment};
 
 fn body(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8).collect()

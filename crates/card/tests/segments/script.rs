@@ -9,7 +9,7 @@ use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
 use nicache_policy::Lru;
 use nicache_port::{Burst, Capabilities, MemoryPort, Offload, Port, memory_wire};
-use nicache_tcp::{Flags, HeadRepr, SackBlocks, SegmentHead, Seq, SynOptions, Time, checksum};
+use nicache_tcp::{Flags, HeadRepr, SegmentHead, Seq, SynOptions, Time, Timestamps, checksum};
 
 const MEMORY_BYTES: usize = 1 << 20;
 const SOURCE: SourceSlot = SourceSlot(7);
@@ -64,12 +64,13 @@ pub struct Script {
     pub seq: Seq,
     /// Next number that the client expects.
     pub ack: Seq,
+    /// Whether the client offers timestamps with a SYN, and sends them.
+    pub timestamps: bool,
 }
 
 impl Script {
-    /// A card that has `body` stored as the reply to [`Script::request`], and a connection on which that request was a miss: the
-    /// client has the reply and has acknowledged it.
-    pub fn with_stored(body: &[u8]) -> Script {
+    /// A card that has seen nothing.
+    pub fn new(handshake: Handshake) -> Script {
         let (wire, client) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let (host_port, host) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let table = RevisionTable::on_heap();
@@ -77,13 +78,19 @@ impl Script {
         table.watch(SOURCE);
         let memory = CardMemory::new(MEMORY_BYTES, HugePages::No).expect("1 MiB");
         let mut config = CardConfig::new(vec![80], MEMORY_BYTES, KeyConfig::new([3; 16]), [5; 16]);
-        config.handshake = Handshake::Card;
+        config.handshake = handshake;
         config.flows = 16;
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
         let store = Store::new(memory, policy, table, config.entries);
         let card = Card::new(wire, host_port, config, store, Box::new(Agreeable(Vec::new())), Time(0));
         let now = Time(1_000_000_000);
-        let mut script = Script { card, client, host, now, seq: Seq(1000), ack: Seq(0) };
+        Script { card, client, host, now, seq: Seq(1000), ack: Seq(0), timestamps: false }
+    }
+
+    /// A card that has `body` stored as the reply to [`Script::request`], and a connection on which that request was a miss: the
+    /// client has the reply and has acknowledged it.
+    pub fn with_stored(body: &[u8]) -> Script {
+        let mut script = Script::new(Handshake::Card);
         script.open();
         script.miss(body);
         script
@@ -94,6 +101,7 @@ impl Script {
         b"GET /object HTTP/1.1\r\nHost: a\r\n\r\n"
     }
 
+    /// Opens a connection that the card answers.
     fn open(&mut self) {
         self.send_client(Flags::SYN, 60_000, b"");
         self.seq += 1;
@@ -149,13 +157,36 @@ impl Script {
 
     /// The client sends a segment of its own making at [`Script::seq`].
     pub fn send_client(&mut self, flags: Flags, window: u16, payload: &[u8]) {
-        let frame = frame(CLIENT, SERVER, (CLIENT_PORT, 80), (self.seq, self.ack), flags, window, payload);
+        let timestamps = self.timestamps.then_some(Timestamps { val: 1, ecr: 0 });
+        let head = HeadRepr {
+            src_port: CLIENT_PORT,
+            dst_port: 80,
+            seq: self.seq,
+            ack: self.ack,
+            flags,
+            window,
+            timestamps,
+            syn_options: syn_options(flags, timestamps),
+            ..Default::default()
+        };
+        let frame = frame(CLIENT, SERVER, &head, payload);
         self.client.send(&[IoSlice::new(&frame)], Offload::default()).expect("room on the wire");
         self.poll();
     }
 
-    fn send_host(&mut self, flags: Flags, seq: Seq, ack: Seq, payload: &[u8]) {
-        let frame = frame(SERVER, CLIENT, (80, CLIENT_PORT), (seq, ack), flags, 60_000, payload);
+    /// The host sends a segment.
+    pub fn send_host(&mut self, flags: Flags, seq: Seq, ack: Seq, payload: &[u8]) {
+        let head = HeadRepr {
+            src_port: 80,
+            dst_port: CLIENT_PORT,
+            seq,
+            ack,
+            flags,
+            window: 60_000,
+            syn_options: syn_options(flags, None),
+            ..Default::default()
+        };
+        let frame = frame(SERVER, CLIENT, &head, payload);
         self.host.send(&[IoSlice::new(&frame)], Offload::default()).expect("room on the wire");
         self.poll();
     }
@@ -202,32 +233,12 @@ fn drain(port: &mut MemoryPort) -> Vec<Segment> {
     segments
 }
 
-fn frame(
-    source: [u8; 4],
-    destination: [u8; 4],
-    (src_port, dst_port): (u16, u16),
-    (seq, ack): (Seq, Seq),
-    flags: Flags,
-    window: u16,
-    payload: &[u8],
-) -> Vec<u8> {
-    let syn_options = flags.syn().then_some(SynOptions {
-        mss: Some(MSS),
-        window_scale: None,
-        sack_permitted: false,
-        timestamps: None,
-    });
-    let head = HeadRepr {
-        src_port,
-        dst_port,
-        seq,
-        ack,
-        flags,
-        window,
-        timestamps: None,
-        sack: SackBlocks::EMPTY,
-        syn_options,
-    };
+fn syn_options(flags: Flags, timestamps: Option<Timestamps>) -> Option<SynOptions> {
+    flags.syn().then_some(SynOptions { mss: Some(MSS), window_scale: None, sack_permitted: false, timestamps })
+}
+
+/// An Ethernet frame with that TCP header, sums filled in.
+fn frame(source: [u8; 4], destination: [u8; 4], head: &HeadRepr, payload: &[u8]) -> Vec<u8> {
     let mut tcp = vec![0; head.len()];
     head.emit(&mut tcp);
     tcp.extend(payload);

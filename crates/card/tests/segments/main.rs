@@ -1,0 +1,5 @@
+//! The card, segment by segment.
+
+mod handshake;
+mod repair;
+mod script;
