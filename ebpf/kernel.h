@@ -27,7 +27,8 @@ struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
-	__s64 i_ctime_sec; /* since 6.11 */
+	__s64 i_ctime_sec; /* since 6.11, and so the next */
+	__u32 i_ctime_nsec;
 };
 
 struct address_space {

@@ -86,6 +86,7 @@
 #define FMODE_WRITE 2
 #define S_IFMT 0170000
 #define S_IFREG 0100000
+#define S_IFDIR 0040000
 #define TS_COMPAT 2
 #define X32_BIT 0x40000000
 

@@ -50,6 +50,27 @@ struct {
 	__uint(max_entries, RING_BYTES);
 } lookups SEC(".maps");
 
+/* Change times of inodes that changed within the last minute, and when each was first seen. */
+struct inode_key {
+	__u64 ino;
+	__u64 dev;
+};
+
+struct change_time {
+	__s64 sec;
+	__u64 nsec;
+	__u64 seen_ns;
+};
+
+#define SETTLED_NS 2000000000ULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct inode_key);
+	__type(value, struct change_time);
+} change_times SEC(".maps");
+
 #define BIT(nr) (1ULL << ((nr) & 63))
 
 /* One bit per system call that sys_exit cares about, so that all others cost one load and a shift. */
@@ -173,20 +194,37 @@ int BPF_PROG(ext4_unlink_exit, struct dentry *dentry)
  *
  * Every operation for which ext4_mark_inode_dirty is the only witness (directory entries, mode, owner, times) sets the
  * change time to the present. One that leaves it alone only moves the access time (the server's own first read of a
- * file would void the fill that it belongs to) or allocates blocks for data that were witnessed when written. The
- * change time is in UTC and the clock in TAI, which is 37 s ahead at most, hence the width. A step of the clock
- * between the two readings is followed by a change of everything (settimeofday, clock_settime).
+ * file would void the fill that it belongs to) or allocates blocks for data that were witnessed when written.
+ *
+ * So the change time must be new, in two senses. It lies within a minute of the clock; the change time is in UTC and
+ * the clock in TAI, which is 37 s ahead at most, hence the width. And it was not seen here SETTLED_NS ago already; that
+ * is much longer than an operation takes from setting it to marking the inode. A step of the clock is followed by a
+ * change of everything (settimeofday, clock_settime).
  */
 static __always_inline bool changed_just_now(struct inode *inode)
 {
+	struct inode_key key = {};
+	struct change_time new = {}, *known;
 	__s64 age_s;
 
 	if (!bpf_core_field_exists(inode->i_ctime_sec))
 		return true;
 	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_ktime_get_tai_ns))
 		return true;
-	age_s = (__s64)(bpf_ktime_get_tai_ns() / 1000000000) - inode->i_ctime_sec;
-	return age_s > -60 && age_s < 60;
+	new.sec = inode->i_ctime_sec;
+	age_s = (__s64)(bpf_ktime_get_tai_ns() / 1000000000) - new.sec;
+	if (age_s <= -60 || age_s >= 60)
+		return false;
+	/* The upper bits are flags: "was queried". */
+	new.nsec = inode->i_ctime_nsec & 0x3fffffff;
+	new.seen_ns = bpf_ktime_get_ns();
+	key.dev = inode->i_sb->s_dev;
+	key.ino = inode->i_ino;
+	known = bpf_map_lookup_elem(&change_times, &key);
+	if (known && known->sec == new.sec && known->nsec == new.nsec)
+		return new.seen_ns - known->seen_ns < SETTLED_NS;
+	bpf_map_update_elem(&change_times, &key, &new, BPF_ANY);
+	return true;
 }
 
 SEC("tp_btf/ext4_mark_inode_dirty")
@@ -310,8 +348,10 @@ static __noinline int change_descriptor(int fd)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct identity identity = {};
 
-	if (identify(file_of(task, fd), &identity))
-		change_slot(slot_of(identity.dev, identity.ino));
+	if (!identify(file_of(task, fd), &identity))
+		return 0;
+	/* Who may search a directory is not only in its mode: entries below it are not to be reinstated. */
+	change_slot((identity.mode & S_IFMT) == S_IFDIR ? SLOT_EVERYTHING : slot_of(identity.dev, identity.ino));
 	return 0;
 }
 

@@ -13,12 +13,13 @@ use crate::access::{AccessLog, AccessRecord};
 use crate::bus::FrameBytes;
 use crate::config::CardConfig;
 use crate::counters::Counters;
-use crate::fill::{CoherenceLink, Fills};
+use crate::fill::Fills;
 use crate::flow::Flow;
 use crate::flow::hold::HoldPool;
 use crate::flow::table::FlowTable;
 use crate::flow::wheel::Wheel;
 use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
+use crate::link::CoherenceLink;
 use crate::memo::Memo;
 use crate::packet::{Classified, Side, TcpFrame, classify};
 use crate::store::{Entry, Store};
@@ -61,7 +62,7 @@ pub struct Card<W, H> {
     pub(crate) lease: bool,
     /// The host has not yet answered a SYN with timestamps by one without them.
     pub(crate) host_has_timestamps: bool,
-    link: Box<dyn CoherenceLink + Send>,
+    pub(crate) link: Box<dyn CoherenceLink + Send>,
     burst: Option<Burst>,
     period_end: Option<Time>,
 }
@@ -167,8 +168,8 @@ impl<W: Port, H: Port> Card<W, H> {
             self.date = HttpDate::from_unix_s(unix_s);
         }
         self.lease = self.store.revisions().lease_holds(now.0);
-        if !self.fills.is_idle() {
-            self.fills.poll(&mut *self.link, &mut self.store, now, &mut self.counters);
+        if !self.has_no_questions() {
+            self.talk_to_watcher(now);
         }
         let Some(mut burst) = self.burst.take() else { return Ok(0) };
         let handled = self.poll_ports(&mut burst, now);
@@ -205,7 +206,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// When the card wants to be polled again even if no frame comes; `None`: only for frames.
     pub fn next_due(&self) -> Option<Time> {
         let due = [self.wheel.next_due(), self.period_end].into_iter().flatten().min();
-        if self.fills.is_idle() { due } else { Some(Time(0)) }
+        if self.has_no_questions() { due } else { Some(Time(0)) }
     }
 
     /// What was counted so far.

@@ -49,8 +49,10 @@ pub enum FillAbort {
     NotAdmitted,
     /// The head of the reply is larger than the card stores.
     HeadTooLarge,
-    /// The server did not say how long the body is.
-    NoLength,
+    /// The reply has no body by its nature.
+    NoBody,
+    /// Its chunks had extensions or trailers, which the card does not keep.
+    ChunkExtras,
     /// Bytes of the reply did not pass in order, or it ended early.
     Incomplete,
     /// The watcher did not answer in time, or is gone.
@@ -63,13 +65,14 @@ pub enum FillAbort {
 
 impl FillAbort {
     /// All reasons.
-    pub const ALL: [FillAbort; 10] = [
+    pub const ALL: [FillAbort; 11] = [
         FillAbort::Resources,
         FillAbort::TooLarge,
         FillAbort::NoRoom,
         FillAbort::NotAdmitted,
         FillAbort::HeadTooLarge,
-        FillAbort::NoLength,
+        FillAbort::NoBody,
+        FillAbort::ChunkExtras,
         FillAbort::Incomplete,
         FillAbort::NoVerdict,
         FillAbort::ChangedAtInsert,
@@ -84,7 +87,8 @@ impl FillAbort {
             FillAbort::NoRoom => "no_room",
             FillAbort::NotAdmitted => "not_admitted",
             FillAbort::HeadTooLarge => "head_too_large",
-            FillAbort::NoLength => "no_length",
+            FillAbort::NoBody => "no_body",
+            FillAbort::ChunkExtras => "chunk_extras",
             FillAbort::Incomplete => "incomplete",
             FillAbort::NoVerdict => "no_verdict",
             FillAbort::ChangedAtInsert => "changed_at_insert",
@@ -124,6 +128,8 @@ pub struct Counters {
     pub fills_aborted: [u64; FillAbort::ALL.len()],
     /// Entries dropped since a source changed.
     pub purges_by_source: u64,
+    /// Entries that stayed although a directory among their sources had changed.
+    pub reinstated: u64,
     /// Entries dropped by the operator.
     pub purges_by_operator: u64,
     /// Entries dropped to make room.
@@ -169,6 +175,7 @@ impl Default for Counters {
             fills_not_shared: [0; NotShared::ALL.len()],
             fills_aborted: [0; FillAbort::ALL.len()],
             purges_by_source: 0,
+            reinstated: 0,
             purges_by_operator: 0,
             evictions: 0,
             flows: 0,

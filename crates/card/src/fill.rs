@@ -1,5 +1,8 @@
 //! Fills: replies that are copied into card memory as they pass, and become entries when the watcher agrees.
 //!
+//! A reply whose length is not known before its end (chunked, or ended by the connection's end) is collected in a body that grows,
+//! and copied once more into one that fits. A chunked one is kept as one chunk.
+//!
 //! A fill notes the clock before its request is forwarded (SYSTEM.md idea 4). It never holds a frame back: bytes are copied
 //! after the frame was sent on. When the reply is whole, the watcher is asked for its sources; until the verdict comes, the
 //! key misses.
@@ -7,7 +10,7 @@
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use nicache_coherence::{FillRequest, FillVerdict, Verdict};
+use nicache_coherence::{FillRequest, FillVerdict, Question, Verdict};
 use nicache_http::{
     Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, ReplyHead, RequestOutcome, Vary, VaryNames,
     parse_imf_fixdate, parse_request, vary_key,
@@ -16,7 +19,8 @@ use nicache_memory::BodyId;
 use nicache_tcp::Time;
 
 use crate::counters::{Counters, FillAbort};
-use crate::limits::{FILLS_MAX, OBJECT_SHARE, REPLY_HEAD_BYTES_MAX};
+use crate::limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
+use crate::link::CoherenceLink;
 use crate::store::{NewEntry, NotInserted, Store};
 
 /// Bytes of a request head that a fill keeps, to apply `Vary` and to name the target.
@@ -24,25 +28,9 @@ const REQUEST_BYTES: usize = 2048;
 /// A verdict that has not come after this long will not come.
 const VERDICT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The way to the watcher. Implementations must not block.
-pub trait CoherenceLink {
-    /// Sends a question; false if it cannot be sent now.
-    fn ask(&mut self, request: &FillRequest<'_>) -> bool;
-    /// The next answer that has come.
-    fn poll_verdict(&mut self) -> Option<FillVerdict>;
-}
-
-/// Nobody to ask: nothing is ever stored.
-pub struct NoWatcher;
-
-impl CoherenceLink for NoWatcher {
-    fn ask(&mut self, _: &FillRequest<'_>) -> bool {
-        false
-    }
-    fn poll_verdict(&mut self) -> Option<FillVerdict> {
-        None
-    }
-}
+/// Room at first for a reply of unknown length, and by how much it grows when that is full.
+const GROWING_BYTES: u64 = 64 * 1024;
+const GROWTH: u64 = 4;
 
 /// Names a fill; a name outlives its fill harmlessly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,11 +74,59 @@ struct Fill {
     forwarded: Time,
     finished: Time,
     body: Option<BodyId>,
+    /// Bytes that the body has room for.
     body_len: u64,
+    framing: Framing,
+    closes: bool,
     received: u64,
     template: Option<HeadTemplate>,
+    /// What stands between head and content: the chunk-size line.
+    prefix: Box<[u8]>,
     etag: Option<Box<[u8]>>,
     last_modified: Option<Box<[u8]>>,
+}
+
+impl Fill {
+    /// Moves to a body with room for `needed` bytes or more.
+    fn grow(&mut self, needed: u64, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
+        let max = store.object_bytes_max();
+        if needed > max {
+            return Err(FillAbort::TooLarge);
+        }
+        let room = (self.body_len * GROWTH).clamp(needed, max);
+        self.move_to(room, store, counters)
+    }
+
+    fn move_to(&mut self, room: u64, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
+        let old = self.body.ok_or(FillAbort::Incomplete)?;
+        let new = store.allocate(&self.key, room, counters).ok_or(FillAbort::NoRoom)?;
+        let copied = store.memory_mut().append_from(new, old);
+        store.release(if copied.is_ok() { old } else { new });
+        copied.map_err(|_| FillAbort::Incomplete)?;
+        self.body = Some(new);
+        self.body_len = room;
+        Ok(())
+    }
+
+    /// All bytes are in.
+    fn seal(&mut self, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
+        let mut tail: &[u8] = b"";
+        if !matches!(self.framing, Framing::Length(_)) {
+            if self.framing == Framing::Chunked && self.received > 0 {
+                self.prefix = format!("{:x}\r\n", self.received).into_bytes().into();
+                tail = b"\r\n0\r\n\r\n";
+            } else if self.framing == Framing::Chunked {
+                tail = b"0\r\n\r\n";
+            }
+            let room = self.received + tail.len() as u64;
+            if !store.admit_reply(&self.key, room) {
+                return Err(FillAbort::NotAdmitted);
+            }
+            self.move_to(room, store, counters)?;
+        }
+        let body = self.body.ok_or(FillAbort::Incomplete)?;
+        store.memory_mut().seal_with(body, tail).map_err(|_| FillAbort::Incomplete)
+    }
 }
 
 /// All fills of a card.
@@ -120,8 +156,11 @@ impl Fills {
                 finished: Time(0),
                 body: None,
                 body_len: 0,
+                framing: Framing::None,
+                closes: false,
                 received: 0,
                 template: None,
+                prefix: Box::default(),
                 etag: None,
                 last_modified: None,
             })
@@ -210,9 +249,9 @@ impl Fills {
             counters.fills_not_shared[reason.index()] += 1;
             return Err(None);
         }
-        let Framing::Length(body_len) = reply.framing else {
-            return Err(Some(FillAbort::NoLength));
-        };
+        if reply.framing == Framing::None {
+            return Err(Some(FillAbort::NoBody));
+        }
         if head.len() > REPLY_HEAD_BYTES_MAX {
             return Err(Some(FillAbort::HeadTooLarge));
         }
@@ -225,42 +264,63 @@ impl Fills {
             }
             _ => fill.base,
         };
-        let capacity = store.capacity_bytes();
-        if body_len > capacity / OBJECT_SHARE {
-            return Err(Some(FillAbort::TooLarge));
-        }
         fill.template = Some(HeadTemplate::new(head).map_err(|_| Some(FillAbort::HeadTooLarge))?);
+        fill.prefix = Box::default();
         fill.etag = reply.etag.map(Box::from);
         fill.last_modified = reply.last_modified.map(Box::from);
-        let key = fill.key;
-        if !store.admit_reply(&key, body_len) {
-            return Err(Some(FillAbort::NotAdmitted));
-        }
-        fill.body = Some(store.allocate(&key, body_len, counters).ok_or(Some(FillAbort::NoRoom))?);
-        fill.body_len = body_len;
+        fill.framing = reply.framing;
+        fill.closes = reply.always_closes();
+        let room = match reply.framing {
+            Framing::Length(len) => {
+                if len > store.object_bytes_max() {
+                    return Err(Some(FillAbort::TooLarge));
+                }
+                if !store.admit_reply(&fill.key, len) {
+                    return Err(Some(FillAbort::NotAdmitted));
+                }
+                len
+            }
+            _ => GROWING_BYTES.min(store.object_bytes_max()),
+        };
+        fill.body = Some(store.allocate(&fill.key, room, counters).ok_or(Some(FillAbort::NoRoom))?);
+        fill.body_len = room;
         fill.received = 0;
         fill.state = State::Receiving;
         Ok(())
     }
 
     /// Body bytes, in order. Call [`Fills::finish`] when the reply is whole.
-    pub fn handle_body(&mut self, id: FillId, bytes: &[u8], store: &mut Store) {
+    pub fn handle_body(&mut self, id: FillId, bytes: &[u8], store: &mut Store, counters: &mut Counters) {
         let Some(fill) = self.get(id) else { return };
-        let Some(body) = fill.body else { return };
-        if fill.state != State::Receiving || store.memory_mut().append(body, bytes).is_err() {
+        if fill.state != State::Receiving {
             return;
         }
-        fill.received += bytes.len() as u64;
+        let received = fill.received + bytes.len() as u64;
+        if received > fill.body_len
+            && !matches!(fill.framing, Framing::Length(_))
+            && let Err(reason) = fill.grow(received, store, counters)
+        {
+            self.abort(id, reason, store, counters);
+            return;
+        }
+        if let Some(body) = fill.body
+            && store.memory_mut().append(body, bytes).is_ok()
+        {
+            fill.received = received;
+        }
     }
 
-    /// The reply's last byte has come.
-    pub fn finish(&mut self, id: FillId, store: &mut Store, counters: &mut Counters) {
+    /// The reply's last byte has come. `plain`: its chunks, if any, had neither extensions nor trailers.
+    pub fn finish(&mut self, id: FillId, plain: bool, store: &mut Store, counters: &mut Counters) {
         let Some(fill) = self.get(id) else { return };
-        let whole = fill.state == State::Receiving && fill.received == fill.body_len;
-        let sealed = whole && fill.body.is_some_and(|body| store.memory_mut().seal(body).is_ok());
-        if !sealed {
-            self.abort(id, FillAbort::Incomplete, store, counters);
-            return;
+        if fill.state != State::Receiving {
+            return self.abort(id, FillAbort::Incomplete, store, counters);
+        }
+        if !plain {
+            return self.abort(id, FillAbort::ChunkExtras, store, counters);
+        }
+        if let Err(reason) = fill.seal(store, counters) {
+            return self.abort(id, reason, store, counters);
         }
         fill.state = State::Whole;
         self.whole.push(id.index);
@@ -284,9 +344,9 @@ impl Fills {
         self.fills.len() - self.free.len()
     }
 
-    /// Asks the watcher about whole replies and takes its verdicts. Call with a `now` that was read after the frames which
-    /// made the replies whole had been received, since the watcher looks at what happened up to then.
-    pub fn poll(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut Counters) {
+    /// Asks the watcher about whole replies, and gives up those that it does not answer. Call with a `now` that was read after the
+    /// frames which made the replies whole had been received, since the watcher looks at what happened up to then.
+    pub fn ask(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut Counters) {
         while let Some(index) = self.whole.pop() {
             let fill = &mut self.fills[index as usize];
             let id = FillId { index, generation: fill.generation };
@@ -297,12 +357,12 @@ impl Fills {
                 forwarded_ns: fill.forwarded.0,
                 finished_ns: now.0,
                 lost: fill.lost,
-                body_len: fill.body_len,
+                body_len: fill.received,
                 body_hash: fill.body.and_then(|body| store.memory().hash(body)).unwrap_or_default(),
                 last_modified: fill.last_modified.as_deref().and_then(parse_imf_fixdate),
                 target: target_of(&fill.request[..fill.request_len]),
             };
-            if link.ask(&request) {
+            if link.ask(&Question::Fill(request)) {
                 fill.state = State::Asked;
                 self.asked += 1;
             } else {
@@ -312,9 +372,6 @@ impl Fills {
         }
         if self.asked == 0 {
             return;
-        }
-        while let Some(verdict) = link.poll_verdict() {
-            self.handle_verdict(&verdict, store, counters);
         }
         for index in 0..self.fills.len() as u32 {
             let fill = &self.fills[index as usize];
@@ -327,7 +384,8 @@ impl Fills {
         }
     }
 
-    fn handle_verdict(&mut self, verdict: &FillVerdict, store: &mut Store, counters: &mut Counters) {
+    /// The watcher has answered.
+    pub fn handle_verdict(&mut self, verdict: &FillVerdict, store: &mut Store, counters: &mut Counters) {
         let id = FillId::from_wire(verdict.id);
         let Some(fill) = self.get(id) else { return };
         if fill.state != State::Asked {
@@ -335,7 +393,7 @@ impl Fills {
         }
         match &verdict.verdict {
             Verdict::Refused(reason) => counters.fills_refused[reason.index()] += 1,
-            Verdict::Stored { sources } => {
+            Verdict::Stored { sources, record } => {
                 let taken = (fill.template.take(), fill.body.take());
                 if let (Some(template), Some(body)) = taken {
                     let request = &fill.request[..fill.request_len];
@@ -344,12 +402,16 @@ impl Fills {
                         target: target_of(request).into(),
                         host: host_of(request).into(),
                         template,
+                        prefix: std::mem::take(&mut fill.prefix),
+                        framing: fill.framing,
+                        closes: fill.closes,
                         body,
                         body_len: fill.body_len,
                         etag: fill.etag.take(),
                         last_modified: fill.last_modified.take(),
                         stamp: fill.stamp,
                         sources: *sources,
+                        record: *record,
                     };
                     if fill.lost != store.revisions().lost() {
                         store.release(new.body);

@@ -1,6 +1,6 @@
 //! Segments from the host.
 
-use nicache_http::{Follower, Framing, Method, ReplyOutcome, parse_reply};
+use nicache_http::{Follower, Method, ReplyOutcome, parse_reply};
 use nicache_port::{Checksum, FrameBuf, Port};
 use nicache_tcp::{AckInfo, AckRewrite, SackBlocks, Seq, Time, rewrite};
 
@@ -133,7 +133,6 @@ impl<W: Port, H: Port> Card<W, H> {
                     self.lose_track(flow, now);
                     break;
                 }
-                ReplyTracking::UntilClose => break,
                 ReplyTracking::Head { head_request, last } => {
                     let method = if *head_request { Method::Head } else { Method::Get };
                     let last = *last;
@@ -154,10 +153,11 @@ impl<W: Port, H: Port> Card<W, H> {
                     }
                 }
                 ReplyTracking::Body(follower) => {
-                    let (fills, store, fill) = (&mut self.fills, &mut self.store, flow.fill);
+                    let (fills, store, counters) = (&mut self.fills, &mut self.store, &mut self.counters);
+                    let fill = flow.fill;
                     let followed = follower.follow(&bytes[at..], |content| {
                         if let Some(fill) = fill {
-                            fills.handle_body(fill, content, store);
+                            fills.handle_body(fill, content, store, counters);
                         }
                     });
                     if followed.fault.is_some() {
@@ -191,7 +191,8 @@ impl<W: Port, H: Port> Card<W, H> {
             self.store.learn_not_modified(id, template);
         }
         if let Some(fill) = flow.fill {
-            let goes_on = if reply.keep_alive == last {
+            let closes_once = reply.keep_alive == last && !reply.always_closes();
+            let goes_on = if closes_once {
                 self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
                 false
             } else {
@@ -202,21 +203,32 @@ impl<W: Port, H: Port> Card<W, H> {
             }
         }
         flow.last_reply = last || !reply.keep_alive;
-        flow.reply = match reply.framing {
-            Framing::Close => ReplyTracking::UntilClose,
-            framing => ReplyTracking::Body(Follower::new(framing)),
-        };
+        flow.reply = ReplyTracking::Body(Follower::new(reply.framing));
     }
 
     fn finish_reply(&mut self, flow: &mut Flow) {
+        let plain = matches!(&flow.reply, ReplyTracking::Body(follower) if follower.is_plain());
         flow.reply = ReplyTracking::Idle;
         if let Some(fill) = flow.fill.take() {
-            self.fills.finish(fill, &mut self.store, &mut self.counters);
+            self.fills.finish(fill, plain, &mut self.store, &mut self.counters);
         }
     }
 
     /// The host closes: a reply that lasts until then is complete; any other is not.
     fn end_at_close(&mut self, flow: &mut Flow) {
+        let is_whole = match &mut flow.reply {
+            ReplyTracking::Body(follower) => follower.handle_close(),
+            _ => false,
+        };
+        if is_whole {
+            self.finish_reply(flow);
+        } else {
+            self.break_off_reply(flow);
+        }
+    }
+
+    /// Where the reply ends is not known any more.
+    fn break_off_reply(&mut self, flow: &mut Flow) {
         flow.reply = ReplyTracking::Idle;
         if let Some(fill) = flow.fill.take() {
             self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
@@ -225,7 +237,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// The card cannot follow the replies any more: everything passes from here on.
     fn lose_track(&mut self, flow: &mut Flow, now: Time) {
-        self.end_at_close(flow);
+        self.break_off_reply(flow);
         match flow.phase {
             Phase::Opaque(None) => {}
             Phase::Opaque(Some(_)) => {

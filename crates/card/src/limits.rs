@@ -16,6 +16,9 @@ pub const REPLIES_MAX: usize = 8;
 /// Fills that can be under way at once, from the first byte of a reply to the watcher's verdict.
 pub const FILLS_MAX: usize = 256;
 
+/// Entries that can wait at once for a question to the watcher; further ones are dropped when a source has changed.
+pub const SUSPECTS_MAX: usize = 1024;
+
 /// Bytes of a reply head that is stored; a larger one passes and is not stored.
 pub const REPLY_HEAD_BYTES_MAX: usize = 4 * 1024;
 

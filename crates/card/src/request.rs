@@ -172,6 +172,9 @@ impl<W: Port, H: Port> Card<W, H> {
         // As in `look_up`: the epoch is read when the request is in (I1).
         let epoch = self.store.revisions().epoch();
         let Found::Entry(entry) = self.store.find(&meaning.key, epoch, &mut self.counters) else { return None };
+        if meaning.head_request && !self.store.get(entry)?.has_length() {
+            return None;
+        }
         Some(Hit {
             memorable: None,
             entry,
@@ -235,12 +238,17 @@ impl<W: Port, H: Port> Card<W, H> {
         };
         // The request is in: whatever a writer completed before is in the epoch that is read now (I1).
         let epoch = self.store.revisions().epoch();
-        let Found::Entry(id) = self.store.find(&key, epoch, &mut self.counters) else {
-            let admitted = commit && self.store.admit(&key);
-            if admitted && request.method == Method::Get && !request.conditional.is_conditional() {
-                forward.store_as = Some((base, key));
+        let id = match self.store.find(&key, epoch, &mut self.counters) {
+            Found::Entry(id) => id,
+            // The answer is near, and cheaper than a fill.
+            Found::Suspect => return Decision::Forward(forward),
+            Found::Absent => {
+                let admitted = commit && self.store.admit(&key);
+                if admitted && request.method == Method::Get && !request.conditional.is_conditional() {
+                    forward.store_as = Some((base, key));
+                }
+                return Decision::Forward(forward);
             }
-            return Decision::Forward(forward);
         };
         let memorable = (key == base && !request.conditional.is_conditional()).then_some(Meaning {
             key,
@@ -261,6 +269,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 forward.learn = Some(id);
                 Decision::Forward(forward)
             }
+            Form::Pass => Decision::Forward(forward),
             Form::Ask => {
                 forward.reason = Some(Reason::Card(CardBypass::Conditional));
                 Decision::Forward(forward)
@@ -270,6 +279,9 @@ impl<W: Port, H: Port> Card<W, H> {
 
     fn form_of(&self, id: EntryId, method: Method, conditional: &Conditional<'_>) -> Form {
         let Some(entry) = self.store.get(id) else { return Form::Ask };
+        if method == Method::Head && !entry.has_length() {
+            return Form::Pass;
+        }
         let full = if method == Method::Head { ReplyKind::HeadOnly } else { ReplyKind::Full };
         if !conditional.is_conditional() {
             return Form::Send(full);
@@ -285,8 +297,9 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Queues the reply of a hit; returns the bytes of its request.
     fn answer(&mut self, flow: &mut Flow, hit: &Hit, bytes: &[u8], now: Time) -> usize {
         let Some(entry) = self.store.get(hit.entry) else { return hit.head_len };
+        let closes = entry.closes;
         let (head_len, body_len) = match hit.kind {
-            ReplyKind::Full => (entry.template.len(), entry.body_len),
+            ReplyKind::Full => (entry.template.len() + entry.prefix.len(), entry.body_len),
             ReplyKind::HeadOnly => (entry.template.len(), 0),
             ReplyKind::NotModified => (entry.not_modified.as_ref().map_or(0, |template| template.len()), 0),
         };
@@ -320,7 +333,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let recorded =
             self.access.record(|| AccessRecord::new(time, client, hit.kind, hit.http10, reply.body_len, bytes));
         counters.access_lost += u64::from(!recorded);
-        if !hit.keep_alive {
+        if !hit.keep_alive || closes {
             self.close_from_card(flow, now);
         }
         hit.head_len
@@ -406,6 +419,10 @@ impl<W: Port, H: Port> Card<W, H> {
 
 enum Form {
     Send(ReplyKind),
+    /// The server's 304 is to be learned.
     Learn,
+    /// Servers differ.
     Ask,
+    /// The entry does not tell.
+    Pass,
 }

@@ -273,12 +273,16 @@ fn render_heads(flow: &Flow, store: &Store, now: &HttpDate, seq: Seq, len: u32, 
             ReplyKind::NotModified => entry.not_modified.as_ref(),
             ReplyKind::Full | ReplyKind::HeadOnly => Some(&entry.template),
         };
-        if let Some(template) = template {
-            if reply.date == now.unix_s() {
-                template.render(now, place);
-            } else {
-                template.render(&HttpDate::from_unix_s(reply.date), place);
-            }
+        let Some(template) = template else { continue };
+        let filled = if reply.date == now.unix_s() {
+            template.render(now, place)
+        } else {
+            template.render(&HttpDate::from_unix_s(reply.date), place)
+        };
+        if reply.kind == ReplyKind::Full
+            && let Some(rest) = place.get_mut(filled..filled + entry.prefix.len())
+        {
+            rest.copy_from_slice(&entry.prefix);
         }
     }
 }

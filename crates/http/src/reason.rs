@@ -109,14 +109,10 @@ reasons! {
         RequestMethod => "request_method",
         /// A status other than 200.
         Status => "status",
-        /// A reply in HTTP/1.0.
+        /// A reply in HTTP/1.0 whose connection persists.
         HttpVersion => "http_version",
         /// A status line without the space before its reason (RFC 9112 section 4).
         StatusLine => "status_line",
-        /// A chunked body (RFC 9112 section 7.1): servers send files with Content-Length.
-        Chunked => "chunked",
-        /// A body that ends with the connection (RFC 9112 section 6.3).
-        CloseDelimited => "close_delimited",
         /// Set-Cookie.
         SetCookie => "set_cookie",
         /// `Cache-Control: private` (RFC 9111 section 5.2.2.7).

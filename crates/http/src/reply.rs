@@ -53,8 +53,9 @@ pub struct ReplyHead<'a> {
     pub head_len: usize,
     /// How its content ends.
     pub framing: Framing,
-    /// Is the reply one that may become an entry? Only a plain 200 to GET with Content-Length is. The card must
-    /// besides find `keep_alive` equal to the request's: a server that is about to close says so to one client.
+    /// Is the reply one that may become an entry? Only a plain 200 to GET is. The card must besides find that `keep_alive` is
+    /// equal to the request's, as a server that is about to close says so to one client; or that the server
+    /// [always closes](ReplyHead::always_closes).
     pub shareable: Result<(), NotShared>,
     /// Is this a 304 to GET as plain as a shareable 200, so that a template may be made of it?
     pub learnable_304: bool,
@@ -72,6 +73,14 @@ pub struct ReplyHead<'a> {
     pub interim: bool,
     /// What a template renews, or why it cannot.
     pub(crate) renewal: Result<Renewal, NotShared>,
+}
+
+impl ReplyHead<'_> {
+    /// Does the server end the connection after any such reply, and not only this one? HTTP/1.0 does unless it says otherwise, and
+    /// there is no other end to a body without length.
+    pub fn always_closes(&self) -> bool {
+        !self.keep_alive && (self.version == Version::Http10 || self.framing == Framing::Close)
+    }
 }
 
 /// Where the renewable values of a head are.
@@ -277,7 +286,7 @@ impl<'b> Fields<'b> {
         let framing = self.framing(status, version, method)?;
         let keep_alive = framing != Framing::Close && self.connection.is_keep_alive(version);
         let renewal = self.renewal();
-        let of_message = message_reason(status, version, method, framing);
+        let of_message = message_reason(status, version, method, keep_alive);
         self.check_values(head_len, version);
         let plain = self.reason.map_or(Ok(()), Err);
         let shareable = match of_message {
@@ -383,14 +392,12 @@ impl<'b> Fields<'b> {
 const STATUS_BYTES: usize = 12;
 
 /// Why a reply of this kind is not stored, whatever its fields say.
-fn message_reason(status: u16, version: Version, method: Method, framing: Framing) -> Option<NotShared> {
-    match framing {
+fn message_reason(status: u16, version: Version, method: Method, keep_alive: bool) -> Option<NotShared> {
+    match version {
         _ if method != Method::Get => Some(NotShared::RequestMethod),
         _ if status != 200 => Some(NotShared::Status),
-        _ if version != Version::Http11 => Some(NotShared::HttpVersion),
-        Framing::Chunked => Some(NotShared::Chunked),
-        Framing::Close => Some(NotShared::CloseDelimited),
-        Framing::None | Framing::Length(_) => None,
+        Version::Http10 if keep_alive => Some(NotShared::HttpVersion),
+        Version::Http10 | Version::Http11 => None,
     }
 }
 

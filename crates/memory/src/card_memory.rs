@@ -107,6 +107,39 @@ fn data_slots(len: u64) -> Option<u32> {
     u32::try_from(len.div_ceil(SLOT_BYTES as u64)).ok()
 }
 
+/// Puts bytes behind those that the body has, and sums them up. There must be room.
+fn write(body: &mut Body, arena: &mut Arena, sums: &mut Arena, bytes: &[u8]) {
+    let slots = body.data_slots();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let ordinal = (body.appended / SLOT_BYTES as u64) as u32;
+        let offset = (body.appended % SLOT_BYTES as u64) as usize;
+        let slot = body.layout.slot(arena.bytes(), ordinal);
+        let (piece, after) = rest.split_at(rest.len().min(SLOT_BYTES - offset));
+        let end = offset + piece.len();
+        let start = slot as usize * SLOT_BYTES;
+        let data = &mut arena.bytes_mut()[start..start + SLOT_BYTES];
+        data[offset..end].copy_from_slice(piece);
+
+        // A line's sum is added when its last byte arrives, and stands at the start of the next line.
+        let (first_line, end_line) = (offset / LINE_BYTES, end / LINE_BYTES);
+        let mut sum = sum_at(sums.bytes(), slot, first_line);
+        let (lines, _) = data.as_chunks::<LINE_BYTES>();
+        for (line, data) in lines.iter().enumerate().take(end_line).skip(first_line) {
+            sum = checksum::add(sum, checksum::line_sum(data));
+            if line + 1 < SLOT_LINES {
+                set_sum(sums.bytes_mut(), slot, line + 1, sum);
+            }
+        }
+        if end == SLOT_BYTES && ordinal + 1 < slots {
+            let next = body.layout.slot(arena.bytes(), ordinal + 1);
+            set_sum(sums.bytes_mut(), next, 0, sum);
+        }
+        body.appended += piece.len() as u64;
+        rest = after;
+    }
+}
+
 impl CardMemory {
     /// Maps `bytes` of data memory (rounded down to whole slots) with the default limits of [`MemoryConfig::new`].
     ///
@@ -182,35 +215,7 @@ impl CardMemory {
         if bytes.len() as u64 > body.len - body.appended {
             return Err(AppendError::Overrun);
         }
-        let slots = body.data_slots();
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let ordinal = (body.appended / SLOT_BYTES as u64) as u32;
-            let offset = (body.appended % SLOT_BYTES as u64) as usize;
-            let slot = body.layout.slot(self.arena.bytes(), ordinal);
-            let (piece, after) = rest.split_at(rest.len().min(SLOT_BYTES - offset));
-            let end = offset + piece.len();
-            let start = slot as usize * SLOT_BYTES;
-            let data = &mut self.arena.bytes_mut()[start..start + SLOT_BYTES];
-            data[offset..end].copy_from_slice(piece);
-
-            // A line's sum is added when its last byte arrives, and stands at the start of the next line.
-            let (first_line, end_line) = (offset / LINE_BYTES, end / LINE_BYTES);
-            let mut sum = sum_at(self.sums.bytes(), slot, first_line);
-            let (lines, _) = data.as_chunks::<LINE_BYTES>();
-            for (line, data) in lines.iter().enumerate().take(end_line).skip(first_line) {
-                sum = checksum::add(sum, checksum::line_sum(data));
-                if line + 1 < SLOT_LINES {
-                    set_sum(self.sums.bytes_mut(), slot, line + 1, sum);
-                }
-            }
-            if end == SLOT_BYTES && ordinal + 1 < slots {
-                let next = body.layout.slot(self.arena.bytes(), ordinal + 1);
-                set_sum(self.sums.bytes_mut(), next, 0, sum);
-            }
-            body.appended += piece.len() as u64;
-            rest = after;
-        }
+        write(body, &mut self.arena, &mut self.sums, bytes);
         let fill = &mut self.fills[body.fill as usize];
         while body.appended - fill.hashed >= HASH_STRIDE_BYTES {
             fill.hash_up_to(self.arena.bytes(), body.layout, fill.hashed + HASH_STRIDE_BYTES);
@@ -218,20 +223,47 @@ impl CardMemory {
         Ok(())
     }
 
+    /// Appends all that another body has. All or nothing.
+    pub fn append_from(&mut self, to: BodyId, from: BodyId) -> Result<(), AppendError> {
+        let source = self.body(from).ok_or(AppendError::Stale)?;
+        let (len, layout) = (source.appended, source.layout);
+        let room = self.body(to).map(|body| body.len - body.appended).ok_or(AppendError::Stale)?;
+        if len > room {
+            return Err(AppendError::Overrun);
+        }
+        // Says what is wrong with the body before anything is written.
+        self.append(to, &[])?;
+        let mut piece = [0; SLOT_BYTES];
+        for at in (0..len).step_by(SLOT_BYTES) {
+            let start = layout.slot(self.arena.bytes(), (at / SLOT_BYTES as u64) as u32) as usize * SLOT_BYTES;
+            let piece = &mut piece[..(len - at).min(SLOT_BYTES as u64) as usize];
+            piece.copy_from_slice(&self.arena.bytes()[start..start + piece.len()]);
+            self.append(to, piece)?;
+        }
+        Ok(())
+    }
+
     /// Ends the filling of a body that has all its bytes, and computes its hash.
     pub fn seal(&mut self, id: BodyId) -> Result<(), SealError> {
+        self.seal_with(id, &[])
+    }
+
+    /// The same for a body that lacks `tail`, which is put behind it and does not count for the hash.
+    pub fn seal_with(&mut self, id: BodyId, tail: &[u8]) -> Result<(), SealError> {
         let Some(body) = self.bodies.get_mut(id.index as usize).filter(|body| body.serial == id.serial) else {
             return Err(SealError::Stale);
         };
         if body.fill == NONE {
             return Err(SealError::NotFilling);
         }
-        if body.appended < body.len {
-            return Err(SealError::Incomplete { missing: body.len - body.appended });
+        let missing = body.len - body.appended;
+        if missing != tail.len() as u64 {
+            return Err(SealError::Incomplete { missing });
         }
         let fill = &mut self.fills[body.fill as usize];
-        fill.hash_up_to(self.arena.bytes(), body.layout, body.len);
+        fill.hash_up_to(self.arena.bytes(), body.layout, body.appended);
         self.hashes[id.index as usize] = *fill.hasher.finalize().as_bytes();
+        write(body, &mut self.arena, &mut self.sums, tail);
         self.fills_free.push(body.fill);
         body.fill = NONE;
         body.sealed = true;

@@ -17,6 +17,8 @@ struct ModelBody {
     id: BodyId,
     len: u64,
     bytes: Vec<u8>,
+    /// How many of them count for the hash.
+    hashed: usize,
     pins: u32,
     sealed: bool,
     released: bool,
@@ -27,7 +29,8 @@ enum Step {
     Allocate(u64),
     Append(usize, usize, u8),
     Fill(usize, u8),
-    Seal(usize),
+    Seal(usize, usize),
+    Copy(usize, usize),
     Pin(usize),
     Unpin(usize),
     Release(usize),
@@ -41,7 +44,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => prop_oneof![0u64..200, 0u64..8_000, 2000u64..100_000].prop_map(Step::Allocate),
         4 => (body.clone(), prop_oneof![0usize..200, 0usize..6000], any::<u8>()).prop_map(|(b, n, s)| Step::Append(b, n, s)),
         4 => (body.clone(), any::<u8>()).prop_map(|(b, s)| Step::Fill(b, s)),
-        2 => body.clone().prop_map(Step::Seal),
+        2 => (body.clone(), prop_oneof![4 => Just(0), 1 => 1usize..12]).prop_map(|(b, n)| Step::Seal(b, n)),
+        2 => (body.clone(), body.clone()).prop_map(|(to, from)| Step::Copy(to, from)),
         2 => body.clone().prop_map(Step::Pin),
         2 => body.clone().prop_map(Step::Unpin),
         3 => body.clone().prop_map(Step::Release),
@@ -113,7 +117,15 @@ fn run(slots: usize, steps: Vec<Step>) {
                     Ok(id) => {
                         assert!(!stale.contains(&id) && bodies.iter().all(|body| body.id != id));
                         assert!(free - memory.free_bytes() >= CardMemory::occupied_bytes(len));
-                        bodies.push(ModelBody { id, len, bytes: Vec::new(), pins: 0, sealed: false, released: false });
+                        bodies.push(ModelBody {
+                            id,
+                            len,
+                            bytes: Vec::new(),
+                            hashed: 0,
+                            pins: 0,
+                            sealed: false,
+                            released: false,
+                        });
                     }
                     Err(AllocateError::TooLong) => assert!(len > total),
                     Err(AllocateError::TooManyFills) => assert_eq!(fills, FILLS_MAX as usize),
@@ -134,17 +146,37 @@ fn run(slots: usize, steps: Vec<Step>) {
                 let rest = bodies[at].len as usize - bodies[at].bytes.len();
                 append(&mut memory, &mut bodies[at], &noise(seed, rest));
             }
-            Step::Seal(at) if !bodies.is_empty() => {
+            Step::Seal(at, tail) if !bodies.is_empty() => {
                 let at = at % bodies.len();
                 let body = &mut bodies[at];
                 let missing = body.len - body.bytes.len() as u64;
+                let tail = noise(9, tail);
                 let expected = match () {
                     () if body.sealed || body.released => Err(SealError::NotFilling),
-                    () if missing > 0 => Err(SealError::Incomplete { missing }),
+                    () if missing != tail.len() as u64 => Err(SealError::Incomplete { missing }),
                     () => Ok(()),
                 };
-                assert_eq!(memory.seal(body.id), expected);
-                body.sealed |= expected.is_ok();
+                assert_eq!(memory.seal_with(body.id, &tail), expected);
+                if expected.is_ok() {
+                    body.sealed = true;
+                    body.hashed = body.bytes.len();
+                    body.bytes.extend(tail);
+                }
+            }
+            Step::Copy(to, from) if !bodies.is_empty() => {
+                let (to, from) = (to % bodies.len(), from % bodies.len());
+                let (bytes, source) = (bodies[from].bytes.clone(), bodies[from].id);
+                let target = &mut bodies[to];
+                let overruns = (target.bytes.len() + bytes.len()) as u64 > target.len;
+                let expected = match () {
+                    () if overruns => Err(AppendError::Overrun),
+                    () if target.sealed || target.released => Err(AppendError::NotFilling),
+                    () => Ok(()),
+                };
+                assert_eq!(memory.append_from(target.id, source), expected);
+                if expected.is_ok() {
+                    target.bytes.extend(bytes);
+                }
             }
             Step::Pin(at) if !bodies.is_empty() => {
                 let at = at % bodies.len();
@@ -203,7 +235,7 @@ fn run(slots: usize, steps: Vec<Step>) {
 
     for body in &bodies {
         check_range(&memory, body, 0..body.bytes.len() as u64);
-        assert_eq!(memory.hash(body.id), body.sealed.then(|| *blake3::hash(&body.bytes).as_bytes()));
+        assert_eq!(memory.hash(body.id), body.sealed.then(|| *blake3::hash(&body.bytes[..body.hashed]).as_bytes()));
     }
     while let Some(body) = bodies.pop() {
         if !body.released {

@@ -19,11 +19,17 @@ pub enum Mutant {
     RequestCorrupts,
     /// The server marks private replies as shareable, and the watcher agrees to everything.
     PrivateUnmarked,
+    /// An entry is reinstated although a file has changed.
+    ReinstatesChangedFiles,
+    /// An entry is reinstated although a path leads elsewhere.
+    ReinstatesWithoutLookups,
+    /// An entry is reinstated while a directory is being changed.
+    ReinstatesWithoutWaiting,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 8] = [
+    pub const ALL: [Mutant; 11] = [
         Mutant::WriterSilent,
         Mutant::WriterLate,
         Mutant::WatcherSkipsCompare,
@@ -32,5 +38,8 @@ impl Mutant {
         Mutant::ServerCorrupts,
         Mutant::RequestCorrupts,
         Mutant::PrivateUnmarked,
+        Mutant::ReinstatesChangedFiles,
+        Mutant::ReinstatesWithoutLookups,
+        Mutant::ReinstatesWithoutWaiting,
     ];
 }

@@ -132,8 +132,11 @@ impl Oracle {
                     .find(|version| reply.header("etag") == Some(version.etag.as_str()))
                     .ok_or("I1: stale, by its validator")?;
                 let bytes = version.bytes.as_ref().ok_or("I1: a file that is not there")?;
-                if reply.header("content-length") != Some(bytes.len().to_string().as_str()) {
+                if reply.header("content-length").is_some_and(|len| *len != bytes.len().to_string()) {
                     return Err("I2: another length than the file's".into());
+                }
+                if asked.head && reply.header("content-length").is_none() {
+                    return Err("I5: a HEAD answered by what has no length".into());
                 }
                 if !asked.head && *reply.body != **bytes {
                     return Err("I2: not the file's bytes".into());
@@ -169,6 +172,10 @@ impl Oracle {
                 events.add("miss_after_hit_after_miss", u64::from(history.contains(&false)));
             }
             return;
+        }
+        if reply.status == 200 && reply.header("content-length").is_none() {
+            let chunked = reply.header("transfer-encoding").is_some();
+            events.count(if chunked { "hits_chunked" } else { "hits_close_delimited" });
         }
         match history.last() {
             Some(true) => events.count("hit_after_hit"),

@@ -88,8 +88,12 @@ pub fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, random: 
     if random.percent(plan.odd_percent) {
         match random.below(18) {
             0..4 => condition(&mut asked, files, file, &mut fields, random),
-            4 => path = format!("/chunked/{file}"),
-            5 => path = format!("/close/{file}"),
+            4 | 5 => {
+                // Few of them, so that they are asked for again.
+                let file = file % 2;
+                asked.expect = Expect::File(file);
+                path = format!("/{}/{file}", if random.percent(50) { "chunked" } else { "close" });
+            }
             6 => path = format!("/early/{file}"),
             7 | 16 | 17 => {
                 asked.expect = Expect::Private;

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nicache_card::CoherenceLink;
 use nicache_coherence::{
-    FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RefusalReason, RevisionTable, SourceSet, SourceSlot, Stamp,
-    Verdict,
+    Answer, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS,
+    Question, RecordNumber, RefusalReason, ReinstateRequest, ReinstateVerdict, Reinstatement, RevisionTable, SourceSet,
+    SourceSlot, Stamp, Verdict,
 };
 
 use crate::files::{SharedFiles, directory_slot, inode_slot};
@@ -40,13 +41,19 @@ pub struct Lookup {
 /// What card and watcher tell each other.
 #[derive(Debug, Default)]
 struct Mail {
-    questions: VecDeque<Question>,
-    answers: VecDeque<FillVerdict>,
+    questions: VecDeque<Asked>,
+    answers: VecDeque<Answer>,
     dead: bool,
 }
 
-#[derive(Clone, Debug)]
-struct Question {
+#[derive(Debug)]
+enum Asked {
+    Fill(Fill),
+    Reinstate(ReinstateRequest),
+}
+
+#[derive(Debug)]
+struct Fill {
     id: u64,
     stamp: Stamp,
     forwarded_ns: u64,
@@ -68,47 +75,69 @@ impl WatcherLink {
 }
 
 impl CoherenceLink for WatcherLink {
-    fn ask(&mut self, request: &FillRequest<'_>) -> bool {
+    fn ask(&mut self, question: &Question<'_>) -> bool {
         // Through the codec, as over the socket.
-        let mut buffer = [0; nicache_coherence::MESSAGE_BYTES_MAX];
-        let Ok(request) = FillRequest::decode(request.encode(&mut buffer)) else { return false };
+        let mut buffer = [0; FILL_REQUEST_BYTES_MAX];
+        let message = match question {
+            Question::Fill(request) => request.encode(&mut buffer).to_vec(),
+            Question::Reinstate(request) => request.encode().to_vec(),
+        };
+        let asked = match Question::decode(&message) {
+            Ok(Question::Fill(request)) => Asked::Fill(Fill::new(&request)),
+            Ok(Question::Reinstate(request)) => Asked::Reinstate(request),
+            Err(_) => return false,
+        };
         self.with(|mail| {
-            if mail.dead {
-                return false;
+            if !mail.dead {
+                mail.questions.push_back(asked);
             }
-            mail.questions.push_back(Question {
-                id: request.id,
-                stamp: request.stamp,
-                forwarded_ns: request.forwarded_ns,
-                finished_ns: request.finished_ns,
-                lost: request.lost,
-                body_len: request.body_len,
-                body_hash: request.body_hash,
-                last_modified: request.last_modified,
-            });
-            true
+            !mail.dead
         })
     }
 
-    fn poll_verdict(&mut self) -> Option<FillVerdict> {
-        self.with(|mail| mail.answers.pop_front())
+    fn poll_answer(&mut self) -> Option<Answer> {
+        let answer = self.with(|mail| mail.answers.pop_front())?;
+        let message = match answer {
+            Answer::Fill(verdict) => verdict.encode(&mut [0; FILL_VERDICT_BYTES_MAX]).to_vec(),
+            Answer::Reinstate(verdict) => verdict.encode().to_vec(),
+        };
+        Answer::decode(&message).ok()
     }
 }
+
+impl Fill {
+    fn new(request: &FillRequest<'_>) -> Fill {
+        Fill {
+            id: request.id,
+            stamp: request.stamp,
+            forwarded_ns: request.forwarded_ns,
+            finished_ns: request.finished_ns,
+            lost: request.lost,
+            body_len: request.body_len,
+            body_hash: request.body_hash,
+            last_modified: request.last_modified,
+        }
+    }
+}
+
+/// What the look-ups of a fill led to: paths and inodes.
+type Found = BTreeSet<(usize, u64)>;
 
 #[derive(Debug)]
 enum Step {
     /// Resolve the look-ups, mark their slots.
-    Mark,
+    Mark(Fill),
     /// Barrier, second look, compare.
-    Compare { sources: BTreeSet<SourceSlot>, found: BTreeSet<(usize, u64)> },
+    Compare { fill: Fill, sources: BTreeSet<SourceSlot>, found: Found },
+    /// Barrier, and the look-ups of an entry again.
+    Review(ReinstateRequest),
     /// On its way to the card.
-    Deliver(FillVerdict),
+    Deliver(Answer),
 }
 
 #[derive(Debug)]
 struct Judgement {
     due_ns: u64,
-    question: Question,
     step: Step,
 }
 
@@ -124,6 +153,8 @@ pub struct Watcher {
     /// Look-ups before are not known.
     covers_since_ns: u64,
     judgements: Vec<Judgement>,
+    /// What entries were judged by; number 1 first.
+    records: Vec<Found>,
     /// Deaths so far.
     pub deaths: u64,
     /// Times at which events were lost.
@@ -153,6 +184,7 @@ impl Watcher {
             lookups: VecDeque::new(),
             covers_since_ns: 0,
             judgements: Vec::new(),
+            records: Vec::new(),
             deaths: 0,
             lost_ns: Vec::new(),
             lapses: Vec::new(),
@@ -192,13 +224,16 @@ impl Watcher {
         while self.lookups.front().is_some_and(|lookup| lookup.time_ns + 200_000_000_000 < now_ns) {
             self.lookups.pop_front();
         }
-        while let Some(question) = self.link.with(|mail| mail.questions.pop_front()) {
-            let due_ns = now_ns + self.delay();
-            self.judgements.push(Judgement { due_ns, question, step: Step::Mark });
+        while let Some(asked) = self.link.with(|mail| mail.questions.pop_front()) {
+            let step = match asked {
+                Asked::Fill(fill) => Step::Mark(fill),
+                Asked::Reinstate(request) => Step::Review(request),
+            };
+            self.put_off(step, now_ns);
         }
         let due: Vec<Judgement> = self.judgements.extract_if(.., |judgement| judgement.due_ns <= now_ns).collect();
         for judgement in due {
-            self.advance(judgement, now_ns);
+            self.advance(judgement.step, now_ns);
         }
     }
 
@@ -250,46 +285,75 @@ impl Watcher {
         edges.chain(judgements).chain(self.plan.losses.iter().copied()).chain(mail).min()
     }
 
-    fn advance(&mut self, judgement: Judgement, now_ns: u64) {
-        let Judgement { question, step, .. } = judgement;
-        let verdict = match step {
-            Step::Mark => match self.mark(&question) {
-                Ok(step) => {
-                    let due_ns = now_ns + self.delay();
-                    self.judgements.push(Judgement { due_ns, question, step });
-                    return;
-                }
-                Err(reason) => Verdict::Refused(reason),
-            },
-            Step::Compare { sources, found } => {
-                let files = self.files.borrow();
-                let locked =
-                    found.iter().map(|&(file, _)| files.get(file).directory_locked_until_ns).max().unwrap_or(0);
-                drop(files);
-                if locked > now_ns && !self.skips_compare() {
-                    self.judgements.push(Judgement {
-                        due_ns: locked,
-                        question,
-                        step: Step::Compare { sources, found },
-                    });
-                    return;
-                }
-                match self.compare(&question, &sources, &found) {
-                    Ok(sources) => Verdict::Stored { sources },
-                    Err(reason) => Verdict::Refused(reason),
-                }
-            }
-            Step::Deliver(verdict) => {
-                self.link.with(|mail| mail.answers.push_back(verdict));
-                return;
-            }
-        };
-        let verdict = FillVerdict { id: question.id, verdict };
+    fn put_off(&mut self, step: Step, now_ns: u64) {
         let due_ns = now_ns + self.delay();
-        self.judgements.push(Judgement { due_ns, question, step: Step::Deliver(verdict) });
+        self.judgements.push(Judgement { due_ns, step });
     }
 
-    fn mark(&mut self, question: &Question) -> Result<Step, RefusalReason> {
+    fn advance(&mut self, step: Step, now_ns: u64) {
+        match step {
+            Step::Mark(fill) => match self.mark(&fill) {
+                Ok((sources, found)) => self.put_off(Step::Compare { fill, sources, found }, now_ns),
+                Err(reason) => {
+                    let verdict = FillVerdict { id: fill.id, verdict: Verdict::Refused(reason) };
+                    self.put_off(Step::Deliver(Answer::Fill(verdict)), now_ns);
+                }
+            },
+            Step::Compare { fill, sources, found } => {
+                let locked_ns = self.locked_until_ns(&found);
+                if locked_ns > now_ns && !self.skips_compare() {
+                    self.judgements.push(Judgement { due_ns: locked_ns, step: Step::Compare { fill, sources, found } });
+                    return;
+                }
+                let verdict = match self.compare(&fill, &sources, &found) {
+                    Ok(sources) => {
+                        self.records.push(found);
+                        Verdict::Stored { sources, record: RecordNumber(self.records.len() as u64) }
+                    }
+                    Err(reason) => Verdict::Refused(reason),
+                };
+                self.put_off(Step::Deliver(Answer::Fill(FillVerdict { id: fill.id, verdict })), now_ns);
+            }
+            Step::Review(request) => {
+                let locked_ns = self.record(&request).map_or(0, |found| self.locked_until_ns(found));
+                if locked_ns > now_ns && self.mutant != Some(Mutant::ReinstatesWithoutWaiting) {
+                    self.judgements.push(Judgement { due_ns: locked_ns, step: Step::Review(request) });
+                    return;
+                }
+                let verdict = ReinstateVerdict { id: request.id, outcome: self.review(&request) };
+                self.put_off(Step::Deliver(Answer::Reinstate(verdict)), now_ns);
+            }
+            Step::Deliver(answer) => self.link.with(|mail| mail.answers.push_back(answer)),
+        }
+    }
+
+    fn record(&self, request: &ReinstateRequest) -> Option<&Found> {
+        self.records.get(request.record.0.checked_sub(1)? as usize)
+    }
+
+    fn locked_until_ns(&self, found: &Found) -> u64 {
+        let files = self.files.borrow();
+        found.iter().map(|&(file, _)| files.get(file).directory_locked_until_ns).max().unwrap_or(0)
+    }
+
+    fn review(&self, request: &ReinstateRequest) -> Reinstatement {
+        let Some(found) = self.record(request) else { return Reinstatement::Gone };
+        let files = self.files.borrow();
+        let leads_elsewhere = found.iter().any(|&(file, inode)| files.current(file).inode != inode);
+        if leads_elsewhere && self.mutant != Some(Mutant::ReinstatesWithoutLookups) {
+            return Reinstatement::Gone;
+        }
+        let mut fixed = vec![SourceSlot::EVERYTHING];
+        fixed.extend(found.iter().map(|&(_, inode)| inode_slot(inode)));
+        if !self.table.is_unchanged(&fixed, request.since) && self.mutant != Some(Mutant::ReinstatesChangedFiles) {
+            return Reinstatement::Gone;
+        }
+        let directories: Vec<SourceSlot> = found.iter().map(|&(file, _)| directory_slot(file)).collect();
+        let unchanged = [&fixed, &directories].iter().all(|slots| self.table.is_unchanged(slots, request.stamp));
+        if unchanged { Reinstatement::Stays } else { Reinstatement::Again }
+    }
+
+    fn mark(&mut self, question: &Fill) -> Result<(BTreeSet<SourceSlot>, Found), RefusalReason> {
         if question.body_len == 0 {
             return Err(RefusalReason::EmptyBody);
         }
@@ -300,7 +364,7 @@ impl Watcher {
             return Err(RefusalReason::Io);
         }
         let files = self.files.borrow();
-        let mut found = BTreeSet::new();
+        let mut found = Found::new();
         for lookup in &self.lookups {
             if (question.forwarded_ns..=question.finished_ns).contains(&lookup.time_ns) {
                 if files.current(lookup.file).inode != lookup.inode {
@@ -319,14 +383,14 @@ impl Watcher {
         for &slot in &sources {
             self.table.watch(slot);
         }
-        Ok(Step::Compare { sources, found })
+        Ok((sources, found))
     }
 
     fn compare(
         &self,
-        question: &Question,
+        question: &Fill,
         sources: &BTreeSet<SourceSlot>,
-        found: &BTreeSet<(usize, u64)>,
+        found: &Found,
     ) -> Result<SourceSet, RefusalReason> {
         if !self.skips_compare() {
             let files = self.files.borrow();

@@ -431,6 +431,8 @@ impl World {
         events.add("lookup_events_lost", self.watcher.lost_ns.len() as u64);
         events.add("writes", self.writers.writes.0);
         events.add("writes_by_rename", self.writers.writes.1);
+        events.add("directories_disturbed", self.writers.disturbed);
+        events.add("reinstated", counters.reinstated);
         for (client, (machine, _)) in self.clients.iter().zip(&self.scenario.clients) {
             let counts = &client.counts;
             events.add("connections", counts.opened);

@@ -51,6 +51,8 @@ pub struct Writers {
     busy: Vec<bool>,
     /// Changes begun, and of these by rename.
     pub writes: (u64, u64),
+    /// Changes of directories that change no file.
+    pub disturbed: u64,
 }
 
 impl Writers {
@@ -74,6 +76,7 @@ impl Writers {
             steps: Vec::new(),
             busy: vec![false; count],
             writes: (0, 0),
+            disturbed: 0,
         }
     }
 
@@ -94,7 +97,9 @@ impl Writers {
         if now_ns >= self.next_ns && self.next_ns < self.plan.until_ns {
             self.next_ns = now_ns + 1 + self.random.below(2 * self.plan.interval_ns);
             let file = self.random.below(self.plan.files as u64) as usize;
-            if !self.busy[file] {
+            if self.random.percent(20) {
+                self.disturb(file, now_ns);
+            } else if !self.busy[file] {
                 self.begin(file, now_ns);
             }
         }
@@ -137,6 +142,13 @@ impl Writers {
         }
     }
 
+    /// Something else is made or removed in the file's directory.
+    fn disturb(&mut self, file: usize, now_ns: u64) {
+        let at = now_ns + self.random.below(self.plan.step_ns_max + 1);
+        self.steps.push((at, file, vec![directory_slot(file)], Step::Witness));
+        self.disturbed += 1;
+    }
+
     fn begin(&mut self, file: usize, now_ns: u64) {
         self.busy[file] = true;
         let mut files = self.files.borrow_mut();
@@ -160,7 +172,12 @@ impl Writers {
             at
         };
         let random = &mut self.random;
-        let slots = if rename { vec![directory_slot(file), inode_slot(old.inode)] } else { vec![inode_slot(inode)] };
+        let slots = match rename {
+            // A rename of a directory on the way leaves the file itself alone.
+            true if random.percent(50) => vec![directory_slot(file)],
+            true => vec![directory_slot(file), inode_slot(old.inode)],
+            false => vec![inode_slot(inode)],
+        };
         if !rename {
             self.steps.push((step(random), file, slots.clone(), Step::Open));
         }

@@ -2,7 +2,7 @@
 //!
 //! * [`KernelWatcher`] (`kernel.rs`): loads the eBPF witnesses of `ebpf/witness.bpf.c`, which write the revision table.
 //! * [`LookupRing`], [`LookupEvent`]: what the server looked up, as the kernel saw it.
-//! * [`Registrar`] (`registrar.rs`): judges whether a reply may become an entry, and on which sources it depends.
+//! * [`Registrar`] (`registrar.rs`): judges whether a reply may become an entry, on which sources it depends, and whether it may stay.
 //! * [`run_watcher`] (`service.rs`): the watcher's loop around a socket to the card.
 //!
 //! Deliberately absent: which process starts which, and how descriptors are inherited (the command's business).
@@ -11,6 +11,7 @@ mod contents;
 mod event;
 mod history;
 mod kernel;
+mod records;
 mod registrar;
 mod resolve;
 mod ring;

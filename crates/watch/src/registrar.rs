@@ -1,4 +1,4 @@
-//! Judges fills: may this reply become an entry, and which sources does it depend on?
+//! Judges fills: may this reply become an entry, and which sources does it depend on? And again later: may the entry stay?
 //!
 //! A reply is *static* if its body is, byte for byte, a file that the server looked up while it worked on the request.
 //! The order of the steps is the proof that an entry is never older than a change that had ended:
@@ -19,15 +19,21 @@
 //! requests in flight, but for files that are *proven* to be another reply's: opened, and then sent with sendfile, with
 //! another length than this body.
 //!
+//! An entry is reinstated if nothing but directories has changed since its stamp, and behind a barrier every look-up leads where it
+//! led, through the same directories with the same modes and owners. A change that was witnessed before the question's stamp is over by
+//! then; one that was witnessed after it is seen in the stamps.
+//!
 //! Known and accepted: a look-up on an unwatched file system refuses the fill, except for the harmless devices
 //! (`/dev/null` and the like).
 
 use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nicache_coherence::{
-    FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RefusalReason, RevisionTable, SourceSet, SourceSlot, Verdict,
+    FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RecordNumber, RefusalReason, ReinstateRequest,
+    ReinstateVerdict, Reinstatement, RevisionTable, SourceSet, SourceSlot, Verdict,
 };
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -36,7 +42,8 @@ use crate::contents;
 use crate::event::{EventKind, LookupEvent};
 use crate::history::History;
 use crate::kernel::Coverage;
-use crate::resolve::{Barrier, Outcome, Resolver, Walk};
+use crate::records::{Record, Records};
+use crate::resolve::{Access, Barrier, Node, Outcome, Resolver, Walk};
 use crate::ring::{Drained, LookupRing};
 
 /// A change time that is older than this is not one of a write that is under way.
@@ -55,6 +62,10 @@ pub struct RegistrarCounters {
     pub refused: [u64; RefusalReason::ALL.len()],
     /// Look-up events taken from the kernel.
     pub events: u64,
+    /// Entries that may stay.
+    pub reinstated: u64,
+    /// Entries that may not.
+    pub gone: u64,
 }
 
 /// See the module's head.
@@ -63,6 +74,7 @@ pub struct Registrar {
     ring: LookupRing,
     coverage: Coverage,
     history: History,
+    records: Records,
     counters: RegistrarCounters,
     lease_renewed_ns: u64,
     corrupt: bool,
@@ -71,12 +83,14 @@ pub struct Registrar {
 impl Registrar {
     /// A registrar that judges fills forwarded from now on. `ring` must have no other reader.
     pub fn new(table: Arc<RevisionTable>, ring: LookupRing, coverage: Coverage) -> Registrar {
-        let history = History::new(now_ns());
+        let now_ns = now_ns();
+        let history = History::new(now_ns);
         Registrar {
             table,
             ring,
             coverage,
             history,
+            records: Records::new(now_ns),
             counters: RegistrarCounters::default(),
             lease_renewed_ns: 0,
             corrupt: false,
@@ -101,9 +115,9 @@ impl Registrar {
     /// Judges one fill. Takes some 50 µs plus the hashing of the file.
     pub fn judge(&mut self, request: &FillRequest<'_>) -> FillVerdict {
         let verdict = match self.try_judge(request) {
-            Ok(sources) => {
+            Ok((sources, record)) => {
                 self.counters.stored += 1;
-                Verdict::Stored { sources }
+                Verdict::Stored { sources, record }
             }
             Err(reason) => {
                 self.counters.refused[reason.index()] += 1;
@@ -116,6 +130,17 @@ impl Registrar {
             }
         };
         FillVerdict { id: request.id, verdict }
+    }
+
+    /// Judges one entry again. Takes some 50 µs.
+    pub fn reinstate(&mut self, request: &ReinstateRequest) -> ReinstateVerdict {
+        let outcome = self.try_reinstate(request);
+        match outcome {
+            Reinstatement::Stays => self.counters.reinstated += 1,
+            Reinstatement::Again => {}
+            Reinstatement::Gone => self.counters.gone += 1,
+        }
+        ReinstateVerdict { id: request.id, outcome }
     }
 
     /// What was decided so far.
@@ -145,7 +170,27 @@ impl Registrar {
         }
     }
 
-    fn try_judge(&mut self, request: &FillRequest<'_>) -> Result<SourceSet, RefusalReason> {
+    fn try_reinstate(&mut self, request: &ReinstateRequest) -> Reinstatement {
+        let drained = self.drain_completely();
+        if drained.is_err() || self.corrupt || self.history.is_hidden() {
+            return Reinstatement::Gone;
+        }
+        let Some(record) = self.records.get(request.record) else { return Reinstatement::Gone };
+        if !self.table.is_unchanged(&record.fixed, request.since) {
+            return Reinstatement::Gone;
+        }
+        let events = record.events.iter().map(|event| Selected { event, sent: false });
+        let Ok(now) = survey(events, Barrier::Raise, &self.coverage, None) else { return Reinstatement::Gone };
+        let is_same = now.sources == record.sources && now.directories == record.directories;
+        // Once more, as the look-ups took a while.
+        if !is_same || !self.table.is_unchanged(&record.fixed, request.since) {
+            return Reinstatement::Gone;
+        }
+        let sources: Vec<SourceSlot> = record.sources.iter().copied().collect();
+        if self.table.is_unchanged(&sources, request.stamp) { Reinstatement::Stays } else { Reinstatement::Again }
+    }
+
+    fn try_judge(&mut self, request: &FillRequest<'_>) -> Result<(SourceSet, RecordNumber), RefusalReason> {
         if request.body_len == 0 {
             return Err(RefusalReason::EmptyBody);
         }
@@ -163,11 +208,14 @@ impl Registrar {
             return Err(RefusalReason::NotLookedUp);
         }
 
-        let first = survey(&events, Barrier::None, &self.coverage, request)?;
+        let first = survey(events.iter().copied(), Barrier::None, &self.coverage, Some(request.body_len))?;
+        if first.candidates.is_empty() {
+            return Err(RefusalReason::NoMatchingFile);
+        }
         for &slot in &first.sources {
             self.table.watch(slot);
         }
-        let second = survey(&events, Barrier::Raise, &self.coverage, request)?;
+        let second = survey(events.iter().copied(), Barrier::Raise, &self.coverage, Some(request.body_len))?;
         if second.sources != first.sources || second.others != first.others {
             return Err(RefusalReason::Changed);
         }
@@ -194,11 +242,21 @@ impl Registrar {
         let is_unchanged = self.table.is_unchanged(sources.as_slice(), request.stamp)
             && self.table.is_unchanged(&others, request.stamp)
             && self.table.lost() == request.lost;
-        if is_unchanged { Ok(sources) } else { Err(RefusalReason::Changed) }
+        if !is_unchanged {
+            return Err(RefusalReason::Changed);
+        }
+        let record = Record {
+            events: second.kept.iter().map(|event| (*event).clone()).collect(),
+            sources: second.sources,
+            fixed: second.fixed.into_iter().collect(),
+            directories: second.directories,
+        };
+        Ok((sources, self.records.push(record)))
     }
 }
 
 /// An event of the request's time.
+#[derive(Clone, Copy)]
 struct Selected<'a> {
     event: &'a LookupEvent,
     /// The file was opened and then sent with sendfile.
@@ -239,30 +297,39 @@ fn select<'a>(history: &'a History, request: &FillRequest<'_>) -> Vec<Selected<'
 }
 
 /// What the look-ups of a request depend on.
-struct Survey {
+#[derive(Default)]
+struct Survey<'a> {
     /// Slots of the entry.
     sources: BTreeSet<SourceSlot>,
+    /// Those of them that are no directory in which something was looked up.
+    fixed: BTreeSet<SourceSlot>,
+    /// Those that are, and who may search them.
+    directories: BTreeSet<(SourceSlot, Access)>,
     /// Slots of look-ups that belong to other replies: to be unchanged, but no sources.
     others: BTreeSet<SourceSlot>,
     /// Files as long as the body.
-    candidates: Vec<std::rc::Rc<crate::resolve::Node>>,
+    candidates: Vec<Rc<Node>>,
+    /// The events that the sources come from.
+    kept: Vec<&'a LookupEvent>,
 }
 
-fn survey(
-    events: &[Selected<'_>],
+/// Does the look-ups again. `body_len` is that of a reply that is to become an entry.
+fn survey<'a>(
+    events: impl Iterator<Item = Selected<'a>>,
     barrier: Barrier,
     coverage: &Coverage,
-    request: &FillRequest<'_>,
-) -> Result<Survey, RefusalReason> {
+    body_len: Option<u64>,
+) -> Result<Survey<'a>, RefusalReason> {
     let mut resolver = Resolver::new(coverage, barrier);
-    let mut survey = Survey { sources: BTreeSet::new(), others: BTreeSet::new(), candidates: Vec::new() };
-    survey.sources.insert(SourceSlot::EVERYTHING);
+    let mut survey = Survey::default();
+    survey.fixed.insert(SourceSlot::EVERYTHING);
     let settled_before_s = unix_s() - SETTLED_S;
     let mut listed = Vec::new();
     for Selected { event, sent } in events {
         if event.kind == EventKind::Readdir {
             let Some(identity) = event.inode else { return Err(RefusalReason::Io) };
             listed.push(identity.slot());
+            survey.kept.push(event);
             continue;
         }
         let walk = resolver.resolve(event)?;
@@ -274,12 +341,12 @@ fn survey(
                 if !node.is_watched() {
                     return Err(RefusalReason::UnwatchedFilesystem);
                 }
-                if node.size == request.body_len && event.ret >= 0 {
+                if body_len == Some(node.size) && event.ret >= 0 {
                     if !survey.candidates.iter().any(|candidate| candidate.identity == node.identity) {
                         survey.candidates.push(node.clone());
                     }
                 } else {
-                    is_others = *sent && node.changed_s < settled_before_s;
+                    is_others = sent && node.changed_s < settled_before_s;
                 }
             }
             _ => {}
@@ -287,15 +354,25 @@ fn survey(
         if !walk.watched {
             return Err(RefusalReason::UnwatchedFilesystem);
         }
-        if is_others { survey.others.extend(&walk.slots) } else { survey.sources.extend(&walk.slots) }
+        if is_others {
+            survey.others.extend(&walk.slots);
+            continue;
+        }
+        survey.sources.extend(&walk.slots);
+        survey.directories.extend(&walk.directories);
+        survey.kept.push(event);
+        if let Outcome::Found(node) = &walk.outcome
+            && node.kind != FileType::Directory
+        {
+            survey.fixed.insert(node.identity.slot());
+        }
     }
     // A directory that was opened before the request has no path to wait in.
     if !listed.iter().all(|slot| survey.sources.contains(slot)) {
         return Err(RefusalReason::Io);
     }
-    if survey.candidates.is_empty() {
-        return Err(RefusalReason::NoMatchingFile);
-    }
+    survey.fixed.extend(listed);
+    survey.sources.extend(&survey.fixed);
     Ok(survey)
 }
 

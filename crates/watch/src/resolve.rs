@@ -49,6 +49,8 @@ pub struct Node {
     pub modified_s: i64,
     /// Last change of the inode, seconds since 1970.
     pub changed_s: i64,
+    /// Who may do what with it.
+    access: Access,
     /// Device number, if it is a device.
     rdev: (u32, u32),
     mount: u64,
@@ -73,6 +75,14 @@ impl Node {
     }
 }
 
+/// Mode bits, owner and group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Access {
+    mode: u16,
+    uid: u32,
+    gid: u32,
+}
+
 /// What a path leads to.
 #[derive(Clone, Debug)]
 pub enum Outcome {
@@ -89,6 +99,8 @@ pub struct Walk {
     pub outcome: Outcome,
     /// Directories on the way and what was found; repeats possible.
     pub slots: Vec<SourceSlot>,
+    /// The directories among them, and who may search them; repeats possible.
+    pub directories: Vec<(SourceSlot, Access)>,
     /// Is every directory on the way on a watched file system?
     pub watched: bool,
 }
@@ -193,7 +205,12 @@ impl<'a> Resolver<'a> {
     /// A walk that has entered the directory where the path starts.
     fn start(&mut self, base: &Base, path: &[u8]) -> Result<Walk, RefusalReason> {
         let first = if path.starts_with(b"/") { &base.root } else { &base.start };
-        let mut walk = Walk { outcome: Outcome::Missing, slots: Vec::with_capacity(8), watched: true };
+        let mut walk = Walk {
+            outcome: Outcome::Missing,
+            slots: Vec::with_capacity(8),
+            directories: Vec::with_capacity(8),
+            watched: true,
+        };
         self.enter(first, &mut walk)?;
         Ok(walk)
     }
@@ -252,6 +269,7 @@ impl<'a> Resolver<'a> {
     /// Notes a directory as a source of the walk, and waits for whoever is changing it.
     fn enter(&mut self, directory: &Node, walk: &mut Walk) -> Result<(), RefusalReason> {
         walk.slots.push(directory.identity.slot());
+        walk.directories.push((directory.identity.slot(), directory.access));
         walk.watched &= directory.watched;
         if self.barrier == Barrier::Raise && directory.watched {
             wait_for_directory(directory.fd.as_fd()).map_err(io_refused)?;
@@ -279,6 +297,7 @@ impl<'a> Resolver<'a> {
             size: stat.stx_size,
             modified_s: stat.stx_mtime.tv_sec,
             changed_s: stat.stx_ctime.tv_sec,
+            access: Access { mode: stat.stx_mode, uid: stat.stx_uid, gid: stat.stx_gid },
             rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
             mount: stat.stx_mnt_id,
             watched,

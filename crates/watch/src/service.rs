@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nicache_coherence::{FILL_VERDICT_BYTES_MAX, FillRequest, MESSAGE_BYTES_MAX};
+use nicache_coherence::{FILL_VERDICT_BYTES_MAX, MESSAGE_BYTES_MAX, Question};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves one card until it closes its end of `socket` (SOCK_SEQPACKET). The lease ends with the loop.
 ///
-/// A datagram that is no [`FillRequest`] ends it, too: the other side is not the card that it should be.
+/// A datagram that is no [`Question`] ends it, too: the other side is not the card that it should be.
 ///
 /// # Errors
 /// What the socket says; [`io::ErrorKind::InvalidData`] for a malformed datagram.
@@ -42,11 +42,16 @@ fn serve(registrar: &mut Registrar, socket: BorrowedFd<'_>) -> io::Result<()> {
             if len == 0 {
                 return Ok(());
             }
-            let request = FillRequest::decode(&buffer[..len])
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            let verdict = registrar.judge(&request);
-            let mut out = [0; FILL_VERDICT_BYTES_MAX];
-            match send(socket, verdict.encode(&mut out)) {
+            let question =
+                Question::decode(&buffer[..len]).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let sent = match question {
+                Question::Fill(request) => {
+                    let mut out = [0; FILL_VERDICT_BYTES_MAX];
+                    send(socket, registrar.judge(&request).encode(&mut out))
+                }
+                Question::Reinstate(request) => send(socket, &registrar.reinstate(&request).encode()),
+            };
+            match sent {
                 Err(Errno::PIPE | Errno::CONNRESET) => return Ok(()),
                 result => result?,
             }

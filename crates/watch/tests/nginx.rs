@@ -170,7 +170,7 @@ fn a_page_is_stored_and_an_edit_voids_it() {
     let page = nginx.write("page", b"version 1");
     let (body, verdict) = nginx.fill(&page);
     assert_eq!(body, b"version 1");
-    let Verdict::Stored { sources } = verdict else { panic!("{verdict:?}") };
+    let Verdict::Stored { sources, .. } = verdict else { panic!("{verdict:?}") };
     assert!(sources.as_slice().contains(&slot(&page)));
     let stamp = nginx.table.clock();
     assert!(nginx.table.is_unchanged(sources.as_slice(), stamp));

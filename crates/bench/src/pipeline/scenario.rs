@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use nicache_card::{Card, CardConfig, CoherenceLink, Handshake, Store};
-use nicache_coherence::{FillRequest, FillVerdict, RefusalReason, RevisionTable, SourceSet, SourceSlot, Verdict};
+use nicache_coherence::{
+    Answer, FillVerdict, Question, RecordNumber, RefusalReason, RevisionTable, SourceSet, SourceSlot, Verdict,
+};
 use nicache_http::{HttpDate, KeyConfig};
 use nicache_memory::{CardMemory, HugePages};
 use nicache_policy::Lru;
@@ -210,21 +212,22 @@ struct Watcher {
 }
 
 impl CoherenceLink for Watcher {
-    fn ask(&mut self, request: &FillRequest<'_>) -> bool {
+    fn ask(&mut self, question: &Question<'_>) -> bool {
+        let Question::Fill(request) = question else { return false };
         self.asked.push(request.id);
         true
     }
 
-    fn poll_verdict(&mut self) -> Option<FillVerdict> {
+    fn poll_answer(&mut self) -> Option<Answer> {
         let id = self.asked.pop()?;
         let mut sources = SourceSet::new();
         let whole = sources.insert(SOURCE).is_ok();
         let verdict = if whole && self.stores {
-            Verdict::Stored { sources }
+            Verdict::Stored { sources, record: RecordNumber::default() }
         } else {
             Verdict::Refused(RefusalReason::NoMatchingFile)
         };
-        Some(FillVerdict { id, verdict })
+        Some(Answer::Fill(FillVerdict { id, verdict }))
     }
 }
 

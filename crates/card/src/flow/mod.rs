@@ -84,8 +84,6 @@ pub enum ReplyTracking {
     },
     /// The body is passing.
     Body(Follower),
-    /// It ends when the host closes.
-    UntilClose,
 }
 
 /// The host's side.

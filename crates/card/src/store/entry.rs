@@ -1,14 +1,26 @@
 //! One entry: a reply in network-ready form, with the sources that it depends on.
 
-use nicache_coherence::{Epoch, SourceSet, Stamp};
-use nicache_http::{HeadTemplate, Key};
+use nicache_coherence::{Epoch, RecordNumber, SourceSet, Stamp};
+use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::BodyId;
+
+use super::reinstate::Standing;
 
 /// Names an entry. A name outlives its entry harmlessly: the generation tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryId {
     pub(super) index: u32,
     pub(super) generation: u32,
+}
+
+impl EntryId {
+    pub(super) fn to_wire(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(super) fn from_wire(id: u64) -> EntryId {
+        EntryId { index: id as u32, generation: (id >> 32) as u32 }
+    }
 }
 
 /// A reply in card memory.
@@ -23,7 +35,13 @@ pub struct Entry {
     pub template: HeadTemplate,
     /// Head of the server's own 304 for it, once one was seen.
     pub not_modified: Option<HeadTemplate>,
-    /// The body in card memory.
+    /// How the reply ends. One of unknown length serves no HEAD: servers say other things there.
+    pub framing: Framing,
+    /// The connection ends after it, whatever the client wants.
+    pub closes: bool,
+    /// What stands between head and content: the chunk-size line.
+    pub prefix: Box<[u8]>,
+    /// The body in card memory: content, and the end of a chunked one.
     pub body: BodyId,
     /// Bytes of the body.
     pub body_len: u64,
@@ -35,8 +53,12 @@ pub struct Entry {
     pub(super) stamp: Stamp,
     /// What it depends on.
     pub(super) sources: SourceSet,
+    /// What the watcher remembers of the look-ups.
+    pub(super) record: RecordNumber,
     /// At this epoch the sources were last compared.
     pub(super) checked: Epoch,
+    /// May it be served?
+    pub(super) standing: Standing,
     /// Replies that still need its bytes.
     pub(super) pins: u32,
     /// Out of the index; freed with the last pin.
@@ -44,6 +66,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Can it answer a HEAD?
+    pub fn has_length(&self) -> bool {
+        matches!(self.framing, Framing::Length(_))
+    }
+
     /// What the entry depends on.
     pub fn sources(&self) -> &SourceSet {
         &self.sources

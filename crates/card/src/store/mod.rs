@@ -5,26 +5,31 @@
 //! since the entry was last looked at are the stamps of its sources compared (SYSTEM.md idea 3).
 
 mod entry;
+mod reinstate;
 mod vary;
 
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use nicache_coherence::{Epoch, RevisionTable, SourceSet, Stamp};
-use nicache_http::{HeadTemplate, Key};
+use nicache_coherence::{Epoch, RecordNumber, RevisionTable, SourceSet, Stamp};
+use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::{BodyId, CardMemory};
 use nicache_policy::{Admission, Incoming, Policy, Removal};
 
 pub use entry::{Entry, EntryId};
 pub use vary::VaryRules;
 
+use self::reinstate::{Standing, Suspects};
 use crate::counters::Counters;
+use crate::limits::OBJECT_SHARE;
 
 /// What the index says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// An entry that is valid now.
     Entry(EntryId),
+    /// One that may not be served until the watcher has looked at it again.
+    Suspect,
     /// Nothing (any more).
     Absent,
 }
@@ -44,6 +49,12 @@ pub struct NewEntry {
     pub host: Box<[u8]>,
     /// Head of the reply.
     pub template: HeadTemplate,
+    /// How the reply ends.
+    pub framing: Framing,
+    /// The connection ends after it, whatever the client wants.
+    pub closes: bool,
+    /// What stands between head and content.
+    pub prefix: Box<[u8]>,
     /// Sealed body.
     pub body: BodyId,
     /// Bytes of the body.
@@ -56,6 +67,8 @@ pub struct NewEntry {
     pub stamp: Stamp,
     /// What the watcher found it to depend on.
     pub sources: SourceSet,
+    /// What the watcher remembers of it.
+    pub record: RecordNumber,
 }
 
 /// Cache of replies in card memory.
@@ -66,6 +79,7 @@ pub struct Store {
     places: Box<[Place]>,
     free: Vec<u32>,
     index: HashTable<u32>,
+    suspects: Suspects,
     /// Which headers select among the variants of a key.
     pub vary: VaryRules,
 }
@@ -85,6 +99,7 @@ impl Store {
             places: (0..entries_max).map(|_| Place { generation: 0, entry: None }).collect(),
             free: (0..entries_max as u32).rev().collect(),
             index: HashTable::with_capacity(entries_max),
+            suspects: Suspects::new(),
             vary: VaryRules::new(),
         }
     }
@@ -107,6 +122,11 @@ impl Store {
     /// Bytes of card memory.
     pub fn capacity_bytes(&self) -> u64 {
         self.memory.used_bytes() + self.memory.free_bytes()
+    }
+
+    /// Bytes that one object may take.
+    pub fn object_bytes_max(&self) -> u64 {
+        self.capacity_bytes() / OBJECT_SHARE
     }
 
     /// Entries that can be found.
@@ -140,20 +160,35 @@ impl Store {
         else {
             return Found::Absent;
         };
-        let place = &mut self.places[index as usize];
+        let place = &places[index as usize];
         let id = EntryId { index, generation: place.generation };
-        let Some(entry) = place.entry.as_mut() else {
+        let Some(entry) = place.entry.as_ref() else {
             return Found::Absent;
         };
-        if entry.checked != epoch {
-            if !self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) {
-                counters.purges_by_source += 1;
-                self.remove(id, Removal::Purged);
-                return Found::Absent;
-            }
-            entry.checked = epoch;
+        if entry.checked == epoch && entry.standing == Standing::Good {
+            return Found::Entry(id);
         }
-        Found::Entry(id)
+        self.find_again(id, epoch, counters)
+    }
+
+    /// An entry that was not looked at in this epoch.
+    fn find_again(&mut self, id: EntryId, epoch: Epoch, counters: &mut Counters) -> Found {
+        let Some(entry) = self.get(id) else { return Found::Absent };
+        if entry.standing != Standing::Good {
+            return Found::Suspect;
+        }
+        if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) {
+            if let Some(entry) = self.get_mut(id) {
+                entry.checked = epoch;
+            }
+            return Found::Entry(id);
+        }
+        if self.suspect(id) {
+            return Found::Suspect;
+        }
+        counters.purges_by_source += 1;
+        self.remove(id, Removal::Purged);
+        Found::Absent
     }
 
     /// The entry of that name, unless it is gone. Valid for replies that pinned it, even when purged.
@@ -260,6 +295,9 @@ impl Store {
             target: new.target,
             host: new.host,
             template: new.template,
+            framing: new.framing,
+            closes: new.closes,
+            prefix: new.prefix,
             not_modified: None,
             body: new.body,
             body_len: new.body_len,
@@ -267,7 +305,9 @@ impl Store {
             last_modified: new.last_modified,
             stamp: new.stamp,
             sources: new.sources,
+            record: new.record,
             checked: epoch,
+            standing: Standing::Good,
             pins: 0,
             dead: false,
         });

@@ -1,5 +1,6 @@
 //! The card, segment by segment.
 
 mod handshake;
+mod reinstate;
 mod repair;
 mod script;

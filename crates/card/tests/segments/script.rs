@@ -1,10 +1,14 @@
 //! A card between a scripted client and a scripted host: every segment is the test's own.
 
 use std::io::IoSlice;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nicache_card::{Card, CardConfig, CoherenceLink, Handshake, Store};
-use nicache_coherence::{FillRequest, FillVerdict, RevisionTable, SourceSet, SourceSlot, Verdict};
+use nicache_coherence::{
+    Answer, FillVerdict, Question, RecordNumber, ReinstateVerdict, Reinstatement, RevisionTable, SourceSet, SourceSlot,
+    Verdict,
+};
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
 use nicache_policy::Lru;
@@ -12,10 +16,10 @@ use nicache_port::{Burst, Capabilities, MemoryPort, Offload, Port, memory_wire};
 use nicache_tcp::{Flags, HeadRepr, SegmentHead, Seq, SynOptions, Time, Timestamps, checksum};
 
 const MEMORY_BYTES: usize = 1 << 20;
-const SOURCE: SourceSlot = SourceSlot(7);
+/// The source of the object.
+pub const SOURCE: SourceSlot = SourceSlot(7);
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 2];
-const CLIENT_PORT: u16 = 40_000;
 const UNIX_S: u64 = 1_700_000_000;
 /// Payload bytes of a segment, either way.
 pub const MSS: u16 = 1000;
@@ -36,20 +40,37 @@ impl Segment {
     }
 }
 
-/// Says yes to every fill.
-struct Agreeable(Vec<u64>);
+/// Says yes to every fill, and answers about suspects what it is told to.
+struct Agreeable {
+    answers: Vec<Answer>,
+    reinstatement: Arc<Mutex<Reinstatement>>,
+    change_before_answer: Arc<Mutex<bool>>,
+    table: Arc<RevisionTable>,
+}
 
 impl CoherenceLink for Agreeable {
-    fn ask(&mut self, request: &FillRequest<'_>) -> bool {
-        self.0.push(request.id);
+    fn ask(&mut self, question: &Question<'_>) -> bool {
+        let answer = match question {
+            Question::Fill(request) => {
+                let mut sources = SourceSet::new();
+                sources.insert(SOURCE).expect("room for one");
+                let verdict = Verdict::Stored { sources, record: RecordNumber(1) };
+                Answer::Fill(FillVerdict { id: request.id, verdict })
+            }
+            Question::Reinstate(request) => {
+                let outcome = *self.reinstatement.lock().expect("one thread");
+                if *self.change_before_answer.lock().expect("one thread") {
+                    self.table.record_change(SOURCE);
+                }
+                Answer::Reinstate(ReinstateVerdict { id: request.id, outcome })
+            }
+        };
+        self.answers.push(answer);
         true
     }
 
-    fn poll_verdict(&mut self) -> Option<FillVerdict> {
-        let id = self.0.pop()?;
-        let mut sources = SourceSet::new();
-        sources.insert(SOURCE).expect("room for one");
-        Some(FillVerdict { id, verdict: Verdict::Stored { sources } })
+    fn poll_answer(&mut self) -> Option<Answer> {
+        self.answers.pop()
     }
 }
 
@@ -64,6 +85,13 @@ pub struct Script {
     pub seq: Seq,
     /// Next number that the client expects.
     pub ack: Seq,
+    /// Who changed what.
+    pub table: Arc<RevisionTable>,
+    client_port: u16,
+    /// What the watcher answers about suspects.
+    pub reinstatement: Arc<Mutex<Reinstatement>>,
+    /// Whether the source changes between the watcher's verdict about a suspect and its arrival.
+    pub change_before_answer: Arc<Mutex<bool>>,
     /// Whether the client offers timestamps with a SYN, and sends them.
     pub timestamps: bool,
 }
@@ -81,10 +109,30 @@ impl Script {
         config.handshake = handshake;
         config.flows = 16;
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
-        let store = Store::new(memory, policy, table, config.entries);
-        let card = Card::new(wire, host_port, config, store, Box::new(Agreeable(Vec::new())), Time(0));
+        let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
+        let reinstatement = Arc::new(Mutex::new(Reinstatement::Stays));
+        let change_before_answer = Arc::new(Mutex::new(false));
+        let watcher = Agreeable {
+            answers: Vec::new(),
+            reinstatement: Arc::clone(&reinstatement),
+            change_before_answer: Arc::clone(&change_before_answer),
+            table: Arc::clone(&table),
+        };
+        let card = Card::new(wire, host_port, config, store, Box::new(watcher), Time(0));
         let now = Time(1_000_000_000);
-        Script { card, client, host, now, seq: Seq(1000), ack: Seq(0), timestamps: false }
+        Script {
+            card,
+            client,
+            host,
+            now,
+            seq: Seq(1000),
+            ack: Seq(0),
+            table,
+            reinstatement,
+            change_before_answer,
+            client_port: 40_000,
+            timestamps: false,
+        }
     }
 
     /// A card that has `body` stored as the reply to [`Script::request`], and a connection on which that request was a miss: the
@@ -99,6 +147,14 @@ impl Script {
     /// The request.
     pub fn request() -> &'static [u8] {
         b"GET /object HTTP/1.1\r\nHost: a\r\n\r\n"
+    }
+
+    /// A new connection, whatever became of the last one.
+    pub fn open_another(&mut self) {
+        self.take_at_client();
+        self.take_at_host();
+        self.client_port += 1;
+        self.open();
     }
 
     /// Opens a connection that the card answers.
@@ -159,7 +215,7 @@ impl Script {
     pub fn send_client(&mut self, flags: Flags, window: u16, payload: &[u8]) {
         let timestamps = self.timestamps.then_some(Timestamps { val: 1, ecr: 0 });
         let head = HeadRepr {
-            src_port: CLIENT_PORT,
+            src_port: self.client_port,
             dst_port: 80,
             seq: self.seq,
             ack: self.ack,
@@ -178,7 +234,7 @@ impl Script {
     pub fn send_host(&mut self, flags: Flags, seq: Seq, ack: Seq, payload: &[u8]) {
         let head = HeadRepr {
             src_port: 80,
-            dst_port: CLIENT_PORT,
+            dst_port: self.client_port,
             seq,
             ack,
             flags,

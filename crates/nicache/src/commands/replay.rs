@@ -101,13 +101,14 @@ fn show(
     if let Some(card) = card {
         let of = |name: &str| card.get(name).copied().unwrap_or(0);
         println!(
-            "card       {} hits, {} misses, {} bypasses, {} fills ({} stored), {} purges, {} evictions, {} retransmissions",
+            "card       {} hits, {} misses, {} bypasses, {} fills ({} stored), {} purges, {} reinstated, {} evictions, {} retransmissions",
             of("hits"),
             of("misses"),
             of("bypasses"),
             of("fills"),
             of("fills_stored"),
             of("purges_by_source"),
+            of("reinstated"),
             of("evictions"),
             of("retransmits")
         );

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::Result;
 use nicache_card::CoherenceLink;
-use nicache_coherence::{FILL_REQUEST_BYTES_MAX, FillRequest, FillVerdict, MESSAGE_BYTES_MAX};
+use nicache_coherence::{Answer, FILL_REQUEST_BYTES_MAX, MESSAGE_BYTES_MAX, Question};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::shard::Waker;
@@ -19,7 +19,7 @@ const SHARD_MASK: u64 = 0xff << SHARD_SHIFT;
 pub struct WatcherLink {
     socket: Arc<OwnedFd>,
     shard: u64,
-    verdicts: Receiver<FillVerdict>,
+    answers: Receiver<Answer>,
 }
 
 impl WatcherLink {
@@ -28,8 +28,8 @@ impl WatcherLink {
         let socket = Arc::new(socket);
         let (senders, links): (Vec<_>, Vec<_>) = (0..wakers.len() as u64)
             .map(|shard| {
-                let (sender, verdicts) = channel();
-                (sender, WatcherLink { socket: Arc::clone(&socket), shard, verdicts })
+                let (sender, answers) = channel();
+                (sender, WatcherLink { socket: Arc::clone(&socket), shard, answers })
             })
             .unzip();
         std::thread::Builder::new().name("verdicts".into()).spawn(move || hand_out(&socket, &senders, &wakers))?;
@@ -38,20 +38,35 @@ impl WatcherLink {
 }
 
 impl CoherenceLink for WatcherLink {
-    fn ask(&mut self, request: &FillRequest<'_>) -> bool {
-        let mut request = request.clone();
-        request.id = request.id & !SHARD_MASK | self.shard << SHARD_SHIFT;
-        let mut out = [0; FILL_REQUEST_BYTES_MAX];
-        let message = request.encode(&mut out);
-        send(&*self.socket, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok()
+    fn ask(&mut self, question: &Question<'_>) -> bool {
+        let name = |id: u64| id & !SHARD_MASK | self.shard << SHARD_SHIFT;
+        match question {
+            Question::Fill(request) => {
+                let mut request = request.clone();
+                request.id = name(request.id);
+                let mut out = [0; FILL_REQUEST_BYTES_MAX];
+                self.send(request.encode(&mut out))
+            }
+            Question::Reinstate(request) => {
+                let mut request = *request;
+                request.id = name(request.id);
+                self.send(&request.encode())
+            }
+        }
     }
 
-    fn poll_verdict(&mut self) -> Option<FillVerdict> {
-        self.verdicts.try_recv().ok()
+    fn poll_answer(&mut self) -> Option<Answer> {
+        self.answers.try_recv().ok()
     }
 }
 
-fn hand_out(socket: &OwnedFd, senders: &[Sender<FillVerdict>], wakers: &[Waker]) {
+impl WatcherLink {
+    fn send(&self, message: &[u8]) -> bool {
+        send(&*self.socket, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok()
+    }
+}
+
+fn hand_out(socket: &OwnedFd, senders: &[Sender<Answer>], wakers: &[Waker]) {
     let mut buffer = [0; MESSAGE_BYTES_MAX + 1];
     loop {
         let len = match recv(socket, &mut buffer[..], RecvFlags::empty()) {
@@ -60,13 +75,14 @@ fn hand_out(socket: &OwnedFd, senders: &[Sender<FillVerdict>], wakers: &[Waker])
             Err(rustix::io::Errno::INTR) => continue,
             Err(_) => break,
         };
-        match FillVerdict::decode(&buffer[..len]) {
-            Ok(mut verdict) => {
-                let shard = ((verdict.id & SHARD_MASK) >> SHARD_SHIFT) as usize;
-                verdict.id &= !SHARD_MASK;
+        match Answer::decode(&buffer[..len]) {
+            Ok(mut answer) => {
+                let id = answer.id_mut();
+                let shard = ((*id & SHARD_MASK) >> SHARD_SHIFT) as usize;
+                *id &= !SHARD_MASK;
                 if let (Some(sender), Some(waker)) = (senders.get(shard), wakers.get(shard)) {
                     // Fails only if the shard is gone, and the process with it.
-                    let _ = sender.send(verdict);
+                    let _ = sender.send(answer);
                     waker.wake();
                 }
             }

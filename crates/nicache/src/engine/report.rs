@@ -36,6 +36,7 @@ pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
         ("fills", counts.fills),
         ("fills_stored", counts.fills_stored),
         ("purges_by_source", counts.purges_by_source),
+        ("reinstated", counts.reinstated),
         ("purges_by_operator", counts.purges_by_operator),
         ("evictions", counts.evictions),
         ("flows", counts.flows),

@@ -1,8 +1,4 @@
-//! Fills judged on real files: a thread in a network namespace of its own plays the server.
-//!
-//! Needs the capabilities to load eBPF programs and an ext4 file system.
-
-mod common;
+//! May a reply become an entry?
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
@@ -11,130 +7,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{ServerThread, directory_on_ext4, slot};
-use nicache_coherence::{
-    FILL_REQUEST_BYTES_MAX, FillRequest, FillVerdict, RefusalReason, RevisionTable, SourceSlot, Stamp, Verdict,
-};
-use nicache_watch::{KernelWatcher, LookupRing, Registrar, now_ns};
-use tempfile::TempDir;
+use nicache_coherence::{FILL_REQUEST_BYTES_MAX, FillRequest, FillVerdict, RefusalReason, Verdict};
+use nicache_watch::now_ns;
 
-/// A server thread, its files, and a registrar that follows it.
-struct Scene {
-    root: TempDir,
-    server: ServerThread,
-    table: Arc<RevisionTable>,
-    registrar: Registrar,
-    _watcher: KernelWatcher,
-}
-
-/// A request that was forwarded.
-struct Forwarded {
-    stamp: Stamp,
-    lost: u64,
-    at_ns: u64,
-}
-
-impl Scene {
-    fn new() -> Scene {
-        let root = directory_on_ext4();
-        let server = ServerThread::start();
-        let watcher = KernelWatcher::load(server.netns).unwrap();
-        assert!(watcher.coverage().ext4, "missing: {:?}", watcher.coverage().missing);
-        let table = Arc::new(watcher.table().unwrap());
-        let ring = LookupRing::map(watcher.ring_fd()).unwrap();
-        let registrar = Registrar::new(table.clone(), ring, watcher.coverage().clone());
-        Scene { root, server, table, registrar, _watcher: watcher }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.root.path().join(name)
-    }
-
-    /// A file whose first reading has passed: it sets the access time, which counts as a change in a file's first
-    /// minute. The times are only as fine as the kernel's tick.
-    fn write(&self, name: &str, body: &[u8]) -> PathBuf {
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, body).unwrap();
-        loop {
-            fs::read(&path).unwrap();
-            let stat = fs::metadata(&path).unwrap();
-            if (stat.atime(), stat.atime_nsec()) > (stat.ctime(), stat.ctime_nsec()) {
-                return path;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-    }
-
-    fn forward(&self) -> Forwarded {
-        Forwarded { stamp: self.table.advance_clock(), lost: self.table.lost(), at_ns: now_ns() }
-    }
-
-    fn judge(&mut self, forwarded: &Forwarded, body: &[u8], last_modified: Option<u64>) -> Verdict {
-        let request = FillRequest {
-            id: 7,
-            stamp: forwarded.stamp,
-            forwarded_ns: forwarded.at_ns,
-            finished_ns: now_ns(),
-            lost: forwarded.lost,
-            body_len: body.len() as u64,
-            body_hash: *blake3::hash(body).as_bytes(),
-            last_modified,
-            target: b"/page",
-        };
-        let FillVerdict { id, verdict } = self.registrar.judge(&request);
-        assert_eq!(id, 7);
-        verdict
-    }
-
-    /// Forwards, lets the server look up and read `path`, and judges what it read.
-    fn fill_once(&mut self, path: &Path) -> Verdict {
-        let forwarded = self.forward();
-        let body = self.serve(path);
-        let modified = fs::metadata(path).unwrap().mtime() as u64;
-        self.judge(&forwarded, &body, Some(modified))
-    }
-
-    /// The same until nothing changes meanwhile: other tests make directories beside this one's.
-    fn fill(&mut self, path: &Path) -> Verdict {
-        self.settled(|scene| scene.fill_once(path))
-    }
-
-    fn settled(&mut self, mut attempt: impl FnMut(&mut Scene) -> Verdict) -> Verdict {
-        for _ in 0..50 {
-            let verdict = attempt(self);
-            if verdict != Verdict::Refused(RefusalReason::Changed) {
-                return verdict;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        Verdict::Refused(RefusalReason::Changed)
-    }
-
-    fn serve(&self, path: &Path) -> Vec<u8> {
-        let path = path.to_owned();
-        self.server.run(move || fs::read(path).unwrap())
-    }
-}
-
-#[track_caller]
-fn assert_stored(verdict: &Verdict, expected: &[SourceSlot]) {
-    let Verdict::Stored { sources } = verdict else { panic!("{verdict:?}") };
-    assert_eq!(sources.as_slice()[0], SourceSlot::EVERYTHING);
-    for slot in expected {
-        assert!(sources.as_slice().contains(slot), "{slot:?} is not among {sources:?}");
-    }
-}
-
-#[track_caller]
-fn assert_refused(verdict: &Verdict, reason: RefusalReason) {
-    assert_eq!(*verdict, Verdict::Refused(reason));
-}
-
-/// Every directory from the root down to the path, and the path itself.
-fn chain(path: &Path) -> Vec<SourceSlot> {
-    path.ancestors().map(slot).collect()
-}
+use crate::common::slot;
+use crate::scene::{Forwarded, Scene, assert_refused, assert_stored, chain};
 
 #[test]
 fn a_file_that_was_opened_and_sent_is_stored_with_its_whole_path() {
@@ -142,7 +19,7 @@ fn a_file_that_was_opened_and_sent_is_stored_with_its_whole_path() {
     let page = scene.write("site/page", b"hello");
     let verdict = scene.fill(&page);
     assert_stored(&verdict, &chain(&page));
-    let Verdict::Stored { sources } = verdict else { unreachable!() };
+    let Verdict::Stored { sources, .. } = verdict else { unreachable!() };
     assert!(sources.as_slice().iter().all(|&slot| scene.table.is_watched(slot)));
     assert_eq!(scene.registrar.counters().stored, 1);
 }
@@ -257,7 +134,7 @@ fn what_changes_before_the_forward_does_not_matter_and_what_changes_later_voids_
     });
     let (forwarded, verdict) = tries.find(|(_, verdict)| matches!(verdict, Verdict::Stored { .. })).unwrap();
     drop(tries);
-    let Verdict::Stored { sources } = verdict else { unreachable!() };
+    let Verdict::Stored { sources, .. } = verdict else { unreachable!() };
     assert!(scene.table.is_unchanged(sources.as_slice(), forwarded.stamp));
     let epoch = scene.table.epoch();
     fs::write(&page, b"HELLO").unwrap();
@@ -296,7 +173,7 @@ fn failed_look_ups_make_their_directory_a_source() {
         scene.judge(&forwarded, &body, Some(fs::metadata(&page).unwrap().mtime() as u64))
     });
     assert_stored(&verdict, &chain(&elsewhere));
-    let Verdict::Stored { sources } = verdict else { unreachable!() };
+    let Verdict::Stored { sources, .. } = verdict else { unreachable!() };
     let epoch = scene.table.epoch();
     fs::create_dir_all(elsewhere.join("no")).unwrap();
     assert_ne!(scene.table.epoch(), epoch);
@@ -364,7 +241,7 @@ fn files_sent_as_other_replies_are_no_sources_so_that_many_requests_at_once_can_
         scene.judge(&forwarded, b"hello", Some(modified))
     });
     assert_stored(&verdict, &chain(&page));
-    let Verdict::Stored { sources } = &verdict else { unreachable!() };
+    let Verdict::Stored { sources, .. } = &verdict else { unreachable!() };
     assert!(sources.as_slice().len() <= chain(&page).len() + 1, "{sources:?}");
 
     // One of them changes: not this entry's business, but this fill cannot tell any more whose bytes it saw.
@@ -498,7 +375,7 @@ fn writers_that_come_during_the_judgement_do_no_harm() {
     for _ in 0..100 {
         let forwarded = scene.forward();
         scene.serve(&page);
-        if let Verdict::Stored { sources } = scene.judge(&forwarded, &body, Some(modified)) {
+        if let Verdict::Stored { sources, .. } = scene.judge(&forwarded, &body, Some(modified)) {
             assert!(!sources.as_slice().is_empty());
         }
     }

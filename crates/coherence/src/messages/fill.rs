@@ -1,30 +1,15 @@
-//! Messages between card and watcher: may this reply become an entry?
-//!
-//! One message per SOCK_SEQPACKET datagram, little-endian, fixed layout:
-//!
-//! ```text
-//! FillRequest   0 kind = 1    1 version = 1   2 target_len u16      4 flags u32 (bit 0: last_modified present)
-//!               8 id          16 stamp        24 forwarded_ns       32 finished_ns    40 lost     48 body_len
-//!              56 last_modified (0 if absent) 64 body_hash [32]     96 target [target_len]
-//! FillVerdict   0 kind = 2    1 version = 1   2 sources u8          3 refusal u8 (0 = stored)     4 zero u32
-//!               8 id         16 slots [u16; sources]
-//! ```
-//!
-//! The other side of the socket may be anybody who inherited it, so every length, flag and enumeration is checked and
-//! a datagram has exactly one valid length. The meaning of the fields is checked by whoever uses them.
+//! May this reply become an entry?
 
+use super::refusal::RefusalReason;
+use super::{BODY_HASH_BYTES, DecodeError, Kind, VERSION, split_head, word_at};
 use crate::source::{SOURCES_MAX, SourceSet, SourceSlot, Stamp};
 
 /// Bytes of a request target that are passed on, for logs only; a longer one is cut.
 pub const TARGET_BYTES_MAX: usize = 512;
-/// Bytes of a BLAKE3 hash.
-pub const BODY_HASH_BYTES: usize = 32;
 /// Longest encoded [`FillRequest`].
 pub const FILL_REQUEST_BYTES_MAX: usize = REQUEST_HEAD_BYTES + TARGET_BYTES_MAX;
 /// Longest encoded [`FillVerdict`].
 pub const FILL_VERDICT_BYTES_MAX: usize = VERDICT_HEAD_BYTES + 2 * SOURCES_MAX;
-/// A receive buffer of this size takes any message whole; make it one byte longer to notice longer datagrams.
-pub const MESSAGE_BYTES_MAX: usize = FILL_REQUEST_BYTES_MAX;
 
 /// The card asks: may the reply that it just forwarded become an entry?
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +34,10 @@ pub struct FillRequest<'a> {
     pub target: &'a [u8],
 }
 
+/// Names what the watcher remembers of a fill. Never used twice by one watcher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RecordNumber(pub u64);
+
 /// The watcher's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FillVerdict {
@@ -65,107 +54,22 @@ pub enum Verdict {
     Stored {
         /// The sources, all watched by now; always with [`SourceSlot::EVERYTHING`].
         sources: SourceSet,
+        /// Under what number the watcher remembers the look-ups, for a [`ReinstateRequest`](super::ReinstateRequest).
+        record: RecordNumber,
     },
     /// No.
     Refused(RefusalReason),
 }
 
-/// Why a reply may not become an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum RefusalReason {
-    /// The server looked at files, but none has the body's bytes.
-    NoMatchingFile = 1,
-    /// The server looked at no file at all during the request: it answered from something that cannot be seen.
-    NotLookedUp = 2,
-    /// Somebody has the file open for writing or mapped writable.
-    OpenForWriting = 3,
-    /// A source changed after the request was forwarded.
-    Changed = 4,
-    /// More than [`SOURCES_MAX`] sources.
-    TooManySources = 5,
-    /// A file or directory is on a file system without a proven witness.
-    UnwatchedFilesystem = 6,
-    /// Look-up events were lost, or are no longer kept.
-    EventsLost = 7,
-    /// Last-Modified is absent or not the file's modification time.
-    ModifiedMismatch = 8,
-    /// A body of no bytes matches every empty file.
-    EmptyBody = 9,
-    /// The file, a directory or a process could not be read.
-    Io = 10,
-}
-
-impl RefusalReason {
-    /// All reasons, in order of their codes.
-    pub const ALL: [RefusalReason; 10] = [
-        RefusalReason::NoMatchingFile,
-        RefusalReason::NotLookedUp,
-        RefusalReason::OpenForWriting,
-        RefusalReason::Changed,
-        RefusalReason::TooManySources,
-        RefusalReason::UnwatchedFilesystem,
-        RefusalReason::EventsLost,
-        RefusalReason::ModifiedMismatch,
-        RefusalReason::EmptyBody,
-        RefusalReason::Io,
-    ];
-
-    /// Name for metrics and logs.
-    pub const fn label(self) -> &'static str {
-        match self {
-            RefusalReason::NoMatchingFile => "no_matching_file",
-            RefusalReason::NotLookedUp => "not_looked_up",
-            RefusalReason::OpenForWriting => "open_for_writing",
-            RefusalReason::Changed => "changed",
-            RefusalReason::TooManySources => "too_many_sources",
-            RefusalReason::UnwatchedFilesystem => "unwatched_filesystem",
-            RefusalReason::EventsLost => "events_lost",
-            RefusalReason::ModifiedMismatch => "modified_mismatch",
-            RefusalReason::EmptyBody => "empty_body",
-            RefusalReason::Io => "io",
-        }
-    }
-
-    /// Position in [`RefusalReason::ALL`], for arrays of counters.
-    pub const fn index(self) -> usize {
-        self as usize - 1
-    }
-
-    fn from_code(code: u8) -> Option<RefusalReason> {
-        RefusalReason::ALL.get(usize::from(code).checked_sub(1)?).copied()
-    }
-}
-
-/// What is wrong with a datagram. The peer's fault: count it and drop the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// Shorter or longer than its head says.
-    #[error("message of a wrong length")]
-    Length,
-    /// Another kind of message than expected here.
-    #[error("unexpected kind of message")]
-    Kind,
-    /// Written by another version of this program.
-    #[error("message of another version; run card and watcher from the same build")]
-    Version,
-    /// A flag, code or count that no version of the encoder writes.
-    #[error("message with an invalid field")]
-    Field,
-}
-
-const KIND_REQUEST: u8 = 1;
-const KIND_VERDICT: u8 = 2;
-const VERSION: u8 = 1;
 const REQUEST_HEAD_BYTES: usize = 96;
-const VERDICT_HEAD_BYTES: usize = 16;
+const VERDICT_HEAD_BYTES: usize = 24;
 const FLAG_LAST_MODIFIED: u32 = 1;
 
 impl<'a> FillRequest<'a> {
     /// Writes the message and returns the part of `out` to send.
     pub fn encode<'b>(&self, out: &'b mut [u8; FILL_REQUEST_BYTES_MAX]) -> &'b [u8] {
         let target = &self.target[..self.target.len().min(TARGET_BYTES_MAX)];
-        out[0] = KIND_REQUEST;
+        out[0] = Kind::FillRequest as u8;
         out[1] = VERSION;
         out[2..4].copy_from_slice(&(target.len() as u16).to_le_bytes());
         let flags = if self.last_modified.is_some() { FLAG_LAST_MODIFIED } else { 0 };
@@ -193,7 +97,7 @@ impl<'a> FillRequest<'a> {
     /// # Errors
     /// The datagram is none that [`FillRequest::encode`] could have written.
     pub fn decode(bytes: &'a [u8]) -> Result<FillRequest<'a>, DecodeError> {
-        let (head, target) = split_head::<REQUEST_HEAD_BYTES>(bytes, KIND_REQUEST)?;
+        let (head, target) = split_head::<REQUEST_HEAD_BYTES>(bytes, Kind::FillRequest)?;
         let target_len = usize::from(u16::from_le_bytes([head[2], head[3]]));
         if target_len > TARGET_BYTES_MAX || target.len() != target_len {
             return Err(DecodeError::Length);
@@ -228,12 +132,13 @@ impl FillVerdict {
 
     /// Writes the message and returns the part of `out` to send.
     pub fn encode<'b>(&self, out: &'b mut [u8; FILL_VERDICT_BYTES_MAX]) -> &'b [u8] {
-        let (sources, refusal): (&[SourceSlot], u8) = match &self.verdict {
-            Verdict::Stored { sources } => (sources.as_slice(), 0),
-            Verdict::Refused(reason) => (&[], *reason as u8),
+        let (sources, record, refusal): (&[SourceSlot], u64, u8) = match &self.verdict {
+            Verdict::Stored { sources, record } => (sources.as_slice(), record.0, 0),
+            Verdict::Refused(reason) => (&[], 0, *reason as u8),
         };
-        out[..8].copy_from_slice(&[KIND_VERDICT, VERSION, sources.len() as u8, refusal, 0, 0, 0, 0]);
+        out[..8].copy_from_slice(&[Kind::FillVerdict as u8, VERSION, sources.len() as u8, refusal, 0, 0, 0, 0]);
         out[8..16].copy_from_slice(&self.id.to_le_bytes());
+        out[16..24].copy_from_slice(&record.to_le_bytes());
         for (place, slot) in out[VERDICT_HEAD_BYTES..].chunks_exact_mut(2).zip(sources) {
             place.copy_from_slice(&slot.0.to_le_bytes());
         }
@@ -246,7 +151,7 @@ impl FillVerdict {
     /// The datagram is none that [`FillVerdict::encode`] could have written: among others, a stored reply whose
     /// sources lack [`SourceSlot::EVERYTHING`] or repeat one.
     pub fn decode(bytes: &[u8]) -> Result<FillVerdict, DecodeError> {
-        let (head, slots) = split_head::<VERDICT_HEAD_BYTES>(bytes, KIND_VERDICT)?;
+        let (head, slots) = split_head::<VERDICT_HEAD_BYTES>(bytes, Kind::FillVerdict)?;
         let count = usize::from(head[2]);
         if slots.len() != 2 * count {
             return Err(DecodeError::Length);
@@ -254,10 +159,14 @@ impl FillVerdict {
         if head[4..8] != [0; 4] {
             return Err(DecodeError::Field);
         }
-        let id = word_at(head, 8);
+        let (id, record) = (word_at(head, 8), RecordNumber(word_at(head, 16)));
         if head[3] != 0 {
             let reason = RefusalReason::from_code(head[3]).ok_or(DecodeError::Field)?;
-            return if count == 0 { Ok(FillVerdict::refused(id, reason)) } else { Err(DecodeError::Field) };
+            return if count == 0 && record.0 == 0 {
+                Ok(FillVerdict::refused(id, reason))
+            } else {
+                Err(DecodeError::Field)
+            };
         }
         let mut slots = slots.chunks_exact(2).map(|pair| SourceSlot(u16::from_le_bytes([pair[0], pair[1]])));
         if slots.next() != Some(SourceSlot::EVERYTHING) {
@@ -270,25 +179,10 @@ impl FillVerdict {
         if sources.as_slice().len() != count {
             return Err(DecodeError::Field);
         }
-        Ok(FillVerdict { id, verdict: Verdict::Stored { sources } })
+        Ok(FillVerdict { id, verdict: Verdict::Stored { sources, record } })
     }
 }
 
-fn split_head<const HEAD: usize>(bytes: &[u8], kind: u8) -> Result<(&[u8; HEAD], &[u8]), DecodeError> {
-    let (head, rest) = bytes.split_first_chunk::<HEAD>().ok_or(DecodeError::Length)?;
-    match (head[0] == kind, head[1] == VERSION) {
-        (true, true) => Ok((head, rest)),
-        (false, _) => Err(DecodeError::Kind),
-        (true, false) => Err(DecodeError::Version),
-    }
-}
-
-/// `at` is a constant below the head's length at every caller.
-fn word_at(head: &[u8], at: usize) -> u64 {
-    head[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
-}
-
-const _: () = assert!(FILL_VERDICT_BYTES_MAX <= MESSAGE_BYTES_MAX);
 const _: () = assert!(TARGET_BYTES_MAX <= u16::MAX as usize);
 
 #[cfg(test)]
@@ -296,6 +190,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::messages::MESSAGE_BYTES_MAX;
 
     fn request(target: &[u8], last_modified: Option<u64>) -> FillRequest<'_> {
         FillRequest {
@@ -329,7 +224,7 @@ mod tests {
         #[test]
         fn a_verdict_comes_back_as_it_was(
             id in any::<u64>(), slots in proptest::collection::vec(any::<u16>(), 0..SOURCES_MAX),
-            refusal in proptest::option::of(0..RefusalReason::ALL.len()),
+            refusal in proptest::option::of(0..RefusalReason::ALL.len()), record in any::<u64>(),
         ) {
             let mut sources = SourceSet::new();
             for slot in slots {
@@ -337,7 +232,7 @@ mod tests {
             }
             let verdict = match refusal {
                 Some(index) => Verdict::Refused(RefusalReason::ALL[index]),
-                None => Verdict::Stored { sources },
+                None => Verdict::Stored { sources, record: RecordNumber(record) },
             };
             let verdict = FillVerdict { id, verdict };
             let mut out = [0xee; FILL_VERDICT_BYTES_MAX];
@@ -378,7 +273,7 @@ mod tests {
             let mut out = [0; FILL_VERDICT_BYTES_MAX];
             let mut sources = SourceSet::new();
             sources.insert(SourceSlot(9)).unwrap();
-            let verdict = FillVerdict { id: 1, verdict: Verdict::Stored { sources } };
+            let verdict = FillVerdict { id: 1, verdict: Verdict::Stored { sources, record: RecordNumber(4) } };
             let mut bytes = verdict.encode(&mut out).to_vec();
             if let Some(place) = bytes.get_mut(at) {
                 *place = byte;
@@ -419,21 +314,14 @@ mod tests {
         let mut out = [0; FILL_VERDICT_BYTES_MAX];
         let mut sources = SourceSet::new();
         sources.insert(SourceSlot(9)).unwrap();
-        let bytes = FillVerdict { id: 1, verdict: Verdict::Stored { sources } }.encode(&mut out).to_vec();
+        let bytes = FillVerdict { id: 1, verdict: Verdict::Stored { sources, record: RecordNumber(4) } }
+            .encode(&mut out)
+            .to_vec();
         let mut without = bytes.clone();
         without[VERDICT_HEAD_BYTES] = 1;
         assert_eq!(FillVerdict::decode(&without), Err(DecodeError::Field));
         let mut twice = bytes;
         twice[VERDICT_HEAD_BYTES + 2] = 0;
         assert_eq!(FillVerdict::decode(&twice), Err(DecodeError::Field));
-    }
-
-    #[test]
-    fn reasons_have_distinct_labels_and_match_their_codes() {
-        for (index, reason) in RefusalReason::ALL.into_iter().enumerate() {
-            assert_eq!(reason.index(), index);
-            assert_eq!(RefusalReason::from_code(reason as u8), Some(reason));
-            assert_eq!(RefusalReason::ALL.iter().filter(|other| other.label() == reason.label()).count(), 1);
-        }
     }
 }

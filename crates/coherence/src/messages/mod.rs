@@ -1,0 +1,136 @@
+//! Messages between card and watcher: may this reply become an entry, may this entry stay?
+//!
+//! One message per SOCK_SEQPACKET datagram, little-endian, fixed layout:
+//!
+//! ```text
+//! FillRequest       0 kind = 1   1 version = 2   2 target_len u16      4 flags u32 (bit 0: last_modified present)
+//!                   8 id         16 stamp        24 forwarded_ns       32 finished_ns    40 lost     48 body_len
+//!                  56 last_modified (0 if absent) 64 body_hash [32]     96 target [target_len]
+//! FillVerdict       0 kind = 2   1 version = 2   2 sources u8          3 refusal u8 (0 = stored)     4 zero u32
+//!                   8 id         16 record       24 slots [u16; sources]
+//! ReinstateRequest  0 kind = 3   1 version = 2   2 zero [u8; 6]
+//!                   8 id         16 record       24 since              32 stamp
+//! ReinstateVerdict  0 kind = 4   1 version = 2   2 outcome u8          3 zero [u8; 5]
+//!                   8 id
+//! ```
+//!
+//! The other side of the socket may be anybody who inherited it, so every length, flag and enumeration is checked and
+//! a datagram has exactly one valid length. The meaning of the fields is checked by whoever uses them.
+
+mod fill;
+mod refusal;
+mod reinstate;
+
+pub use fill::{
+    FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, RecordNumber, TARGET_BYTES_MAX, Verdict,
+};
+pub use refusal::RefusalReason;
+pub use reinstate::{
+    REINSTATE_REQUEST_BYTES, REINSTATE_VERDICT_BYTES, ReinstateRequest, ReinstateVerdict, Reinstatement,
+};
+
+/// Bytes of a BLAKE3 hash.
+pub const BODY_HASH_BYTES: usize = 32;
+/// A receive buffer of this size takes any message whole; make it one byte longer to notice longer datagrams.
+pub const MESSAGE_BYTES_MAX: usize = FILL_REQUEST_BYTES_MAX;
+
+/// First byte of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    FillRequest = 1,
+    FillVerdict = 2,
+    ReinstateRequest = 3,
+    ReinstateVerdict = 4,
+}
+
+const VERSION: u8 = 2;
+
+/// A message of the card to the watcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question<'a> {
+    /// May this reply become an entry?
+    Fill(FillRequest<'a>),
+    /// May this entry stay?
+    Reinstate(ReinstateRequest),
+}
+
+/// A message of the watcher to the card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To [`Question::Fill`].
+    Fill(FillVerdict),
+    /// To [`Question::Reinstate`].
+    Reinstate(ReinstateVerdict),
+}
+
+impl<'a> Question<'a> {
+    /// Reads a datagram.
+    ///
+    /// # Errors
+    /// The datagram is no question.
+    pub fn decode(bytes: &'a [u8]) -> Result<Question<'a>, DecodeError> {
+        match bytes.first() {
+            Some(&kind) if kind == Kind::ReinstateRequest as u8 => {
+                ReinstateRequest::decode(bytes).map(Question::Reinstate)
+            }
+            _ => FillRequest::decode(bytes).map(Question::Fill),
+        }
+    }
+}
+
+impl Answer {
+    /// Reads a datagram.
+    ///
+    /// # Errors
+    /// The datagram is no answer.
+    pub fn decode(bytes: &[u8]) -> Result<Answer, DecodeError> {
+        match bytes.first() {
+            Some(&kind) if kind == Kind::ReinstateVerdict as u8 => {
+                ReinstateVerdict::decode(bytes).map(Answer::Reinstate)
+            }
+            _ => FillVerdict::decode(bytes).map(Answer::Fill),
+        }
+    }
+
+    /// The number that the card gave the question.
+    pub fn id_mut(&mut self) -> &mut u64 {
+        match self {
+            Answer::Fill(verdict) => &mut verdict.id,
+            Answer::Reinstate(verdict) => &mut verdict.id,
+        }
+    }
+}
+
+/// What is wrong with a datagram. The peer's fault: count it and drop the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Shorter or longer than its head says.
+    #[error("message of a wrong length")]
+    Length,
+    /// Another kind of message than expected here.
+    #[error("unexpected kind of message")]
+    Kind,
+    /// Written by another version of this program.
+    #[error("message of another version; run card and watcher from the same build")]
+    Version,
+    /// A flag, code or count that no version of the encoder writes.
+    #[error("message with an invalid field")]
+    Field,
+}
+
+fn split_head<const HEAD: usize>(bytes: &[u8], kind: Kind) -> Result<(&[u8; HEAD], &[u8]), DecodeError> {
+    let (head, rest) = bytes.split_first_chunk::<HEAD>().ok_or(DecodeError::Length)?;
+    match (head[0] == kind as u8, head[1] == VERSION) {
+        (true, true) => Ok((head, rest)),
+        (false, _) => Err(DecodeError::Kind),
+        (true, false) => Err(DecodeError::Version),
+    }
+}
+
+/// `at` is a constant below the head's length at every caller.
+fn word_at(head: &[u8], at: usize) -> u64 {
+    head[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+const _: () = assert!(FILL_VERDICT_BYTES_MAX <= MESSAGE_BYTES_MAX);

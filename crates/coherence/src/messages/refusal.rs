@@ -1,0 +1,82 @@
+//! Why a reply may not become an entry.
+
+/// Why a reply may not become an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum RefusalReason {
+    /// The server looked at files, but none has the body's bytes.
+    NoMatchingFile = 1,
+    /// The server looked at no file at all during the request: it answered from something that cannot be seen.
+    NotLookedUp = 2,
+    /// Somebody has the file open for writing or mapped writable.
+    OpenForWriting = 3,
+    /// A source changed after the request was forwarded.
+    Changed = 4,
+    /// More than [`SOURCES_MAX`](crate::SOURCES_MAX) sources.
+    TooManySources = 5,
+    /// A file or directory is on a file system without a proven witness.
+    UnwatchedFilesystem = 6,
+    /// Look-up events were lost, or are no longer kept.
+    EventsLost = 7,
+    /// Last-Modified is absent or not the file's modification time.
+    ModifiedMismatch = 8,
+    /// A body of no bytes matches every empty file.
+    EmptyBody = 9,
+    /// The file, a directory or a process could not be read.
+    Io = 10,
+}
+
+impl RefusalReason {
+    /// All reasons, in order of their codes.
+    pub const ALL: [RefusalReason; 10] = [
+        RefusalReason::NoMatchingFile,
+        RefusalReason::NotLookedUp,
+        RefusalReason::OpenForWriting,
+        RefusalReason::Changed,
+        RefusalReason::TooManySources,
+        RefusalReason::UnwatchedFilesystem,
+        RefusalReason::EventsLost,
+        RefusalReason::ModifiedMismatch,
+        RefusalReason::EmptyBody,
+        RefusalReason::Io,
+    ];
+
+    /// Name for metrics and logs.
+    pub const fn label(self) -> &'static str {
+        match self {
+            RefusalReason::NoMatchingFile => "no_matching_file",
+            RefusalReason::NotLookedUp => "not_looked_up",
+            RefusalReason::OpenForWriting => "open_for_writing",
+            RefusalReason::Changed => "changed",
+            RefusalReason::TooManySources => "too_many_sources",
+            RefusalReason::UnwatchedFilesystem => "unwatched_filesystem",
+            RefusalReason::EventsLost => "events_lost",
+            RefusalReason::ModifiedMismatch => "modified_mismatch",
+            RefusalReason::EmptyBody => "empty_body",
+            RefusalReason::Io => "io",
+        }
+    }
+
+    /// Position in [`RefusalReason::ALL`], for arrays of counters.
+    pub const fn index(self) -> usize {
+        self as usize - 1
+    }
+
+    pub(super) fn from_code(code: u8) -> Option<RefusalReason> {
+        RefusalReason::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_distinct_labels_and_match_their_codes() {
+        for (index, reason) in RefusalReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason.index(), index);
+            assert_eq!(RefusalReason::from_code(reason as u8), Some(reason));
+            assert_eq!(RefusalReason::ALL.iter().filter(|other| other.label() == reason.label()).count(), 1);
+        }
+    }
+}

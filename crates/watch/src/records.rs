@@ -1,0 +1,98 @@
+//! What a fill was judged by, so that its entry can be judged again: in order of age, in bounded memory.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use nicache_coherence::{RecordNumber, SourceSlot};
+
+use crate::event::LookupEvent;
+use crate::resolve::Access;
+
+/// Bytes that all records take at most, about; older ones are forgotten, and their entries not reinstated.
+pub const RECORDS_BYTES_MAX: usize = 32 << 20;
+
+/// What one entry depends on, and how that was found.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The server's look-ups.
+    pub events: Vec<LookupEvent>,
+    /// Every source.
+    pub sources: BTreeSet<SourceSlot>,
+    /// Those that may not have changed at all: all but directories that something was looked up in.
+    pub fixed: Vec<SourceSlot>,
+    /// The directories, and who could search them.
+    pub directories: BTreeSet<(SourceSlot, Access)>,
+}
+
+impl Record {
+    fn bytes(&self) -> usize {
+        let events: usize = self.events.iter().map(|event| size_of::<LookupEvent>() + event.path.len()).sum();
+        let nodes = self.sources.len() + self.fixed.len() + self.directories.len();
+        size_of::<Record>() + events + nodes * 2 * size_of::<(SourceSlot, Access)>()
+    }
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Records {
+    records: VecDeque<Record>,
+    /// Number before that of the oldest.
+    forgotten: u64,
+    bytes: usize,
+}
+
+impl Records {
+    /// None yet; the first one will have the number after `before`. Different watchers of one card must not use the same numbers.
+    pub fn new(before: u64) -> Records {
+        Records { records: VecDeque::new(), forgotten: before, bytes: 0 }
+    }
+
+    /// Remembers one more.
+    pub fn push(&mut self, record: Record) -> RecordNumber {
+        self.bytes += record.bytes();
+        self.records.push_back(record);
+        let number = RecordNumber(self.forgotten + self.records.len() as u64);
+        while self.bytes > RECORDS_BYTES_MAX
+            && let Some(oldest) = self.records.pop_front()
+        {
+            self.bytes -= oldest.bytes();
+            self.forgotten += 1;
+        }
+        number
+    }
+
+    /// The record of that number, unless it was forgotten.
+    pub fn get(&self, number: RecordNumber) -> Option<&Record> {
+        let index = number.0.checked_sub(self.forgotten + 1)?;
+        self.records.get(usize::try_from(index).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(slots: u16) -> Record {
+        Record {
+            events: Vec::new(),
+            sources: (0..slots).map(SourceSlot).collect(),
+            fixed: Vec::new(),
+            directories: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_and_no_number_means_another_record() {
+        let mut records = Records::new(0);
+        let count = 40_000;
+        for n in 1..=count {
+            assert_eq!(records.push(record((n % 60) as u16)), RecordNumber(n));
+        }
+        assert!(records.bytes <= RECORDS_BYTES_MAX);
+        let kept: Vec<u64> = (1..=count).filter(|&n| records.get(RecordNumber(n)).is_some()).collect();
+        assert!(kept.len() > 1000 && kept.len() < count as usize, "{} kept", kept.len());
+        for n in kept {
+            assert_eq!(records.get(RecordNumber(n)).map(|record| record.sources.len() as u64), Some(n % 60));
+        }
+        assert!(records.get(RecordNumber(0)).is_none() && records.get(RecordNumber(count + 1)).is_none());
+    }
+}

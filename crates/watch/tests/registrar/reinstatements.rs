@@ -1,0 +1,219 @@
+//! May an entry stay after a directory on the way to its files has changed?
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use nicache_coherence::{RecordNumber, ReinstateRequest, Reinstatement, SourceSet, Stamp, Verdict};
+
+use crate::scene::Scene;
+
+/// An entry as the card has it.
+struct Entry {
+    stamp: Stamp,
+    sources: SourceSet,
+    record: RecordNumber,
+}
+
+impl Scene {
+    fn entry(&mut self, path: &Path) -> Entry {
+        match self.fill(path) {
+            // The forward was the last to advance the clock.
+            Verdict::Stored { sources, record } => Entry { stamp: self.table.clock(), sources, record },
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+
+    fn is_void(&self, entry: &Entry) -> bool {
+        !self.table.is_unchanged(entry.sources.as_slice(), entry.stamp)
+    }
+
+    fn reinstate_once(&mut self, entry: &Entry) -> (Reinstatement, Stamp) {
+        let stamp = self.table.advance_clock();
+        let request = ReinstateRequest { id: 3, record: entry.record, since: entry.stamp, stamp };
+        let verdict = self.registrar.reinstate(&request);
+        assert_eq!(verdict.id, 3);
+        (verdict.outcome, stamp)
+    }
+
+    /// Until nothing changes meanwhile: other tests make directories beside this one's.
+    fn reinstate(&mut self, entry: &Entry) -> Reinstatement {
+        for _ in 0..200 {
+            let (outcome, _) = self.reinstate_once(entry);
+            if outcome != Reinstatement::Again {
+                return outcome;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Reinstatement::Again
+    }
+}
+
+#[test]
+fn an_entry_stays_when_something_else_is_made_or_removed_beside_its_file() {
+    let mut scene = Scene::new();
+    let path = scene.write("site/page", b"hello");
+    let entry = scene.entry(&path);
+    let beside = scene.path("site/beside");
+    let changes: [&dyn Fn(); 4] = [
+        &|| fs::write(&beside, b"new").unwrap(),
+        &|| fs::rename(&beside, beside.with_extension("renamed")).unwrap(),
+        &|| fs::remove_file(beside.with_extension("renamed")).unwrap(),
+        &|| fs::create_dir(&beside).unwrap(),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let (_, stamp) = scene.reinstate_once(&entry);
+        change();
+        assert!(!scene.table.is_unchanged(entry.sources.as_slice(), stamp), "change {number} has no witness");
+        assert!(scene.is_void(&entry));
+        assert_eq!(scene.reinstate(&entry), Reinstatement::Stays, "after change {number}");
+    }
+}
+
+#[test]
+fn an_entry_goes_when_its_path_or_its_file_changes() {
+    type Change = (&'static str, fn(&Path));
+    let changes: [Change; 11] = [
+        ("written", |path| fs::write(path, b"olleh").unwrap()),
+        ("touched", |path| fs::File::open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap()),
+        ("its mode", |path| fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap()),
+        ("removed", |path| fs::remove_file(path).unwrap()),
+        ("renamed over", |path| {
+            fs::write(path.with_extension("new"), b"hello").unwrap();
+            fs::rename(path.with_extension("new"), path).unwrap();
+        }),
+        ("made again", |path| {
+            fs::rename(path, path.with_extension("old")).unwrap();
+            fs::copy(path.with_extension("old"), path).map(drop).unwrap();
+        }),
+        ("another file there", |path| {
+            fs::rename(path, path.with_extension("old")).unwrap();
+            std::os::unix::fs::symlink("page.old", path).unwrap();
+        }),
+        ("its directory renamed", |path| {
+            let directory = path.parent().unwrap();
+            fs::rename(directory, directory.with_extension("old")).unwrap();
+        }),
+        ("its directory replaced", |path| {
+            let directory = path.parent().unwrap();
+            fs::rename(directory, directory.with_extension("old")).unwrap();
+            fs::create_dir(directory).unwrap();
+            fs::hard_link(directory.with_extension("old").join("page"), path).unwrap();
+        }),
+        ("its directory's mode", |path| {
+            fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
+        }),
+        ("its directory's owner", |path| std::os::unix::fs::chown(path.parent().unwrap(), Some(1), None).unwrap()),
+    ];
+    let mut scene = Scene::new();
+    for (number, (what, change)) in changes.into_iter().enumerate() {
+        let path = scene.write(&format!("site{number}/page"), b"hello");
+        let entry = scene.entry(&path);
+        assert_eq!(scene.reinstate(&entry), Reinstatement::Stays, "before: {what}");
+        change(&path);
+        assert!(scene.is_void(&entry), "{what} has no witness");
+        assert_eq!(scene.reinstate(&entry), Reinstatement::Gone, "{what}");
+    }
+}
+
+#[test]
+fn an_entry_goes_when_a_look_up_that_failed_would_succeed() {
+    let mut scene = Scene::new();
+    let path = scene.write("site/page", b"hello");
+    let absent = scene.path("site/page.override");
+    let verdict = scene.settled(|scene| {
+        let forwarded = scene.forward();
+        let asked = absent.clone();
+        scene.server.run(move || assert!(fs::metadata(asked).is_err()));
+        let body = scene.serve(&path);
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let modified = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        scene.judge(&forwarded, &body, Some(modified))
+    });
+    let Verdict::Stored { sources, record } = verdict else { panic!("{verdict:?}") };
+    let entry = Entry { stamp: scene.table.clock(), sources, record };
+    assert_eq!(scene.reinstate(&entry), Reinstatement::Stays);
+    fs::write(&absent, b"").unwrap();
+    assert_eq!(scene.reinstate(&entry), Reinstatement::Gone);
+}
+
+#[test]
+fn a_listed_directory_may_not_change() {
+    let mut scene = Scene::new();
+    let path = scene.write("site/page", b"hello");
+    let directory: PathBuf = scene.path("site");
+    let verdict = scene.settled(|scene| {
+        let forwarded = scene.forward();
+        let listed = directory.clone();
+        scene.server.run(move || assert_eq!(fs::read_dir(listed).unwrap().count(), 1));
+        let body = scene.serve(&path);
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let modified = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        scene.judge(&forwarded, &body, Some(modified))
+    });
+    let Verdict::Stored { sources, record } = verdict else { panic!("{verdict:?}") };
+    let entry = Entry { stamp: scene.table.clock(), sources, record };
+    assert_eq!(scene.reinstate(&entry), Reinstatement::Stays);
+    fs::write(directory.join("beside"), b"").unwrap();
+    assert_eq!(scene.reinstate(&entry), Reinstatement::Gone);
+}
+
+#[test]
+fn what_the_watcher_does_not_remember_goes() {
+    let mut scene = Scene::new();
+    let path = scene.write("site/page", b"hello");
+    let mut entry = scene.entry(&path);
+    let known = entry.record;
+    for record in [RecordNumber(0), RecordNumber(known.0 + 1), RecordNumber(u64::MAX)] {
+        entry.record = record;
+        assert_eq!(scene.reinstate(&entry), Reinstatement::Gone);
+    }
+}
+
+/// A directory's name leads to one of two directories in turn, whose files have different bytes. An entry that stays, and whose
+/// sources have not changed since, must be what the path leads to.
+#[test]
+fn switches_during_the_judgement_are_seen() {
+    let mut scene = Scene::new();
+    let first = scene.write("site/page", b"first");
+    scene.write("spare/page", b"other");
+    let entry = scene.entry(&first);
+    let (site, spare) = (scene.path("site"), scene.path("spare"));
+    let (switches, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (mut stayed, mut again, mut gone) = (0, 0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::SeqCst) {
+                // Odd while a switch is under way.
+                switches.fetch_add(1, Ordering::SeqCst);
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(rustix::fs::CWD, &site, rustix::fs::CWD, &spare, flags).unwrap();
+                switches.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_micros(150));
+            }
+        });
+        let began = std::time::Instant::now();
+        while began.elapsed().as_secs() < 4 && (stayed < 300 || gone < 300) {
+            let before = switches.load(Ordering::SeqCst);
+            match scene.reinstate_once(&entry) {
+                (Reinstatement::Stays, stamp) => {
+                    let after = switches.load(Ordering::SeqCst);
+                    if before == after && before % 2 == 0 {
+                        stayed += 1;
+                        assert_eq!(before % 4, 0, "the path leads to the other directory");
+                    } else if !scene.table.is_unchanged(entry.sources.as_slice(), stamp) {
+                        again += 1;
+                    } else {
+                        // The switch was over before the question was asked, or is not to be seen yet.
+                        stayed += 1;
+                    }
+                }
+                (Reinstatement::Again, _) => again += 1,
+                (Reinstatement::Gone, _) => gone += 1,
+            }
+        }
+        ended.store(true, Ordering::SeqCst);
+    });
+    assert!(stayed > 0 && gone > 0, "{stayed} stayed, {again} again, {gone} gone");
+}

@@ -1,0 +1,130 @@
+//! A server thread on real files, and what a test asks the registrar about it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nicache_coherence::{FillRequest, FillVerdict, RefusalReason, RevisionTable, SourceSlot, Stamp, Verdict};
+use nicache_watch::{KernelWatcher, LookupRing, Registrar, now_ns};
+use tempfile::TempDir;
+
+use crate::common::{ServerThread, directory_on_ext4, slot};
+
+/// A server thread, its files, and a registrar that follows it.
+pub struct Scene {
+    pub root: TempDir,
+    pub server: ServerThread,
+    pub table: Arc<RevisionTable>,
+    pub registrar: Registrar,
+    _watcher: KernelWatcher,
+}
+
+/// A request that was forwarded.
+pub struct Forwarded {
+    pub stamp: Stamp,
+    pub lost: u64,
+    pub at_ns: u64,
+}
+
+impl Scene {
+    pub fn new() -> Scene {
+        let root = directory_on_ext4();
+        let server = ServerThread::start();
+        let watcher = KernelWatcher::load(server.netns).unwrap();
+        assert!(watcher.coverage().ext4, "missing: {:?}", watcher.coverage().missing);
+        let table = Arc::new(watcher.table().unwrap());
+        let ring = LookupRing::map(watcher.ring_fd()).unwrap();
+        let registrar = Registrar::new(table.clone(), ring, watcher.coverage().clone());
+        Scene { root, server, table, registrar, _watcher: watcher }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// A file whose first reading has passed: it sets the access time, which counts as a change in a file's first
+    /// minute. The times are only as fine as the kernel's tick.
+    pub fn write(&self, name: &str, body: &[u8]) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, body).unwrap();
+        loop {
+            fs::read(&path).unwrap();
+            let stat = fs::metadata(&path).unwrap();
+            if (stat.atime(), stat.atime_nsec()) > (stat.ctime(), stat.ctime_nsec()) {
+                return path;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    pub fn forward(&self) -> Forwarded {
+        Forwarded { stamp: self.table.advance_clock(), lost: self.table.lost(), at_ns: now_ns() }
+    }
+
+    pub fn judge(&mut self, forwarded: &Forwarded, body: &[u8], last_modified: Option<u64>) -> Verdict {
+        let request = FillRequest {
+            id: 7,
+            stamp: forwarded.stamp,
+            forwarded_ns: forwarded.at_ns,
+            finished_ns: now_ns(),
+            lost: forwarded.lost,
+            body_len: body.len() as u64,
+            body_hash: *blake3::hash(body).as_bytes(),
+            last_modified,
+            target: b"/page",
+        };
+        let FillVerdict { id, verdict } = self.registrar.judge(&request);
+        assert_eq!(id, 7);
+        verdict
+    }
+
+    /// Forwards, lets the server look up and read `path`, and judges what it read.
+    pub fn fill_once(&mut self, path: &Path) -> Verdict {
+        let forwarded = self.forward();
+        let body = self.serve(path);
+        let modified = fs::metadata(path).unwrap().mtime() as u64;
+        self.judge(&forwarded, &body, Some(modified))
+    }
+
+    /// The same until nothing changes meanwhile: other tests make directories beside this one's.
+    pub fn fill(&mut self, path: &Path) -> Verdict {
+        self.settled(|scene| scene.fill_once(path))
+    }
+
+    pub fn settled(&mut self, mut attempt: impl FnMut(&mut Scene) -> Verdict) -> Verdict {
+        for _ in 0..50 {
+            let verdict = attempt(self);
+            if verdict != Verdict::Refused(RefusalReason::Changed) {
+                return verdict;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        Verdict::Refused(RefusalReason::Changed)
+    }
+
+    pub fn serve(&self, path: &Path) -> Vec<u8> {
+        let path = path.to_owned();
+        self.server.run(move || fs::read(path).unwrap())
+    }
+}
+
+#[track_caller]
+pub fn assert_stored(verdict: &Verdict, expected: &[SourceSlot]) {
+    let Verdict::Stored { sources, .. } = verdict else { panic!("{verdict:?}") };
+    assert_eq!(sources.as_slice()[0], SourceSlot::EVERYTHING);
+    for slot in expected {
+        assert!(sources.as_slice().contains(slot), "{slot:?} is not among {sources:?}");
+    }
+}
+
+#[track_caller]
+pub fn assert_refused(verdict: &Verdict, reason: RefusalReason) {
+    assert_eq!(*verdict, Verdict::Refused(reason));
+}
+
+/// Every directory from the root down to the path, and the path itself.
+pub fn chain(path: &Path) -> Vec<SourceSlot> {
+    path.ancestors().map(slot).collect()
+}
