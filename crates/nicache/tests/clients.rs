@@ -46,7 +46,9 @@ impl Setup {
         std::fs::create_dir(root.join("included")).unwrap();
         for size in INCLUDED {
             names.push(format!("included/{size}.bin"));
-            std::fs::write(root.join(format!("included/{size}.bin")), bytes(size)).unwrap();
+            // Without what could begin a directive.
+            let content = bytes(size).iter().map(|&byte| if byte == b'<' { b'>' } else { byte }).collect::<Vec<u8>>();
+            std::fs::write(root.join(format!("included/{size}.bin")), content).unwrap();
         }
         names.extend(["text.txt".to_owned(), "old/page.html".to_owned()]);
         let nicache = Nicache::start(&["--handshake", handshake], &site.command());
@@ -294,7 +296,7 @@ for name in names * 3:
     connection.request("GET", "/" + name)
     reply = connection.getresponse()
     body = reply.read()
-    assert reply.status == 200 and len(body) == int(reply.getheader("Content-Length")), name
+    assert reply.status == 200 and len(body) == int(reply.getheader("Content-Length", len(body))), name
     print(name, hashlib.sha256(body).hexdigest())
     connection.request("GET", "/" + name, headers={"If-None-Match": reply.getheader("ETag")})
     again = connection.getresponse()
