@@ -63,6 +63,8 @@ pub struct Card<W, H> {
     /// The host has not yet answered a SYN with timestamps by one without them.
     pub(crate) host_has_timestamps: bool,
     pub(crate) link: Box<dyn CoherenceLink + Send>,
+    /// When the watcher is talked to at the latest; not set for a question that is new.
+    pub(crate) watcher_due: Option<Time>,
     burst: Option<Burst>,
     period_end: Option<Time>,
 }
@@ -152,6 +154,7 @@ impl<W: Port, H: Port> Card<W, H> {
             lease: false,
             host_has_timestamps: true,
             link,
+            watcher_due: None,
             burst: Some(Burst::new(BURST_FRAMES)),
             period_end,
             config,
@@ -168,7 +171,9 @@ impl<W: Port, H: Port> Card<W, H> {
             self.date = HttpDate::from_unix_s(unix_s);
         }
         self.lease = self.store.revisions().lease_holds(now.0);
-        if !self.has_no_questions() {
+        if self.has_no_questions() {
+            self.watcher_due = None;
+        } else {
             self.talk_to_watcher(now);
         }
         let Some(mut burst) = self.burst.take() else { return Ok(0) };
@@ -205,8 +210,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// When the card wants to be polled again even if no frame comes; `None`: only for frames.
     pub fn next_due(&self) -> Option<Time> {
-        let due = [self.wheel.next_due(), self.period_end].into_iter().flatten().min();
-        if self.has_no_questions() { due } else { Some(Time(0)) }
+        [self.wheel.next_due(), self.period_end, self.watcher_due()].into_iter().flatten().min()
     }
 
     /// What was counted so far.

@@ -72,7 +72,8 @@ struct Fill {
     stamp: nicache_coherence::Stamp,
     lost: u64,
     forwarded: Time,
-    finished: Time,
+    /// When the watcher was first to be asked.
+    finished: Option<Time>,
     body: Option<BodyId>,
     /// Bytes that the body has room for.
     body_len: u64,
@@ -87,6 +88,10 @@ struct Fill {
 }
 
 impl Fill {
+    fn is_overdue(&self, now: Time) -> bool {
+        self.finished.is_some_and(|finished| now > finished + VERDICT_PATIENCE)
+    }
+
     /// Moves to a body with room for `needed` bytes or more.
     fn grow(&mut self, needed: u64, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
         let max = store.object_bytes_max();
@@ -153,7 +158,7 @@ impl Fills {
                 stamp: Default::default(),
                 lost: 0,
                 forwarded: Time(0),
-                finished: Time(0),
+                finished: None,
                 body: None,
                 body_len: 0,
                 framing: Framing::None,
@@ -206,6 +211,7 @@ impl Fills {
         fill.lost = store.revisions().lost();
         fill.stamp = store.revisions().advance_clock();
         fill.forwarded = now;
+        fill.finished = None;
         let id = FillId { index, generation: fill.generation };
         let fills = &self.fills;
         self.keys.insert_unique(base.low_u64(), index, |&index| fills[index as usize].base.low_u64());
@@ -339,6 +345,11 @@ impl Fills {
         self.asked == 0 && self.whole.is_empty()
     }
 
+    /// Is there a question that the watcher was too busy for?
+    pub fn has_unasked(&self) -> bool {
+        !self.whole.is_empty()
+    }
+
     /// Fills under way, from the forwarded request to the verdict.
     pub fn in_use(&self) -> usize {
         self.fills.len() - self.free.len()
@@ -347,15 +358,14 @@ impl Fills {
     /// Asks the watcher about whole replies, and gives up those that it does not answer. Call with a `now` that was read after the
     /// frames which made the replies whole had been received, since the watcher looks at what happened up to then.
     pub fn ask(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut Counters) {
-        while let Some(index) = self.whole.pop() {
+        while let Some(&index) = self.whole.last() {
             let fill = &mut self.fills[index as usize];
             let id = FillId { index, generation: fill.generation };
-            fill.finished = now;
             let request = FillRequest {
                 id: id.send_to_wire(),
                 stamp: fill.stamp,
                 forwarded_ns: fill.forwarded.0,
-                finished_ns: now.0,
+                finished_ns: fill.finished.get_or_insert(now).0,
                 lost: fill.lost,
                 body_len: fill.received,
                 body_hash: fill.body.and_then(|body| store.memory().hash(body)).unwrap_or_default(),
@@ -365,17 +375,21 @@ impl Fills {
             if link.ask(&Question::Fill(request)) {
                 fill.state = State::Asked;
                 self.asked += 1;
-            } else {
+            } else if fill.is_overdue(now) {
                 counters.count_abort(FillAbort::NoVerdict);
                 self.free(id, store);
+            } else {
+                // It has enough to do.
+                break;
             }
+            self.whole.pop();
         }
         if self.asked == 0 {
             return;
         }
         for index in 0..self.fills.len() as u32 {
             let fill = &self.fills[index as usize];
-            if fill.state == State::Asked && now > fill.finished + VERDICT_PATIENCE {
+            if fill.state == State::Asked && fill.is_overdue(now) {
                 let id = FillId { index, generation: fill.generation };
                 counters.count_abort(FillAbort::NoVerdict);
                 self.asked -= 1;

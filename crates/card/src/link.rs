@@ -1,5 +1,7 @@
 //! The way to the watcher: questions about fills and suspects out, answers in.
 
+use std::time::Duration;
+
 use nicache_coherence::{Answer, Question};
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -26,6 +28,11 @@ impl CoherenceLink for NoWatcher {
     }
 }
 
+/// How soon a watcher that was too busy for a question is asked again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(1);
+/// How often the card looks whether the watcher owes it an answer for too long.
+const REMINDER: Duration = Duration::from_millis(200);
+
 impl<W: Port, H: Port> Card<W, H> {
     /// Is there nothing to ask the watcher, and no answer to wait for?
     pub(crate) fn has_no_questions(&self) -> bool {
@@ -42,5 +49,12 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         self.fills.ask(&mut *self.link, &mut self.store, now, &mut self.counters);
         self.store.ask_about_suspects(&mut *self.link, now, &mut self.counters);
+        let is_busy = self.fills.has_unasked() || self.store.has_unasked();
+        self.watcher_due = Some(now + if is_busy { ASK_AGAIN_AFTER } else { REMINDER });
+    }
+
+    /// When the watcher is to be talked to, if it does not answer before; `Time(0)`: now.
+    pub(crate) fn watcher_due(&self) -> Option<Time> {
+        if self.has_no_questions() { None } else { Some(self.watcher_due.unwrap_or(Time(0))) }
     }
 }

@@ -21,5 +21,6 @@ pub use event::{EventKind, Identity, LookupEvent};
 pub use history::{HISTORY_EVENTS_MAX, HISTORY_NS};
 pub use kernel::{Coverage, KernelWatcher, WatchError};
 pub use registrar::{Registrar, RegistrarCounters, now_ns};
+pub use resolve::Resolver;
 pub use ring::{Drained, LookupRing, RING_BYTES};
 pub use service::run_watcher;

@@ -4,16 +4,16 @@
 //! The order of the steps is the proof that an entry is never older than a change that had ended:
 //!
 //! 1. The card advanced the clock (to the fill's stamp) before it forwarded the request.
-//! 2. Every look-up of the server between forward and end is resolved again, which gives the sources; all are marked
-//!    watched, so that from now on a change moves the epoch.
-//! 3. All look-ups are resolved a second time behind a barrier (`resolve.rs`, `contents.rs`): a change whose witness
-//!    has fired while its effect was not visible is over by then. They must give the same sources and the same
-//!    outcomes, and the file must still have the body's bytes.
-//! 4. No source has a stamp at or above the fill's.
+//! 2. Every look-up of the server between forward and end is resolved again behind a barrier (`resolve.rs`): a change whose
+//!    witness has fired while its effect was not visible is over by then. It must lead where it led the server.
+//! 3. The sources that this gives are marked watched: from now on a change of them moves the epoch.
+//! 4. Behind another barrier (`contents.rs`) the file must still have the body's bytes.
+//! 5. No source has a stamp at or above the fill's.
 //!
 //! A change that ended before step 1 was seen by the server. One that was witnessed after step 1 has a stamp at or above
-//! the fill's: step 4, or the card's own check, sees it. One that was witnessed before and took effect after (the lock
-//! is held from one to the other) is over in step 3, whose look-ups and bytes then differ from what the server said.
+//! the fill's: step 5 sees it, or, as step 3 was before, the epoch moves and the card's own check sees it. One that was
+//! witnessed before and took effect after (the lock is held from one to the other) is over in steps 2 and 4, whose look-ups
+//! and bytes then differ from what the server said.
 //!
 //! Concurrent requests: an event loop's look-ups cannot be told apart by thread or time, so a fill gets those of all
 //! requests in flight, but for files that are *proven* to be another reply's: opened, and then sent with sendfile, with
@@ -43,7 +43,7 @@ use crate::event::{EventKind, LookupEvent};
 use crate::history::History;
 use crate::kernel::Coverage;
 use crate::records::{Record, Records};
-use crate::resolve::{Access, Barrier, Node, Outcome, Resolver, Walk};
+use crate::resolve::{Access, Node, Outcome, Resolver, Walk};
 use crate::ring::{Drained, LookupRing};
 
 /// A change time that is older than this is not one of a write that is under way.
@@ -112,9 +112,14 @@ impl Registrar {
         self.table.renew_lease(0);
     }
 
-    /// Judges one fill. Takes some 50 µs plus the hashing of the file.
-    pub fn judge(&mut self, request: &FillRequest<'_>) -> FillVerdict {
-        let verdict = match self.try_judge(request) {
+    /// What the kernel says of the server's paths from now on, for all questions that have come by now.
+    pub fn resolver(&self) -> Resolver {
+        Resolver::new(self.coverage.clone())
+    }
+
+    /// Judges one fill. Takes some 50 µs plus the hashing of the file. `resolver` was made after the request had come.
+    pub fn judge(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> FillVerdict {
+        let verdict = match self.try_judge(request, resolver) {
             Ok((sources, record)) => {
                 self.counters.stored += 1;
                 Verdict::Stored { sources, record }
@@ -132,9 +137,9 @@ impl Registrar {
         FillVerdict { id: request.id, verdict }
     }
 
-    /// Judges one entry again. Takes some 50 µs.
-    pub fn reinstate(&mut self, request: &ReinstateRequest) -> ReinstateVerdict {
-        let outcome = self.try_reinstate(request);
+    /// Judges one entry again. Takes some 50 µs. `resolver` was made after the request had come.
+    pub fn reinstate(&mut self, request: &ReinstateRequest, resolver: &mut Resolver) -> ReinstateVerdict {
+        let outcome = self.try_reinstate(request, resolver);
         match outcome {
             Reinstatement::Stays => self.counters.reinstated += 1,
             Reinstatement::Again => {}
@@ -170,7 +175,7 @@ impl Registrar {
         }
     }
 
-    fn try_reinstate(&mut self, request: &ReinstateRequest) -> Reinstatement {
+    fn try_reinstate(&mut self, request: &ReinstateRequest, resolver: &mut Resolver) -> Reinstatement {
         let drained = self.drain_completely();
         if drained.is_err() || self.corrupt || self.history.is_hidden() {
             return Reinstatement::Gone;
@@ -180,7 +185,7 @@ impl Registrar {
             return Reinstatement::Gone;
         }
         let events = record.events.iter().map(|event| Selected { event, sent: false });
-        let Ok(now) = survey(events, Barrier::Raise, &self.coverage, None) else { return Reinstatement::Gone };
+        let Ok(now) = survey(events, resolver, None) else { return Reinstatement::Gone };
         let is_same = now.sources == record.sources && now.directories == record.directories;
         // Once more, as the look-ups took a while.
         if !is_same || !self.table.is_unchanged(&record.fixed, request.since) {
@@ -190,7 +195,11 @@ impl Registrar {
         if self.table.is_unchanged(&sources, request.stamp) { Reinstatement::Stays } else { Reinstatement::Again }
     }
 
-    fn try_judge(&mut self, request: &FillRequest<'_>) -> Result<(SourceSet, RecordNumber), RefusalReason> {
+    fn try_judge(
+        &mut self,
+        request: &FillRequest<'_>,
+        resolver: &mut Resolver,
+    ) -> Result<(SourceSet, RecordNumber), RefusalReason> {
         if request.body_len == 0 {
             return Err(RefusalReason::EmptyBody);
         }
@@ -208,21 +217,17 @@ impl Registrar {
             return Err(RefusalReason::NotLookedUp);
         }
 
-        let first = survey(events.iter().copied(), Barrier::None, &self.coverage, Some(request.body_len))?;
-        if first.candidates.is_empty() {
+        let survey = survey(events.iter().copied(), resolver, Some(request.body_len))?;
+        if survey.candidates.is_empty() {
             return Err(RefusalReason::NoMatchingFile);
         }
-        for &slot in &first.sources {
+        for &slot in &survey.sources {
             self.table.watch(slot);
-        }
-        let second = survey(events.iter().copied(), Barrier::Raise, &self.coverage, Some(request.body_len))?;
-        if second.sources != first.sources || second.others != first.others {
-            return Err(RefusalReason::Changed);
         }
 
         let mut tick = || renew_lease(&self.table, &mut self.lease_renewed_ns);
         let mut matched = None;
-        for candidate in &second.candidates {
+        for candidate in &survey.candidates {
             if contents::hash(candidate, &mut tick)? == request.body_hash {
                 let is_dated = request.last_modified.is_some_and(|seconds| seconds as i64 == candidate.modified_s);
                 matched = Some(matched.unwrap_or(false) || is_dated);
@@ -235,10 +240,10 @@ impl Registrar {
         }
 
         let mut sources = SourceSet::new();
-        for &slot in &second.sources {
+        for &slot in &survey.sources {
             sources.insert(slot).map_err(|_| RefusalReason::TooManySources)?;
         }
-        let others: Vec<SourceSlot> = second.others.iter().copied().collect();
+        let others: Vec<SourceSlot> = survey.others.iter().copied().collect();
         let is_unchanged = self.table.is_unchanged(sources.as_slice(), request.stamp)
             && self.table.is_unchanged(&others, request.stamp)
             && self.table.lost() == request.lost;
@@ -246,10 +251,10 @@ impl Registrar {
             return Err(RefusalReason::Changed);
         }
         let record = Record {
-            events: second.kept.iter().map(|event| (*event).clone()).collect(),
-            sources: second.sources,
-            fixed: second.fixed.into_iter().collect(),
-            directories: second.directories,
+            events: survey.kept.iter().map(|event| (*event).clone()).collect(),
+            sources: survey.sources,
+            fixed: survey.fixed.into_iter().collect(),
+            directories: survey.directories,
         };
         Ok((sources, self.records.push(record)))
     }
@@ -316,11 +321,9 @@ struct Survey<'a> {
 /// Does the look-ups again. `body_len` is that of a reply that is to become an entry.
 fn survey<'a>(
     events: impl Iterator<Item = Selected<'a>>,
-    barrier: Barrier,
-    coverage: &Coverage,
+    resolver: &mut Resolver,
     body_len: Option<u64>,
 ) -> Result<Survey<'a>, RefusalReason> {
-    let mut resolver = Resolver::new(coverage, barrier);
     let mut survey = Survey::default();
     survey.fixed.insert(SourceSlot::EVERYTHING);
     let settled_before_s = unix_s() - SETTLED_S;

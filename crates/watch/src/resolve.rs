@@ -4,9 +4,9 @@
 //! Read first: path_resolution(7), proc(5) on /proc/PID/root and /proc/PID/cwd.
 //!
 //! Why component by component: a look-up depends on each of its directories (a rename of any of them changes what the
-//! path means), and only its own walk shows them all. With [`Barrier::Raise`] the walk also waits, in each directory,
-//! for whoever is changing it: listing a directory takes its lock, so a change whose witness has fired but whose
-//! effect is not yet visible is over before the next component is looked up.
+//! path means), and only its own walk shows them all. The walk also is a barrier: it waits, in each directory, for
+//! whoever is changing it. Listing a directory takes its lock, so a change whose witness has fired but whose effect is
+//! not yet visible is over before the next component is looked up.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,14 +26,8 @@ const EXT4_MAGIC: u64 = 0xef53;
 /// Symbolic links on one path, as in the kernel (`MAXSYMLINKS`).
 const SYMLINKS_MAX: usize = 40;
 
-/// Wait for changes that are under way?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Barrier {
-    /// Just look.
-    None,
-    /// List each directory before looking anything up in it.
-    Raise,
-}
+/// Directories remembered at most: each one holds a descriptor.
+const DIRECTORIES_MAX: usize = 256;
 
 /// An inode that is held by an `O_PATH` descriptor.
 #[derive(Debug)]
@@ -112,10 +106,10 @@ pub struct Base {
     start: Rc<Node>,
 }
 
-/// Resolves many paths, looking up common directories once. Good for one judgement only, as it remembers.
-pub struct Resolver<'a> {
-    coverage: &'a Coverage,
-    barrier: Barrier,
+/// Resolves many paths, looking up common directories once. What it remembers is as of its beginning: good for the questions that had
+/// been asked by then.
+pub struct Resolver {
+    coverage: Coverage,
     bases: HashMap<(u32, i32), Base>,
     directories: HashMap<(u32, i32, Vec<u8>), Walk>,
     watched_devices: HashMap<u32, bool>,
@@ -126,16 +120,10 @@ fn io_refused(_: impl Into<io::Error>) -> RefusalReason {
     RefusalReason::Io
 }
 
-impl<'a> Resolver<'a> {
+impl Resolver {
     /// A resolver that remembers nothing yet.
-    pub fn new(coverage: &'a Coverage, barrier: Barrier) -> Resolver<'a> {
-        Resolver {
-            coverage,
-            barrier,
-            bases: HashMap::new(),
-            directories: HashMap::new(),
-            watched_devices: HashMap::new(),
-        }
+    pub fn new(coverage: Coverage) -> Resolver {
+        Resolver { coverage, bases: HashMap::new(), directories: HashMap::new(), watched_devices: HashMap::new() }
     }
 
     /// Resolves the path of an event in its process's own root and directory.
@@ -162,6 +150,9 @@ impl<'a> Resolver<'a> {
             None => {
                 let walk = self.start(&base, prefix)?;
                 let walk = self.walk(&base, walk, prefix, false)?;
+                if self.directories.len() >= DIRECTORIES_MAX {
+                    self.directories.clear();
+                }
                 self.directories.insert(key, walk.clone());
                 walk
             }
@@ -181,7 +172,9 @@ impl<'a> Resolver<'a> {
     fn base(&mut self, event: &LookupEvent, dirfd: i32) -> Result<Base, RefusalReason> {
         let key = (event.tid, dirfd);
         if let Some(base) = self.bases.get(&key) {
-            return Ok(base.clone());
+            // The descriptor may have meant something else before.
+            let is_same = dirfd == libc::AT_FDCWD || event.directory == Some(base.start.identity);
+            return if is_same { Ok(base.clone()) } else { Err(RefusalReason::Io) };
         }
         let tid = event.tid;
         let open =
@@ -271,7 +264,7 @@ impl<'a> Resolver<'a> {
         walk.slots.push(directory.identity.slot());
         walk.directories.push((directory.identity.slot(), directory.access));
         walk.watched &= directory.watched;
-        if self.barrier == Barrier::Raise && directory.watched {
+        if directory.watched {
             wait_for_directory(directory.fd.as_fd()).map_err(io_refused)?;
         }
         Ok(())

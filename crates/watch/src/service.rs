@@ -14,6 +14,9 @@ use crate::registrar::Registrar;
 /// Longest pause between two looks at the ring, which takes some 13,000 look-ups; well below the lease's renewal.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Questions answered together at most.
+const BATCH_MAX: usize = 16;
+
 /// Serves one card until it closes its end of `socket` (SOCK_SEQPACKET). The lease ends with the loop.
 ///
 /// A datagram that is no [`Question`] ends it, too: the other side is not the card that it should be.
@@ -28,7 +31,7 @@ pub fn run_watcher(registrar: &mut Registrar, socket: BorrowedFd<'_>) -> io::Res
 
 fn serve(registrar: &mut Registrar, socket: BorrowedFd<'_>) -> io::Result<()> {
     // One byte longer than any message, so that a longer datagram is noticed.
-    let mut buffer = [0; MESSAGE_BYTES_MAX + 1];
+    let mut batch = vec![([0; MESSAGE_BYTES_MAX + 1], 0); BATCH_MAX];
     let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() };
     loop {
         registrar.handle_time();
@@ -38,26 +41,56 @@ fn serve(registrar: &mut Registrar, socket: BorrowedFd<'_>) -> io::Result<()> {
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
-        while let Some(len) = receive(socket, &mut buffer)? {
-            if len == 0 {
+        loop {
+            let mut count = 0;
+            while count < BATCH_MAX
+                && let Some(len) = receive(socket, &mut batch[count].0)?
+            {
+                if len == 0 {
+                    return Ok(());
+                }
+                batch[count].1 = len;
+                count += 1;
+            }
+            if count == 0 {
+                break;
+            }
+            if answer(registrar, batch[..count].iter().map(|(bytes, len)| &bytes[..*len]), socket)? == Card::Gone {
                 return Ok(());
             }
-            let question =
-                Question::decode(&buffer[..len]).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-            let sent = match question {
-                Question::Fill(request) => {
-                    let mut out = [0; FILL_VERDICT_BYTES_MAX];
-                    send(socket, registrar.judge(&request).encode(&mut out))
-                }
-                Question::Reinstate(request) => send(socket, &registrar.reinstate(&request).encode()),
-            };
-            match sent {
-                Err(Errno::PIPE | Errno::CONNRESET) => return Ok(()),
-                result => result?,
-            }
-            registrar.handle_time();
         }
     }
+}
+
+#[derive(PartialEq, Eq)]
+enum Card {
+    There,
+    Gone,
+}
+
+/// Answers questions that have come together: what they have in common is looked up once.
+fn answer<'a>(
+    registrar: &mut Registrar,
+    questions: impl Iterator<Item = &'a [u8]>,
+    socket: BorrowedFd<'_>,
+) -> io::Result<Card> {
+    let mut resolver = registrar.resolver();
+    for question in questions {
+        let question = Question::decode(question).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let sent = match question {
+            Question::Fill(request) => {
+                let mut out = [0; FILL_VERDICT_BYTES_MAX];
+                send(socket, registrar.judge(&request, &mut resolver).encode(&mut out))
+            }
+            Question::Reinstate(request) => send(socket, &registrar.reinstate(&request, &mut resolver).encode()),
+        };
+        match sent {
+            Err(Errno::PIPE | Errno::CONNRESET) => return Ok(Card::Gone),
+            result => result?,
+        }
+        registrar.handle_time();
+    }
+    Ok(Card::There)
 }
 
 fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<usize>> {

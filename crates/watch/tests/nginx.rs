@@ -118,7 +118,8 @@ impl Nginx {
             last_modified: Some(fs::metadata(&request.path).unwrap().mtime() as u64),
             target: b"/",
         };
-        let verdict = self.registrar.judge(&request).verdict;
+        let mut resolver = self.registrar.resolver();
+        let verdict = self.registrar.judge(&request, &mut resolver).verdict;
         (body, verdict)
     }
 

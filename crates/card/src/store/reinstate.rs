@@ -65,24 +65,32 @@ impl Store {
         self.suspects.to_ask.is_empty() && self.suspects.asked == 0
     }
 
+    /// Is there a question that the watcher was too busy for?
+    pub fn has_unasked(&self) -> bool {
+        !self.suspects.to_ask.is_empty()
+    }
+
     /// Asks the watcher about the suspects.
     pub fn ask_about_suspects(&mut self, link: &mut dyn CoherenceLink, now: Time, counters: &mut Counters) {
         if !self.suspects.to_ask.is_empty() {
             // One stamp for all: what the watcher looks at, it looks at after this.
             let stamp = self.revisions.advance_clock();
-            while let Some(id) = self.suspects.to_ask.pop() {
-                let Some(entry) = self.get_mut(id) else { continue };
-                if entry.dead || entry.standing != Standing::Suspect {
-                    continue;
-                }
-                let question = ReinstateRequest { id: id.to_wire(), record: entry.record, since: entry.stamp, stamp };
-                entry.standing = Standing::Asked(stamp);
-                if link.ask(&Question::Reinstate(question)) {
+            while let Some(&id) = self.suspects.to_ask.last() {
+                if let Some(entry) = self.get_mut(id)
+                    && entry.standing == Standing::Suspect
+                    && !entry.dead
+                {
+                    let question =
+                        ReinstateRequest { id: id.to_wire(), record: entry.record, since: entry.stamp, stamp };
+                    if !link.ask(&Question::Reinstate(question)) {
+                        // It has enough to do.
+                        break;
+                    }
+                    entry.standing = Standing::Asked(stamp);
                     self.suspects.asked += 1;
                     self.suspects.asked_last = now;
-                } else {
-                    self.purge(id, counters);
                 }
+                self.suspects.to_ask.pop();
             }
         }
         if self.suspects.asked > 0 && now > self.suspects.asked_last + VERDICT_PATIENCE {

@@ -32,7 +32,8 @@ impl Scene {
     fn reinstate_once(&mut self, entry: &Entry) -> (Reinstatement, Stamp) {
         let stamp = self.table.advance_clock();
         let request = ReinstateRequest { id: 3, record: entry.record, since: entry.stamp, stamp };
-        let verdict = self.registrar.reinstate(&request);
+        let mut resolver = self.registrar.resolver();
+        let verdict = self.registrar.reinstate(&request, &mut resolver);
         assert_eq!(verdict.id, 3);
         (verdict.outcome, stamp)
     }

@@ -75,7 +75,8 @@ impl Scene {
             last_modified,
             target: b"/page",
         };
-        let FillVerdict { id, verdict } = self.registrar.judge(&request);
+        let mut resolver = self.registrar.resolver();
+        let FillVerdict { id, verdict } = self.registrar.judge(&request, &mut resolver);
         assert_eq!(id, 7);
         verdict
     }
