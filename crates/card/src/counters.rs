@@ -108,6 +108,8 @@ pub struct Counters {
     pub hits_head: u64,
     /// Requests that could have been hits and were forwarded.
     pub misses: u64,
+    /// Of these: the card had the reply, but the client had yet to acknowledge bytes of the host, which was quicker.
+    pub hits_handed_over: u64,
     /// Requests that the card left alone for what they are.
     pub bypasses_by_request: [u64; BypassReason::ALL.len()],
     /// Requests that the card left alone for its own reasons.
@@ -165,6 +167,7 @@ impl Default for Counters {
             hits_not_modified: 0,
             hits_head: 0,
             misses: 0,
+            hits_handed_over: 0,
             bypasses_by_request: [0; BypassReason::ALL.len()],
             bypasses_by_card: [0; CardBypass::ALL.len()],
             hit_bytes: 0,

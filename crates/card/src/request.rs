@@ -36,8 +36,22 @@ struct Hit {
     entry: EntryId,
     kind: ReplyKind,
     head_len: usize,
+    head_request: bool,
     keep_alive: bool,
     http10: bool,
+}
+
+impl Hit {
+    fn into_forward(self) -> Forward {
+        Forward {
+            head_len: self.head_len,
+            head_request: self.head_request,
+            keep_alive: self.keep_alive,
+            store_as: None,
+            learn: None,
+            reason: None,
+        }
+    }
 }
 
 struct Forward {
@@ -112,8 +126,16 @@ impl<W: Port, H: Port> Card<W, H> {
             let decision = self.decide(hold.bytes(), may_hand_over, flow.output_idle());
             let mut hold = hold;
             match decision {
-                Decision::Hit(_) if !may_answer => {
+                Decision::Hit(_) if !may_answer && !flow.replies.is_empty() => {
                     flow.hold = Some(hold);
+                    return;
+                }
+                Decision::Hit(hit) if !may_answer => {
+                    // The client has yet to acknowledge bytes of the host, which may take a delayed acknowledgment; the host may
+                    // speak again at once.
+                    flow.hold = Some(hold);
+                    self.counters.hits_handed_over += 1;
+                    self.forward(flow, hit.into_forward(), now);
                     return;
                 }
                 Decision::Hit(hit) => {
@@ -180,6 +202,7 @@ impl<W: Port, H: Port> Card<W, H> {
             entry,
             kind: if meaning.head_request { ReplyKind::HeadOnly } else { ReplyKind::Full },
             head_len: head.len(),
+            head_request: meaning.head_request,
             keep_alive: meaning.keep_alive,
             http10: meaning.http10,
         })
@@ -262,6 +285,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 entry: id,
                 kind,
                 head_len: request.head_len,
+                head_request: request.method == Method::Head,
                 keep_alive: request.keep_alive,
                 http10: request.version == Version::Http10,
             }),

@@ -59,9 +59,13 @@ enum Stage {
     Waiting,
     Connecting,
     Running,
-    Closing,
+    /// Since then.
+    Closing(u64),
     Done,
 }
+
+/// smoltcp repeats nothing once both sides have sent their FINs at the same time: such a connection ends by itself.
+const CLOSING_NS: u64 = 120_000_000_000;
 
 /// A connection that is under way.
 pub struct Session {
@@ -166,7 +170,8 @@ impl Client {
                     let read = (session.read_ns > now_ns).then_some(session.read_ns);
                     [send.filter(|&at| at > now_ns), read, session.abort_ns].into_iter().flatten().min()
                 }
-                _ => None,
+                Stage::Closing(since_ns) => Some(since_ns + CLOSING_NS).filter(|&at| at > now_ns),
+                Stage::Connecting | Stage::Done => None,
             };
             due = [due, at].into_iter().flatten().min();
         }
@@ -236,13 +241,16 @@ impl Client {
                 }
             }
             Stage::Running => self.run(index, peer, now_ns, oracle),
-            Stage::Closing => {
+            Stage::Closing(since_ns) => {
                 let session = &mut self.sessions[index];
                 let Some(handle) = session.handle else { return false };
                 let socket = self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle);
                 let mut moved = false;
                 while socket.can_recv() {
                     moved |= socket.recv(|bytes| (bytes.len(), bytes.len())).is_ok_and(|len| len > 0);
+                }
+                if socket.state() == State::Closing && now_ns >= since_ns + CLOSING_NS {
+                    socket.abort();
                 }
                 if matches!(socket.state(), State::Closed | State::TimeWait) {
                     session.stage = Stage::Done;
@@ -409,14 +417,14 @@ impl Client {
                 let text = format!("I2: {peer:x?} got {} bytes that it never asked for", session.input.len());
                 self.log.borrow_mut().violation(text);
             }
-            session.stage = Stage::Closing;
+            session.stage = Stage::Closing(now_ns);
             self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle).close();
             return true;
         }
         let finished =
             session.outstanding.is_empty() && session.output.is_empty() && (session.left == 0 || session.stopped);
         if finished && session.plan.ending != Ending::Wait {
-            session.stage = Stage::Closing;
+            session.stage = Stage::Closing(now_ns);
             self.machine.sockets.get_mut::<tcp::Socket<'_>>(handle).close();
             moved = true;
         }

@@ -35,6 +35,7 @@ pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
         ("hit_bytes", counts.hit_bytes),
         ("fills", counts.fills),
         ("fills_stored", counts.fills_stored),
+        ("hits_handed_over", counts.hits_handed_over),
         ("purges_by_source", counts.purges_by_source),
         ("reinstated", counts.reinstated),
         ("purges_by_operator", counts.purges_by_operator),
