@@ -101,7 +101,8 @@ pub fn reply(bytes: &[u8]) {
             assert!(matches!(parse_reply(&bytes[..at], method), ReplyOutcome::Partial), "first {at} bytes");
         }
         if head.shareable.is_ok() {
-            assert!(method == Method::Get && head.status == 200 && matches!(head.framing, Framing::Length(_)));
+            assert!(method == Method::Get && head.status == 200 && head.framing != Framing::None);
+            assert!(head.version == Version::Http11 || head.always_closes());
             assert!(matches!(head.vary, Vary::Names(_)));
         }
         if head.shareable.is_ok() || head.learnable_304 {
