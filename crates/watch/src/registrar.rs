@@ -137,7 +137,7 @@ impl Registrar {
         FillVerdict { id: request.id, verdict }
     }
 
-    /// Judges one entry again. Takes some 50 µs. `resolver` was made after the request had come.
+    /// Judges one entry again. `resolver` was made after the request had come.
     pub fn reinstate(&mut self, request: &ReinstateRequest, resolver: &mut Resolver) -> ReinstateVerdict {
         let outcome = self.try_reinstate(request, resolver);
         match outcome {

@@ -1,7 +1,7 @@
 //! May an entry stay after a directory on the way to its files has changed?
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -18,11 +18,21 @@ struct Entry {
 
 impl Scene {
     fn entry(&mut self, path: &Path) -> Entry {
-        match self.fill(path) {
-            // The forward was the last to advance the clock.
-            Verdict::Stored { sources, record } => Entry { stamp: self.table.clock(), sources, record },
-            verdict => panic!("{verdict:?}"),
-        }
+        self.entry_after(path, || {})
+    }
+
+    /// An entry for which the server does something else first.
+    fn entry_after(&mut self, path: &Path, first: impl Fn() + Clone + Send + 'static) -> Entry {
+        let verdict = self.settled(|scene| {
+            let forwarded = scene.forward();
+            scene.server.run(first.clone());
+            let body = scene.serve(path);
+            let modified = fs::metadata(path).unwrap().mtime() as u64;
+            scene.judge(&forwarded, &body, Some(modified))
+        });
+        let Verdict::Stored { sources, record } = verdict else { panic!("{verdict:?}") };
+        // The forward was the last to advance the clock.
+        Entry { stamp: self.table.clock(), sources, record }
     }
 
     fn is_void(&self, entry: &Entry) -> bool {
@@ -123,17 +133,8 @@ fn an_entry_goes_when_a_look_up_that_failed_would_succeed() {
     let mut scene = Scene::new();
     let path = scene.write("site/page", b"hello");
     let absent = scene.path("site/page.override");
-    let verdict = scene.settled(|scene| {
-        let forwarded = scene.forward();
-        let asked = absent.clone();
-        scene.server.run(move || assert!(fs::metadata(asked).is_err()));
-        let body = scene.serve(&path);
-        let modified = fs::metadata(&path).unwrap().modified().unwrap();
-        let modified = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-        scene.judge(&forwarded, &body, Some(modified))
-    });
-    let Verdict::Stored { sources, record } = verdict else { panic!("{verdict:?}") };
-    let entry = Entry { stamp: scene.table.clock(), sources, record };
+    let asked = absent.clone();
+    let entry = scene.entry_after(&path, move || assert!(fs::metadata(&asked).is_err()));
     assert_eq!(scene.reinstate(&entry), Reinstatement::Stays);
     fs::write(&absent, b"").unwrap();
     assert_eq!(scene.reinstate(&entry), Reinstatement::Gone);
@@ -144,20 +145,26 @@ fn a_listed_directory_may_not_change() {
     let mut scene = Scene::new();
     let path = scene.write("site/page", b"hello");
     let directory: PathBuf = scene.path("site");
-    let verdict = scene.settled(|scene| {
-        let forwarded = scene.forward();
-        let listed = directory.clone();
-        scene.server.run(move || assert_eq!(fs::read_dir(listed).unwrap().count(), 1));
-        let body = scene.serve(&path);
-        let modified = fs::metadata(&path).unwrap().modified().unwrap();
-        let modified = modified.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-        scene.judge(&forwarded, &body, Some(modified))
-    });
-    let Verdict::Stored { sources, record } = verdict else { panic!("{verdict:?}") };
-    let entry = Entry { stamp: scene.table.clock(), sources, record };
+    let listed = directory.clone();
+    let entry = scene.entry_after(&path, move || assert_eq!(fs::read_dir(&listed).unwrap().count(), 1));
     assert_eq!(scene.reinstate(&entry), Reinstatement::Stays);
     fs::write(directory.join("beside"), b"").unwrap();
     assert_eq!(scene.reinstate(&entry), Reinstatement::Gone);
+}
+
+/// Reading moves the access time, which is no change once the change time is known; the next change is one all the same.
+#[test]
+fn a_change_of_an_inode_whose_change_time_has_settled_is_seen() {
+    let mut scene = Scene::new();
+    let path = scene.write("site/page", b"hello");
+    for mode in [0o600, 0o644] {
+        std::thread::sleep(std::time::Duration::from_millis(2100));
+        let entry = scene.entry(&path);
+        fs::read(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        assert!(scene.is_void(&entry), "chmod {mode:o} has no witness");
+        assert_eq!(scene.reinstate(&entry), Reinstatement::Gone);
+    }
 }
 
 #[test]
