@@ -27,6 +27,7 @@ struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	__s64 i_size;
 	__s64 i_ctime_sec; /* since 6.11, and so the next */
 	__u32 i_ctime_nsec;
 };
@@ -43,7 +44,33 @@ struct dentry {
 
 struct file {
 	unsigned int f_mode;
+	unsigned int f_flags;
+	void *private_data;
 	struct inode *f_inode;
+};
+
+struct sock_common {
+	__u32 skc_daddr;
+	__u16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+};
+
+struct upid {
+	int nr;
+};
+
+struct pid {
+	struct upid numbers[1];
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct pid *sk_peer_pid;
+};
+
+struct socket {
+	struct sock *sk;
 };
 
 struct kiocb {

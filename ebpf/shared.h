@@ -7,16 +7,22 @@
 #define NICACHE_SHARED_H
 
 #define CONTROL_BYTES 4096
-#define SOURCE_SLOTS 65536
+#define SLOT_BITS 20
+#define SOURCE_SLOTS (1 << SLOT_BITS)
 #define SLOT_EVERYTHING 0
+#define SLOT_DYNAMIC 1
+#define SLOT_DATABASES 2
+#define SLOTS_RESERVED 4
 #define WATCHED (1ULL << 63)
-#define STAMP_MASK (WATCHED - 1)
+#define TRACKED (1ULL << 62)
+#define STAMP_MASK (TRACKED - 1)
 
 /* u64 words of the control page, one per 64-byte line. */
 #define CONTROL_EPOCH 0
 #define CONTROL_CLOCK 8
 #define CONTROL_LOST 16
 #define CONTROL_SERVER_NETNS 32
+#define CONTROL_SERVICE_PORTS 40 /* up to four, 16 bits each */
 
 #define RING_BYTES (4 << 20)
 #define PATH_BYTES 256
@@ -26,6 +32,9 @@
 #define EVENT_READDIR 2  /* a directory was listed; inode set */
 #define EVENT_SENDFILE 3 /* ret bytes of a file were sent; dirfd is the file's descriptor, inode set */
 #define EVENT_HIDDEN 4   /* the server can now look things up where nobody sees it (io_uring) */
+#define EVENT_WROTE 5    /* the server changed something; inode set if it is the content of a file */
+#define EVENT_REMOVED 6  /* the server removed a name; path as of a look-up */
+#define EVENT_SENT 7     /* the server sent to a peer: dev = address family, dir_dev = local port, ino = see below */
 
 /* event.flags */
 #define FLAG_INODE 1      /* dev, ino, mode are those of the opened file */
@@ -36,9 +45,11 @@
 
 struct event_head {
 	__u64 time_ns; /* CLOCK_MONOTONIC, after the look-up */
+	__u64 clock;   /* the table's, after the look-up */
 	__s64 ret;
-	__u64 ino;
+	__u64 ino;     /* of EVENT_SENT: process of the peer (AF_UNIX), or address << 16 | port (AF_INET) */
 	__u64 dir_ino;
+	__u64 size;    /* bytes of the opened file */
 	__u32 dev;     /* kernel encoding: major << 20 | minor */
 	__u32 dir_dev;
 	__u32 tgid;
@@ -49,6 +60,8 @@ struct event_head {
 	__u16 flags;
 	__u16 mode;
 	__u16 path_len; /* without the final 0 */
+	__u32 open_flags;
+	__u32 reserved;
 };
 
 struct lookup_event {

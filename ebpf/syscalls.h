@@ -6,17 +6,33 @@
 #ifndef NICACHE_SYSCALLS_H
 #define NICACHE_SYSCALLS_H
 
+#define NR_write 1
 #define NR_open 2
 #define NR_stat 4
 #define NR_lstat 6
 #define NR_mmap 9
+#define NR_pwrite64 18
+#define NR_writev 20
 #define NR_access 21
 #define NR_sendfile 40
+#define NR_sendto 44
+#define NR_sendmsg 46
+#define NR_truncate 76
+#define NR_ftruncate 77
 #define NR_getdents 78
 #define NR_chdir 80
 #define NR_fchdir 81
+#define NR_rename 82
+#define NR_mkdir 83
+#define NR_rmdir 84
 #define NR_creat 85
+#define NR_link 86
+#define NR_unlink 87
+#define NR_symlink 88
 #define NR_readlink 89
+#define NR_chmod 90
+#define NR_fchmod 91
+#define NR_mknod 133
 #define NR_statfs 137
 #define NR_pivot_root 155
 #define NR_chroot 161
@@ -36,13 +52,25 @@
 #define NR_getdents64 217
 #define NR_clock_settime 227
 #define NR_openat 257
+#define NR_mkdirat 258
+#define NR_mknodat 259
 #define NR_newfstatat 262
+#define NR_unlinkat 263
+#define NR_renameat 264
+#define NR_linkat 265
+#define NR_symlinkat 266
 #define NR_readlinkat 267
+#define NR_fchmodat 268
 #define NR_faccessat 269
 #define NR_unshare 272
+#define NR_utimensat 280
+#define NR_pwritev 296
 #define NR_name_to_handle_at 303
 #define NR_open_by_handle_at 304
+#define NR_sendmmsg 307
 #define NR_setns 308
+#define NR_renameat2 316
+#define NR_pwritev2 328
 #define NR_statx 332
 #define NR_io_uring_setup 425
 #define NR_move_mount 429
@@ -73,6 +101,9 @@
 #define NR32_clock_settime64 404
 
 #define O_ACCMODE 3
+#define O_WRONLY 1
+#define O_CREAT 0100
+#define O_APPEND 02000
 #define O_TRUNC 01000
 #define O_NOFOLLOW 0400000
 #define AT_FDCWD (-100)
@@ -87,6 +118,9 @@
 #define S_IFMT 0170000
 #define S_IFREG 0100000
 #define S_IFDIR 0040000
+#define S_IFSOCK 0140000
+#define AF_UNIX 1
+#define AF_INET 2
 #define TS_COMPAT 2
 #define X32_BIT 0x40000000
 

@@ -75,15 +75,20 @@ struct {
 
 /* One bit per system call that sys_exit cares about, so that all others cost one load and a shift. */
 const volatile __u64 interesting[NR_MAX / 64] = {
-	[0] = BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) | BIT(NR_access) | BIT(NR_sendfile),
-	[1] = BIT(NR_getdents) | BIT(NR_chdir) | BIT(NR_fchdir) | BIT(NR_creat) | BIT(NR_readlink),
-	[2] = BIT(NR_statfs) | BIT(NR_pivot_root) | BIT(NR_chroot) | BIT(NR_settimeofday) | BIT(NR_mount) |
+	[0] = BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) | BIT(NR_access) | BIT(NR_sendfile) |
+	      BIT(NR_write) | BIT(NR_pwrite64) | BIT(NR_writev) | BIT(NR_sendto) | BIT(NR_sendmsg),
+	[1] = BIT(NR_getdents) | BIT(NR_chdir) | BIT(NR_fchdir) | BIT(NR_creat) | BIT(NR_readlink) | BIT(NR_truncate) |
+	      BIT(NR_ftruncate) | BIT(NR_rename) | BIT(NR_mkdir) | BIT(NR_rmdir) | BIT(NR_link) | BIT(NR_unlink) |
+	      BIT(NR_symlink) | BIT(NR_chmod) | BIT(NR_fchmod),
+	[2] = BIT(NR_mknod) | BIT(NR_statfs) | BIT(NR_pivot_root) | BIT(NR_chroot) | BIT(NR_settimeofday) | BIT(NR_mount) |
 	      BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) | BIT(NR_fsetxattr) | BIT(NR_getxattr),
 	[3] = BIT(NR_lgetxattr) | BIT(NR_listxattr) | BIT(NR_llistxattr) | BIT(NR_removexattr) |
 	      BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_getdents64) | BIT(NR_clock_settime),
 	[4] = BIT(NR_openat) | BIT(NR_newfstatat) | BIT(NR_readlinkat) | BIT(NR_faccessat) | BIT(NR_unshare) |
-	      BIT(NR_name_to_handle_at) | BIT(NR_open_by_handle_at) | BIT(NR_setns),
-	[5] = BIT(NR_statx),
+	      BIT(NR_name_to_handle_at) | BIT(NR_open_by_handle_at) | BIT(NR_setns) | BIT(NR_mkdirat) | BIT(NR_mknodat) |
+	      BIT(NR_unlinkat) | BIT(NR_renameat) | BIT(NR_linkat) | BIT(NR_symlinkat) | BIT(NR_fchmodat) |
+	      BIT(NR_utimensat) | BIT(NR_pwritev) | BIT(NR_sendmmsg) | BIT(NR_renameat2),
+	[5] = BIT(NR_statx) | BIT(NR_pwritev2),
 	[6] = BIT(NR_io_uring_setup) | BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_fsmount) | BIT(NR_openat2) |
 	      BIT(NR_faccessat2) | BIT(NR_mount_setattr),
 	[7] = BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
@@ -106,35 +111,46 @@ static __always_inline __u32 slot_of(__u32 dev, __u64 ino)
 	__u32 slot;
 
 	mixed ^= mixed >> 32;
-	slot = (mixed * 0x9e3779b97f4a7c15ULL) >> 48;
-	return slot ? slot : 1;
+	slot = (mixed * 0x9e3779b97f4a7c15ULL) >> (64 - SLOT_BITS);
+	return slot < SLOTS_RESERVED ? slot + SLOTS_RESERVED : slot;
 }
 
-/* Raises the slot's stamp to the clock, and moves the epoch if the slot is watched. */
-static __always_inline void change_slot(__u32 slot)
+/* Raises the slot's stamp to the clock, and returns the word with the flags that it has. */
+static __noinline __u64 raise_stamp(__u32 slot)
 {
-	__u64 *clock_word = control_word(CONTROL_CLOCK), *epoch = control_word(CONTROL_EPOCH);
+	__u64 *clock_word = control_word(CONTROL_CLOCK);
 	__u64 *revision = bpf_map_lookup_elem(&revisions, &slot);
 	__u64 clock, word, seen;
 	int tries;
 
-	if (!clock_word || !epoch || !revision)
-		return;
+	if (!clock_word || !revision)
+		return 0;
 	clock = *(volatile __u64 *)clock_word & STAMP_MASK;
 	word = *(volatile __u64 *)revision;
 	for (tries = 0; tries < 64; tries++) {
 		if ((word & STAMP_MASK) >= clock)
-			goto stamped;
-		seen = __sync_val_compare_and_swap(revision, word, (word & WATCHED) | clock);
+			return word;
+		seen = __sync_val_compare_and_swap(revision, word, (word & ~STAMP_MASK) | clock);
 		if (seen == word)
-			goto stamped;
+			return word;
 		word = seen;
 	}
 	/* Beaten 64 times in a row. The largest stamp makes the slot uncacheable for good, which is safe. */
 	__sync_fetch_and_or(revision, STAMP_MASK);
-	word = WATCHED;
-stamped:
-	if (word & WATCHED)
+	return WATCHED | TRACKED;
+}
+
+/* Raises the slot's stamp to the clock, and that of all dynamic entries if one depends on it; moves the epoch if the
+ * slot is watched.
+ */
+static __always_inline void change_slot(__u32 slot)
+{
+	__u64 *epoch = control_word(CONTROL_EPOCH);
+	__u64 word = raise_stamp(slot);
+
+	if (word & TRACKED)
+		raise_stamp(SLOT_DYNAMIC);
+	if (word & WATCHED && epoch)
 		__sync_fetch_and_add(epoch, 1);
 }
 
@@ -267,6 +283,16 @@ static __always_inline bool is_server(struct task_struct *task)
 	return task->nsproxy->net_ns->ns.inum == *server_netns;
 }
 
+static __always_inline bool is_service_port(__u16 port)
+{
+	__u64 *ports = control_word(CONTROL_SERVICE_PORTS);
+
+	if (!ports)
+		return false;
+	return port == (*ports & 0xffff) || port == (*ports >> 16 & 0xffff) || port == (*ports >> 32 & 0xffff) ||
+	       port == *ports >> 48;
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -307,6 +333,7 @@ static __always_inline struct file *file_of(struct task_struct *task, int fd)
 
 struct identity {
 	__u64 ino;
+	__u64 size;
 	__u32 dev;
 	__u16 mode;
 };
@@ -318,6 +345,7 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 	if (!inode)
 		return false;
 	identity->ino = BPF_CORE_READ(inode, i_ino);
+	identity->size = BPF_CORE_READ(inode, i_size);
 	identity->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	identity->mode = BPF_CORE_READ(inode, i_mode);
 	return true;
@@ -365,9 +393,10 @@ static __always_inline void count_lost(void)
 
 static __always_inline void fill_head(struct event_head *head, __u16 kind, __u32 nr, __s64 ret, __s32 dirfd)
 {
-	__u64 id = bpf_get_current_pid_tgid();
+	__u64 id = bpf_get_current_pid_tgid(), *clock = control_word(CONTROL_CLOCK);
 
 	head->time_ns = bpf_ktime_get_ns();
+	head->clock = clock ? *(volatile __u64 *)clock & STAMP_MASK : 0;
 	head->ret = ret;
 	head->ino = 0;
 	head->dir_ino = 0;
@@ -381,6 +410,9 @@ static __always_inline void fill_head(struct event_head *head, __u16 kind, __u32
 	head->flags = 0;
 	head->mode = 0;
 	head->path_len = 0;
+	head->size = 0;
+	head->open_flags = 0;
+	head->reserved = 0;
 }
 
 /* An event about an open descriptor (or about none: fd < 0). */
@@ -410,6 +442,8 @@ struct lookup {
 	__u32 nr;
 	__s32 dirfd;
 	__u16 flags;
+	__u16 kind;
+	__u32 open_flags;
 	bool opened;
 };
 
@@ -424,8 +458,9 @@ static __always_inline void report_lookup(struct lookup *lookup)
 		count_lost();
 		return;
 	}
-	fill_head(&event->head, EVENT_LOOKUP, lookup->nr, lookup->ret, lookup->dirfd);
+	fill_head(&event->head, lookup->kind, lookup->nr, lookup->ret, lookup->dirfd);
 	event->head.flags = lookup->flags;
+	event->head.open_flags = lookup->open_flags;
 	bytes = bpf_probe_read_user_str(event->path, PATH_BYTES, lookup->path);
 	if (bytes <= 0) {
 		event->path[0] = 0;
@@ -450,26 +485,87 @@ static __always_inline void report_lookup(struct lookup *lookup)
 		event->head.dev = identity.dev;
 		event->head.ino = identity.ino;
 		event->head.mode = identity.mode;
+		event->head.size = identity.size;
 		event->head.flags |= FLAG_INODE;
 	}
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+/* The server removed a name. */
+static __noinline int report_removed(const char *path, __s32 dirfd, __u64 nr)
+{
+	struct lookup lookup = {.path = path, .nr = nr, .dirfd = dirfd, .kind = EVENT_REMOVED, .flags = FLAG_NOFOLLOW};
+
+	report_lookup(&lookup);
+	return 0;
+}
+
+/* The server wrote to a descriptor: to a file, which makes its request one that is not only a question, or to a peer.
+ * Files opened for appending are logs.
+ */
+static __noinline int report_written(int fd, __u64 nr, __s64 ret)
+{
+	struct event_head *head;
+	struct file *file = file_of(bpf_get_current_task_btf(), fd);
+	struct identity identity = {};
+	struct socket *socket;
+	struct sock *sk;
+	struct pid *peer;
+	__u32 family, address;
+	__u16 port, local;
+
+	if (!identify(file, &identity))
+		return 0;
+	if ((identity.mode & S_IFMT) == S_IFREG && !(BPF_CORE_READ(file, f_flags) & O_APPEND))
+		return report_descriptor(EVENT_WROTE, nr, ret, fd);
+	if ((identity.mode & S_IFMT) != S_IFSOCK)
+		return 0;
+	socket = BPF_CORE_READ(file, private_data);
+	sk = BPF_CORE_READ(socket, sk);
+	if (!sk)
+		return 0;
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	local = BPF_CORE_READ(sk, __sk_common.skc_num);
+	/* To a client of the web server: not a question. */
+	if (family == AF_INET && is_service_port(local))
+		return 0;
+	head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
+	if (!head) {
+		count_lost();
+		return 0;
+	}
+	fill_head(head, EVENT_SENT, nr, ret, fd);
+	head->dev = family;
+	head->dir_dev = local;
+	if (family == AF_INET) {
+		address = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+		port = BPF_CORE_READ(sk, __sk_common.skc_dport);
+		head->ino = (__u64)__builtin_bswap32(address) << 16 | __builtin_bswap16(port);
+	} else if (family == AF_UNIX) {
+		peer = BPF_CORE_READ(sk, sk_peer_pid);
+		head->ino = peer ? BPF_CORE_READ(peer, numbers[0].nr) : 0;
+	}
+	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
+	return 0;
 }
 
 /* What the server looks at. */
 static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 {
 	__u64 nr = regs->orig_ax & ~X32_BIT, resolve = 0;
-	struct lookup lookup = {.ret = ret, .nr = nr, .dirfd = AT_FDCWD};
+	struct lookup lookup = {.ret = ret, .nr = nr, .dirfd = AT_FDCWD, .kind = EVENT_LOOKUP};
 
 	switch (nr) {
 	case NR_open:
 		lookup.opened = true;
+		lookup.open_flags = regs->si;
 		if (regs->si & O_NOFOLLOW)
 			lookup.flags = FLAG_NOFOLLOW;
 		lookup.path = (const char *)regs->di;
 		break;
 	case NR_creat:
 		lookup.opened = true;
+		lookup.open_flags = O_CREAT | O_TRUNC | O_WRONLY;
 		lookup.path = (const char *)regs->di;
 		break;
 	case NR_lstat:
@@ -488,6 +584,7 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 		break;
 	case NR_openat:
 		lookup.opened = true;
+		lookup.open_flags = regs->dx;
 		if (regs->dx & O_NOFOLLOW)
 			lookup.flags = FLAG_NOFOLLOW;
 		lookup.dirfd = regs->di;
@@ -502,6 +599,7 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 			lookup.flags |= FLAG_OWN_ROOT;
 		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)regs->dx))
 			lookup.flags |= FLAG_INCOMPLETE;
+		lookup.open_flags = resolve;
 		if (resolve & O_NOFOLLOW)
 			lookup.flags |= FLAG_NOFOLLOW;
 		lookup.dirfd = regs->di;
@@ -535,6 +633,38 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 		return report_descriptor(EVENT_READDIR, nr, ret, regs->di);
 	case NR_sendfile:
 		return ret > 0 ? report_descriptor(EVENT_SENDFILE, nr, ret, regs->si) : 0;
+	case NR_write:
+	case NR_pwrite64:
+	case NR_writev:
+	case NR_pwritev:
+	case NR_pwritev2:
+	case NR_sendto:
+	case NR_sendmsg:
+	case NR_sendmmsg:
+		return ret > 0 ? report_written(regs->di, nr, ret) : 0;
+	case NR_unlink:
+		return ret < 0 ? 0 : report_removed((const char *)regs->di, AT_FDCWD, nr);
+	case NR_unlinkat:
+		return ret < 0 ? 0 : report_removed((const char *)regs->si, regs->di, nr);
+	case NR_rename:
+	case NR_renameat:
+	case NR_renameat2:
+	case NR_mkdir:
+	case NR_mkdirat:
+	case NR_rmdir:
+	case NR_link:
+	case NR_linkat:
+	case NR_symlink:
+	case NR_symlinkat:
+	case NR_mknod:
+	case NR_mknodat:
+	case NR_truncate:
+	case NR_ftruncate:
+	case NR_chmod:
+	case NR_fchmod:
+	case NR_fchmodat:
+	case NR_utimensat:
+		return ret < 0 ? 0 : report_descriptor(EVENT_WROTE, nr, ret, -1);
 	case NR_io_uring_setup:
 	case NR_open_by_handle_at:
 		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);

@@ -13,9 +13,9 @@ mod source;
 mod table;
 
 pub use messages::{
-    Answer, BODY_HASH_BYTES, DecodeError, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict,
-    MESSAGE_BYTES_MAX, Question, REINSTATE_REQUEST_BYTES, REINSTATE_VERDICT_BYTES, RecordNumber, RefusalReason,
-    ReinstateRequest, ReinstateVerdict, Reinstatement, TARGET_BYTES_MAX, Verdict,
+    Answer, BODY_HASH_BYTES, Class, DecodeError, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest,
+    FillVerdict, MESSAGE_BYTES_MAX, Question, REINSTATE_REQUEST_BYTES, REINSTATE_VERDICT_BYTES, RecordNumber,
+    RefusalReason, ReinstateRequest, ReinstateVerdict, Reinstatement, TARGET_BYTES_MAX, Verdict,
 };
 pub use source::{Epoch, SOURCE_SLOTS, SOURCES_MAX, SourceSet, SourceSlot, Stamp, TooManySources};
 pub use table::{CONTROL_BYTES, ControlWord, LEASE_NS, LEASE_RENEWAL_NS, REVISIONS_BYTES, RevisionTable};

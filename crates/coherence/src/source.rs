@@ -4,22 +4,34 @@
 //! itself. The table has no room for every inode of a machine, so a source is known by a hash; two sources that
 //! share a slot purge each other's entries, which costs hits and never correctness.
 
-/// Revision words in the table. A power of two, and at most 65,536, as a slot is sent as 16 bits.
-pub const SOURCE_SLOTS: usize = 65_536;
+/// Revision words in the table, a power of two. A page of a large application depends on a thousand files, so there is room for the
+/// files of many without too many that share a slot.
+pub const SOURCE_SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 20;
 
 /// Slots that one entry may depend on. A larger set is refused ([`TooManySources`]), never truncated.
 pub const SOURCES_MAX: usize = 64;
 
 /// Index of a source's revision word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SourceSlot(pub u16);
+pub struct SourceSlot(pub u32);
 
 impl SourceSlot {
     /// The server group and everything that cannot be named more narrowly (mounts, a process started in the server's
     /// namespace, a purge of all). Every source set contains it.
     pub const EVERYTHING: SourceSlot = SourceSlot(0);
 
-    /// Slot of an inode; never [`SourceSlot::EVERYTHING`].
+    /// Everything that any dynamic entry depends on, but for databases: it changes with each of these sources
+    /// ([`RevisionTable::track`](crate::RevisionTable::track)). A dynamic entry has far more sources than a card would want to compare;
+    /// it depends on this one, and the watcher knows the others.
+    pub const DYNAMIC: SourceSlot = SourceSlot(1);
+
+    /// All databases that are watched.
+    pub const DATABASES: SourceSlot = SourceSlot(2);
+
+    const RESERVED: u32 = 4;
+
+    /// Slot of an inode; never one of the named ones.
     ///
     /// `dev` is the kernel's own encoding of `s_dev` (`major << 20 | minor`), not what `stat` returns; see
     /// [`SourceSlot::of_device_inode`] for that. `ebpf/witness.bpf.c` computes the same function: multiplicative
@@ -27,8 +39,8 @@ impl SourceSlot {
     pub const fn of_inode(dev: u32, ino: u64) -> SourceSlot {
         let mut mixed = ino.wrapping_add((dev as u64).wrapping_mul(DEVICE_MULTIPLIER));
         mixed ^= mixed >> 32;
-        let slot = (mixed.wrapping_mul(INODE_MULTIPLIER) >> 48) as u16;
-        if slot == 0 { SourceSlot(1) } else { SourceSlot(slot) }
+        let slot = (mixed.wrapping_mul(INODE_MULTIPLIER) >> (64 - SLOT_BITS)) as u32;
+        if slot < SourceSlot::RESERVED { SourceSlot(slot + SourceSlot::RESERVED) } else { SourceSlot(slot) }
     }
 
     /// Slot of an inode whose device is given as major and minor number, as user space sees it.
@@ -38,7 +50,7 @@ impl SourceSlot {
 
     /// Position in the table.
     pub const fn index(self) -> usize {
-        self.0 as usize
+        self.0 as usize & (SOURCE_SLOTS - 1)
     }
 }
 
@@ -113,7 +125,6 @@ impl std::fmt::Debug for SourceSet {
     }
 }
 
-const _: () = assert!(SOURCE_SLOTS.is_power_of_two() && SOURCE_SLOTS - 1 == u16::MAX as usize);
 const _: () = assert!(SOURCES_MAX <= u8::MAX as usize);
 
 #[cfg(test)]
@@ -121,9 +132,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_inode_never_takes_the_slot_of_everything() {
-        for ino in 0..1_000_000 {
-            assert_ne!(SourceSlot::of_inode(8 << 20 | 1, ino), SourceSlot::EVERYTHING);
+    fn an_inode_never_takes_a_slot_with_a_name() {
+        for ino in 0..3_000_000 {
+            assert!(SourceSlot::of_inode(8 << 20 | 1, ino).0 >= SourceSlot::RESERVED);
         }
     }
 
@@ -141,10 +152,10 @@ mod tests {
     #[test]
     fn a_full_set_refuses_a_new_slot_and_accepts_a_known_one() {
         let mut set = SourceSet::new();
-        for slot in 1..SOURCES_MAX as u16 {
+        for slot in 1..SOURCES_MAX as u32 {
             set.insert(SourceSlot(slot)).unwrap();
         }
-        assert_eq!(set.insert(SourceSlot(SOURCES_MAX as u16)), Err(TooManySources));
+        assert_eq!(set.insert(SourceSlot(SOURCES_MAX as u32)), Err(TooManySources));
         assert_eq!(set.insert(SourceSlot(5)), Ok(()));
         assert_eq!(set.as_slice().len(), SOURCES_MAX);
         assert_eq!(set.as_slice()[0], SourceSlot::EVERYTHING);

@@ -9,8 +9,10 @@
 //!    128 lost            look-up events that found no room          kernel writes
 //!    192 lease_until_ns  CLOCK_MONOTONIC up to which all is well    watcher writes, cards read
 //!    256 server_netns    inode number of the server's namespace     supervisor writes, kernel reads
-//! revisions (65,536 x u64):
-//!     bit 63 watched | bits 0..62 stamp: value of `clock` when the source last changed
+//!    320 service_ports   up to four ports of the web server         watcher writes, kernel reads
+//! revisions (2^20 x u64):
+//!     bit 63 watched | bit 62 tracked: a change also changes the slot DYNAMIC
+//!     bits 0..61 stamp: value of `clock` when the source last changed
 //! ```
 //!
 //! Why no lock is needed. A writer does, before its call returns: `c = clock`, raise the stamp to `c`, and *then*, if
@@ -40,7 +42,8 @@ pub const LEASE_NS: u64 = 2_000_000_000;
 pub const LEASE_RENEWAL_NS: u64 = 250_000_000;
 
 const WATCHED: u64 = 1 << 63;
-const STAMP_MASK: u64 = WATCHED - 1;
+const TRACKED: u64 = 1 << 62;
+const STAMP_MASK: u64 = TRACKED - 1;
 
 /// Position of a control word, in units of u64. `ebpf/witness.bpf.c` has the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub enum ControlWord {
     LeaseUntilNs = 24,
     /// Inode number of the server's network namespace; 0 = none yet.
     ServerNetns = 32,
+    /// Up to four ports on which the web server has its clients, 16 bits each.
+    ServicePorts = 40,
 }
 
 /// The table itself. See the module's head for layout and protocol.
@@ -81,9 +86,10 @@ unsafe impl Send for RevisionTable {}
 unsafe impl Sync for RevisionTable {}
 
 impl RevisionTable {
-    /// A table in private memory, for simulation and tests; 516 KiB, all zero, and without a lease.
+    /// A table in private memory, for simulation and tests; 8 MiB, all zero, and without a lease.
     pub fn on_heap() -> Arc<RevisionTable> {
-        let zeroes = |words: usize| -> Box<[AtomicU64]> { (0..words).map(|_| AtomicU64::new(0)).collect() };
+        // SAFETY: all zeroes are a valid AtomicU64.
+        let zeroes = |words: usize| -> Box<[AtomicU64]> { unsafe { Box::new_zeroed_slice(words).assume_init() } };
         let control = zeroes(CONTROL_BYTES / size_of::<u64>());
         let revisions = zeroes(SOURCE_SLOTS);
         Arc::new(RevisionTable {
@@ -157,9 +163,22 @@ impl RevisionTable {
         self.control(ControlWord::ServerNetns).store(u64::from(inum), Ordering::SeqCst);
     }
 
+    /// From now on what the server sends from these ports goes to its clients, and is no question to anybody. The first four count;
+    /// what goes out from a further one is taken for a question, which is safe.
+    pub fn set_service_ports(&self, ports: &[u16]) {
+        let word = ports.iter().take(4).rev().fold(0, |word, &port| word << 16 | u64::from(port));
+        self.control(ControlWord::ServicePorts).store(word, Ordering::SeqCst);
+    }
+
     /// From now on a change of the slot moves the epoch. Must precede the check of the stamp in a fill.
     pub fn watch(&self, slot: SourceSlot) {
         self.revision(slot).fetch_or(WATCHED, Ordering::SeqCst);
+    }
+
+    /// From now on a change of the slot is one of [`SourceSlot::DYNAMIC`], too, and moves the epoch. Must precede the check of the
+    /// stamp in a fill.
+    pub fn track(&self, slot: SourceSlot) {
+        self.revision(slot).fetch_or(WATCHED | TRACKED, Ordering::SeqCst);
     }
 
     /// Does a change of the slot move the epoch?
@@ -182,20 +201,30 @@ impl RevisionTable {
     /// The writer's side, in user space: the rule that the kernel's witnesses follow. Used by simulation, tests, and
     /// a purge of everything ([`SourceSlot::EVERYTHING`]).
     pub fn record_change(&self, slot: SourceSlot) {
-        let clock = self.control(ControlWord::Clock).load(Ordering::SeqCst) & STAMP_MASK;
-        let revision = self.revision(slot);
-        let mut word = revision.load(Ordering::SeqCst);
-        while word & STAMP_MASK < clock {
-            match revision.compare_exchange_weak(word, word & WATCHED | clock, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => break,
-                Err(now) => word = now,
-            }
+        let word = self.raise_stamp(slot);
+        if word & TRACKED != 0 {
+            self.raise_stamp(SourceSlot::DYNAMIC);
         }
         // Also where the stamp stood already: whoever raised it may not have moved the epoch yet, and this writer is
         // about to return.
         if word & WATCHED != 0 {
             self.control(ControlWord::Epoch).fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// Raises the slot's stamp to the clock, and returns the word with the flags that it has.
+    fn raise_stamp(&self, slot: SourceSlot) -> u64 {
+        let clock = self.control(ControlWord::Clock).load(Ordering::SeqCst) & STAMP_MASK;
+        let revision = self.revision(slot);
+        let mut word = revision.load(Ordering::SeqCst);
+        while word & STAMP_MASK < clock {
+            let raised = word & !STAMP_MASK | clock;
+            match revision.compare_exchange_weak(word, raised, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        word
     }
 
     #[inline]
@@ -207,7 +236,7 @@ impl RevisionTable {
 
     #[inline]
     fn revision(&self, slot: SourceSlot) -> &AtomicU64 {
-        // SAFETY: a slot is 16 bits and there are 65,536 words; lifetime and alignment as in `control`.
+        // SAFETY: `index` is below SOURCE_SLOTS, the number of words; lifetime and alignment as in `control`.
         unsafe { self.revisions.add(slot.index()).as_ref() }
     }
 }
@@ -251,5 +280,5 @@ fn unmap(address: NonNull<AtomicU64>, bytes: usize) {
     debug_assert!(unmapped.is_ok());
 }
 
-const _: () = assert!((ControlWord::ServerNetns as usize) < CONTROL_BYTES / size_of::<u64>());
+const _: () = assert!((ControlWord::ServicePorts as usize) < CONTROL_BYTES / size_of::<u64>());
 const _: () = assert!(LEASE_RENEWAL_NS * 4 <= LEASE_NS);

@@ -255,7 +255,7 @@ fn threads_never_see_a_hit_older_than_a_change_that_had_ended() {
                     // One writer per file, so that `returned` is exact.
                     let file = (round % 2 * 2 + writer) as usize;
                     let version = site.visible[file].fetch_add(1, Ordering::SeqCst) + 1;
-                    site.table.record_change(SourceSlot(file as u16 + 1));
+                    site.table.record_change(SourceSlot(file as u32 + 8));
                     site.returned[file].store(version, Ordering::SeqCst);
                     // Long enough for fills and hits in between.
                     for _ in 0..round % 128 {
@@ -278,7 +278,7 @@ fn threads_never_see_a_hit_older_than_a_change_that_had_ended() {
                 break;
             }
             let file = turn % SLOTS as usize;
-            let slots = [SourceSlot::EVERYTHING, SourceSlot(file as u16 + 1)];
+            let slots = [SourceSlot::EVERYTHING, SourceSlot(file as u32 + 8)];
             let floor = site.returned[file].load(Ordering::SeqCst);
             if let Some(entry) = &mut entries[file] {
                 let epoch = site.table.epoch();
@@ -347,7 +347,7 @@ fn two_mappings_of_the_same_memory_are_one_table() {
     let reader = RevisionTable::map(control.as_fd(), revisions.as_fd()).unwrap();
     drop((control, revisions));
     let stamp = reader.advance_clock();
-    for slot in [SourceSlot::EVERYTHING, SourceSlot(u16::MAX)] {
+    for slot in [SourceSlot::EVERYTHING, SourceSlot(nicache_coherence::SOURCE_SLOTS as u32 - 1)] {
         reader.watch(slot);
         let epoch = reader.epoch();
         writer.record_change(slot);

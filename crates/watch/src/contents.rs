@@ -19,13 +19,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// [`RefusalReason::OpenForWriting`], [`RefusalReason::Changed`] if it is not as long as it was, or
 /// [`RefusalReason::Io`].
 pub fn hash(node: &Node, mut tick: impl FnMut()) -> Result<[u8; BODY_HASH_BYTES], RefusalReason> {
-    let file = node.open().map_err(|_| RefusalReason::Io)?;
-    ensure_no_writer(&file)?;
-    // Takes and releases the inode's lock, which the few changes that need no open file (truncate) hold.
-    match rustix::fs::seek(&file, SeekFrom::Hole(0)) {
-        Ok(_) | Err(Errno::NXIO) => {}
-        Err(_) => return Err(RefusalReason::Io),
-    }
+    let file = settle(node)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; CHUNK_BYTES.min(node.size as usize + 1)];
     let mut done: u64 = 0;
@@ -45,6 +39,20 @@ pub fn hash(node: &Node, mut tick: impl FnMut()) -> Result<[u8; BODY_HASH_BYTES]
         }
     }
     if done == node.size { Ok(hasher.finalize().into()) } else { Err(RefusalReason::Changed) }
+}
+
+/// Waits for whoever is changing the file, and makes sure that nobody has it open for writing or mapped writable.
+///
+/// # Errors
+/// [`RefusalReason::OpenForWriting`] or [`RefusalReason::Io`].
+pub fn settle(node: &Node) -> Result<OwnedFd, RefusalReason> {
+    let file = node.open().map_err(|_| RefusalReason::Io)?;
+    ensure_no_writer(&file)?;
+    // Takes and releases the inode's lock, which the few changes that need no open file (truncate) hold.
+    match rustix::fs::seek(&file, SeekFrom::Hole(0)) {
+        Ok(_) | Err(Errno::NXIO) => Ok(file),
+        Err(_) => Err(RefusalReason::Io),
+    }
 }
 
 /// A read lease is granted only if no descriptor is open for writing, and a shared writable mapping keeps its

@@ -4,7 +4,9 @@
 
 use std::mem::offset_of;
 
-use nicache_coherence::SourceSlot;
+use std::net::Ipv4Addr;
+
+use nicache_coherence::{SourceSlot, Stamp};
 
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +19,28 @@ pub enum EventKind {
     Sendfile,
     /// From now on the server can look things up where no system call shows it.
     Hidden,
+    /// Something was changed; `inode` is set if it is the content of a file.
+    Wrote,
+    /// A name was removed; the path is as in a look-up.
+    Removed,
+    /// Something was sent to another program.
+    Sent(Peer),
 }
+
+/// Whom the server talks to, other than its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// A program on this machine, by a socket in the file system or a pair of sockets: its process in the initial PID namespace,
+    /// 0 if the kernel does not know it.
+    Local(u32),
+    /// At an address of the server's network.
+    Ipv4(Ipv4Addr, u16),
+    /// Of another family.
+    Other(u32),
+}
+
+const AF_UNIX: u32 = 1;
+const AF_INET: u32 = 2;
 
 /// Device and inode number as the kernel knows them (`s_dev`, `i_ino`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +63,8 @@ impl Identity {
 pub struct LookupEvent {
     /// CLOCK_MONOTONIC, right after the look-up, before its system call returned.
     pub time_ns: u64,
+    /// The table's clock at that time.
+    pub clock: Stamp,
     /// What the system call returned.
     pub ret: i64,
     /// What kind of event.
@@ -52,8 +77,14 @@ pub struct LookupEvent {
     pub nr: u32,
     /// Directory that a relative path starts at, or `AT_FDCWD`.
     pub dirfd: i32,
-    /// The opened, listed or sent inode.
+    /// The opened, listed, sent or written inode.
     pub inode: Option<Identity>,
+    /// Its type and permissions, as in `stat`.
+    pub mode: u16,
+    /// Its size when it was opened, in bytes.
+    pub size: u64,
+    /// Flags of open(2).
+    pub open_flags: u32,
     /// The directory that `dirfd` stood for.
     pub directory: Option<Identity>,
     /// The path is cut or could not be read.
@@ -69,9 +100,11 @@ pub struct LookupEvent {
 #[repr(C)]
 struct Head {
     time_ns: u64,
+    clock: u64,
     ret: i64,
     ino: u64,
     dir_ino: u64,
+    size: u64,
     dev: u32,
     dir_dev: u32,
     tgid: u32,
@@ -82,10 +115,12 @@ struct Head {
     flags: u16,
     mode: u16,
     path_len: u16,
+    open_flags: u32,
+    reserved: u32,
 }
 
 const HEAD_BYTES: usize = size_of::<Head>();
-const _: () = assert!(HEAD_BYTES == 64);
+const _: () = assert!(HEAD_BYTES == 88);
 
 const FLAG_INODE: u16 = 1;
 const FLAG_DIRECTORY: u16 = 2;
@@ -108,12 +143,20 @@ impl LookupEvent {
         let path_len = usize::from(u16_at(offset_of!(Head, path_len))?);
         Some(LookupEvent {
             time_ns: u64_at(offset_of!(Head, time_ns))?,
+            clock: Stamp(u64_at(offset_of!(Head, clock))?),
             ret: u64_at(offset_of!(Head, ret))? as i64,
             kind: match u16_at(offset_of!(Head, kind))? {
                 1 => EventKind::Lookup,
                 2 => EventKind::Readdir,
                 3 => EventKind::Sendfile,
                 4 => EventKind::Hidden,
+                5 => EventKind::Wrote,
+                6 => EventKind::Removed,
+                7 => EventKind::Sent(match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, ino))?) {
+                    (AF_UNIX, process) => Peer::Local(process as u32),
+                    (AF_INET, address) => Peer::Ipv4(Ipv4Addr::from((address >> 16) as u32), address as u16),
+                    (family, _) => Peer::Other(family),
+                }),
                 _ => return None,
             },
             tgid: u32_at(offset_of!(Head, tgid))?,
@@ -121,6 +164,9 @@ impl LookupEvent {
             nr: u32_at(offset_of!(Head, nr))?,
             dirfd: u32_at(offset_of!(Head, dirfd))? as i32,
             inode: identity(FLAG_INODE, offset_of!(Head, dev), offset_of!(Head, ino)),
+            mode: u16_at(offset_of!(Head, mode))?,
+            size: u64_at(offset_of!(Head, size))?,
+            open_flags: u32_at(offset_of!(Head, open_flags))?,
             directory: identity(FLAG_DIRECTORY, offset_of!(Head, dir_dev), offset_of!(Head, dir_ino)),
             incomplete: flags & FLAG_INCOMPLETE != 0,
             nofollow: flags & FLAG_NOFOLLOW != 0,

@@ -68,6 +68,7 @@ mod tests {
     fn event(time_ns: u64) -> LookupEvent {
         LookupEvent {
             time_ns,
+            clock: nicache_coherence::Stamp(0),
             ret: 0,
             kind: EventKind::Lookup,
             tgid: 1,
@@ -75,6 +76,9 @@ mod tests {
             nr: 2,
             dirfd: -100,
             inode: None,
+            mode: 0,
+            size: 0,
+            open_flags: 0,
             directory: None,
             incomplete: false,
             nofollow: false,

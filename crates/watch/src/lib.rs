@@ -7,17 +7,21 @@
 //!
 //! Deliberately absent: which process starts which, and how descriptors are inherited (the command's business).
 
+mod computed;
 mod contents;
 mod event;
 mod history;
 mod kernel;
+mod peers;
 mod records;
 mod registrar;
 mod resolve;
+mod retained;
 mod ring;
 mod service;
+mod survey;
 
-pub use event::{EventKind, Identity, LookupEvent};
+pub use event::{EventKind, Identity, LookupEvent, Peer};
 pub use history::{HISTORY_EVENTS_MAX, HISTORY_NS};
 pub use kernel::{Coverage, KernelWatcher, WatchError};
 pub use registrar::{Registrar, RegistrarCounters, now_ns};

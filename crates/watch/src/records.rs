@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use nicache_coherence::{RecordNumber, SourceSlot};
+use nicache_coherence::{Class, RecordNumber, SourceSlot};
 
 use crate::event::LookupEvent;
 use crate::resolve::Access;
+use crate::survey::Survey;
 
 /// Bytes that all records take at most, about; older ones are forgotten, and their entries not reinstated.
 pub const RECORDS_BYTES_MAX: usize = 32 << 20;
@@ -13,6 +14,10 @@ pub const RECORDS_BYTES_MAX: usize = 32 << 20;
 /// What one entry depends on, and how that was found.
 #[derive(Clone, Debug)]
 pub struct Record {
+    /// What kind of reply it is.
+    pub class: Class,
+    /// When the reply was whole (CLOCK_MONOTONIC).
+    pub finished_ns: u64,
     /// The server's look-ups.
     pub events: Vec<LookupEvent>,
     /// Every source.
@@ -24,6 +29,18 @@ pub struct Record {
 }
 
 impl Record {
+    /// What a survey has found.
+    pub(crate) fn new(class: Class, survey: Survey<'_>, finished_ns: u64) -> Record {
+        Record {
+            class,
+            finished_ns,
+            events: survey.kept.into_iter().cloned().collect(),
+            sources: survey.sources,
+            fixed: survey.fixed.into_iter().collect(),
+            directories: survey.directories,
+        }
+    }
+
     fn bytes(&self) -> usize {
         let events: usize = self.events.iter().map(|event| size_of::<LookupEvent>() + event.path.len()).sum();
         let nodes = self.sources.len() + self.fixed.len() + self.directories.len();
@@ -71,8 +88,10 @@ impl Records {
 mod tests {
     use super::*;
 
-    fn record(slots: u16) -> Record {
+    fn record(slots: u32) -> Record {
         Record {
+            class: Class::Static,
+            finished_ns: 0,
             events: Vec::new(),
             sources: (0..slots).map(SourceSlot).collect(),
             fixed: Vec::new(),
@@ -85,7 +104,7 @@ mod tests {
         let mut records = Records::new(0);
         let count = 40_000;
         for n in 1..=count {
-            assert_eq!(records.push(record((n % 60) as u16)), RecordNumber(n));
+            assert_eq!(records.push(record((n % 60) as u32)), RecordNumber(n));
         }
         assert!(records.bytes <= RECORDS_BYTES_MAX);
         let kept: Vec<u64> = (1..=count).filter(|&n| records.get(RecordNumber(n)).is_some()).collect();

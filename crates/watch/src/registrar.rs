@@ -1,6 +1,6 @@
 //! Judges fills: may this reply become an entry, and which sources does it depend on? And again later: may the entry stay?
 //!
-//! A reply is *static* if its body is, byte for byte, a file that the server looked up while it worked on the request.
+//! A reply is *dynamic* if it is none of the server's files, see `computed.rs`; and *static* if its body is, byte for byte, a file that the server looked up while it worked on the request.
 //! The order of the steps is the proof that an entry is never older than a change that had ended:
 //!
 //! 1. The card advanced the clock (to the fill's stamp) before it forwarded the request.
@@ -26,30 +26,26 @@
 //! Known and accepted: a look-up on an unwatched file system refuses the fill, except for the harmless devices
 //! (`/dev/null` and the like).
 
-use std::collections::{BTreeSet, HashMap};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nicache_coherence::{
-    FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RecordNumber, RefusalReason, ReinstateRequest,
-    ReinstateVerdict, Reinstatement, RevisionTable, SourceSet, SourceSlot, Verdict,
+    Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RefusalReason, ReinstateRequest, ReinstateVerdict,
+    Reinstatement, RevisionTable, SourceSet, SourceSlot, Verdict,
 };
-use rustix::fs::FileType;
-use rustix::io::Errno;
 
+use crate::computed::survey_computed;
 use crate::contents;
-use crate::event::{EventKind, LookupEvent};
+use crate::event::EventKind;
 use crate::history::History;
 use crate::kernel::Coverage;
+use crate::peers::Peers;
 use crate::records::{Record, Records};
-use crate::resolve::{Access, Node, Outcome, Resolver, Walk};
+use crate::resolve::Resolver;
+use crate::retained::Retained;
 use crate::ring::{Drained, LookupRing};
+use crate::survey::{Purpose, Selected, select, survey};
 
-/// A change time that is older than this is not one of a write that is under way.
-const SETTLED_S: i64 = 2;
-/// How long after a reply's end the end of its sendfile may be told. One that is told later counts as a source of the fill, which is safe.
-const SENT_LATE_NS: u64 = Duration::from_millis(2).as_nanos() as u64;
 /// How long to wait for a record that another processor is writing.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
 
@@ -74,6 +70,7 @@ pub struct Registrar {
     ring: LookupRing,
     coverage: Coverage,
     history: History,
+    retained: Retained,
     records: Records,
     counters: RegistrarCounters,
     lease_renewed_ns: u64,
@@ -90,6 +87,7 @@ impl Registrar {
             ring,
             coverage,
             history,
+            retained: Retained::default(),
             records: Records::new(now_ns),
             counters: RegistrarCounters::default(),
             lease_renewed_ns: 0,
@@ -120,9 +118,9 @@ impl Registrar {
     /// Judges one fill. Takes some 50 µs plus the hashing of the file. `resolver` was made after the request had come.
     pub fn judge(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> FillVerdict {
         let verdict = match self.try_judge(request, resolver) {
-            Ok((sources, record)) => {
+            Ok(stored) => {
                 self.counters.stored += 1;
-                Verdict::Stored { sources, record }
+                stored
             }
             Err(reason) => {
                 self.counters.refused[reason.index()] += 1;
@@ -154,9 +152,11 @@ impl Registrar {
     }
 
     fn drain(&mut self) -> Drained {
-        let (history, events) = (&mut self.history, &mut self.counters.events);
+        let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
+        let table = &self.table;
         let drained = self.ring.drain(|event| {
             *events += 1;
+            retained.observe(&event, table);
             history.push(event);
         });
         self.corrupt |= drained == Drained::Corrupt;
@@ -181,28 +181,27 @@ impl Registrar {
             return Reinstatement::Gone;
         }
         let Some(record) = self.records.get(request.record) else { return Reinstatement::Gone };
-        if !self.table.is_unchanged(&record.fixed, request.since) {
-            return Reinstatement::Gone;
-        }
-        let events = record.events.iter().map(|event| Selected { event, sent: false });
-        let Ok(now) = survey(events, resolver, None) else { return Reinstatement::Gone };
-        let is_same = now.sources == record.sources && now.directories == record.directories;
-        // Once more, as the look-ups took a while.
-        if !is_same || !self.table.is_unchanged(&record.fixed, request.since) {
+        let is_dynamic = record.class == Class::Dynamic;
+        if !self.table.is_unchanged(&record.fixed, request.since)
+            || is_dynamic && self.retained.has_changed(&self.table, request.since, record.finished_ns)
+        {
             return Reinstatement::Gone;
         }
         let sources: Vec<SourceSlot> = record.sources.iter().copied().collect();
+        // Something that other entries depend on has changed, and nothing of this one.
+        if !is_dynamic || !self.table.is_unchanged(&sources, request.since) {
+            let events = record.events.iter().map(|event| Selected { event, sent: false });
+            let Ok(now) = survey(events, resolver, Purpose::FindSources) else { return Reinstatement::Gone };
+            let is_same = now.sources == record.sources && now.directories == record.directories;
+            // Once more, as the look-ups took a while.
+            if !is_same || !self.table.is_unchanged(&record.fixed, request.since) {
+                return Reinstatement::Gone;
+            }
+        }
         if self.table.is_unchanged(&sources, request.stamp) { Reinstatement::Stays } else { Reinstatement::Again }
     }
 
-    fn try_judge(
-        &mut self,
-        request: &FillRequest<'_>,
-        resolver: &mut Resolver,
-    ) -> Result<(SourceSet, RecordNumber), RefusalReason> {
-        if request.body_len == 0 {
-            return Err(RefusalReason::EmptyBody);
-        }
+    fn try_judge(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
         self.drain_completely()?;
         let is_complete = !self.corrupt
             && !self.history.is_hidden()
@@ -212,12 +211,32 @@ impl Registrar {
         if !is_complete {
             return Err(RefusalReason::EventsLost);
         }
+        if !request.may_be_static {
+            return self.judge_computed(request, resolver);
+        }
+        match self.judge_file(request, resolver) {
+            Err(
+                RefusalReason::NoMatchingFile
+                | RefusalReason::NotLookedUp
+                | RefusalReason::ModifiedMismatch
+                | RefusalReason::EmptyBody
+                | RefusalReason::TooManySources,
+            ) if request.may_be_dynamic => self.judge_computed(request, resolver),
+            outcome => outcome,
+        }
+    }
+
+    /// Is the reply a file?
+    fn judge_file(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
+        if request.body_len == 0 {
+            return Err(RefusalReason::EmptyBody);
+        }
         let events = select(&self.history, request);
         if !events.iter().any(|selected| selected.event.kind == EventKind::Lookup) {
             return Err(RefusalReason::NotLookedUp);
         }
 
-        let survey = survey(events.iter().copied(), resolver, Some(request.body_len))?;
+        let survey = survey(events.iter().copied(), resolver, Purpose::FindFile(request.body_len))?;
         if survey.candidates.is_empty() {
             return Err(RefusalReason::NoMatchingFile);
         }
@@ -250,174 +269,36 @@ impl Registrar {
         if !is_unchanged {
             return Err(RefusalReason::Changed);
         }
-        let record = Record {
-            events: survey.kept.iter().map(|event| (*event).clone()).collect(),
-            sources: survey.sources,
-            fixed: survey.fixed.into_iter().collect(),
-            directories: survey.directories,
-        };
-        Ok((sources, self.records.push(record)))
+        let record = Record::new(Class::Static, survey, request.finished_ns);
+        Ok(Verdict::Stored { class: Class::Static, sources, record: self.records.push(record) })
     }
-}
 
-/// An event of the request's time.
-#[derive(Clone, Copy)]
-struct Selected<'a> {
-    event: &'a LookupEvent,
-    /// The file was opened and then sent with sendfile.
-    sent: bool,
-}
-
-/// The events between forward and end; and which opened files were then sent.
-fn select<'a>(history: &'a History, request: &FillRequest<'_>) -> Vec<Selected<'a>> {
-    let mut selected: Vec<Selected<'a>> = Vec::new();
-    // Latest open by process and descriptor number; None if it came too late to count.
-    let mut opened: HashMap<(u32, i64), Option<usize>> = HashMap::new();
-    for event in history.since(request.forwarded_ns) {
-        if event.time_ns > request.finished_ns + SENT_LATE_NS {
-            break;
+    /// What does a reply depend on that is no file?
+    fn judge_computed(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
+        if self.retained.has_overflowed() {
+            return Err(RefusalReason::TooManyRetained);
         }
-        let is_during = event.time_ns <= request.finished_ns;
-        match event.kind {
-            EventKind::Lookup => {
-                if event.inode.is_some() {
-                    opened.insert((event.tgid, event.ret), is_during.then_some(selected.len()));
-                }
-                if is_during {
-                    selected.push(Selected { event, sent: false });
-                }
-            }
-            EventKind::Sendfile => {
-                if let Some(Some(at)) = opened.get(&(event.tgid, i64::from(event.dirfd)))
-                    && selected[*at].event.inode == event.inode
-                {
-                    selected[*at].sent = true;
-                }
-            }
-            EventKind::Readdir if is_during => selected.push(Selected { event, sent: false }),
-            EventKind::Readdir | EventKind::Hidden => {}
+        let mut peers = Peers::new(self.table.server_netns());
+        let survey = survey_computed(&self.history, request, resolver, &mut peers)?;
+        for &slot in &survey.sources {
+            self.table.track(slot);
         }
-    }
-    selected
-}
-
-/// What the look-ups of a request depend on.
-#[derive(Default)]
-struct Survey<'a> {
-    /// Slots of the entry.
-    sources: BTreeSet<SourceSlot>,
-    /// Those of them that are no directory in which something was looked up.
-    fixed: BTreeSet<SourceSlot>,
-    /// Those that are, and who may search them.
-    directories: BTreeSet<(SourceSlot, Access)>,
-    /// Slots of look-ups that belong to other replies: to be unchanged, but no sources.
-    others: BTreeSet<SourceSlot>,
-    /// Files as long as the body.
-    candidates: Vec<Rc<Node>>,
-    /// The events that the sources come from.
-    kept: Vec<&'a LookupEvent>,
-}
-
-/// Does the look-ups again. `body_len` is that of a reply that is to become an entry.
-fn survey<'a>(
-    events: impl Iterator<Item = Selected<'a>>,
-    resolver: &mut Resolver,
-    body_len: Option<u64>,
-) -> Result<Survey<'a>, RefusalReason> {
-    let mut survey = Survey::default();
-    survey.fixed.insert(SourceSlot::EVERYTHING);
-    let settled_before_s = unix_s() - SETTLED_S;
-    let mut listed = Vec::new();
-    for Selected { event, sent } in events {
-        if event.kind == EventKind::Readdir {
-            let Some(identity) = event.inode else { return Err(RefusalReason::Io) };
-            listed.push(identity.slot());
-            survey.kept.push(event);
-            continue;
+        let sources: Vec<SourceSlot> = survey.sources.iter().copied().collect();
+        if !self.table.is_unchanged(&sources, request.stamp) {
+            return Err(RefusalReason::Changed);
         }
-        let walk = resolver.resolve(event)?;
-        check_outcome(event, &walk)?;
-        let mut is_others = false;
-        match &walk.outcome {
-            Outcome::Found(node) if node.is_harmless_device() => continue,
-            Outcome::Found(node) if node.kind == FileType::RegularFile => {
-                if !node.is_watched() {
-                    return Err(RefusalReason::UnwatchedFilesystem);
-                }
-                if body_len == Some(node.size) && event.ret >= 0 {
-                    if !survey.candidates.iter().any(|candidate| candidate.identity == node.identity) {
-                        survey.candidates.push(node.clone());
-                    }
-                } else {
-                    is_others = sent && node.changed_s < settled_before_s;
-                }
-            }
-            _ => {}
+        if self.retained.is_dirty(&self.table, now_ns()) {
+            return Err(RefusalReason::Dirty);
         }
-        if !walk.watched {
-            return Err(RefusalReason::UnwatchedFilesystem);
+        let is_unchanged = !self.retained.has_changed(&self.table, request.stamp, request.finished_ns)
+            && self.table.lost() == request.lost;
+        if !is_unchanged {
+            return Err(RefusalReason::Changed);
         }
-        if is_others {
-            survey.others.extend(&walk.slots);
-            continue;
-        }
-        survey.sources.extend(&walk.slots);
-        survey.directories.extend(&walk.directories);
-        survey.kept.push(event);
-        if let Outcome::Found(node) = &walk.outcome
-            && node.kind != FileType::Directory
-        {
-            survey.fixed.insert(node.identity.slot());
-        }
-    }
-    // A directory that was opened before the request has no path to wait in.
-    if !listed.iter().all(|slot| survey.sources.contains(slot)) {
-        return Err(RefusalReason::Io);
-    }
-    survey.fixed.extend(listed);
-    survey.sources.extend(&survey.fixed);
-    Ok(survey)
-}
-
-/// Does the path lead where it led the server?
-fn check_outcome(event: &LookupEvent, walk: &Walk) -> Result<(), RefusalReason> {
-    let errno = (event.ret < 0).then(|| Errno::from_raw_os_error(-event.ret as i32));
-    match (&walk.outcome, errno) {
-        (Outcome::Found(node), None) => match event.inode {
-            Some(identity) if identity != node.identity => Err(RefusalReason::Changed),
-            _ => Ok(()),
-        },
-        (Outcome::Missing, None) => Err(RefusalReason::Changed),
-        // The server may be refused what the watcher is not; modes and owners are sources like anything else. The
-        // others depend on what was asked for (a link that is none, a directory wanted, an attribute).
-        (
-            _,
-            Some(
-                Errno::ACCESS
-                | Errno::PERM
-                | Errno::LOOP
-                | Errno::INVAL
-                | Errno::ISDIR
-                | Errno::NODATA
-                | Errno::RANGE
-                | Errno::OPNOTSUPP
-                | Errno::NAMETOOLONG
-                | Errno::EXIST
-                | Errno::ROFS,
-            ),
-        ) => Ok(()),
-        (Outcome::Missing, Some(Errno::NOENT | Errno::NOTDIR)) => Ok(()),
-        (Outcome::Found(_), Some(Errno::NOENT)) => Err(RefusalReason::Changed),
-        // O_DIRECTORY on something else.
-        (Outcome::Found(node), Some(Errno::NOTDIR)) => {
-            if node.kind == FileType::Directory {
-                Err(RefusalReason::Changed)
-            } else {
-                Ok(())
-            }
-        }
-        // Out of descriptors, out of memory, interrupted ...: says nothing that would hold the next time.
-        (_, Some(_)) => Err(RefusalReason::Io),
+        let mut sources = SourceSet::new();
+        sources.insert(SourceSlot::DYNAMIC).map_err(|_| RefusalReason::TooManySources)?;
+        let record = Record::new(Class::Dynamic, survey, request.finished_ns);
+        Ok(Verdict::Stored { class: Class::Dynamic, sources, record: self.records.push(record) })
     }
 }
 
@@ -425,6 +306,8 @@ fn renew_lease(table: &RevisionTable, renewed_ns: &mut u64) {
     let now = now_ns();
     if now.saturating_sub(*renewed_ns) >= LEASE_RENEWAL_NS {
         table.renew_lease(now + LEASE_NS);
+        // So that a change and a look at the file can be told apart although no request is forwarded.
+        table.advance_clock();
         *renewed_ns = now;
     }
 }
@@ -433,8 +316,4 @@ fn renew_lease(table: &RevisionTable, renewed_ns: &mut u64) {
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-fn unix_s() -> i64 {
-    rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec
 }

@@ -43,6 +43,8 @@ pub struct Node {
     pub modified_s: i64,
     /// Last change of the inode, seconds since 1970.
     pub changed_s: i64,
+    /// The same in nanoseconds.
+    pub changed_ns: i128,
     /// Who may do what with it.
     access: Access,
     /// Device number, if it is a device.
@@ -290,6 +292,7 @@ impl Resolver {
             size: stat.stx_size,
             modified_s: stat.stx_mtime.tv_sec,
             changed_s: stat.stx_ctime.tv_sec,
+            changed_ns: i128::from(stat.stx_ctime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_ctime.tv_nsec),
             access: Access { mode: stat.stx_mode, uid: stat.stx_uid, gid: stat.stx_gid },
             rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
             mount: stat.stx_mnt_id,

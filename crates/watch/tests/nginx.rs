@@ -110,12 +110,15 @@ impl Nginx {
         let request = FillRequest {
             id: 1,
             stamp: request.stamp,
+            asked: self.table.advance_clock(),
             forwarded_ns: request.forwarded_ns,
             finished_ns,
             lost: request.lost,
             body_len: body.len() as u64,
             body_hash: *blake3::hash(&body).as_bytes(),
             last_modified: Some(fs::metadata(&request.path).unwrap().mtime() as u64),
+            may_be_static: true,
+            may_be_dynamic: false,
             target: b"/",
         };
         let mut resolver = self.registrar.resolver();

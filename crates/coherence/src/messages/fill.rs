@@ -9,7 +9,7 @@ pub const TARGET_BYTES_MAX: usize = 512;
 /// Longest encoded [`FillRequest`].
 pub const FILL_REQUEST_BYTES_MAX: usize = REQUEST_HEAD_BYTES + TARGET_BYTES_MAX;
 /// Longest encoded [`FillVerdict`].
-pub const FILL_VERDICT_BYTES_MAX: usize = VERDICT_HEAD_BYTES + 2 * SOURCES_MAX;
+pub const FILL_VERDICT_BYTES_MAX: usize = VERDICT_HEAD_BYTES + SLOT_BYTES * SOURCES_MAX;
 
 /// The card asks: may the reply that it just forwarded become an entry?
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,9 @@ pub struct FillRequest<'a> {
     pub id: u64,
     /// The clock right after it was advanced, before the request was forwarded.
     pub stamp: Stamp,
+    /// The clock right after it was advanced to ask this question. A dynamic entry has this stamp: what changed before, the watcher has
+    /// to look for by the sources that it knows.
+    pub asked: Stamp,
     /// CLOCK_MONOTONIC before the first byte of the request was forwarded.
     pub forwarded_ns: u64,
     /// CLOCK_MONOTONIC after the last byte of the reply had come.
@@ -30,6 +33,10 @@ pub struct FillRequest<'a> {
     pub body_hash: [u8; BODY_HASH_BYTES],
     /// The reply's Last-Modified in seconds since 1970, if it had one.
     pub last_modified: Option<u64>,
+    /// Does the head look like one of a server of files?
+    pub may_be_static: bool,
+    /// Are replies that are no file wanted?
+    pub may_be_dynamic: bool,
     /// Request target, for logs only; [`TARGET_BYTES_MAX`] bytes are sent.
     pub target: &'a [u8],
 }
@@ -47,11 +54,25 @@ pub struct FillVerdict {
     pub verdict: Verdict,
 }
 
+/// Why a reply may be repeated to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Class {
+    /// It is, byte for byte, a file that the server looked up.
+    #[default]
+    Static = 0,
+    /// The server computed it from sources that are known. Whether another client gets the same is for the card to find out.
+    Dynamic = 1,
+}
+
 /// May the reply become an entry?
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Yes, valid while none of these sources has a stamp at or above the fill's.
+    /// Yes, valid while none of these sources has a stamp at or above the fill's ([`FillRequest::stamp`] of a static one,
+    /// [`FillRequest::asked`] of a dynamic one).
     Stored {
+        /// What kind of reply it is.
+        class: Class,
         /// The sources, all watched by now; always with [`SourceSlot::EVERYTHING`].
         sources: SourceSet,
         /// Under what number the watcher remembers the look-ups, for a [`ReinstateRequest`](super::ReinstateRequest).
@@ -61,9 +82,13 @@ pub enum Verdict {
     Refused(RefusalReason),
 }
 
-const REQUEST_HEAD_BYTES: usize = 96;
+const REQUEST_HEAD_BYTES: usize = 104;
 const VERDICT_HEAD_BYTES: usize = 24;
+const SLOT_BYTES: usize = size_of::<SourceSlot>();
 const FLAG_LAST_MODIFIED: u32 = 1;
+const FLAG_MAY_BE_STATIC: u32 = 2;
+const FLAG_MAY_BE_DYNAMIC: u32 = 4;
+const FLAGS: u32 = FLAG_LAST_MODIFIED | FLAG_MAY_BE_STATIC | FLAG_MAY_BE_DYNAMIC;
 
 impl<'a> FillRequest<'a> {
     /// Writes the message and returns the part of `out` to send.
@@ -72,21 +97,25 @@ impl<'a> FillRequest<'a> {
         out[0] = Kind::FillRequest as u8;
         out[1] = VERSION;
         out[2..4].copy_from_slice(&(target.len() as u16).to_le_bytes());
-        let flags = if self.last_modified.is_some() { FLAG_LAST_MODIFIED } else { 0 };
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        let flags = flag(self.last_modified.is_some(), FLAG_LAST_MODIFIED)
+            | flag(self.may_be_static, FLAG_MAY_BE_STATIC)
+            | flag(self.may_be_dynamic, FLAG_MAY_BE_DYNAMIC);
         out[4..8].copy_from_slice(&flags.to_le_bytes());
         let words = [
             self.id,
             self.stamp.0,
+            self.asked.0,
             self.forwarded_ns,
             self.finished_ns,
             self.lost,
             self.body_len,
             self.last_modified.unwrap_or(0),
         ];
-        for (place, word) in out[8..64].chunks_exact_mut(8).zip(words) {
+        for (place, word) in out[8..72].chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        out[64..96].copy_from_slice(&self.body_hash);
+        out[72..104].copy_from_slice(&self.body_hash);
         let len = REQUEST_HEAD_BYTES + target.len();
         out[REQUEST_HEAD_BYTES..len].copy_from_slice(target);
         &out[..len]
@@ -103,22 +132,28 @@ impl<'a> FillRequest<'a> {
             return Err(DecodeError::Length);
         }
         let flags = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        let last_modified = match (flags, word_at(head, 56)) {
+        if flags & !FLAGS != 0 {
+            return Err(DecodeError::Field);
+        }
+        let last_modified = match (flags & FLAG_LAST_MODIFIED, word_at(head, 64)) {
             (FLAG_LAST_MODIFIED, seconds) => Some(seconds),
             (0, 0) => None,
             _ => return Err(DecodeError::Field),
         };
         let mut body_hash = [0; BODY_HASH_BYTES];
-        body_hash.copy_from_slice(&head[64..96]);
+        body_hash.copy_from_slice(&head[72..104]);
         Ok(FillRequest {
             id: word_at(head, 8),
             stamp: Stamp(word_at(head, 16)),
-            forwarded_ns: word_at(head, 24),
-            finished_ns: word_at(head, 32),
-            lost: word_at(head, 40),
-            body_len: word_at(head, 48),
+            asked: Stamp(word_at(head, 24)),
+            forwarded_ns: word_at(head, 32),
+            finished_ns: word_at(head, 40),
+            lost: word_at(head, 48),
+            body_len: word_at(head, 56),
             body_hash,
             last_modified,
+            may_be_static: flags & FLAG_MAY_BE_STATIC != 0,
+            may_be_dynamic: flags & FLAG_MAY_BE_DYNAMIC != 0,
             target,
         })
     }
@@ -132,17 +167,18 @@ impl FillVerdict {
 
     /// Writes the message and returns the part of `out` to send.
     pub fn encode<'b>(&self, out: &'b mut [u8; FILL_VERDICT_BYTES_MAX]) -> &'b [u8] {
-        let (sources, record, refusal): (&[SourceSlot], u64, u8) = match &self.verdict {
-            Verdict::Stored { sources, record } => (sources.as_slice(), record.0, 0),
-            Verdict::Refused(reason) => (&[], 0, *reason as u8),
+        let (class, sources, record, refusal): (Class, &[SourceSlot], u64, u8) = match &self.verdict {
+            Verdict::Stored { class, sources, record } => (*class, sources.as_slice(), record.0, 0),
+            Verdict::Refused(reason) => (Class::Static, &[], 0, *reason as u8),
         };
-        out[..8].copy_from_slice(&[Kind::FillVerdict as u8, VERSION, sources.len() as u8, refusal, 0, 0, 0, 0]);
+        let (kind, count) = (Kind::FillVerdict as u8, sources.len() as u8);
+        out[..8].copy_from_slice(&[kind, VERSION, count, refusal, class as u8, 0, 0, 0]);
         out[8..16].copy_from_slice(&self.id.to_le_bytes());
         out[16..24].copy_from_slice(&record.to_le_bytes());
-        for (place, slot) in out[VERDICT_HEAD_BYTES..].chunks_exact_mut(2).zip(sources) {
+        for (place, slot) in out[VERDICT_HEAD_BYTES..].chunks_exact_mut(SLOT_BYTES).zip(sources) {
             place.copy_from_slice(&slot.0.to_le_bytes());
         }
-        &out[..VERDICT_HEAD_BYTES + 2 * sources.len()]
+        &out[..VERDICT_HEAD_BYTES + SLOT_BYTES * sources.len()]
     }
 
     /// Reads a datagram.
@@ -153,12 +189,14 @@ impl FillVerdict {
     pub fn decode(bytes: &[u8]) -> Result<FillVerdict, DecodeError> {
         let (head, slots) = split_head::<VERDICT_HEAD_BYTES>(bytes, Kind::FillVerdict)?;
         let count = usize::from(head[2]);
-        if slots.len() != 2 * count {
+        if slots.len() != SLOT_BYTES * count {
             return Err(DecodeError::Length);
         }
-        if head[4..8] != [0; 4] {
-            return Err(DecodeError::Field);
-        }
+        let class = match head[4..8] {
+            [0, 0, 0, 0] => Class::Static,
+            [1, 0, 0, 0] if head[3] == 0 => Class::Dynamic,
+            _ => return Err(DecodeError::Field),
+        };
         let (id, record) = (word_at(head, 8), RecordNumber(word_at(head, 16)));
         if head[3] != 0 {
             let reason = RefusalReason::from_code(head[3]).ok_or(DecodeError::Field)?;
@@ -168,7 +206,8 @@ impl FillVerdict {
                 Err(DecodeError::Field)
             };
         }
-        let mut slots = slots.chunks_exact(2).map(|pair| SourceSlot(u16::from_le_bytes([pair[0], pair[1]])));
+        let (words, _) = slots.as_chunks::<SLOT_BYTES>();
+        let mut slots = words.iter().map(|word| SourceSlot(u32::from_le_bytes(*word)));
         if slots.next() != Some(SourceSlot::EVERYTHING) {
             return Err(DecodeError::Field);
         }
@@ -179,7 +218,7 @@ impl FillVerdict {
         if sources.as_slice().len() != count {
             return Err(DecodeError::Field);
         }
-        Ok(FillVerdict { id, verdict: Verdict::Stored { sources, record } })
+        Ok(FillVerdict { id, verdict: Verdict::Stored { class, sources, record } })
     }
 }
 
@@ -196,12 +235,15 @@ mod tests {
         FillRequest {
             id: 1,
             stamp: Stamp(2),
+            asked: Stamp(8),
             forwarded_ns: 3,
             finished_ns: 4,
             lost: 5,
             body_len: 6,
             body_hash: [7; BODY_HASH_BYTES],
             last_modified,
+            may_be_static: true,
+            may_be_dynamic: false,
             target,
         }
     }
@@ -209,13 +251,15 @@ mod tests {
     proptest! {
         #[test]
         fn a_request_comes_back_as_it_was(
-            words in any::<[u64; 6]>(), body_hash in any::<[u8; 32]>(), last_modified in any::<Option<u64>>(),
+            words in any::<[u64; 7]>(), body_hash in any::<[u8; 32]>(), last_modified in any::<Option<u64>>(),
+            may_be_static in any::<bool>(), may_be_dynamic in any::<bool>(),
             target in proptest::collection::vec(any::<u8>(), 0..=TARGET_BYTES_MAX),
         ) {
-            let [id, stamp, forwarded_ns, finished_ns, lost, body_len] = words;
-            let stamp = Stamp(stamp);
+            let [id, stamp, asked, forwarded_ns, finished_ns, lost, body_len] = words;
+            let (stamp, asked) = (Stamp(stamp), Stamp(asked));
             let request = FillRequest {
-                id, stamp, forwarded_ns, finished_ns, lost, body_len, body_hash, last_modified, target: &target,
+                id, stamp, asked, forwarded_ns, finished_ns, lost, body_len, body_hash, last_modified, may_be_static,
+                may_be_dynamic, target: &target,
             };
             let mut out = [0xee; FILL_REQUEST_BYTES_MAX];
             prop_assert_eq!(FillRequest::decode(request.encode(&mut out)), Ok(request));
@@ -223,8 +267,8 @@ mod tests {
 
         #[test]
         fn a_verdict_comes_back_as_it_was(
-            id in any::<u64>(), slots in proptest::collection::vec(any::<u16>(), 0..SOURCES_MAX),
-            refusal in proptest::option::of(0..RefusalReason::ALL.len()), record in any::<u64>(),
+            id in any::<u64>(), slots in proptest::collection::vec(any::<u32>(), 0..SOURCES_MAX),
+            refusal in proptest::option::of(0..RefusalReason::ALL.len()), record in any::<u64>(), dynamic in any::<bool>(),
         ) {
             let mut sources = SourceSet::new();
             for slot in slots {
@@ -232,7 +276,9 @@ mod tests {
             }
             let verdict = match refusal {
                 Some(index) => Verdict::Refused(RefusalReason::ALL[index]),
-                None => Verdict::Stored { sources, record: RecordNumber(record) },
+                None => Verdict::Stored {
+                    class: if dynamic { Class::Dynamic } else { Class::Static }, sources, record: RecordNumber(record),
+                },
             };
             let verdict = FillVerdict { id, verdict };
             let mut out = [0xee; FILL_VERDICT_BYTES_MAX];
@@ -273,7 +319,7 @@ mod tests {
             let mut out = [0; FILL_VERDICT_BYTES_MAX];
             let mut sources = SourceSet::new();
             sources.insert(SourceSlot(9)).unwrap();
-            let verdict = FillVerdict { id: 1, verdict: Verdict::Stored { sources, record: RecordNumber(4) } };
+            let verdict = FillVerdict { id: 1, verdict: Verdict::Stored { class: Class::Dynamic, sources, record: RecordNumber(4) } };
             let mut bytes = verdict.encode(&mut out).to_vec();
             if let Some(place) = bytes.get_mut(at) {
                 *place = byte;
@@ -314,14 +360,15 @@ mod tests {
         let mut out = [0; FILL_VERDICT_BYTES_MAX];
         let mut sources = SourceSet::new();
         sources.insert(SourceSlot(9)).unwrap();
-        let bytes = FillVerdict { id: 1, verdict: Verdict::Stored { sources, record: RecordNumber(4) } }
-            .encode(&mut out)
-            .to_vec();
+        let bytes =
+            FillVerdict { id: 1, verdict: Verdict::Stored { class: Class::Dynamic, sources, record: RecordNumber(4) } }
+                .encode(&mut out)
+                .to_vec();
         let mut without = bytes.clone();
         without[VERDICT_HEAD_BYTES] = 1;
         assert_eq!(FillVerdict::decode(&without), Err(DecodeError::Field));
         let mut twice = bytes;
-        twice[VERDICT_HEAD_BYTES + 2] = 0;
+        twice[VERDICT_HEAD_BYTES + SLOT_BYTES] = 0;
         assert_eq!(FillVerdict::decode(&twice), Err(DecodeError::Field));
     }
 }

@@ -3,14 +3,17 @@
 //! One message per SOCK_SEQPACKET datagram, little-endian, fixed layout:
 //!
 //! ```text
-//! FillRequest       0 kind = 1   1 version = 2   2 target_len u16      4 flags u32 (bit 0: last_modified present)
-//!                   8 id         16 stamp        24 forwarded_ns       32 finished_ns    40 lost     48 body_len
-//!                  56 last_modified (0 if absent) 64 body_hash [32]     96 target [target_len]
-//! FillVerdict       0 kind = 2   1 version = 2   2 sources u8          3 refusal u8 (0 = stored)     4 zero u32
-//!                   8 id         16 record       24 slots [u16; sources]
-//! ReinstateRequest  0 kind = 3   1 version = 2   2 zero [u8; 6]
+//! FillRequest       0 kind = 1   1 version = 3   2 target_len u16
+//!                   4 flags u32 (bit 0: last_modified present, bit 1: may be static, bit 2: may be dynamic)
+//!                   8 id         16 stamp        24 asked              32 forwarded_ns   40 finished_ns
+//!                  48 lost       56 body_len     64 last_modified (0 if absent)          72 body_hash [32]
+//!                 104 target [target_len]
+//! FillVerdict       0 kind = 2   1 version = 3   2 sources u8          3 refusal u8 (0 = stored)
+//!                   4 class u8   5 zero [u8; 3]
+//!                   8 id         16 record       24 slots [u32; sources]
+//! ReinstateRequest  0 kind = 3   1 version = 3   2 zero [u8; 6]
 //!                   8 id         16 record       24 since              32 stamp
-//! ReinstateVerdict  0 kind = 4   1 version = 2   2 outcome u8          3 zero [u8; 5]
+//! ReinstateVerdict  0 kind = 4   1 version = 3   2 outcome u8          3 zero [u8; 5]
 //!                   8 id
 //! ```
 //!
@@ -22,7 +25,8 @@ mod refusal;
 mod reinstate;
 
 pub use fill::{
-    FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, RecordNumber, TARGET_BYTES_MAX, Verdict,
+    Class, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, RecordNumber, TARGET_BYTES_MAX,
+    Verdict,
 };
 pub use refusal::RefusalReason;
 pub use reinstate::{
@@ -44,7 +48,7 @@ enum Kind {
     ReinstateVerdict = 4,
 }
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// A message of the card to the watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]

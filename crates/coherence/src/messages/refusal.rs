@@ -24,11 +24,19 @@ pub enum RefusalReason {
     EmptyBody = 9,
     /// The file, a directory or a process could not be read.
     Io = 10,
+    /// The server changed something while it worked on the request: a request that does more than ask.
+    Wrote = 11,
+    /// The server talked to a program that is not watched.
+    UnwatchedPeer = 12,
+    /// A file that the server has in its own memory has changed, and the server has not looked at it since.
+    Dirty = 13,
+    /// The server keeps more files in its own memory than can be followed.
+    TooManyRetained = 14,
 }
 
 impl RefusalReason {
     /// All reasons, in order of their codes.
-    pub const ALL: [RefusalReason; 10] = [
+    pub const ALL: [RefusalReason; 14] = [
         RefusalReason::NoMatchingFile,
         RefusalReason::NotLookedUp,
         RefusalReason::OpenForWriting,
@@ -39,6 +47,10 @@ impl RefusalReason {
         RefusalReason::ModifiedMismatch,
         RefusalReason::EmptyBody,
         RefusalReason::Io,
+        RefusalReason::Wrote,
+        RefusalReason::UnwatchedPeer,
+        RefusalReason::Dirty,
+        RefusalReason::TooManyRetained,
     ];
 
     /// Name for metrics and logs.
@@ -54,6 +66,10 @@ impl RefusalReason {
             RefusalReason::ModifiedMismatch => "modified_mismatch",
             RefusalReason::EmptyBody => "empty_body",
             RefusalReason::Io => "io",
+            RefusalReason::Wrote => "wrote",
+            RefusalReason::UnwatchedPeer => "unwatched_peer",
+            RefusalReason::Dirty => "dirty",
+            RefusalReason::TooManyRetained => "too_many_retained",
         }
     }
 

@@ -418,12 +418,15 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
             let request = FillRequest {
                 id: 42,
                 stamp,
+                asked: table.advance_clock(),
                 forwarded_ns,
                 finished_ns: now_ns(),
                 lost: table.lost(),
                 body_len: 5,
                 body_hash: *blake3::hash(b"hello").as_bytes(),
                 last_modified: Some(fs::metadata(&page).unwrap().mtime() as u64),
+                may_be_static: true,
+                may_be_dynamic: false,
                 target: b"/page",
             };
             let mut out = [0; FILL_REQUEST_BYTES_MAX];

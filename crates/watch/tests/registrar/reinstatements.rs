@@ -23,16 +23,17 @@ impl Scene {
 
     /// An entry for which the server does something else first.
     fn entry_after(&mut self, path: &Path, first: impl Fn() + Clone + Send + 'static) -> Entry {
+        let mut stamp = Stamp(0);
         let verdict = self.settled(|scene| {
             let forwarded = scene.forward();
+            stamp = forwarded.stamp;
             scene.server.run(first.clone());
             let body = scene.serve(path);
             let modified = fs::metadata(path).unwrap().mtime() as u64;
             scene.judge(&forwarded, &body, Some(modified))
         });
-        let Verdict::Stored { sources, record } = verdict else { panic!("{verdict:?}") };
-        // The forward was the last to advance the clock.
-        Entry { stamp: self.table.clock(), sources, record }
+        let Verdict::Stored { sources, record, .. } = verdict else { panic!("{verdict:?}") };
+        Entry { stamp, sources, record }
     }
 
     fn is_void(&self, entry: &Entry) -> bool {

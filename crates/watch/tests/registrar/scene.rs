@@ -67,12 +67,15 @@ impl Scene {
         let request = FillRequest {
             id: 7,
             stamp: forwarded.stamp,
+            asked: self.table.advance_clock(),
             forwarded_ns: forwarded.at_ns,
             finished_ns: now_ns(),
             lost: forwarded.lost,
             body_len: body.len() as u64,
             body_hash: *blake3::hash(body).as_bytes(),
             last_modified,
+            may_be_static: true,
+            may_be_dynamic: false,
             target: b"/page",
         };
         let mut resolver = self.registrar.resolver();

@@ -1,0 +1,139 @@
+//! Replies that the server computed: from what, and whether it was only asked (COHERENCE.md, class *dynamic*).
+//!
+//! The sources are all files and directories that the server looked at between forward and end of the request, and all that it may have
+//! in its own memory from before ([`Retained`]). What cannot be seen (the clock, chance, what a program of the group remembers) is for
+//! the card: it compares two executions, and lets no entry grow old.
+//!
+//! Unlike a file's bytes, what was computed cannot be compared with its sources. A change that was witnessed before the request was
+//! forwarded, but took effect only after the server had read the old state, must show in another way: no file may have a change time
+//! that close, none may be open for writing, each must be as long as it was when it was opened, and the look-ups must lead where they
+//! led.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use nicache_coherence::{FillRequest, RefusalReason};
+
+use crate::contents;
+use crate::event::{EventKind, Identity, LookupEvent};
+use crate::history::History;
+use crate::peers::Peers;
+use crate::resolve::{Node, Resolver};
+use crate::survey::{Purpose, Selected, Survey, survey};
+
+/// A file whose last change is this close before the request may be one whose change was still under way. The kernel's coarse clock may
+/// be one tick of 10 ms behind.
+const UNSETTLED_NS: i128 = 20_000_000;
+
+const O_CREAT: u32 = 0o100;
+const O_EXCL: u32 = 0o200;
+
+/// File systems that the kernel makes up as it is asked. Nothing says when they change; the age of dynamic entries bounds what they say.
+const MADE_UP: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];
+
+/// What a computed reply depends on.
+///
+/// # Errors
+/// Why it may not be kept.
+pub(crate) fn survey_computed<'a>(
+    history: &'a History,
+    request: &FillRequest<'_>,
+    resolver: &mut Resolver,
+    peers: &mut Peers,
+) -> Result<Survey<'a>, RefusalReason> {
+    let events: Vec<&LookupEvent> =
+        history.since(request.forwarded_ns).take_while(|event| event.time_ns <= request.finished_ns).collect();
+    let scratch = Scratch::find(&events);
+    for event in &events {
+        match event.kind {
+            EventKind::Sent(peer) => peers.check(event, peer)?,
+            EventKind::Wrote if !scratch.is_content(event) => return Err(wrote(event)),
+            EventKind::Removed if !scratch.is_path(event) => return Err(wrote(event)),
+            _ => {}
+        }
+    }
+    let lookups = events
+        .into_iter()
+        .filter(|event| matches!(event.kind, EventKind::Lookup | EventKind::Readdir))
+        .filter(|event| !scratch.is_path(event) && !scratch.is_content(event) && !is_made_up(event))
+        .map(|event| Selected { event, sent: false });
+    let survey = survey(lookups, resolver, Purpose::FindSources)?;
+    ensure_settled(&survey.files, request)?;
+    Ok(survey)
+}
+
+fn wrote(event: &LookupEvent) -> RefusalReason {
+    tracing::debug!(
+        process = event.tgid,
+        call = event.nr,
+        inode = ?event.inode,
+        path = %String::from_utf8_lossy(&event.path),
+        "the server changed something"
+    );
+    RefusalReason::Wrote
+}
+
+fn is_made_up(event: &LookupEvent) -> bool {
+    let climbs = || event.path.windows(2).any(|two| two == b"..");
+    MADE_UP.iter().any(|prefix| event.path.starts_with(prefix)) && !climbs()
+}
+
+/// Files that the server made for itself during the request: parts of a reply that it could not send at once, and the like.
+struct Scratch<'a> {
+    contents: HashSet<Identity>,
+    paths: HashSet<&'a [u8]>,
+}
+
+impl<'a> Scratch<'a> {
+    fn find(events: &[&'a LookupEvent]) -> Scratch<'a> {
+        let mut scratch = Scratch { contents: HashSet::new(), paths: HashSet::new() };
+        for event in events.iter().filter(|event| event.kind == EventKind::Lookup) {
+            if event.open_flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL
+                && event.ret >= 0
+                && let Some(inode) = event.inode
+            {
+                scratch.contents.insert(inode);
+                scratch.paths.insert(&event.path);
+            }
+        }
+        // Only what is gone by the end was scratch.
+        let removed: HashSet<&[u8]> =
+            events.iter().filter(|event| event.kind == EventKind::Removed).map(|event| &*event.path).collect();
+        if !scratch.paths.iter().all(|path| removed.contains(path)) {
+            return Scratch { contents: HashSet::new(), paths: HashSet::new() };
+        }
+        scratch
+    }
+
+    fn is_content(&self, event: &LookupEvent) -> bool {
+        event.inode.is_some_and(|inode| self.contents.contains(&inode))
+    }
+
+    fn is_path(&self, event: &LookupEvent) -> bool {
+        !event.path.is_empty() && self.paths.contains(&*event.path)
+    }
+}
+
+/// See the module's head.
+fn ensure_settled(files: &[(Rc<Node>, Option<u64>)], request: &FillRequest<'_>) -> Result<(), RefusalReason> {
+    let now = |clock| {
+        let now = rustix::time::clock_gettime(clock);
+        i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+    };
+    let since_boot = now(rustix::time::ClockId::Realtime) - now(rustix::time::ClockId::Monotonic);
+    let settled_before_ns = since_boot + i128::from(request.forwarded_ns) - UNSETTLED_NS;
+    let mut seen = HashSet::new();
+    for (node, opened_len) in files {
+        if node.changed_ns >= settled_before_ns || opened_len.is_some_and(|len| len != node.size) {
+            return Err(RefusalReason::Changed);
+        }
+        if seen.insert(node.identity) {
+            let file = contents::settle(node)?;
+            let len = rustix::fs::fstat(&file).map_err(|_| RefusalReason::Io)?.st_size;
+            if u64::try_from(len) != Ok(node.size) {
+                return Err(RefusalReason::Changed);
+            }
+        }
+    }
+    Ok(())
+}

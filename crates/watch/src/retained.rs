@@ -1,0 +1,285 @@
+//! Files that the server may have in its own memory: whatever it has read since its start, other than to send it on with sendfile.
+//!
+//! A cache of compiled scripts, of templates or of open files answers from memory, so that a later request looks at none of the files
+//! that its reply depends on (COHERENCE.md rule 2). And after a change the server goes on with what it has until it looks at the file
+//! again: until then the file is *dirty*, and no reply may be kept (rule 3).
+
+use std::collections::HashMap;
+
+use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
+
+use crate::event::{EventKind, Identity, LookupEvent};
+
+/// Files followed at most. With more of them no dynamic reply is kept.
+pub const RETAINED_MAX: usize = 65_536;
+/// A server that has not looked at a changed file for this long is taken to have no use for it any more; what it still keeps of it is
+/// bounded by the age of dynamic entries.
+pub const DIRTY_NS_MAX: u64 = 60_000_000_000;
+/// A file that the server reads anew this often within [`VOLATILE_NS`], changed each time, is data that it does not keep.
+const VOLATILE_CHANGES: u32 = 16;
+const VOLATILE_NS: u64 = 60_000_000_000;
+
+const S_IFMT: u16 = 0o170_000;
+const S_IFREG: u16 = 0o100_000;
+const O_ACCMODE: u32 = 3;
+const O_WRONLY: u32 = 1;
+
+#[derive(Debug)]
+struct File {
+    path: Option<Box<[u8]>>,
+    /// Process that opened it, if only one did.
+    opener: Option<u32>,
+    first_opened_ns: u64,
+    /// The clock when it was last opened.
+    opened: Stamp,
+    /// The stamp that makes it dirty, and since when that is known.
+    dirty: Option<(Stamp, u64)>,
+    /// Times that it was found changed when it was opened again, since when.
+    changes: u32,
+    counted_since_ns: u64,
+}
+
+impl File {
+    fn is_volatile(&self) -> bool {
+        self.changes >= VOLATILE_CHANGES
+    }
+}
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub struct Retained {
+    files: HashMap<Identity, File>,
+    /// What a path led to, and the clock when it was last looked at.
+    paths: HashMap<Box<[u8]>, (Identity, Stamp)>,
+    overflowed: bool,
+}
+
+impl Retained {
+    /// Takes note of what the server did.
+    pub fn observe(&mut self, event: &LookupEvent, table: &RevisionTable) {
+        match event.kind {
+            EventKind::Lookup => {}
+            EventKind::Sendfile => return self.forget_sent(event),
+            _ => return,
+        }
+        let path = (event.path.starts_with(b"/") && !event.incomplete).then_some(&event.path);
+        let known = path.and_then(|path| self.paths.get_mut(path));
+        let replaced = known.and_then(|(identity, looked_at)| {
+            *looked_at = (*looked_at).max(event.clock);
+            event.inode.filter(|now| now != identity).map(|_| *identity)
+        });
+        let is_read = event.mode & S_IFMT == S_IFREG && event.open_flags & O_ACCMODE != O_WRONLY;
+        let Some(identity) = event.inode.filter(|_| is_read && event.ret >= 0) else { return };
+        if let Some(old) = replaced
+            && self.files.get(&old).is_some_and(|file| file.path.as_ref() == path)
+        {
+            self.files.remove(&old);
+        }
+        self.add(identity, path, event, table);
+    }
+
+    fn add(&mut self, identity: Identity, path: Option<&Box<[u8]>>, event: &LookupEvent, table: &RevisionTable) {
+        if self.files.len() >= RETAINED_MAX && !self.files.contains_key(&identity) {
+            self.overflowed = true;
+            return;
+        }
+        if let Some(path) = path {
+            self.paths.insert(path.clone(), (identity, event.clock));
+        }
+        let stamp = table.stamp_of(identity.slot());
+        let file = self.files.entry(identity).or_insert_with(|| {
+            table.track(identity.slot());
+            File {
+                path: path.cloned(),
+                opener: Some(event.tgid),
+                first_opened_ns: event.time_ns,
+                opened: event.clock,
+                dirty: None,
+                changes: 0,
+                counted_since_ns: event.time_ns,
+            }
+        });
+        if stamp >= file.opened && event.clock > file.opened {
+            if event.time_ns > file.counted_since_ns + VOLATILE_NS {
+                (file.changes, file.counted_since_ns) = (0, event.time_ns);
+            }
+            file.changes += 1;
+        }
+        file.opened = file.opened.max(event.clock);
+        if file.opener != Some(event.tgid) {
+            file.opener = None;
+        }
+    }
+
+    /// A file that was opened only to be sent is not in the server's memory.
+    fn forget_sent(&mut self, event: &LookupEvent) {
+        let Some(identity) = event.inode else { return };
+        if self.files.get(&identity).is_some_and(|file| file.opener == Some(event.tgid))
+            && let Some(path) = self.files.remove(&identity).and_then(|file| file.path)
+        {
+            self.paths.remove(&path);
+        }
+    }
+
+    /// Are there more files than can be followed?
+    pub fn has_overflowed(&self) -> bool {
+        self.overflowed
+    }
+
+    /// Has a file changed that the server has not looked at since?
+    pub fn is_dirty(&mut self, table: &RevisionTable, now_ns: u64) -> bool {
+        let mut dirty = false;
+        for (identity, file) in &mut self.files {
+            let stamp = table.stamp_of(identity.slot());
+            let looked_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
+            if stamp < file.opened.max(looked_at) || file.is_volatile() {
+                file.dirty = None;
+                continue;
+            }
+            let (_, since_ns) = *file.dirty.get_or_insert((stamp, now_ns));
+            if now_ns < since_ns + DIRTY_NS_MAX {
+                tracing::debug!(path = %String::from_utf8_lossy(file.path.as_deref().unwrap_or_default()), "dirty");
+                dirty = true;
+            }
+        }
+        dirty
+    }
+
+    /// Is any file changed since the clock was `since` that the server had read before `read_before_ns`? What it read only later is
+    /// not in a reply that was ready before.
+    pub fn has_changed(&self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
+        self.changed(table, since, read_before_ns).next().is_some()
+    }
+
+    fn changed<'a>(
+        &'a self,
+        table: &'a RevisionTable,
+        since: Stamp,
+        read_before_ns: u64,
+    ) -> impl Iterator<Item = SourceSlot> + 'a {
+        self.files
+            .iter()
+            .filter(move |(_, file)| file.first_opened_ns <= read_before_ns && !file.is_volatile())
+            .map(|(identity, _)| identity.slot())
+            .filter(move |&slot| table.stamp_of(slot) >= since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: Identity = Identity { dev: 1, ino: 10 };
+
+    fn opened(identity: Identity, path: &[u8], clock: Stamp, tgid: u32) -> LookupEvent {
+        LookupEvent {
+            time_ns: clock.0 * 1000,
+            clock,
+            ret: 3,
+            kind: EventKind::Lookup,
+            tgid,
+            tid: tgid,
+            nr: 257,
+            dirfd: -100,
+            inode: Some(identity),
+            mode: S_IFREG,
+            size: 1,
+            open_flags: 0,
+            directory: None,
+            incomplete: false,
+            nofollow: false,
+            own_root: false,
+            path: path.into(),
+        }
+    }
+
+    fn looked_at(path: &[u8], clock: Stamp) -> LookupEvent {
+        LookupEvent { inode: None, mode: 0, ret: 0, ..opened(CODE, path, clock, 1) }
+    }
+
+    #[test]
+    fn a_changed_file_is_dirty_until_it_is_looked_at() {
+        let table = RevisionTable::on_heap();
+        let mut retained = Retained::default();
+        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+        assert!(!retained.is_dirty(&table, 0));
+        table.record_change(CODE.slot());
+        assert!(retained.is_dirty(&table, 0));
+        // With the same clock the look may have been before the change.
+        retained.observe(&looked_at(b"/a.php", table.clock()), &table);
+        assert!(retained.is_dirty(&table, 0));
+        retained.observe(&looked_at(b"/b.php", table.advance_clock()), &table);
+        assert!(retained.is_dirty(&table, 0));
+        retained.observe(&looked_at(b"/a.php", table.clock()), &table);
+        assert!(!retained.is_dirty(&table, 0));
+    }
+
+    #[test]
+    fn a_replaced_file_is_dirty_until_its_path_is_looked_at() {
+        let table = RevisionTable::on_heap();
+        let mut retained = Retained::default();
+        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+        // A rename over it removes its name.
+        table.record_change(CODE.slot());
+        let since = table.advance_clock();
+        let new = Identity { dev: 1, ino: 11 };
+        retained.observe(&opened(new, b"/a.php", since, 1), &table);
+        assert!(!retained.is_dirty(&table, 0));
+        assert!(!retained.has_changed(&table, since, u64::MAX));
+        table.record_change(new.slot());
+        assert!(retained.has_changed(&table, since, u64::MAX));
+    }
+
+    #[test]
+    fn what_is_never_looked_at_again_does_not_block_for_ever() {
+        let table = RevisionTable::on_heap();
+        let mut retained = Retained::default();
+        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+        table.record_change(CODE.slot());
+        assert!(retained.is_dirty(&table, 5));
+        assert!(retained.is_dirty(&table, 5 + DIRTY_NS_MAX - 1));
+        assert!(!retained.is_dirty(&table, 5 + DIRTY_NS_MAX));
+    }
+
+    #[test]
+    fn what_was_only_sent_is_not_retained() {
+        let table = RevisionTable::on_heap();
+        let mut retained = Retained::default();
+        let open = opened(CODE, b"/a.css", table.advance_clock(), 1);
+        let sent = LookupEvent { kind: EventKind::Sendfile, path: Box::default(), ..open.clone() };
+        retained.observe(&open, &table);
+        retained.observe(&sent, &table);
+        table.record_change(CODE.slot());
+        assert!(!retained.is_dirty(&table, 0));
+        // But not if another process has read it, too.
+        retained.observe(&opened(CODE, b"/a.css", table.clock(), 2), &table);
+        retained.observe(&open, &table);
+        retained.observe(&sent, &table);
+        table.record_change(CODE.slot());
+        assert!(retained.is_dirty(&table, 0));
+    }
+
+    #[test]
+    fn a_change_concerns_only_replies_after_the_first_reading() {
+        let table = RevisionTable::on_heap();
+        let mut retained = Retained::default();
+        let since = table.advance_clock();
+        let open = opened(CODE, b"/a.txt", since, 1);
+        retained.observe(&open, &table);
+        table.record_change(CODE.slot());
+        assert!(!retained.has_changed(&table, since, open.time_ns - 1));
+        assert!(retained.has_changed(&table, since, open.time_ns));
+    }
+
+    #[test]
+    fn data_that_changes_all_the_time_is_not_retained() {
+        let table = RevisionTable::on_heap();
+        let mut retained = Retained::default();
+        for _ in 0..=VOLATILE_CHANGES {
+            retained.observe(&opened(CODE, b"/session", table.advance_clock(), 1), &table);
+            table.record_change(CODE.slot());
+        }
+        assert!(!retained.is_dirty(&table, 0));
+        assert!(!retained.has_changed(&table, Stamp(0), u64::MAX));
+    }
+}

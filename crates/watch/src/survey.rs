@@ -1,0 +1,197 @@
+//! Which of the server's look-ups belong to a request, and what they depend on.
+
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+use nicache_coherence::{FillRequest, RefusalReason, SourceSlot};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use crate::event::{EventKind, LookupEvent};
+use crate::history::History;
+use crate::resolve::{Access, Node, Outcome, Resolver, Walk};
+
+/// A change time that is older than this is not one of a write that is under way.
+const SETTLED_S: i64 = 2;
+/// How long after a reply's end the end of its sendfile may be told. One that is told later counts as a source of the fill, which is safe.
+const SENT_LATE_NS: u64 = 2_000_000;
+
+/// An event of the request's time.
+#[derive(Clone, Copy)]
+pub(crate) struct Selected<'a> {
+    pub(crate) event: &'a LookupEvent,
+    /// The file was opened and then sent with sendfile.
+    pub(crate) sent: bool,
+}
+
+/// The events between forward and end; and which opened files were then sent.
+pub(crate) fn select<'a>(history: &'a History, request: &FillRequest<'_>) -> Vec<Selected<'a>> {
+    let mut selected: Vec<Selected<'a>> = Vec::new();
+    // Latest open by process and descriptor number; None if it came too late to count.
+    let mut opened: HashMap<(u32, i64), Option<usize>> = HashMap::new();
+    for event in history.since(request.forwarded_ns) {
+        if event.time_ns > request.finished_ns + SENT_LATE_NS {
+            break;
+        }
+        let is_during = event.time_ns <= request.finished_ns;
+        match event.kind {
+            EventKind::Lookup => {
+                if event.inode.is_some() {
+                    opened.insert((event.tgid, event.ret), is_during.then_some(selected.len()));
+                }
+                if is_during {
+                    selected.push(Selected { event, sent: false });
+                }
+            }
+            EventKind::Sendfile => {
+                if let Some(Some(at)) = opened.get(&(event.tgid, i64::from(event.dirfd)))
+                    && selected[*at].event.inode == event.inode
+                {
+                    selected[*at].sent = true;
+                }
+            }
+            EventKind::Readdir if is_during => selected.push(Selected { event, sent: false }),
+            EventKind::Readdir | EventKind::Hidden | EventKind::Wrote | EventKind::Removed | EventKind::Sent(_) => {}
+        }
+    }
+    selected
+}
+
+/// What the look-ups of a request depend on.
+#[derive(Default)]
+pub(crate) struct Survey<'a> {
+    /// Slots of the entry.
+    pub(crate) sources: BTreeSet<SourceSlot>,
+    /// Those of them that are no directory in which something was looked up.
+    pub(crate) fixed: BTreeSet<SourceSlot>,
+    /// Those that are, and who may search them.
+    pub(crate) directories: BTreeSet<(SourceSlot, Access)>,
+    /// Slots of look-ups that belong to other replies: to be unchanged, but no sources.
+    pub(crate) others: BTreeSet<SourceSlot>,
+    /// Files as long as the body.
+    pub(crate) candidates: Vec<Rc<Node>>,
+    /// All files that were found, with the length that they had when they were opened, if they were.
+    pub(crate) files: Vec<(Rc<Node>, Option<u64>)>,
+    /// The events that the sources come from.
+    pub(crate) kept: Vec<&'a LookupEvent>,
+}
+
+/// What a survey is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose {
+    /// A reply of this many bytes may be one of the files.
+    FindFile(u64),
+    /// A reply may depend on all of them.
+    FindSources,
+}
+
+/// Does the look-ups again.
+pub(crate) fn survey<'a>(
+    events: impl Iterator<Item = Selected<'a>>,
+    resolver: &mut Resolver,
+    purpose: Purpose,
+) -> Result<Survey<'a>, RefusalReason> {
+    let mut survey = Survey::default();
+    survey.fixed.insert(SourceSlot::EVERYTHING);
+    let settled_before_s = unix_s() - SETTLED_S;
+    let mut listed = Vec::new();
+    for Selected { event, sent } in events {
+        if event.kind == EventKind::Readdir {
+            let Some(identity) = event.inode else { return Err(RefusalReason::Io) };
+            listed.push(identity.slot());
+            survey.kept.push(event);
+            continue;
+        }
+        let walk = resolver.resolve(event)?;
+        check_outcome(event, &walk)?;
+        let mut is_others = false;
+        match &walk.outcome {
+            Outcome::Found(node) if node.is_harmless_device() => continue,
+            Outcome::Found(node) if node.kind == FileType::RegularFile => {
+                if !node.is_watched() {
+                    return Err(RefusalReason::UnwatchedFilesystem);
+                }
+                match purpose {
+                    Purpose::FindFile(body_len) if body_len == node.size && event.ret >= 0 => {
+                        if !survey.candidates.iter().any(|candidate| candidate.identity == node.identity) {
+                            survey.candidates.push(node.clone());
+                        }
+                    }
+                    Purpose::FindFile(_) => is_others = sent && node.changed_s < settled_before_s,
+                    Purpose::FindSources => {
+                        survey.files.push((node.clone(), event.inode.map(|_| event.size)));
+                    }
+                }
+            }
+            _ => {}
+        }
+        if !walk.watched {
+            return Err(RefusalReason::UnwatchedFilesystem);
+        }
+        if is_others {
+            survey.others.extend(&walk.slots);
+            continue;
+        }
+        survey.sources.extend(&walk.slots);
+        survey.directories.extend(&walk.directories);
+        survey.kept.push(event);
+        if let Outcome::Found(node) = &walk.outcome
+            && node.kind != FileType::Directory
+        {
+            survey.fixed.insert(node.identity.slot());
+        }
+    }
+    // A directory that was opened before the request has no path to wait in.
+    if !listed.iter().all(|slot| survey.sources.contains(slot)) {
+        return Err(RefusalReason::Io);
+    }
+    survey.fixed.extend(listed);
+    survey.sources.extend(&survey.fixed);
+    Ok(survey)
+}
+
+/// Does the path lead where it led the server?
+fn check_outcome(event: &LookupEvent, walk: &Walk) -> Result<(), RefusalReason> {
+    let errno = (event.ret < 0).then(|| Errno::from_raw_os_error(-event.ret as i32));
+    match (&walk.outcome, errno) {
+        (Outcome::Found(node), None) => match event.inode {
+            Some(identity) if identity != node.identity => Err(RefusalReason::Changed),
+            _ => Ok(()),
+        },
+        (Outcome::Missing, None) => Err(RefusalReason::Changed),
+        // The server may be refused what the watcher is not; modes and owners are sources like anything else. The
+        // others depend on what was asked for (a link that is none, a directory wanted, an attribute).
+        (
+            _,
+            Some(
+                Errno::ACCESS
+                | Errno::PERM
+                | Errno::LOOP
+                | Errno::INVAL
+                | Errno::ISDIR
+                | Errno::NODATA
+                | Errno::RANGE
+                | Errno::OPNOTSUPP
+                | Errno::NAMETOOLONG
+                | Errno::EXIST
+                | Errno::ROFS,
+            ),
+        ) => Ok(()),
+        (Outcome::Missing, Some(Errno::NOENT | Errno::NOTDIR)) => Ok(()),
+        (Outcome::Found(_), Some(Errno::NOENT)) => Err(RefusalReason::Changed),
+        // O_DIRECTORY on something else.
+        (Outcome::Found(node), Some(Errno::NOTDIR)) => {
+            if node.kind == FileType::Directory {
+                Err(RefusalReason::Changed)
+            } else {
+                Ok(())
+            }
+        }
+        // Out of descriptors, out of memory, interrupted ...: says nothing that would hold the next time.
+        (_, Some(_)) => Err(RefusalReason::Io),
+    }
+}
+
+fn unix_s() -> i64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec
+}
