@@ -12,6 +12,7 @@
 #define SLOT_EVERYTHING 0
 #define SLOT_DYNAMIC 1
 #define SLOT_DATABASES 2
+#define SLOT_WORKING_DIRECTORY 3
 #define SLOTS_RESERVED 4
 #define WATCHED (1ULL << 63)
 #define TRACKED (1ULL << 62)
@@ -34,6 +35,7 @@
 #define EVENT_HIDDEN 4   /* the server can now look things up where nobody sees it (io_uring) */
 #define EVENT_WROTE 5    /* the server changed something; inode set if it is the content of a file */
 #define EVENT_REMOVED 6  /* the server removed a name; path as of a look-up */
+#define EVENT_MOVED 8    /* a process of the server has another working directory; path as of a look-up, none if unknown */
 #define EVENT_SENT 7     /* the server sent to a peer: dev = address family, dir_dev = local port, ino = see below */
 
 /* event.flags */

@@ -670,6 +670,15 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);
 	case NR_chdir:
 	case NR_fchdir:
+		/* Relative paths mean something else now. */
+		if (ret < 0)
+			return 0;
+		change_slot(SLOT_WORKING_DIRECTORY);
+		if (nr == NR_fchdir)
+			return report_descriptor(EVENT_MOVED, nr, ret, -1);
+		lookup.kind = EVENT_MOVED;
+		lookup.path = (const char *)regs->di;
+		break;
 	case NR_chroot:
 	case NR_setns:
 	case NR_unshare:

@@ -22,7 +22,9 @@ use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
 use crate::link::CoherenceLink;
 use crate::memo::Memo;
 use crate::packet::{Classified, Side, TcpFrame, classify};
+use crate::recheck::Rechecks;
 use crate::store::{Entry, Store};
+use crate::wait::Waiters;
 
 /// Frames taken from a port at a time.
 const BURST_FRAMES: usize = 64;
@@ -65,6 +67,8 @@ pub struct Card<W, H> {
     pub(crate) link: Box<dyn CoherenceLink + Send>,
     /// When the watcher is talked to at the latest; not set for a question that is new.
     pub(crate) watcher_due: Option<Time>,
+    pub(crate) waiters: Waiters,
+    pub(crate) rechecks: Rechecks,
     burst: Option<Burst>,
     period_end: Option<Time>,
 }
@@ -134,6 +138,8 @@ impl<W: Port, H: Port> Card<W, H> {
         link: Box<dyn CoherenceLink + Send>,
         now: Time,
     ) -> Card<W, H> {
+        let mut store = store;
+        store.set_age_max(config.age_max);
         let period_end = store.policy().period().map(|period| now + period);
         Card {
             ports: Ports { wire, host, ip_id: config.secret as u16, host_quiet: false, host_skips: 0 },
@@ -155,6 +161,8 @@ impl<W: Port, H: Port> Card<W, H> {
             host_has_timestamps: true,
             link,
             watcher_due: None,
+            waiters: Waiters::new(),
+            rechecks: Rechecks::new(),
             burst: Some(Burst::new(BURST_FRAMES)),
             period_end,
             config,
@@ -176,6 +184,7 @@ impl<W: Port, H: Port> Card<W, H> {
         } else {
             self.talk_to_watcher(now);
         }
+        self.wake_waiters(now);
         let Some(mut burst) = self.burst.take() else { return Ok(0) };
         let handled = self.poll_ports(&mut burst, now);
         self.burst = Some(burst);

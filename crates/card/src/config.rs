@@ -1,5 +1,8 @@
 //! What an operator can set of a card.
 
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
 use nicache_http::KeyConfig;
 use nicache_tcp::isn::IsnKey;
 
@@ -36,6 +39,20 @@ pub struct CardConfig {
     pub mss: u16,
     /// Are hits recorded for the access log?
     pub access_log: bool,
+    /// How old what nobody can see may be in a reply that the server computed; zero: only files are cached.
+    pub age_max: Duration,
+    /// Who asks the server again for the card.
+    pub rechecker: Option<Rechecker>,
+}
+
+/// The client that asks the server again for the card ([`Card::poll_recheck`](crate::Card::poll_recheck)): it connects like any other,
+/// and is told apart by its address and port. Its requests are always forwarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rechecker {
+    /// Its IPv4 address.
+    pub address: u32,
+    /// Its ports, which nobody else at that address may use.
+    pub ports: RangeInclusive<u16>,
 }
 
 impl CardConfig {
@@ -51,6 +68,8 @@ impl CardConfig {
             isn_key: IsnKey(secret),
             mss: 1460,
             access_log: false,
+            age_max: Duration::ZERO,
+            rechecker: None,
         }
     }
 }

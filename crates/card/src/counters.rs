@@ -61,11 +61,13 @@ pub enum FillAbort {
     ChangedAtInsert,
     /// Another reply for the same key was stored meanwhile.
     Superseded,
+    /// A computed reply that is different each time.
+    Volatile,
 }
 
 impl FillAbort {
     /// All reasons.
-    pub const ALL: [FillAbort; 11] = [
+    pub const ALL: [FillAbort; 12] = [
         FillAbort::Resources,
         FillAbort::TooLarge,
         FillAbort::NoRoom,
@@ -77,6 +79,7 @@ impl FillAbort {
         FillAbort::NoVerdict,
         FillAbort::ChangedAtInsert,
         FillAbort::Superseded,
+        FillAbort::Volatile,
     ];
 
     /// The name in metrics.
@@ -93,6 +96,7 @@ impl FillAbort {
             FillAbort::NoVerdict => "no_verdict",
             FillAbort::ChangedAtInsert => "changed_at_insert",
             FillAbort::Superseded => "superseded",
+            FillAbort::Volatile => "volatile",
         }
     }
 }
@@ -132,6 +136,24 @@ pub struct Counters {
     pub purges_by_source: u64,
     /// Entries that stayed although a directory among their sources had changed.
     pub reinstated: u64,
+    /// Computed replies that became entries, as two executions agreed.
+    pub agreed: u64,
+    /// Dynamic entries that stayed, as the server said the same again.
+    pub renewed: u64,
+    /// Executions that differed from another although no source had changed.
+    pub executions_differed: u64,
+    /// Times that the server was to be asked again by the card itself.
+    pub rechecks: u64,
+    /// Of these: dropped, as too many were waiting.
+    pub rechecks_dropped: u64,
+    /// Requests of the card itself.
+    pub recheck_requests: u64,
+    /// Requests that waited for the reply to another one, or for the watcher.
+    pub waits: u64,
+    /// Of these: answered from card memory then.
+    pub waits_answered: u64,
+    /// Hits of dynamic entries.
+    pub hits_dynamic: u64,
     /// Entries dropped by the operator.
     pub purges_by_operator: u64,
     /// Entries dropped to make room.
@@ -179,6 +201,15 @@ impl Default for Counters {
             fills_aborted: [0; FillAbort::ALL.len()],
             purges_by_source: 0,
             reinstated: 0,
+            agreed: 0,
+            renewed: 0,
+            executions_differed: 0,
+            rechecks: 0,
+            rechecks_dropped: 0,
+            recheck_requests: 0,
+            waits: 0,
+            waits_answered: 0,
+            hits_dynamic: 0,
             purges_by_operator: 0,
             evictions: 0,
             flows: 0,

@@ -10,10 +10,10 @@
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use nicache_coherence::{FillRequest, FillVerdict, Question, Verdict};
+use nicache_coherence::{BODY_HASH_BYTES, Class, FillRequest, FillVerdict, Question, Verdict};
 use nicache_http::{
-    Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, ReplyHead, RequestOutcome, Vary, VaryNames,
-    parse_imf_fixdate, parse_request, vary_key,
+    Framing, HeadTemplate, HeaderScratch, HttpDate, Key, KeyConfig, ReplyHead, RequestOutcome, Vary, VaryNames,
+    parse_imf_fixdate, parse_request, recheck_head, vary_key,
 };
 use nicache_memory::BodyId;
 use nicache_tcp::Time;
@@ -21,7 +21,8 @@ use nicache_tcp::Time;
 use crate::counters::{Counters, FillAbort};
 use crate::limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
 use crate::link::CoherenceLink;
-use crate::store::{NewEntry, NotInserted, Store};
+use crate::recheck::Recheck;
+use crate::store::{Execution, Executor, NewEntry, NotInserted, Store};
 
 /// Bytes of a request head that a fill keeps, to apply `Vary` and to name the target.
 const REQUEST_BYTES: usize = 2048;
@@ -67,6 +68,14 @@ struct Fill {
     generation: u32,
     base: Key,
     key: Key,
+    by: Executor,
+    port: u16,
+    /// The card's own request for the same, if the reply may be one that the server computed.
+    recheck: Option<Box<[u8]>>,
+    may_be_static: bool,
+    body_hash: [u8; BODY_HASH_BYTES],
+    /// The clock when the watcher was asked.
+    asked: nicache_coherence::Stamp,
     request: Box<[u8]>,
     request_len: usize,
     stamp: nicache_coherence::Stamp,
@@ -142,6 +151,8 @@ pub struct Fills {
     keys: HashTable<u32>,
     whole: Vec<u32>,
     asked: usize,
+    /// Fills that have ended.
+    ended: u64,
 }
 
 impl Fills {
@@ -153,6 +164,12 @@ impl Fills {
                 generation: 0,
                 base: Key([0; 16]),
                 key: Key([0; 16]),
+                by: Executor::Card,
+                port: 0,
+                recheck: None,
+                may_be_static: true,
+                body_hash: [0; BODY_HASH_BYTES],
+                asked: Default::default(),
                 request: vec![0; REQUEST_BYTES].into_boxed_slice(),
                 request_len: 0,
                 stamp: Default::default(),
@@ -176,22 +193,26 @@ impl Fills {
             keys: HashTable::with_capacity(FILLS_MAX),
             whole: Vec::with_capacity(FILLS_MAX),
             asked: 0,
+            ended: 0,
         }
     }
 
-    /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already,
-    /// or nothing is free.
+    /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
+    /// and one for the card itself are allowed), or nothing is free.
     pub fn begin(
         &mut self,
         base: Key,
         key: Key,
+        by: Executor,
+        port: u16,
         request_head: &[u8],
         store: &Store,
         now: Time,
         counters: &mut Counters,
     ) -> Option<FillId> {
         let fills = &self.fills;
-        if self.keys.find(base.low_u64(), |&index| fills[index as usize].base == base).is_some() {
+        let is_same = |fill: &Fill| fill.base == base && (fill.by == Executor::Card) == (by == Executor::Card);
+        if self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])).is_some() {
             return None;
         }
         if request_head.len() > REQUEST_BYTES {
@@ -206,6 +227,9 @@ impl Fills {
         fill.state = State::Forwarded;
         fill.base = base;
         fill.key = key;
+        fill.by = by;
+        fill.port = port;
+        fill.recheck = None;
         fill.request[..request_head.len()].copy_from_slice(request_head);
         fill.request_len = request_head.len();
         fill.lost = store.revisions().lost();
@@ -251,10 +275,12 @@ impl Fills {
         counters: &mut Counters,
     ) -> Result<(), Option<FillAbort>> {
         let fill = self.get(id).ok_or(None)?;
-        if let Err(reason) = reply.shareable {
+        let shareable = if store.wants_dynamic() { reply.shareable_if_agreed() } else { reply.shareable };
+        if let Err(reason) = shareable {
             counters.fills_not_shared[reason.index()] += 1;
             return Err(None);
         }
+        fill.may_be_static = reply.shareable.is_ok();
         if reply.framing == Framing::None {
             return Err(Some(FillAbort::NoBody));
         }
@@ -270,6 +296,13 @@ impl Fills {
             }
             _ => fill.base,
         };
+        if store.wants_dynamic() && !store.is_left_alone(&fill.key, fill.forwarded) {
+            let names = if let Vary::Names(names) = &reply.vary { Some(names) } else { None };
+            fill.recheck = recheck_head(&fill.request[..fill.request_len], names, keys);
+        }
+        if !fill.may_be_static && fill.recheck.is_none() {
+            return Err(Some(FillAbort::Volatile));
+        }
         fill.template = Some(HeadTemplate::new(head).map_err(|_| Some(FillAbort::HeadTooLarge))?);
         fill.prefix = Box::default();
         fill.etag = reply.etag.map(Box::from);
@@ -340,6 +373,16 @@ impl Fills {
         }
     }
 
+    /// Is the server, or the watcher, working on a reply for the key?
+    pub fn is_under_way(&self, base: &Key) -> bool {
+        self.keys.find(base.low_u64(), |&index| self.fills[index as usize].base == *base).is_some()
+    }
+
+    /// How many fills have ended, one way or the other.
+    pub fn ended(&self) -> u64 {
+        self.ended
+    }
+
     /// Is anybody waited for?
     pub fn is_idle(&self) -> bool {
         self.asked == 0 && self.whole.is_empty()
@@ -358,17 +401,24 @@ impl Fills {
     /// Asks the watcher about whole replies, and gives up those that it does not answer. Call with a `now` that was read after the
     /// frames which made the replies whole had been received, since the watcher looks at what happened up to then.
     pub fn ask(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut Counters) {
+        // One value for all: what the watcher looks at, it looks at after this.
+        let asked = if self.whole.is_empty() { Default::default() } else { store.revisions().advance_clock() };
         while let Some(&index) = self.whole.last() {
             let fill = &mut self.fills[index as usize];
             let id = FillId { index, generation: fill.generation };
+            fill.asked = asked;
+            fill.body_hash = fill.body.and_then(|body| store.memory().hash(body)).unwrap_or_default();
             let request = FillRequest {
                 id: id.send_to_wire(),
                 stamp: fill.stamp,
+                asked,
                 forwarded_ns: fill.forwarded.0,
                 finished_ns: fill.finished.get_or_insert(now).0,
                 lost: fill.lost,
                 body_len: fill.received,
-                body_hash: fill.body.and_then(|body| store.memory().hash(body)).unwrap_or_default(),
+                body_hash: fill.body_hash,
+                may_be_static: fill.may_be_static,
+                may_be_dynamic: fill.recheck.is_some(),
                 last_modified: fill.last_modified.as_deref().and_then(parse_imf_fixdate),
                 target: target_of(&fill.request[..fill.request_len]),
             };
@@ -407,10 +457,20 @@ impl Fills {
         }
         match &verdict.verdict {
             Verdict::Refused(reason) => counters.fills_refused[reason.index()] += 1,
-            Verdict::Stored { sources, record } => {
+            Verdict::Stored { class, sources, record } => {
                 let taken = (fill.template.take(), fill.body.take());
                 if let (Some(template), Some(body)) = taken {
                     let request = &fill.request[..fill.request_len];
+                    let execution = match class {
+                        Class::Static => None,
+                        Class::Dynamic => Some(Execution {
+                            by: fill.by,
+                            forwarded: fill.forwarded,
+                            finished: fill.finished.unwrap_or(fill.forwarded),
+                            digest: digest(&template, fill),
+                            recheck: Recheck { port: fill.port, head: fill.recheck.take().unwrap_or_default() },
+                        }),
+                    };
                     let new = NewEntry {
                         key: fill.key,
                         target: target_of(request).into(),
@@ -423,7 +483,7 @@ impl Fills {
                         body_len: fill.body_len,
                         etag: fill.etag.take(),
                         last_modified: fill.last_modified.take(),
-                        stamp: fill.stamp,
+                        stamp: if execution.is_some() { fill.asked } else { fill.stamp },
                         sources: *sources,
                         record: *record,
                     };
@@ -431,8 +491,12 @@ impl Fills {
                         store.release(new.body);
                         counters.count_abort(FillAbort::ChangedAtInsert);
                     } else {
-                        match store.insert(new, counters) {
-                            Ok(_) => counters.fills_stored += 1,
+                        let inserted = match execution {
+                            None => store.insert(new, counters).map(Some),
+                            Some(execution) => store.insert_computed(new, execution, counters),
+                        };
+                        match inserted {
+                            Ok(stored) => counters.fills_stored += u64::from(stored.is_some()),
                             Err(NotInserted::Changed) => counters.count_abort(FillAbort::ChangedAtInsert),
                             Err(NotInserted::NoPlace) => counters.count_abort(FillAbort::Resources),
                         }
@@ -465,6 +529,8 @@ impl Fills {
         fill.template = None;
         fill.etag = None;
         fill.last_modified = None;
+        fill.recheck = None;
+        self.ended += 1;
         self.free.push(id.index);
     }
 }
@@ -473,6 +539,16 @@ impl Default for Fills {
     fn default() -> Self {
         Fills::new()
     }
+}
+
+/// Hash of a whole reply but for its date, which is different each time.
+fn digest(template: &HeadTemplate, fill: &Fill) -> [u8; 32] {
+    let mut head = vec![0; template.len()];
+    template.render(&HttpDate::from_unix_s(0), &mut head);
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&(head.len() as u64).to_le_bytes()).update(&head);
+    hasher.update(&[u8::from(fill.closes)]).update(&fill.body_len.to_le_bytes()).update(&fill.body_hash);
+    hasher.finalize().into()
 }
 
 /// The request target, for logs.

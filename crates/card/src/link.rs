@@ -44,7 +44,10 @@ impl<W: Port, H: Port> Card<W, H> {
         while let Some(answer) = self.link.poll_answer() {
             match answer {
                 Answer::Fill(verdict) => self.fills.handle_verdict(&verdict, &mut self.store, &mut self.counters),
-                Answer::Reinstate(verdict) => self.store.handle_reinstatement(verdict, &mut self.counters),
+                Answer::Reinstate(verdict) => {
+                    self.store.handle_reinstatement(verdict, &mut self.counters);
+                    self.waiters.handle_answer();
+                }
             }
         }
         self.fills.ask(&mut *self.link, &mut self.store, now, &mut self.counters);

@@ -16,7 +16,7 @@ use crate::counters::CardBypass;
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::memo::Meaning;
-use crate::store::{EntryId, Found};
+use crate::store::{EntryId, Executor, Found};
 
 /// What a request at the front of the client's bytes leads to.
 enum Decision {
@@ -26,6 +26,8 @@ enum Decision {
     Hit(Hit),
     /// Goes to the host.
     Forward(Forward),
+    /// Waits for the reply to another request, or for the watcher.
+    Wait,
     /// Goes to the host, and the card no longer parses: for good, or until this many bytes have passed.
     Opaque(Option<OpaqueExtent>),
 }
@@ -48,6 +50,7 @@ impl Hit {
             head_request: self.head_request,
             keep_alive: self.keep_alive,
             store_as: None,
+            recheck: false,
             learn: None,
             reason: None,
         }
@@ -60,6 +63,8 @@ struct Forward {
     keep_alive: bool,
     /// The keys of a request whose reply may be stored.
     store_as: Option<(Key, Key)>,
+    /// The card is to ask for the same, too, so that there are two replies to compare.
+    recheck: bool,
     /// The entry whose 304 is to be learned.
     learn: Option<EntryId>,
     reason: Option<Reason>,
@@ -84,11 +89,11 @@ impl<W: Port, H: Port> Card<W, H> {
         let mut at = 0;
         while at < bytes.len() && self.may_answer(flow) {
             let rest = &bytes[at..];
-            if let Some(hit) = self.recall(rest) {
+            if let Some(hit) = self.recall(flow, rest, now) {
                 at += self.answer(flow, &hit, rest, now);
                 continue;
             }
-            match self.decide(rest, false, false) {
+            match self.decide(flow, rest, false, false, now) {
                 Decision::Hit(hit) => {
                     if let Some(meaning) = hit.memorable
                         && hit.head_len == rest.len()
@@ -123,7 +128,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 flow.hold = Some(hold);
                 return;
             }
-            let decision = self.decide(hold.bytes(), may_hand_over, flow.output_idle());
+            let decision = self.decide(flow, hold.bytes(), may_hand_over, flow.output_idle(), now);
             let mut hold = hold;
             match decision {
                 Decision::Hit(_) if !may_answer && !flow.replies.is_empty() => {
@@ -145,6 +150,11 @@ impl<W: Port, H: Port> Card<W, H> {
                 }
                 Decision::Partial => {
                     flow.hold = Some(hold);
+                    return;
+                }
+                Decision::Wait => {
+                    flow.hold = Some(hold);
+                    self.wait(flow, now);
                     return;
                 }
                 Decision::Forward(_) if !may_hand_over => {
@@ -186,14 +196,14 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// A hit whose head was parsed before.
     #[inline]
-    fn recall(&mut self, head: &[u8]) -> Option<Hit> {
+    fn recall(&mut self, flow: &Flow, head: &[u8], now: Time) -> Option<Hit> {
         let meaning = self.memo.recall(head)?;
-        if self.bypass || !self.lease || self.store.vary.names(&meaning.key).is_some() {
+        if self.bypass || !self.lease || self.is_rechecker(flow) || self.store.vary.names(&meaning.key).is_some() {
             return None;
         }
         // As in `look_up`: the epoch is read when the request is in (I1).
         let epoch = self.store.revisions().epoch();
-        let Found::Entry(entry) = self.store.find(&meaning.key, epoch, &mut self.counters) else { return None };
+        let Found::Entry(entry) = self.store.find(&meaning.key, epoch, now, &mut self.counters) else { return None };
         if meaning.head_request && !self.store.get(entry)?.has_length() {
             return None;
         }
@@ -210,11 +220,11 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Parses and looks up. With `commit`, misses are told to the policy and counted, since they will be forwarded; with
     /// `idle`, so are requests that make the connection opaque.
-    fn decide(&mut self, bytes: &[u8], commit: bool, idle: bool) -> Decision {
+    fn decide(&mut self, flow: &Flow, bytes: &[u8], commit: bool, idle: bool, now: Time) -> Decision {
         let mut scratch = HeaderScratch::new();
         match parse_request(bytes, &mut scratch, &self.config.keys) {
             RequestOutcome::Partial => Decision::Partial,
-            RequestOutcome::Complete(request) => self.look_up(&request, commit),
+            RequestOutcome::Complete(request) => self.look_up(flow, &request, commit, now),
             RequestOutcome::Bypass { reason, extent } => {
                 let certain = if matches!(extent, Extent::Head { body: 0, .. }) { commit } else { idle };
                 if certain {
@@ -226,6 +236,7 @@ impl<W: Port, H: Port> Card<W, H> {
                         head_request: method == Method::Head,
                         keep_alive,
                         store_as: None,
+                        recheck: false,
                         learn: None,
                         reason: Some(Reason::Request),
                     }),
@@ -240,12 +251,13 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    fn look_up(&mut self, request: &Request<'_>, commit: bool) -> Decision {
+    fn look_up(&mut self, flow: &Flow, request: &Request<'_>, commit: bool, now: Time) -> Decision {
         let mut forward = Forward {
             head_len: request.head_len,
             head_request: request.method == Method::Head,
             keep_alive: request.keep_alive,
             store_as: None,
+            recheck: false,
             learn: None,
             reason: None,
         };
@@ -261,14 +273,26 @@ impl<W: Port, H: Port> Card<W, H> {
         };
         // The request is in: whatever a writer completed before is in the epoch that is read now (I1).
         let epoch = self.store.revisions().epoch();
-        let id = match self.store.find(&key, epoch, &mut self.counters) {
+        let is_plain_get = request.method == Method::Get && !request.conditional.is_conditional();
+        if self.is_rechecker(flow) {
+            forward.store_as = is_plain_get.then_some((base, key));
+            return Decision::Forward(forward);
+        }
+        let found = self.store.find(&key, epoch, now, &mut self.counters);
+        let id = match found {
             Found::Entry(id) => id,
             // The answer is near, and cheaper than a fill.
+            Found::Suspect if self.may_wait(flow, now) => return Decision::Wait,
             Found::Suspect => return Decision::Forward(forward),
-            Found::Absent => {
-                let admitted = commit && self.store.admit(&key);
-                if admitted && request.method == Method::Get && !request.conditional.is_conditional() {
+            Found::Lapsed | Found::Absent => {
+                let was_there = found == Found::Lapsed || self.store.was_popular(&key);
+                if was_there && self.fills.is_under_way(&base) && self.may_wait(flow, now) {
+                    return Decision::Wait;
+                }
+                let admitted = was_there || commit && self.store.admit(&key);
+                if admitted && is_plain_get && !self.store.is_left_alone(&key, now) {
                     forward.store_as = Some((base, key));
+                    forward.recheck = was_there || self.store.executor(&key) == Some(self.executor(flow));
                 }
                 return Decision::Forward(forward);
             }
@@ -321,7 +345,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Queues the reply of a hit; returns the bytes of its request.
     fn answer(&mut self, flow: &mut Flow, hit: &Hit, bytes: &[u8], now: Time) -> usize {
         let Some(entry) = self.store.get(hit.entry) else { return hit.head_len };
-        let closes = entry.closes;
+        let (closes, is_dynamic) = (entry.closes, entry.is_dynamic());
         let (head_len, body_len) = match hit.kind {
             ReplyKind::Full => (entry.template.len() + entry.prefix.len(), entry.body_len),
             ReplyKind::HeadOnly => (entry.template.len(), 0),
@@ -343,11 +367,14 @@ impl<W: Port, H: Port> Card<W, H> {
             return 0;
         }
         self.store.pin_for_hit(hit.entry);
+        self.counters.waits_answered += u64::from(flow.wait.take().is_some());
+        self.recheck_if_due(hit.entry, now);
         flow.sender.enqueue(reply.len());
         flow.out_next = reply.end();
         flow.last_hit = Some(now);
         let counters = &mut self.counters;
         counters.hits += 1;
+        counters.hits_dynamic += u64::from(is_dynamic);
         counters.hits_head += u64::from(hit.kind == ReplyKind::HeadOnly);
         counters.hits_not_modified += u64::from(hit.kind == ReplyKind::NotModified);
         counters.hit_bytes += u64::from(reply.len());
@@ -371,9 +398,17 @@ impl<W: Port, H: Port> Card<W, H> {
             Some(Reason::Request) => {}
         }
         flow.fill = None;
+        flow.wait = None;
+        let by = self.executor(flow);
+        self.counters.recheck_requests += u64::from(by == Executor::Card);
         if let (Some((base, key)), Some(hold)) = (forward.store_as, &flow.hold) {
             let head = &hold.bytes()[..forward.head_len];
-            flow.fill = self.fills.begin(base, key, head, &self.store, now, &mut self.counters);
+            flow.fill =
+                self.fills.begin(base, key, by, flow.key.server_port, head, &self.store, now, &mut self.counters);
+            if forward.recheck && flow.fill.is_some() && self.config.rechecker.is_some() {
+                let names = self.store.vary.names(&base);
+                self.rechecks.ask_for(flow.key.server_port, head, names, &self.config.keys, &mut self.counters);
+            }
         }
         flow.learn = forward.learn;
         flow.reply = ReplyTracking::Head { head_request: forward.head_request, last: !forward.keep_alive };

@@ -32,7 +32,7 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// When the flow wants to be looked at again.
-    pub(crate) fn deadline(&self, flow: &Flow, _now: Time) -> Option<Time> {
+    pub(crate) fn deadline(&self, flow: &Flow, now: Time) -> Option<Time> {
         let sender = if flow.card_speaks() { flow.sender.next_timeout() } else { None };
         let host = match flow.host.phase {
             HostPhase::Open | HostPhase::Closing if !flow.host.sender.all_acked() => flow.host.sender.next_timeout(),
@@ -42,7 +42,10 @@ impl<W: Port, H: Port> Card<W, H> {
         let handshake =
             (flow.phase == Phase::CardHandshake).then(|| flow.host.syn_sent + syn_interval(flow.syn_ack_tries));
         let idle = Some(flow.active + idle_limit(flow));
-        [sender, host, handshake, flow.ack_due, idle].into_iter().flatten().min()
+        [sender, host, handshake, flow.ack_due, flow.wait.filter(|&until| until > now), idle]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn flow_timeout(&mut self, flow: &mut Flow, now: Time) -> Keep {
@@ -82,6 +85,10 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if flow.ack_due.is_some_and(|due| now >= due) {
             self.ack_client(flow, now);
+        }
+        if flow.wait.is_some_and(|until| now >= until) {
+            self.advance(flow, now);
+            self.pump_client(flow, now);
         }
         if now >= flow.active + idle_limit(flow) {
             return self.end_idle(flow, now);

@@ -29,6 +29,9 @@ impl SourceSlot {
     /// All databases that are watched.
     pub const DATABASES: SourceSlot = SourceSlot(2);
 
+    /// Where relative paths of the server's processes start.
+    pub const WORKING_DIRECTORY: SourceSlot = SourceSlot(3);
+
     const RESERVED: u32 = 4;
 
     /// Slot of an inode; never one of the named ones.

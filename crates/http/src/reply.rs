@@ -76,6 +76,15 @@ pub struct ReplyHead<'a> {
 }
 
 impl ReplyHead<'_> {
+    /// May the reply be repeated to others if it turns out that the server says the same, head and all, to two clients? Then a header
+    /// that a server of files would not send is no obstacle.
+    pub fn shareable_if_agreed(&self) -> Result<(), NotShared> {
+        match self.shareable {
+            Err(NotShared::UnusualHeader) => Ok(()),
+            other => other,
+        }
+    }
+
     /// Does the server end the connection after any such reply, and not only this one? HTTP/1.0 does unless it says otherwise, and
     /// there is no other end to a body without length.
     pub fn always_closes(&self) -> bool {
@@ -266,8 +275,11 @@ impl<'b> Fields<'b> {
         Ok(())
     }
 
+    /// The first reason counts, but an unusual header only if there is no other: a computed reply may have that one.
     fn note(&mut self, reason: NotShared) {
-        self.reason.get_or_insert(reason);
+        if matches!(self.reason, None | Some(NotShared::UnusualHeader)) {
+            self.reason = Some(reason);
+        }
     }
 
     fn note_error(&mut self, outcome: Result<(), NotShared>) {
@@ -289,9 +301,11 @@ impl<'b> Fields<'b> {
         let of_message = message_reason(status, version, method, keep_alive);
         self.check_values(head_len, version);
         let plain = self.reason.map_or(Ok(()), Err);
-        let shareable = match of_message {
-            Some(reason) => Err(reason),
-            None => plain.and(renewal.map(|_| ())),
+        let renewable = renewal.map(|_| ());
+        let shareable = match (of_message, plain, renewable) {
+            (Some(reason), _, _) => Err(reason),
+            (None, Err(NotShared::UnusualHeader), Err(reason)) => Err(reason),
+            (None, plain, renewable) => plain.and(renewable),
         };
         let learnable_304 =
             status == 304 && method == Method::Get && version == Version::Http11 && plain.is_ok() && renewal.is_ok();
@@ -403,7 +417,7 @@ fn message_reason(status: u16, version: Version, method: Method, keep_alive: boo
 
 /// Stores a field that may come once (RFC 9110 section 5.3).
 fn once<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8], reason: &mut Option<NotShared>) {
-    if slot.replace(value).is_some() {
-        reason.get_or_insert(NotShared::DuplicateHeader);
+    if slot.replace(value).is_some() && matches!(reason, None | Some(NotShared::UnusualHeader)) {
+        *reason = Some(NotShared::DuplicateHeader);
     }
 }

@@ -37,6 +37,12 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake: Option<HandshakeKind>,
 
+    /// How old what nobody can see (the clock, a counter in a program's memory) may be in a page that the server computed: 500ms, 1s, 10s,
+    /// ... Changes of files show at once, whatever this says. 0 caches files alone [default: 1s]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recheck: Option<Milliseconds>,
+
     /// Port on which the server speaks plain HTTP; other ports pass the card untouched. Repeatable [default: 80]
     #[arg(long = "http-port", value_name = "PORT")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -130,6 +136,7 @@ pub struct RunPlan {
     pub memory_bytes: u64,
     pub policy: PolicyKind,
     pub handshake: HandshakeKind,
+    pub recheck: Milliseconds,
     pub http_ports: Vec<u16>,
     pub publish: Vec<Publish>,
     pub outgoing: bool,
@@ -174,6 +181,7 @@ impl RunOptions {
             memory_bytes: self.memory.unwrap_or(Size(64 << 20)).0,
             policy: self.policy.unwrap_or(PolicyKind::Lru),
             handshake: self.handshake.unwrap_or(HandshakeKind::PassThrough),
+            recheck: self.recheck.unwrap_or(Milliseconds(1000)),
             http_ports: if self.http_port.is_empty() { vec![80] } else { self.http_port },
             outgoing: self.outgoing.unwrap_or(false) || self.publish.iter().any(|p| !p.address.ip().is_loopback()),
             publish: self.publish,
@@ -274,6 +282,35 @@ impl fmt::Display for Size {
             n if n > 0 && n.trailing_zeros() >= 20 => write!(f, "{}M", n >> 20),
             n if n > 0 && n.trailing_zeros() >= 10 => write!(f, "{}K", n >> 10),
             n => write!(f, "{n}"),
+        }
+    }
+}
+
+/// A time of up to an hour, written `0`, `500ms`, `1s` or `2m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Milliseconds(pub u64);
+
+impl FromStr for Milliseconds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Milliseconds, String> {
+        let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
+        let parse = |(unit, factor): (&str, u64)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor);
+        let value = if text == "0" { Some(0) } else { units.into_iter().find_map(parse) };
+        value
+            .filter(|&value| value <= 3_600_000)
+            .map(Milliseconds)
+            .ok_or_else(|| format!("`{text}` is no time of up to an hour; write 0, 500ms, 1s or 2m"))
+    }
+}
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => write!(f, "0"),
+            n if n.is_multiple_of(60_000) => write!(f, "{}m", n / 60_000),
+            n if n.is_multiple_of(1000) => write!(f, "{}s", n / 1000),
+            n => write!(f, "{n}ms"),
         }
     }
 }
@@ -384,7 +421,7 @@ macro_rules! serde_as_text {
         }
     )*};
 }
-serde_as_text!(Size, Publish, Subnet);
+serde_as_text!(Size, Milliseconds, Publish, Subnet);
 
 #[cfg(test)]
 mod tests {

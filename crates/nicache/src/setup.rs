@@ -48,6 +48,8 @@ pub struct CardSetup {
     pub gateway: Ipv4Addr,
     /// Interface name of the wire TAP, for messages.
     pub wire_name: String,
+    /// How old what nobody can see may be in a page that the server computed, in milliseconds; 0: only files are cached.
+    pub recheck_ms: u64,
     /// Capture file.
     pub pcap: Option<PathBuf>,
     /// Whether to send access records.
@@ -69,6 +71,8 @@ pub struct WatchSetup {
     pub log_format: LogFormat,
     /// Inode number of the server's network namespace.
     pub server_netns: u64,
+    /// Service ports.
+    pub http_ports: Vec<u16>,
 }
 
 /// The watcher's only message to the supervisor, once it can or cannot watch.

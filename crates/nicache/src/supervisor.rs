@@ -107,7 +107,11 @@ impl<'a> Running<'a> {
 
         let (card_side, watch_side) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        let setup = WatchSetup { log_format: plan.log_format, server_netns: namespace.inode() };
+        let setup = WatchSetup {
+            log_format: plan.log_format,
+            server_netns: namespace.inode(),
+            http_ports: plan.http_ports.clone(),
+        };
         let (watch, report, witness) = start_watch(&setup, watch_side)?;
         if let Some(reason) = &report.unavailable {
             tracing::warn!("nothing is cached, every request goes to the server: {reason}");
@@ -266,6 +270,7 @@ fn card_setup(plan: &RunPlan, instance: &Instance, witness_files: usize) -> Card
         server: instance.subnet.server(),
         gateway: instance.subnet.gateway(),
         wire_name: instance.interface.clone(),
+        recheck_ms: plan.recheck.0,
         pcap: plan.pcap.clone(),
         access_log: plan.access_log.is_some(),
         ignore_cookies: plan.ignore_cookies.clone(),

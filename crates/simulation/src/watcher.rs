@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nicache_card::CoherenceLink;
 use nicache_coherence::{
-    Answer, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS,
-    Question, RecordNumber, RefusalReason, ReinstateRequest, ReinstateVerdict, Reinstatement, RevisionTable, SourceSet,
-    SourceSlot, Stamp, Verdict,
+    Answer, Class, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, LEASE_NS,
+    LEASE_RENEWAL_NS, Question, RecordNumber, RefusalReason, ReinstateRequest, ReinstateVerdict, Reinstatement,
+    RevisionTable, SourceSet, SourceSlot, Stamp, Verdict,
 };
 
 use crate::files::{SharedFiles, directory_slot, inode_slot};
@@ -308,7 +308,11 @@ impl Watcher {
                 let verdict = match self.compare(&fill, &sources, &found) {
                     Ok(sources) => {
                         self.records.push(found);
-                        Verdict::Stored { sources, record: RecordNumber(self.records.len() as u64) }
+                        Verdict::Stored {
+                            class: Class::Static,
+                            sources,
+                            record: RecordNumber(self.records.len() as u64),
+                        }
                     }
                     Err(reason) => Verdict::Refused(reason),
                 };

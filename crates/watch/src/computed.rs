@@ -125,6 +125,7 @@ fn ensure_settled(files: &[(Rc<Node>, Option<u64>)], request: &FillRequest<'_>) 
     let mut seen = HashSet::new();
     for (node, opened_len) in files {
         if node.changed_ns >= settled_before_ns || opened_len.is_some_and(|len| len != node.size) {
+            tracing::debug!(inode = ?node.identity, opened_len, len = node.size, "a file is being changed");
             return Err(RefusalReason::Changed);
         }
         if seen.insert(node.identity) {

@@ -23,6 +23,8 @@ pub enum EventKind {
     Wrote,
     /// A name was removed; the path is as in a look-up.
     Removed,
+    /// The process has another working directory, which the path leads to; no path: unknown.
+    Moved,
     /// Something was sent to another program.
     Sent(Peer),
 }
@@ -129,6 +131,11 @@ const FLAG_NOFOLLOW: u16 = 8;
 const FLAG_OWN_ROOT: u16 = 16;
 
 impl LookupEvent {
+    /// Does it start at the working directory of its process?
+    pub fn is_relative(&self) -> bool {
+        self.dirfd == libc::AT_FDCWD && !self.path.starts_with(b"/") && !self.path.is_empty()
+    }
+
     /// Reads a record; `None` if it is none that `ebpf/witness.bpf.c` writes.
     pub fn decode(record: &[u8]) -> Option<LookupEvent> {
         let head = record.get(..HEAD_BYTES)?;
@@ -152,6 +159,7 @@ impl LookupEvent {
                 4 => EventKind::Hidden,
                 5 => EventKind::Wrote,
                 6 => EventKind::Removed,
+                8 => EventKind::Moved,
                 7 => EventKind::Sent(match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, ino))?) {
                     (AF_UNIX, process) => Peer::Local(process as u32),
                     (AF_INET, address) => Peer::Ipv4(Ipv4Addr::from((address >> 16) as u32), address as u16),

@@ -1,6 +1,6 @@
 //! The look-ups of the last seconds, in order of time, in bounded memory.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use crate::event::{EventKind, LookupEvent};
 
@@ -17,18 +17,24 @@ pub struct History {
     /// Everything that happened after this is here.
     complete_after_ns: u64,
     hidden: bool,
+    /// Working directories that processes have gone to; `None`: unknown.
+    directories: HashMap<u32, Option<Box<[u8]>>>,
 }
+
+/// Processes whose working directory is followed.
+const DIRECTORIES_MAX: usize = 4096;
 
 impl History {
     /// An empty history that claims to be complete after `now_ns`.
     pub fn new(now_ns: u64) -> History {
-        History { events: VecDeque::with_capacity(1024), complete_after_ns: now_ns, hidden: false }
+        History { events: VecDeque::with_capacity(1024), complete_after_ns: now_ns, ..History::default() }
     }
 
     /// Adds an event. Events come nearly in order: two processors may reserve room and read the clock the other way
     /// round.
-    pub fn push(&mut self, event: LookupEvent) {
+    pub fn push(&mut self, mut event: LookupEvent) {
         self.hidden |= event.kind == EventKind::Hidden;
+        self.follow_directory(&mut event);
         let newest_ns = self.events.back().map_or(0, |last| last.time_ns).max(event.time_ns);
         let mut at = self.events.len();
         while at > 0 && self.events[at - 1].time_ns > event.time_ns {
@@ -41,6 +47,32 @@ impl History {
             if let Some(dropped) = self.events.pop_front() {
                 self.complete_after_ns = self.complete_after_ns.max(dropped.time_ns);
             }
+        }
+    }
+
+    /// A process may go from directory to directory while it works, as PHP does for each script: a relative path is noted as the absolute
+    /// one that it was at that moment.
+    fn follow_directory(&mut self, event: &mut LookupEvent) {
+        let known = self.directories.get(&event.tgid);
+        if event.is_relative()
+            && let Some(known) = known
+        {
+            match known {
+                Some(directory) => event.path = [directory, &b"/"[..], &event.path].concat().into(),
+                None => event.incomplete = true,
+            }
+        }
+        if event.kind == EventKind::Moved {
+            if self.directories.len() >= DIRECTORIES_MAX {
+                // What is forgotten must not be taken for a process that never moved.
+                self.directories.values_mut().for_each(|directory| *directory = None);
+                if !self.directories.contains_key(&event.tgid) {
+                    self.hidden = true;
+                    return;
+                }
+            }
+            let is_known = event.path.starts_with(b"/") && !event.incomplete;
+            self.directories.insert(event.tgid, is_known.then(|| event.path.clone()));
         }
     }
 
@@ -94,6 +126,25 @@ mod tests {
             history.push(event(time_ns));
         }
         assert_eq!(history.since(6).map(|event| event.time_ns).collect::<Vec<_>>(), [6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn relative_paths_are_those_of_the_moment() {
+        let mut history = History::new(0);
+        let at = |time_ns, kind, path: &[u8]| LookupEvent { kind, path: path.into(), ..event(time_ns) };
+        history.push(at(1, EventKind::Lookup, b"x"));
+        history.push(at(2, EventKind::Moved, b"/a"));
+        history.push(at(3, EventKind::Lookup, b"x"));
+        history.push(at(4, EventKind::Moved, b"b"));
+        history.push(at(5, EventKind::Lookup, b"x"));
+        history.push(at(6, EventKind::Moved, b""));
+        history.push(at(7, EventKind::Lookup, b"x"));
+        history.push(at(8, EventKind::Lookup, b"/x"));
+        let seen = history.since(0).filter(|event| event.kind == EventKind::Lookup);
+        let seen: Vec<_> =
+            seen.map(|event| (String::from_utf8_lossy(&event.path).into_owned(), event.incomplete)).collect();
+        let expected = [("x", false), ("/a/x", false), ("/a/b/x", false), ("x", true), ("/x", false)];
+        assert_eq!(seen, expected.map(|(path, incomplete)| (path.to_owned(), incomplete)));
     }
 
     #[test]

@@ -284,7 +284,8 @@ impl Registrar {
             self.table.track(slot);
         }
         let sources: Vec<SourceSlot> = survey.sources.iter().copied().collect();
-        if !self.table.is_unchanged(&sources, request.stamp) {
+        if let Some(&slot) = sources.iter().find(|&&slot| self.table.stamp_of(slot) >= request.stamp) {
+            tracing::debug!(slot = slot.0, "a source has changed");
             return Err(RefusalReason::Changed);
         }
         if self.retained.is_dirty(&self.table, now_ns()) {

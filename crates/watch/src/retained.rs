@@ -4,9 +4,10 @@
 //! that its reply depends on (COHERENCE.md rule 2). And after a change the server goes on with what it has until it looks at the file
 //! again: until then the file is *dirty*, and no reply may be kept (rule 3).
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
+use nicache_coherence::{RevisionTable, Stamp};
 
 use crate::event::{EventKind, Identity, LookupEvent};
 
@@ -23,6 +24,9 @@ const S_IFMT: u16 = 0o170_000;
 const S_IFREG: u16 = 0o100_000;
 const O_ACCMODE: u32 = 3;
 const O_WRONLY: u32 = 1;
+const O_CREAT: u32 = 0o100;
+const O_EXCL: u32 = 0o200;
+const O_TRUNC: u32 = 0o1000;
 
 #[derive(Debug)]
 struct File {
@@ -42,6 +46,10 @@ struct File {
 impl File {
     fn is_volatile(&self) -> bool {
         self.changes >= VOLATILE_CHANGES
+    }
+
+    fn name(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.path.as_deref().unwrap_or_default())
     }
 }
 
@@ -68,7 +76,9 @@ impl Retained {
             *looked_at = (*looked_at).max(event.clock);
             event.inode.filter(|now| now != identity).map(|_| *identity)
         });
-        let is_read = event.mode & S_IFMT == S_IFREG && event.open_flags & O_ACCMODE != O_WRONLY;
+        // What it has just made or emptied has nothing to read.
+        let has_content = event.open_flags & O_TRUNC == 0 && event.open_flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
+        let is_read = event.mode & S_IFMT == S_IFREG && event.open_flags & O_ACCMODE != O_WRONLY && has_content;
         let Some(identity) = event.inode.filter(|_| is_read && event.ret >= 0) else { return };
         if let Some(old) = replaced
             && self.files.get(&old).is_some_and(|file| file.path.as_ref() == path)
@@ -138,7 +148,7 @@ impl Retained {
             }
             let (_, since_ns) = *file.dirty.get_or_insert((stamp, now_ns));
             if now_ns < since_ns + DIRTY_NS_MAX {
-                tracing::debug!(path = %String::from_utf8_lossy(file.path.as_deref().unwrap_or_default()), "dirty");
+                tracing::debug!(path = %file.name(), "the server has not looked at a changed file");
                 dirty = true;
             }
         }
@@ -148,20 +158,13 @@ impl Retained {
     /// Is any file changed since the clock was `since` that the server had read before `read_before_ns`? What it read only later is
     /// not in a reply that was ready before.
     pub fn has_changed(&self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
-        self.changed(table, since, read_before_ns).next().is_some()
-    }
-
-    fn changed<'a>(
-        &'a self,
-        table: &'a RevisionTable,
-        since: Stamp,
-        read_before_ns: u64,
-    ) -> impl Iterator<Item = SourceSlot> + 'a {
-        self.files
-            .iter()
-            .filter(move |(_, file)| file.first_opened_ns <= read_before_ns && !file.is_volatile())
-            .map(|(identity, _)| identity.slot())
-            .filter(move |&slot| table.stamp_of(slot) >= since)
+        let changed = self.files.iter().find(|(identity, file)| {
+            file.first_opened_ns <= read_before_ns && !file.is_volatile() && table.stamp_of(identity.slot()) >= since
+        });
+        if let Some((_, file)) = changed {
+            tracing::debug!(path = %file.name(), "a file that the server may have in its memory has changed");
+        }
+        changed.is_some()
     }
 }
 

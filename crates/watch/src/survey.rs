@@ -51,7 +51,12 @@ pub(crate) fn select<'a>(history: &'a History, request: &FillRequest<'_>) -> Vec
                 }
             }
             EventKind::Readdir if is_during => selected.push(Selected { event, sent: false }),
-            EventKind::Readdir | EventKind::Hidden | EventKind::Wrote | EventKind::Removed | EventKind::Sent(_) => {}
+            EventKind::Readdir
+            | EventKind::Hidden
+            | EventKind::Wrote
+            | EventKind::Removed
+            | EventKind::Moved
+            | EventKind::Sent(_) => {}
         }
     }
     selected
@@ -102,8 +107,8 @@ pub(crate) fn survey<'a>(
             survey.kept.push(event);
             continue;
         }
-        let walk = resolver.resolve(event)?;
-        check_outcome(event, &walk)?;
+        let walk = resolver.resolve(event).inspect_err(|reason| log(event, *reason))?;
+        check_outcome(event, &walk).inspect_err(|reason| log(event, *reason))?;
         let mut is_others = false;
         match &walk.outcome {
             Outcome::Found(node) if node.is_harmless_device() => continue,
@@ -126,11 +131,15 @@ pub(crate) fn survey<'a>(
             _ => {}
         }
         if !walk.watched {
+            log(event, RefusalReason::UnwatchedFilesystem);
             return Err(RefusalReason::UnwatchedFilesystem);
         }
         if is_others {
             survey.others.extend(&walk.slots);
             continue;
+        }
+        if event.is_relative() {
+            survey.fixed.insert(SourceSlot::WORKING_DIRECTORY);
         }
         survey.sources.extend(&walk.slots);
         survey.directories.extend(&walk.directories);
@@ -148,6 +157,11 @@ pub(crate) fn survey<'a>(
     survey.fixed.extend(listed);
     survey.sources.extend(&survey.fixed);
     Ok(survey)
+}
+
+fn log(event: &LookupEvent, reason: RefusalReason) {
+    let path = String::from_utf8_lossy(&event.path);
+    tracing::debug!(%path, call = event.nr, outcome = event.ret, reason = reason.label(), "a look-up speaks against it");
 }
 
 /// Does the path lead where it led the server?

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use nicache_card::{Card, CardConfig, CoherenceLink, Handshake, Store};
 use nicache_coherence::{
-    Answer, FillVerdict, Question, RecordNumber, RefusalReason, RevisionTable, SourceSet, SourceSlot, Verdict,
+    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, RevisionTable, SourceSet, SourceSlot, Verdict,
 };
 use nicache_http::{HttpDate, KeyConfig};
 use nicache_memory::{CardMemory, HugePages};
@@ -223,7 +223,7 @@ impl CoherenceLink for Watcher {
         let mut sources = SourceSet::new();
         let whole = sources.insert(SOURCE).is_ok();
         let verdict = if whole && self.stores {
-            Verdict::Stored { sources, record: RecordNumber::default() }
+            Verdict::Stored { class: Class::Static, sources, record: RecordNumber::default() }
         } else {
             Verdict::Refused(RefusalReason::NoMatchingFile)
         };

@@ -166,6 +166,8 @@ pub struct Flow {
     pub fill: Option<FillId>,
     /// The entry that a 304 of the host is learned for.
     pub learn: Option<EntryId>,
+    /// The request at the front waits until then for the reply to another one, or for the watcher; a time in the past: it has waited.
+    pub wait: Option<Time>,
     /// A delayed ACK to the client is due.
     pub ack_due: Option<Time>,
     /// When anything last came from the client.
@@ -234,6 +236,7 @@ impl Flow {
             last_reply: false,
             fill: None,
             learn: None,
+            wait: None,
             ack_due: None,
             active: Time(0),
             last_hit: None,

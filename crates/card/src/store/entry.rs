@@ -4,6 +4,7 @@ use nicache_coherence::{Epoch, RecordNumber, SourceSet, Stamp};
 use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::BodyId;
 
+use super::agreement::Age;
 use super::reinstate::Standing;
 
 /// Names an entry. A name outlives its entry harmlessly: the generation tells.
@@ -59,6 +60,8 @@ pub struct Entry {
     pub(super) checked: Epoch,
     /// May it be served?
     pub(super) standing: Standing,
+    /// Of a dynamic one: until when, and how it is renewed.
+    pub(super) age: Option<Age>,
     /// Replies that still need its bytes.
     pub(super) pins: u32,
     /// Out of the index; freed with the last pin.
@@ -69,6 +72,11 @@ impl Entry {
     /// Can it answer a HEAD?
     pub fn has_length(&self) -> bool {
         matches!(self.framing, Framing::Length(_))
+    }
+
+    /// Is it a reply that the server computed?
+    pub fn is_dynamic(&self) -> bool {
+        self.age.is_some()
     }
 
     /// What the entry depends on.

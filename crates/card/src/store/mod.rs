@@ -4,24 +4,30 @@
 //! has been acknowledged (I2). Whether an entry may be served is decided by one load of the epoch; only when that moved
 //! since the entry was last looked at are the stamps of its sources compared (SYSTEM.md idea 3).
 
+mod agreement;
 mod entry;
 mod reinstate;
 mod vary;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashTable;
 use nicache_coherence::{Epoch, RecordNumber, RevisionTable, SourceSet, Stamp};
 use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::{BodyId, CardMemory};
 use nicache_policy::{Admission, Incoming, Policy, Removal};
+use nicache_tcp::Time;
 
+pub use agreement::{Execution, Executor};
 pub use entry::{Entry, EntryId};
 pub use vary::VaryRules;
 
+use self::agreement::{Age, Candidates, Opinion};
 use self::reinstate::{Standing, Suspects};
 use crate::counters::Counters;
 use crate::limits::OBJECT_SHARE;
+use crate::recheck::Recheck;
 
 /// What the index says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub enum Found {
     Entry(EntryId),
     /// One that may not be served until the watcher has looked at it again.
     Suspect,
+    /// One that may not be served until the server has said the same again.
+    Lapsed,
     /// Nothing (any more).
     Absent,
 }
@@ -80,6 +88,9 @@ pub struct Store {
     free: Vec<u32>,
     index: HashTable<u32>,
     suspects: Suspects,
+    candidates: Candidates,
+    /// How old a dynamic entry may become.
+    age_max: Duration,
     /// Which headers select among the variants of a key.
     pub vary: VaryRules,
 }
@@ -100,8 +111,20 @@ impl Store {
             free: (0..entries_max as u32).rev().collect(),
             index: HashTable::with_capacity(entries_max),
             suspects: Suspects::new(),
+            candidates: Candidates::new(),
+            age_max: Duration::ZERO,
             vary: VaryRules::new(),
         }
+    }
+
+    /// How old what nobody can see may be in a dynamic entry; zero: there are none.
+    pub fn set_age_max(&mut self, age_max: Duration) {
+        self.age_max = age_max;
+    }
+
+    /// Are dynamic entries wanted?
+    pub fn wants_dynamic(&self) -> bool {
+        !self.age_max.is_zero()
     }
 
     /// The revision table that entries are checked against.
@@ -152,7 +175,7 @@ impl Store {
 
     /// The valid entry for a key. `epoch` must have been read after the request came in.
     #[inline]
-    pub fn find(&mut self, key: &Key, epoch: Epoch, counters: &mut Counters) -> Found {
+    pub fn find(&mut self, key: &Key, epoch: Epoch, now: Time, counters: &mut Counters) -> Found {
         let places = &self.places;
         let Some(&index) = self
             .index
@@ -165,6 +188,9 @@ impl Store {
         let Some(entry) = place.entry.as_ref() else {
             return Found::Absent;
         };
+        if entry.age.as_ref().is_some_and(|age| now >= age.expires) {
+            return Found::Lapsed;
+        }
         if entry.checked == epoch && entry.standing == Standing::Good {
             return Found::Entry(id);
         }
@@ -174,8 +200,10 @@ impl Store {
     /// An entry that was not looked at in this epoch.
     fn find_again(&mut self, id: EntryId, epoch: Epoch, counters: &mut Counters) -> Found {
         let Some(entry) = self.get(id) else { return Found::Absent };
-        if entry.standing != Standing::Good {
-            return Found::Suspect;
+        match entry.standing {
+            Standing::Good => {}
+            Standing::Lapsed => return Found::Lapsed,
+            Standing::Suspect | Standing::Asked(_) => return Found::Suspect,
         }
         if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) {
             if let Some(entry) = self.get_mut(id) {
@@ -186,9 +214,8 @@ impl Store {
         if self.suspect(id) {
             return Found::Suspect;
         }
-        counters.purges_by_source += 1;
-        self.remove(id, Removal::Purged);
-        Found::Absent
+        self.purge(id, counters);
+        if self.get(id).is_some_and(|entry| entry.standing == Standing::Lapsed) { Found::Lapsed } else { Found::Absent }
     }
 
     /// The entry of that name, unless it is gone. Valid for replies that pinned it, even when purged.
@@ -308,6 +335,7 @@ impl Store {
             record: new.record,
             checked: epoch,
             standing: Standing::Good,
+            age: None,
             pins: 0,
             dead: false,
         });
@@ -317,6 +345,92 @@ impl Store {
             places[index as usize].entry.as_ref().map_or(0, |entry| entry.key.low_u64())
         });
         Ok(EntryId { index, generation })
+    }
+
+    /// Turns the fill of a computed reply into an entry, or renews the one that is there, if the executions agree. `None`: not yet.
+    ///
+    /// # Errors
+    /// As [`Store::insert`].
+    pub fn insert_computed(
+        &mut self,
+        new: NewEntry,
+        execution: Execution,
+        counters: &mut Counters,
+    ) -> Result<Option<EntryId>, NotInserted> {
+        let epoch = self.revisions.epoch();
+        if !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp) {
+            self.release(new.body);
+            return Err(NotInserted::Changed);
+        }
+        let key = new.key;
+        if let Some(id) = self.name_of(&key) {
+            let age_max = self.age_max;
+            if let Some(entry) = self.get_mut(id)
+                && let Some(age) = &mut entry.age
+                && age.digest == execution.digest
+            {
+                *age = Age::new(execution, age_max);
+                (entry.stamp, entry.sources, entry.record) = (new.stamp, new.sources, new.record);
+                (entry.checked, entry.standing) = (epoch, Standing::Good);
+                counters.renewed += 1;
+                self.release(new.body);
+                return Ok(Some(id));
+            }
+            let differs = self.get(id).is_some_and(|old| {
+                old.is_dynamic()
+                    && old.standing == Standing::Good
+                    && self.revisions.is_unchanged(old.sources.as_slice(), old.stamp)
+            });
+            counters.executions_differed += u64::from(differs);
+            self.remove(id, Removal::Purged);
+            self.candidates.note_entry(&key, &execution, new.stamp, new.sources, differs);
+            self.release(new.body);
+            return Ok(None);
+        }
+        let revisions = &self.revisions;
+        let unchanged = |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
+        match self.candidates.compare(&key, &execution, new.stamp, new.sources, unchanged) {
+            Opinion::Agreed => {
+                let age = Age::new(execution, self.age_max);
+                let id = self.insert(new, counters)?;
+                if let Some(entry) = self.get_mut(id) {
+                    entry.age = Some(age);
+                }
+                counters.agreed += 1;
+                Ok(Some(id))
+            }
+            opinion => {
+                counters.executions_differed += u64::from(opinion == Opinion::Differs);
+                self.release(new.body);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Who executed a page that has no entry yet.
+    pub fn executor(&self, key: &Key) -> Option<Executor> {
+        self.candidates.executor(key)
+    }
+
+    /// Had the page an entry not long ago?
+    pub fn was_popular(&self, key: &Key) -> bool {
+        self.candidates.is_popular(key)
+    }
+
+    /// Is it a page whose executions differ although nothing has changed?
+    pub fn is_left_alone(&self, key: &Key, now: Time) -> bool {
+        self.candidates.is_left_alone(key, now)
+    }
+
+    /// The request by which the server is to be asked again, if it is time to.
+    #[inline]
+    pub fn recheck_due(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
+        let age = self.get_mut(id)?.age.as_mut()?;
+        if now < age.recheck_at || age.asked.is_some() {
+            return None;
+        }
+        age.asked = Some(now);
+        Some(age.recheck.clone())
     }
 
     /// Adds the server's own 304 head to an entry.

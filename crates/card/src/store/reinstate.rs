@@ -29,6 +29,8 @@ pub(super) enum Standing {
     Suspect,
     /// No, until the watcher has answered; with the stamp that the entry has if it stays.
     Asked(Stamp),
+    /// No, until the server says the same again.
+    Lapsed,
 }
 
 /// The entries that the watcher is to be asked about, or was.
@@ -127,8 +129,12 @@ impl Store {
         }
     }
 
-    fn purge(&mut self, id: EntryId, counters: &mut Counters) {
+    /// A source has changed for good. A dynamic entry keeps its place: maybe the server says the same again.
+    pub(super) fn purge(&mut self, id: EntryId, counters: &mut Counters) {
         counters.purges_by_source += 1;
-        self.remove(id, Removal::Purged);
+        match self.get_mut(id) {
+            Some(entry) if entry.is_dynamic() => entry.standing = Standing::Lapsed,
+            _ => self.remove(id, Removal::Purged),
+        }
     }
 }

@@ -18,7 +18,7 @@ use nicache_port::{PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, ReceiveSteer
 use crate::control::{
     ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard,
 };
-use crate::engine::{Shard, Waker, WatcherLink, merge, monotonic, report};
+use crate::engine::{RECHECK_PORTS, Rechecker, Shard, Waker, WatcherLink, merge, monotonic, report};
 use crate::logs;
 use crate::options::{HandshakeKind, PolicyKind};
 use crate::setup::{CardSetup, child_start};
@@ -86,6 +86,10 @@ fn start_shards(
     };
     let memory_bytes = usize::try_from(setup.memory_bytes / queues as u64).context("--memory is too large")?;
     let secret = secret()?;
+    let rechecker = match setup.recheck_ms {
+        0 => None,
+        _ => Some(Rechecker::start(setup.gateway, setup.server).context("starting the card's own client")?),
+    };
     let mut shards = Vec::new();
     for (number, (wire, host)) in wire.into_iter().zip(host).enumerate() {
         let config = card_config(setup, memory_bytes, secret)?;
@@ -109,7 +113,7 @@ fn start_shards(
             tracing::error!("the card cannot forward frames any more: {error}");
             std::process::exit(1);
         };
-        shards.push(Shard::start(number, card, steering, wakers[number].clone(), failed)?);
+        shards.push(Shard::start(number, card, steering, rechecker.clone(), wakers[number].clone(), failed)?);
     }
     Ok(shards)
 }
@@ -146,6 +150,10 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
         HandshakeKind::Card => Handshake::Card,
     };
     config.access_log = setup.access_log;
+    if setup.recheck_ms > 0 {
+        config.age_max = Duration::from_millis(setup.recheck_ms);
+        config.rechecker = Some(nicache_card::Rechecker { address: setup.gateway.into(), ports: RECHECK_PORTS });
+    }
     Ok(config)
 }
 

@@ -34,6 +34,7 @@ pub fn execute() -> Result<ExitCode> {
         [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds()).collect();
     let report = WatchReport { files: witness.len(), unavailable: None };
     let table = Arc::new(watcher.table().context("mapping the revision table")?);
+    table.set_service_ports(&setup.http_ports);
     let ring = LookupRing::map(watcher.ring_fd()).context("mapping the ring of look-ups")?;
     let mut registrar = Registrar::new(table, ring, coverage);
     registrar.handle_time();

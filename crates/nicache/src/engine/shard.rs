@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use super::rechecker::Rechecker;
 use anyhow::{Context, Result};
 use nicache_card::Card;
 use nicache_port::{Idle, IdlePolicy, IdleStep, Port, ReceiveSteering, wait};
@@ -50,13 +51,14 @@ impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
         number: usize,
         card: Card<W, H>,
         steering: Option<ReceiveSteering>,
+        rechecker: Option<Rechecker>,
         waker: Waker,
         failed: impl FnOnce(io::Error) + Send + 'static,
     ) -> Result<Shard<W, H>> {
         let (commands, inbox) = channel();
         let shard = Shard { commands, waker: waker.clone() };
         let body = move || {
-            if let Err(error) = run(card, steering, &inbox, &waker) {
+            if let Err(error) = run(card, steering, rechecker.as_ref(), &inbox, &waker) {
                 failed(error);
             }
         };
@@ -82,6 +84,7 @@ const POLLS_PER_LOOK: u32 = 64;
 fn run<W: Port, H: Port>(
     mut card: Card<W, H>,
     mut steering: Option<ReceiveSteering>,
+    rechecker: Option<&Rechecker>,
     inbox: &Receiver<Command<W, H>>,
     waker: &Waker,
 ) -> io::Result<()> {
@@ -91,6 +94,13 @@ fn run<W: Port, H: Port>(
         let now = monotonic();
         let handled = card.poll(now, unix_s())?;
         polls = polls.wrapping_add(1);
+        if let Some(rechecker) = rechecker {
+            while let Some(recheck) = card.poll_recheck() {
+                if !rechecker.ask(recheck) {
+                    card.count_recheck_dropped();
+                }
+            }
+        }
         if handled > 0 {
             idle.handle_work(now.0);
             if !polls.is_multiple_of(POLLS_PER_LOOK) {

@@ -1,0 +1,248 @@
+//! Replies that the server computed: kept only if two executions for different clients agreed, and never for long
+//! (COHERENCE.md, class *dynamic*).
+//!
+//! The first execution leaves a *candidate*, no more than a hash. A second one for somebody else, with equal bytes and with all sources
+//! unchanged in between, makes an entry of it. The entry is served until a source changes, or its time is over: what nobody can see (the
+//! clock, chance, a program's own memory) is never older than that. Then it has *lapsed*: it keeps its place, and one more execution with
+//! equal bytes renews it.
+//!
+//! A page whose executions differ although nothing has changed depends on something that cannot be seen, and is left alone for a while.
+
+use std::time::Duration;
+
+use hashbrown::HashTable;
+use nicache_coherence::{SourceSet, Stamp};
+use nicache_http::Key;
+use nicache_tcp::Time;
+
+use crate::recheck::Recheck;
+
+/// Pages remembered that have no entry.
+pub const CANDIDATES_MAX: usize = 4096;
+/// Differences under unchanged sources after which a page is left alone.
+const DIFFERENCES_MAX: u8 = 2;
+/// For how long at first; each time twice as long, up to the maximum.
+const LEFT_ALONE_FIRST: Duration = Duration::from_secs(15);
+const LEFT_ALONE_DOUBLINGS: u32 = 8;
+
+/// For whom the server worked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Executor {
+    /// A client, by its IPv4 address.
+    Client(u32),
+    /// The card, which wants to know whether a page is still the same.
+    Card,
+}
+
+/// One execution of a request by the server.
+#[derive(Clone, Debug)]
+pub struct Execution {
+    /// For whom.
+    pub by: Executor,
+    /// Before the request went to the server.
+    pub forwarded: Time,
+    /// When its reply was whole.
+    pub finished: Time,
+    /// Hash of the reply, head and all, but for its date.
+    pub digest: [u8; 32],
+    /// The card's own request for the same.
+    pub recheck: Recheck,
+}
+
+/// What an entry has beside a static one's: how the server is asked again, and until when it may be served.
+#[derive(Clone, Debug)]
+pub(super) struct Age {
+    pub(super) digest: [u8; 32],
+    pub(super) recheck: Recheck,
+    /// From here on it is not served.
+    pub(super) expires: Time,
+    /// From here on a hit has the server asked again.
+    pub(super) recheck_at: Time,
+    /// When the server was last asked to be asked again.
+    pub(super) asked: Option<Time>,
+}
+
+impl Age {
+    pub(super) fn new(execution: Execution, age_max: Duration) -> Age {
+        // Time enough for one more execution, with some to spare.
+        let lead = (age_max / 4).max(3 * execution.finished.since(execution.forwarded)).min(age_max);
+        Age {
+            digest: execution.digest,
+            recheck: execution.recheck,
+            expires: execution.forwarded + age_max,
+            recheck_at: execution.forwarded + (age_max - lead),
+            asked: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Candidate {
+    key: Key,
+    by: Executor,
+    digest: [u8; 32],
+    stamp: Stamp,
+    sources: SourceSet,
+    /// It was an entry before.
+    popular: bool,
+    differences: u8,
+    left_alone: u32,
+    left_alone_until: Time,
+}
+
+/// What to do with a reply that the watcher has agreed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Opinion {
+    /// Two agree.
+    Agreed,
+    /// It is the first.
+    First,
+    /// It differs from another although nothing has changed.
+    Differs,
+}
+
+/// Pages that have no entry, but may get one.
+pub(super) struct Candidates {
+    candidates: Vec<Candidate>,
+    index: HashTable<u32>,
+    /// The next one to be replaced.
+    oldest: usize,
+}
+
+impl Candidates {
+    pub(super) fn new() -> Candidates {
+        Candidates {
+            candidates: Vec::with_capacity(CANDIDATES_MAX),
+            index: HashTable::with_capacity(CANDIDATES_MAX),
+            oldest: 0,
+        }
+    }
+
+    fn find(&self, key: &Key) -> Option<usize> {
+        let found = self.index.find(key.low_u64(), |&at| self.candidates[at as usize].key == *key);
+        found.map(|&at| at as usize)
+    }
+
+    /// Who executed it last, if somebody did and nobody has agreed yet.
+    pub(super) fn executor(&self, key: &Key) -> Option<Executor> {
+        self.find(key).map(|at| self.candidates[at].by)
+    }
+
+    /// Was it an entry not long ago?
+    pub(super) fn is_popular(&self, key: &Key) -> bool {
+        self.find(key).is_some_and(|at| self.candidates[at].popular)
+    }
+
+    /// Is it a page whose executions differ?
+    pub(super) fn is_left_alone(&self, key: &Key, now: Time) -> bool {
+        self.find(key).is_some_and(|at| now < self.candidates[at].left_alone_until)
+    }
+
+    /// Compares an execution with the one before, and takes its place unless they agree. `unchanged` says whether the sources of the one
+    /// before are as they were.
+    pub(super) fn compare(
+        &mut self,
+        key: &Key,
+        execution: &Execution,
+        stamp: Stamp,
+        sources: SourceSet,
+        unchanged: impl Fn(&SourceSet, Stamp) -> bool,
+    ) -> Opinion {
+        let Some(at) = self.find(key) else {
+            let mut candidate = Candidate::new(*key, execution);
+            (candidate.stamp, candidate.sources) = (stamp, sources);
+            self.push(candidate);
+            return Opinion::First;
+        };
+        let known = &mut self.candidates[at];
+        let is_comparable = unchanged(&known.sources, known.stamp);
+        let is_equal = known.digest == execution.digest;
+        if is_comparable && is_equal && known.by != execution.by {
+            self.remove(at);
+            return Opinion::Agreed;
+        }
+        (known.stamp, known.sources) = (stamp, sources);
+        (known.by, known.digest) = (execution.by, execution.digest);
+        if is_comparable && !is_equal {
+            known.count_difference(execution.finished);
+            return Opinion::Differs;
+        }
+        Opinion::First
+    }
+
+    /// An entry is gone; the page may have another soon.
+    pub(super) fn note_entry(
+        &mut self,
+        key: &Key,
+        execution: &Execution,
+        stamp: Stamp,
+        sources: SourceSet,
+        differs: bool,
+    ) {
+        let at = match self.find(key) {
+            Some(at) => at,
+            None => self.push(Candidate::new(*key, execution)),
+        };
+        let candidate = &mut self.candidates[at];
+        candidate.popular = true;
+        (candidate.by, candidate.digest) = (execution.by, execution.digest);
+        (candidate.stamp, candidate.sources) = (stamp, sources);
+        if differs {
+            candidate.count_difference(execution.finished);
+        }
+    }
+
+    fn push(&mut self, candidate: Candidate) -> usize {
+        let hash = candidate.key.low_u64();
+        let at = if self.candidates.len() < CANDIDATES_MAX {
+            self.candidates.push(candidate);
+            self.candidates.len() - 1
+        } else {
+            let at = self.oldest;
+            self.oldest = (at + 1) % CANDIDATES_MAX;
+            self.unlink(at);
+            self.candidates[at] = candidate;
+            at
+        };
+        let candidates = &self.candidates;
+        self.index.insert_unique(hash, at as u32, |&at| candidates[at as usize].key.low_u64());
+        at
+    }
+
+    /// Its place stays, and is taken by the next in turn.
+    fn remove(&mut self, at: usize) {
+        self.unlink(at);
+    }
+
+    fn unlink(&mut self, at: usize) {
+        if let Ok(found) = self.index.find_entry(self.candidates[at].key.low_u64(), |&index| index as usize == at) {
+            found.remove();
+        }
+    }
+}
+
+impl Candidate {
+    fn new(key: Key, execution: &Execution) -> Candidate {
+        Candidate {
+            key,
+            by: execution.by,
+            digest: execution.digest,
+            stamp: Stamp(0),
+            sources: SourceSet::new(),
+            popular: false,
+            differences: 0,
+            left_alone: 0,
+            left_alone_until: Time(0),
+        }
+    }
+
+    fn count_difference(&mut self, now: Time) {
+        self.differences += 1;
+        if self.differences >= DIFFERENCES_MAX {
+            self.differences = 0;
+            self.popular = false;
+            self.left_alone_until = now + LEFT_ALONE_FIRST * (1 << self.left_alone.min(LEFT_ALONE_DOUBLINGS));
+            self.left_alone += 1;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The request by which the card itself asks the server for a page again: the same page, as another client would ask for it.
+//!
+//! What chose the reply stays (the request line, the fields of the key, those that `Vary` names); everything else that the first client said
+//! about itself goes, so that a reply that depends on it comes out different.
+
+use crate::key::KeyConfig;
+use crate::protocol::Method;
+use crate::request::{HeaderScratch, RequestOutcome, parse_request};
+use crate::vary::VaryNames;
+
+/// How the card introduces itself.
+pub const USER_AGENT: &str =
+    concat!("nicache/", env!("CARGO_PKG_VERSION"), " (checks whether a page is the same for everyone)");
+
+/// The head of the card's own request for what `head` asks for; `None` if `head` is no GET that may be answered from card memory.
+pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig) -> Option<Box<[u8]>> {
+    let mut scratch = HeaderScratch::new();
+    let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, keys) else { return None };
+    if request.method != Method::Get || request.conditional.is_conditional() {
+        return None;
+    }
+    let line_end = head.windows(2).position(|two| two == b"\r\n")? + 2;
+    let mut out = head[..line_end].to_vec();
+    let chooses = |name: &[u8]| {
+        const IN_KEY: [&[u8]; 5] = [b"host", b"accept", b"accept-encoding", b"origin", b"connection"];
+        let named = |names: &VaryNames| names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
+        IN_KEY.iter().any(|known| known.eq_ignore_ascii_case(name))
+            || named(keys.separating())
+            || vary.is_some_and(named)
+    };
+    let mut names_itself = false;
+    for header in request.headers.iter().filter(|header| chooses(header.name.as_bytes())) {
+        names_itself |= header.name.eq_ignore_ascii_case("user-agent");
+        out.extend_from_slice(header.name.as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(header.value);
+        out.extend_from_slice(b"\r\n");
+    }
+    if !names_itself {
+        out.extend_from_slice(format!("User-Agent: {USER_AGENT}\r\n").as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+    Some(out.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key;
+
+    fn key(head: &[u8], keys: &KeyConfig) -> Key {
+        match parse_request(head, &mut HeaderScratch::new(), keys) {
+            RequestOutcome::Complete(request) => request.key,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn it_asks_for_the_same_as_somebody_else() {
+        let keys = KeyConfig::new([7; 16]).allow_cookie("_ga*");
+        let head = b"GET /p?a=1 HTTP/1.1\r\nHost: a.example\r\nUser-Agent: Phone\r\nAccept-Language: de\r\nAccept: text/html\r\n\
+            Accept-Encoding: gzip\r\nCookie: _ga=1\r\nReferer: http://b.example/\r\n\r\n";
+        let own = recheck_head(head, None, &keys).unwrap();
+        assert_eq!(key(&own, &keys), key(head, &keys));
+        let text = String::from_utf8(own.into()).unwrap();
+        for gone in ["Phone", "Language", "Cookie", "Referer"] {
+            assert!(!text.contains(gone), "{text}");
+        }
+        assert!(text.contains("User-Agent: nicache/"));
+    }
+
+    #[test]
+    fn what_selects_the_variant_stays() {
+        let keys = KeyConfig::new([7; 16]);
+        let names = VaryNames::from_list(&["user-agent", "accept-language"]).unwrap();
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: Phone\r\nAccept-Language: de\r\n\r\n";
+        let own = recheck_head(head, Some(&names), &keys).unwrap();
+        assert_eq!(&*own, head);
+    }
+
+    #[test]
+    fn only_a_plain_get_is_asked_again() {
+        let keys = KeyConfig::new([7; 16]);
+        for head in [
+            &b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n"[..],
+            b"GET / HTTP/1.1\r\nHost: a\r\nIf-None-Match: \"x\"\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: a\r\n",
+        ] {
+            assert_eq!(recheck_head(head, None, &keys), None);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The card's own client: asks the server again for pages that the card holds, through the wire like anybody else.
+//!
+//! It connects from the gateway's address and from ports that nobody else uses there, by which the card knows it.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::ops::RangeInclusive;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nicache_card::Recheck;
+use nicache_http::{Follower, HEAD_BYTES_MAX, Method, ReplyOutcome, parse_reply};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+
+/// Ports of the card's own client: above those that Linux gives to other clients.
+pub const PORTS: RangeInclusive<u16> = 61_000..=61_255;
+
+/// Requests at the server at once. More would take the server's time from its clients.
+const WORKERS: usize = 4;
+/// Requests that wait for a worker.
+const WAITING_MAX: usize = 64;
+/// A server that says nothing for so long is not waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Hands requests to the workers.
+#[derive(Clone)]
+pub struct Rechecker {
+    queue: SyncSender<Recheck>,
+}
+
+impl Rechecker {
+    /// Starts the workers, which end with the last clone.
+    pub fn start(gateway: Ipv4Addr, server: Ipv4Addr) -> io::Result<Rechecker> {
+        let (queue, requests) = sync_channel(WAITING_MAX);
+        let requests = Arc::new(Mutex::new(requests));
+        for number in 0..WORKERS {
+            let worker = Worker { gateway, server, ports: own_ports(number), next: 0, connection: None };
+            let requests = Arc::clone(&requests);
+            std::thread::Builder::new().name(format!("recheck-{number}")).spawn(move || worker.run(&requests))?;
+        }
+        Ok(Rechecker { queue })
+    }
+
+    /// Asks, now or soon; false if too much is waiting.
+    pub fn ask(&self, recheck: Recheck) -> bool {
+        self.queue.try_send(recheck).is_ok()
+    }
+}
+
+fn own_ports(worker: usize) -> Vec<u16> {
+    PORTS.skip(worker).step_by(WORKERS).collect()
+}
+
+struct Worker {
+    gateway: Ipv4Addr,
+    server: Ipv4Addr,
+    ports: Vec<u16>,
+    next: usize,
+    connection: Option<(u16, TcpStream)>,
+}
+
+impl Worker {
+    fn run(mut self, requests: &Mutex<Receiver<Recheck>>) {
+        loop {
+            let request = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(request) = request else { return };
+            let was_open = self.connection.as_ref().is_some_and(|(port, _)| *port == request.port);
+            let mut outcome = self.ask(&request);
+            if outcome.is_err() && was_open {
+                // The server may have closed the connection meanwhile.
+                outcome = self.ask(&request);
+            }
+            if let Err(error) = outcome {
+                tracing::debug!("the server could not be asked again: {error}");
+            }
+        }
+    }
+
+    fn ask(&mut self, request: &Recheck) -> io::Result<()> {
+        let (port, mut stream) = match self.connection.take() {
+            Some((port, stream)) if port == request.port => (port, stream),
+            _ => (request.port, self.connect(request.port)?),
+        };
+        stream.write_all(&request.head)?;
+        if read_reply(&mut stream)? {
+            self.connection = Some((port, stream));
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, port: u16) -> io::Result<TcpStream> {
+        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for _ in 0..self.ports.len() {
+            self.next = (self.next + 1) % self.ports.len();
+            let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            sockopt::set_socket_reuseaddr(&socket, true)?;
+            let stream = TcpStream::from(socket);
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_nodelay(true)?;
+            let connected = bind(&stream, &SocketAddrV4::new(self.gateway, self.ports[self.next]))
+                .and_then(|()| connect(&stream, &SocketAddrV4::new(self.server, port)));
+            match connected {
+                Ok(()) => return Ok(stream),
+                // The port's last connection is not quite over.
+                Err(error @ (rustix::io::Errno::ADDRINUSE | rustix::io::Errno::ADDRNOTAVAIL)) => last = error.into(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Reads a reply to its end, which the card follows, too. True if the connection may be used again.
+fn read_reply(stream: &mut TcpStream) -> io::Result<bool> {
+    let odd = || io::Error::from(io::ErrorKind::InvalidData);
+    let mut bytes = vec![0; 64 * 1024];
+    let mut held = 0;
+    loop {
+        if held > HEAD_BYTES_MAX {
+            return Err(odd());
+        }
+        let read = stream.read(&mut bytes[held..])?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        held += read;
+        match parse_reply(&bytes[..held], Method::Get) {
+            ReplyOutcome::Partial => {}
+            ReplyOutcome::Malformed(_) => return Err(odd()),
+            ReplyOutcome::Complete(reply) if reply.interim => {
+                let head_len = reply.head_len;
+                bytes.copy_within(head_len..held, 0);
+                held -= head_len;
+            }
+            ReplyOutcome::Complete(reply) => {
+                let (keep_alive, head_len) = (reply.keep_alive, reply.head_len);
+                let mut follower = Follower::new(reply.framing);
+                let mut from = head_len;
+                loop {
+                    let followed = follower.follow(&bytes[from..held], |_| ());
+                    if followed.fault.is_some() {
+                        return Err(odd());
+                    }
+                    if followed.finished_at.is_some() || follower.is_finished() {
+                        return Ok(keep_alive);
+                    }
+                    (from, held) = (0, stream.read(&mut bytes)?);
+                    if held == 0 {
+                        return if follower.handle_close() {
+                            Ok(false)
+                        } else {
+                            Err(io::ErrorKind::UnexpectedEof.into())
+                        };
+                    }
+                }
+            }
+        }
+    }
+}
