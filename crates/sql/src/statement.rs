@@ -1,0 +1,261 @@
+//! SQL text becomes statements: what each reads and writes, as far as the text alone tells.
+//!
+//! Nothing here is specific to a connection or to the state of the database, so the result for a text may be kept and
+//! used again. The parser is asked only for SELECT, INSERT, UPDATE, DELETE and their kin; short statements that steer
+//! the session are read by word (`steer.rs`). Whatever is not understood in full is [`Class::Everything`].
+
+use sqlparser::dialect::{MySqlDialect, PostgreSqlDialect};
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::Parser;
+use sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
+
+use crate::key::{Constant, Restriction};
+use crate::reason::Reason;
+use crate::steer;
+use crate::target::{Dialect, TableName};
+use crate::walk;
+
+/// Longer statements are not looked at.
+pub const STATEMENT_BYTES_MAX: usize = 1 << 20;
+
+/// Operators and keywords that may each add a level to the tree. The walk is recursive: this bounds its stack.
+const LEVELS_MAX: usize = 1000;
+
+/// Levels of parentheses.
+const PARENTHESES_MAX: usize = 50;
+
+/// What a statement does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Changes nothing, unless a function that it calls does.
+    Read,
+    /// Changes rows.
+    Write,
+    /// Begins a transaction.
+    Begin,
+    /// Ends a transaction; its changes become visible.
+    Commit {
+        /// The next transaction begins at once.
+        chain: bool,
+    },
+    /// Ends a transaction; its changes are undone.
+    Rollback {
+        /// The next transaction begins at once.
+        chain: bool,
+    },
+    /// SAVEPOINT, RELEASE, ROLLBACK TO: no effect here, what was written before may still become visible.
+    Savepoint,
+    /// Sets variables of the session.
+    Set(Vec<Setting>),
+    /// Chooses the default database (MySQL).
+    Use(Box<str>),
+    /// Changes the structure of the database, and with it anything.
+    Definition,
+    /// Makes or drops a table that only this connection sees.
+    Temporary(Box<str>),
+    /// LOCK TABLES and UNLOCK TABLES (MySQL: both end a transaction), FLUSH.
+    Lock,
+    /// Changes nothing that a page could show (VACUUM, LISTEN, RESET …).
+    Nothing,
+    /// May do anything.
+    Everything(Reason),
+}
+
+/// A setting of the session that matters to what later statements mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Each statement is a transaction of its own, or not; or not known.
+    Autocommit(Option<bool>),
+    /// Reads may see what others have not committed.
+    ReadUncommitted(bool),
+    /// The meaning of quotes and escapes is (not) the usual.
+    UsualLexing(bool),
+    /// Settings are again what they were when the connection began.
+    Reset,
+    /// COMMIT may begin the next transaction.
+    CompletionType,
+    /// The language itself is another one: nothing is understood from here on.
+    OtherLanguage,
+    /// Anything else.
+    Other,
+}
+
+/// A table in a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableUse {
+    /// The table.
+    pub table: TableName,
+    /// All of these hold for the rows that matter.
+    pub rows: Vec<Restriction<Constant>>,
+    /// Which rows that are there already an INSERT may change.
+    pub upsert: Upsert,
+}
+
+/// Which rows that are there already an INSERT may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upsert {
+    /// None, or it is no INSERT.
+    No,
+    /// One that equals the new row in any unique key (REPLACE, ON DUPLICATE KEY UPDATE). The columns are those that
+    /// the statement gives.
+    AnyKey(Vec<Box<str>>),
+}
+
+/// What one statement does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// What it does.
+    pub class: Class,
+    /// What it reads.
+    pub reads: Vec<TableUse>,
+    /// What it writes.
+    pub writes: Vec<TableUse>,
+    /// Functions that are not known to be pure; each may do anything.
+    pub functions: Vec<Box<str>>,
+    /// The result depends on clock, chance or the server.
+    pub volatile: bool,
+    /// The result depends on what the connection did before (`FOUND_ROWS()`, `@x`).
+    pub session: bool,
+    /// It waits for others' locks and sees what they committed last (`FOR UPDATE`).
+    pub locking: bool,
+    /// What it writes is visible at once, in a transaction, too (sequences).
+    pub at_once: bool,
+}
+
+impl Statement {
+    /// A statement that touches no table.
+    pub fn of(class: Class) -> Statement {
+        Statement {
+            class,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            functions: Vec::new(),
+            volatile: false,
+            session: false,
+            locking: false,
+            at_once: false,
+        }
+    }
+
+    /// A statement that may do anything.
+    pub fn everything(reason: Reason) -> Statement {
+        Statement::of(Class::Everything(reason))
+    }
+}
+
+/// Parses a text of one or several statements.
+///
+/// If one of them may do anything, so may the whole text: its parts may be those of a block.
+pub fn parse(dialect: Dialect, text: &[u8]) -> Vec<Statement> {
+    match parse_all(dialect, text) {
+        Ok(statements) => statements,
+        Err(reason) => vec![Statement::everything(reason)],
+    }
+}
+
+/// Does the text mean the same whatever the settings of quotes, escapes and character sets?
+pub fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|b| matches!(b, b' '..=b'~' | b'\t' | b'\r' | b'\n') && !matches!(b, b'\\' | b'"'))
+}
+
+fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
+    if text.len() > STATEMENT_BYTES_MAX {
+        return Err(Reason::TooLarge);
+    }
+    if dialect == Dialect::MySql {
+        for pair in text.windows(3) {
+            match pair {
+                [b'/', b'*', b'!' | b'M'] => return Err(Reason::VersionComment),
+                // A comment to some servers, twice minus to the parser.
+                [b'-', b'-', c] if c.is_ascii_control() && !matches!(c, b'\t' | b'\n' | b'\r') => {
+                    return Err(Reason::Lexing);
+                }
+                _ => {}
+            }
+        }
+    }
+    let text = match core::str::from_utf8(text) {
+        Ok(text) => text.into(),
+        // Bytes that are no UTF-8 stand for themselves; no certain name or value contains them.
+        Err(_) => std::borrow::Cow::Owned(
+            text.iter().map(|b| if b.is_ascii() { *b as char } else { char::REPLACEMENT_CHARACTER }).collect::<String>(),
+        ),
+    };
+    let mysql = MySqlDialect {};
+    let postgres = PostgreSqlDialect {};
+    let grammar: &dyn sqlparser::dialect::Dialect = match dialect {
+        Dialect::MySql => &mysql,
+        Dialect::Postgres => &postgres,
+    };
+    let mut tokens = Tokenizer::new(grammar, &text).tokenize().map_err(|_| Reason::Unparsable)?;
+    tokens.retain(|token| match token {
+        // Optimizer hints may change settings for the statement, but not what it touches.
+        Token::Whitespace(Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_)) => false,
+        Token::Whitespace(_) => false,
+        _ => true,
+    });
+    check_depth(&tokens)?;
+    number_parameters(&mut tokens);
+    let mut statements = Vec::new();
+    for part in tokens.split(|token| *token == Token::SemiColon) {
+        if part.is_empty() {
+            continue;
+        }
+        let statement = match steer::read(dialect, part) {
+            Some(statement) => statement,
+            None => {
+                let mut parser = Parser::new(grammar).with_recursion_limit(PARENTHESES_MAX).with_tokens(part.to_vec());
+                let parsed = parser.parse_statement().map_err(|_| Reason::Unparsable)?;
+                if parser.peek_token_ref().token != Token::EOF {
+                    return Err(Reason::Unparsable);
+                }
+                walk::statement(dialect, &parsed)
+            }
+        };
+        if let Class::Everything(reason) = statement.class {
+            return Err(reason);
+        }
+        statements.push(statement);
+    }
+    if statements.is_empty() {
+        statements.push(Statement::of(Class::Nothing));
+    }
+    Ok(statements)
+}
+
+fn check_depth(tokens: &[Token]) -> Result<(), Reason> {
+    let mut levels = 0;
+    for token in tokens {
+        levels += usize::from(match token {
+            Token::SemiColon => {
+                levels = 0;
+                false
+            }
+            Token::Word(word) => {
+                word.quote_style.is_none()
+                    && !matches!(word.keyword, Keyword::NoKeyword | Keyword::NULL | Keyword::TRUE | Keyword::FALSE)
+                    && !matches!(word.keyword, Keyword::DEFAULT | Keyword::ROW | Keyword::AS | Keyword::ID)
+            }
+            Token::Number(..) | Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) => false,
+            Token::Comma | Token::Period | Token::LParen | Token::RParen | Token::Placeholder(_) => false,
+            _ => true,
+        });
+        if levels > LEVELS_MAX {
+            return Err(Reason::TooLarge);
+        }
+    }
+    Ok(())
+}
+
+/// `?` becomes `?0`, `?1` …; PostgreSQL's are numbered from 1.
+fn number_parameters(tokens: &mut [Token]) {
+    let mut next = 0;
+    for token in tokens {
+        if let Token::Placeholder(name) = token
+            && name == "?"
+        {
+            *name = format!("?{next}");
+            next += 1;
+        }
+    }
+}
