@@ -106,6 +106,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	int pid;
 	int tgid;
+	char comm[16];
 	struct files_struct *files;
 	struct nsproxy *nsproxy;
 };

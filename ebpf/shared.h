@@ -24,8 +24,13 @@
 #define CONTROL_LOST 16
 #define CONTROL_SERVER_NETNS 32
 #define CONTROL_SERVICE_PORTS 40 /* up to four, 16 bits each */
+#define CONTROL_DATABASES 48     /* 1: there are database servers on this machine */
 
-#define RING_BYTES (4 << 20)
+/* Kinds of database servers, by the protocol that they speak. */
+#define DATABASE_MYSQL 1
+#define DATABASE_POSTGRES 2
+
+#define RING_BYTES (8 << 20)
 #define PATH_BYTES 256
 
 /* What an event is about. */
@@ -38,11 +43,19 @@
 #define EVENT_MOVED 8    /* a process of the server has another working directory; path as of a look-up, none if unknown */
 #define EVENT_SENT 7     /* the server sent to a peer: dev = address family, dir_dev = local port, ino = see below */
 
+/* Of a connection of a database server: ino = inode of its socket there, dev = kind of server */
+#define EVENT_SQL_RECEIVED 9 /* bytes in the place of the path; dir_dev = process of the client, 0 if unknown */
+#define EVENT_SQL_SENT 10    /* the first bytes of a reply */
+#define EVENT_SQL_IDLE 11    /* what it received before, and may have changed something, is done */
+#define EVENT_SQL_CLOSED 12
+#define EVENT_DATABASE_GONE 13 /* ret = the process */
+
 /* event.flags */
 #define FLAG_INODE 1      /* dev, ino, mode are those of the opened file */
 #define FLAG_DIRECTORY 2  /* dir_dev, dir_ino are those of dirfd */
 #define FLAG_INCOMPLETE 4 /* the path is longer than PATH_BYTES - 1, or could not be read */
 #define FLAG_NOFOLLOW 8   /* a symbolic link at the end of the path is not followed */
+#define FLAG_CERTAIN 32   /* received bytes that are certain to change nothing */
 #define FLAG_OWN_ROOT 16  /* openat2 with RESOLVE_IN_ROOT or RESOLVE_BENEATH */
 
 struct event_head {

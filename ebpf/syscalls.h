@@ -6,17 +6,21 @@
 #ifndef NICACHE_SYSCALLS_H
 #define NICACHE_SYSCALLS_H
 
+#define NR_read 0
 #define NR_write 1
 #define NR_open 2
 #define NR_stat 4
 #define NR_lstat 6
 #define NR_mmap 9
 #define NR_pwrite64 18
+#define NR_readv 19
 #define NR_writev 20
 #define NR_access 21
 #define NR_sendfile 40
 #define NR_sendto 44
+#define NR_recvfrom 45
 #define NR_sendmsg 46
+#define NR_recvmsg 47
 #define NR_truncate 76
 #define NR_ftruncate 77
 #define NR_getdents 78
@@ -120,6 +124,7 @@
 #define S_IFDIR 0040000
 #define S_IFSOCK 0140000
 #define AF_UNIX 1
+#define MSG_PEEK 2
 #define AF_INET 2
 #define TS_COMPAT 2
 #define X32_BIT 0x40000000

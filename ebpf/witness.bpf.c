@@ -16,6 +16,7 @@
  *   chmod, chown, utimes                                                 ext4_mark_inode_dirty of the file
  *   access control lists, mounts, namespaces                             sys_exit
  *   fork, exec, exit in the server's namespace                           sched_process_*
+ * What database servers receive and answer is in sql.h.
  *
  * Deliberately absent: writes to the block device below a mounted file system (the kernel itself does not keep those
  * coherent), and setting an access control list through io_uring.
@@ -76,7 +77,7 @@ struct {
 /* One bit per system call that sys_exit cares about, so that all others cost one load and a shift. */
 const volatile __u64 interesting[NR_MAX / 64] = {
 	[0] = BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) | BIT(NR_access) | BIT(NR_sendfile) |
-	      BIT(NR_write) | BIT(NR_pwrite64) | BIT(NR_writev) | BIT(NR_sendto) | BIT(NR_sendmsg),
+	      BIT(NR_read) | BIT(NR_readv) | BIT(NR_recvfrom) | BIT(NR_recvmsg) | BIT(NR_write) | BIT(NR_pwrite64) | BIT(NR_writev) | BIT(NR_sendto) | BIT(NR_sendmsg),
 	[1] = BIT(NR_getdents) | BIT(NR_chdir) | BIT(NR_fchdir) | BIT(NR_creat) | BIT(NR_readlink) | BIT(NR_truncate) |
 	      BIT(NR_ftruncate) | BIT(NR_rename) | BIT(NR_mkdir) | BIT(NR_rmdir) | BIT(NR_link) | BIT(NR_unlink) |
 	      BIT(NR_symlink) | BIT(NR_chmod) | BIT(NR_fchmod),
@@ -152,6 +153,15 @@ static __always_inline void change_slot(__u32 slot)
 		raise_stamp(SLOT_DYNAMIC);
 	if (word & WATCHED && epoch)
 		__sync_fetch_and_add(epoch, 1);
+}
+
+/* Nothing that depends on the slot is cacheable from here on. */
+static __always_inline void raise_stamp_for_good(__u32 slot)
+{
+	__u64 *revision = bpf_map_lookup_elem(&revisions, &slot);
+
+	if (revision)
+		__sync_fetch_and_or(revision, STAMP_MASK);
 }
 
 static __always_inline void change_inode(struct inode *inode)
@@ -291,30 +301,6 @@ static __always_inline bool is_service_port(__u16 port)
 		return false;
 	return port == (*ports & 0xffff) || port == (*ports >> 16 & 0xffff) || port == (*ports >> 32 & 0xffff) ||
 	       port == *ports >> 48;
-}
-
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
-{
-	if (child->tgid == child->pid && is_server(parent))
-		change_slot(SLOT_EVERYTHING);
-	return 0;
-}
-
-SEC("tp_btf/sched_process_exec")
-int BPF_PROG(sched_process_exec, struct task_struct *task)
-{
-	if (is_server(task))
-		change_slot(SLOT_EVERYTHING);
-	return 0;
-}
-
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(sched_process_exit, struct task_struct *task)
-{
-	if (task->tgid == task->pid && is_server(task))
-		change_slot(SLOT_EVERYTHING);
-	return 0;
 }
 
 /* ---- system calls ---- */
@@ -783,11 +769,62 @@ static __noinline int observe_compat(struct pt_regs *regs, __s64 ret)
 	return 0;
 }
 
+#include "sql.h"
+
+/* Database servers are watched by what they receive, not by what they look at; and PostgreSQL has a process for each connection. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 kind;
+
+	if (child->tgid != child->pid)
+		return 0;
+	kind = database_kind(parent->tgid);
+	if (kind)
+		add_database(child->tgid, kind);
+	else if (is_server(parent))
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(sched_process_exec, struct task_struct *task)
+{
+	__u32 kind = kind_of_name(task), tgid = task->tgid;
+
+	if (kind)
+		add_database(tgid, kind);
+	else
+		bpf_map_delete_elem(&databases, &tgid);
+	if (is_server(task))
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(sched_process_exit, struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+
+	if (task->tgid != task->pid)
+		return 0;
+	if (database_kind(tgid)) {
+		/* What it had not finished is undone or done, and none of its connections will tell. */
+		bpf_map_delete_elem(&databases, &tgid);
+		change_slot(SLOT_DATABASES);
+		report_descriptor(EVENT_DATABASE_GONE, 0, tgid, -1);
+	} else if (is_server(task)) {
+		change_slot(SLOT_EVERYTHING);
+	}
+	return 0;
+}
+
 SEC("tp_btf/sys_exit")
 int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
 	__u64 nr = regs->orig_ax & ~X32_BIT;
 	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 kind;
 
 	if (task->thread_info.status & TS_COMPAT)
 		return observe_compat(regs, ret);
@@ -795,7 +832,12 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		return 0;
 	if (ret >= 0 || ret < -4095)
 		observe_change(regs, nr, ret);
-	if (nr != NR_mmap && is_server(task))
+	if (nr == NR_mmap)
+		return 0;
+	kind = database_kind(task->tgid);
+	if (kind)
+		return observe_database(regs, nr, ret, kind);
+	if (is_server(task))
 		observe_server(regs, ret);
 	return 0;
 }

@@ -10,6 +10,7 @@
 //!    192 lease_until_ns  CLOCK_MONOTONIC up to which all is well    watcher writes, cards read
 //!    256 server_netns    inode number of the server's namespace     supervisor writes, kernel reads
 //!    320 service_ports   up to four ports of the web server         watcher writes, kernel reads
+//!    384 databases       1: there are database servers              watcher and kernel write, kernel reads
 //! revisions (2^20 x u64):
 //!     bit 63 watched | bit 62 tracked: a change also changes the slot DYNAMIC
 //!     bits 0..61 stamp: value of `clock` when the source last changed
@@ -61,6 +62,8 @@ pub enum ControlWord {
     ServerNetns = 32,
     /// Up to four ports on which the web server has its clients, 16 bits each.
     ServicePorts = 40,
+    /// 1: there are database servers on this machine.
+    Databases = 48,
 }
 
 /// The table itself. See the module's head for layout and protocol.
@@ -168,6 +171,11 @@ impl RevisionTable {
     pub fn set_service_ports(&self, ports: &[u16]) {
         let word = ports.iter().take(4).rev().fold(0, |word, &port| word << 16 | u64::from(port));
         self.control(ControlWord::ServicePorts).store(word, Ordering::SeqCst);
+    }
+
+    /// From now on the kernel looks for what database servers receive.
+    pub fn announce_databases(&self) {
+        self.control(ControlWord::Databases).store(1, Ordering::SeqCst);
     }
 
     /// From now on a change of the slot moves the epoch. Must precede the check of the stamp in a fill.
@@ -280,5 +288,5 @@ fn unmap(address: NonNull<AtomicU64>, bytes: usize) {
     debug_assert!(unmapped.is_ok());
 }
 
-const _: () = assert!((ControlWord::ServicePorts as usize) < CONTROL_BYTES / size_of::<u64>());
+const _: () = assert!((ControlWord::Databases as usize) < CONTROL_BYTES / size_of::<u64>());
 const _: () = assert!(LEASE_RENEWAL_NS * 4 <= LEASE_NS);

@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::event::LookupEvent;
 
-/// Size of the data area in bytes, `RING_BYTES` of `ebpf/shared.h`: some 13,000 look-ups.
-pub const RING_BYTES: usize = 4 << 20;
+/// Size of the data area in bytes, `RING_BYTES` of `ebpf/shared.h`: some 24,000 look-ups.
+pub const RING_BYTES: usize = 8 << 20;
 
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;

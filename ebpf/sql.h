@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * What database servers receive. Included by witness.bpf.c.
+ *
+ * Read first: crates/watch/src/databases.rs (what is made of it), crates/sql/src/coarse.rs (which statements are certain to change nothing).
+ *
+ * A statement changes something between the moment that the server receives it and the moment that it asks its connection for more. Both
+ * moments stamp SLOT_DATABASES: the first before anything is visible to anybody, the second so that a reply that was computed in
+ * between from the state before is not kept. Statements that are certain to be mere questions stamp nothing. Which tables are meant is for
+ * the watcher to find out, who gets the bytes.
+ */
+#ifndef NICACHE_SQL_H
+#define NICACHE_SQL_H
+
+/* A statement as far as the kernel looks at it; a longer one is not certain. */
+#define SQL_TEXT_BYTES 4096
+/* The first word is behind at most so many bytes of blanks and comments. */
+#define SQL_BLANKS_MAX 256
+#define SQL_SENT_BYTES 64
+
+struct sql_connection {
+	__u32 header_len; /* MySQL: the next bytes are a packet of this length whose header has come */
+	__u8 has_header;
+	__u8 busy;      /* received what may change something, and has not asked for more since */
+	__u8 wrote;     /* ever did: the end of a transaction may make it visible */
+	__u8 preparing; /* MySQL: the next reply names a prepared statement that is certain to change nothing */
+	__u8 replied;   /* sent something since it received something */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, __u32);
+} databases SEC(".maps");
+
+/* A connection that is forgotten while it is busy never tells that it is done: the watcher goes on to take it for busy. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct sql_connection);
+} sql_connections SEC(".maps");
+
+struct sql_statement {
+	__u64 connection;
+	__u64 id;
+};
+
+/* Prepared statements of MySQL that are certain to change nothing. What is forgotten is not certain. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct sql_statement);
+	__type(value, __u8);
+} sql_questions SEC(".maps");
+
+/* Where a look at a text has got to. In a map, as what is on the stack would have the verifier follow every byte. */
+struct sql_scan {
+	__u32 at;
+	__u32 end;
+	__u32 word;
+	__u32 state;
+};
+
+struct sql_text {
+	__u8 bytes[SQL_TEXT_BYTES + 16];
+	struct sql_scan scan;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sql_text);
+} sql_texts SEC(".maps");
+
+static __always_inline __u32 database_kind(__u32 tgid)
+{
+	__u64 *present = control_word(CONTROL_DATABASES);
+	__u32 *kind;
+
+	if (!present || !*present)
+		return 0;
+	kind = bpf_map_lookup_elem(&databases, &tgid);
+	return kind ? *kind : 0;
+}
+
+/* ---- is it certain to change nothing? ---- */
+
+#define SCAN_ENDED 0x100
+#define SCAN_COMMENT 1
+
+/* One byte of the blanks and comments in front of a statement. Stops at the first other byte. */
+static long skip_blank(__u32 index, void *unused)
+{
+	__u32 zero = 0, at;
+	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
+	struct sql_scan *scan;
+	__u8 byte, next, third;
+
+	if (!text)
+		return 1;
+	scan = &text->scan;
+	at = scan->at;
+	if (at >= SQL_TEXT_BYTES || at + 2 >= scan->end)
+		return 1;
+	byte = text->bytes[at];
+	next = text->bytes[at + 1];
+	third = text->bytes[at + 2];
+	if (scan->state & SCAN_COMMENT) {
+		if (byte == '/' && next == '*')
+			return 1; /* PostgreSQL nests comments, MySQL does not: undecided, as the state says */
+		if (byte == '*' && next == '/') {
+			scan->state &= ~SCAN_COMMENT;
+			scan->at++;
+		}
+	} else if (byte == '/' && next == '*') {
+		if (third == '!' || third == 'M')
+			return 1; /* not a comment to every server, and not a word */
+		scan->state |= SCAN_COMMENT;
+		scan->at++;
+	} else if (byte != ' ' && byte != '\t' && byte != '\r' && byte != '\n' && byte != '(') {
+		return 1;
+	}
+	scan->at++;
+	return 0;
+}
+
+/* One byte of the rest: is there a second statement, or the name of something to write to? */
+static long scan_byte(__u32 index, void *unused)
+{
+	__u32 zero = 0, at;
+	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
+	struct sql_scan *scan;
+	__u8 byte;
+
+	if (!text)
+		return 1;
+	scan = &text->scan;
+	at = scan->at;
+	if (at >= SQL_TEXT_BYTES || at >= scan->end)
+		return 1;
+	byte = text->bytes[at];
+	scan->word = scan->word << 8 | (byte | 0x20);
+	if (byte == ';' || scan->word == ('i' << 24 | 'n' << 16 | 't' << 8 | 'o')) {
+		scan->state = SCAN_ENDED;
+		return 1;
+	}
+	scan->at++;
+	return 0;
+}
+
+#define WORD4(a, b, c, d) ((__u64)(d) << 24 | (__u64)(c) << 16 | (__u64)(b) << 8 | (a))
+
+static __always_inline bool ends_word(__u8 byte)
+{
+	return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n' || byte == '*' || byte == '(' || byte == '@' ||
+	       byte == '/' || byte == '\'' || byte == 0;
+}
+
+/* The statement at text[from..end) of the scratch text. Not static, and so the next ones: the verifier looks at such functions once,
+ * and not at each call.
+ */
+__noinline int is_question(__u32 from, __u32 end, __u32 wrote)
+{
+	__u32 zero = 0, at, i;
+	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
+	struct sql_scan *scan;
+	__u64 word = 0;
+	__u8 bytes[12];
+
+	if (!text || end > SQL_TEXT_BYTES || from >= end)
+		return 0;
+	scan = &text->scan;
+	scan->at = from;
+	scan->end = end;
+	scan->word = 0;
+	scan->state = 0;
+	bpf_loop(SQL_BLANKS_MAX, skip_blank, 0, 0);
+	at = scan->at;
+	if (scan->state & SCAN_COMMENT || at >= SQL_TEXT_BYTES)
+		return 0;
+	/* What lies behind the end is of an earlier text, and must not complete a word. */
+	bpf_probe_read_kernel(bytes, sizeof(bytes), text->bytes + at);
+#pragma unroll
+	for (i = 0; i < 12; i++)
+		if (at + i >= end)
+			bytes[i] = 0;
+#pragma unroll
+	for (i = 0; i < 8; i++)
+		word |= (__u64)(bytes[i] | 0x20) << (8 * i);
+	if ((word & 0xffffffffffff) == (WORD4('s', 'e', 'l', 'e') | (__u64)'c' << 32 | (__u64)'t' << 40)) {
+		if (!ends_word(bytes[6]))
+			return 0;
+	} else if ((word & 0xffffffff) == WORD4('s', 'h', 'o', 'w')) {
+		if (!ends_word(bytes[4]))
+			return 0;
+	} else if (word == (WORD4('d', 'e', 's', 'c') | WORD4('r', 'i', 'b', 'e') << 32)) {
+		if (!ends_word(bytes[8]))
+			return 0;
+	} else if (word == (WORD4('s', 'e', 't', ' ') | WORD4('n', 'a', 'm', 'e') << 32)) {
+		if ((bytes[8] | 0x20) != 's' || !ends_word(bytes[9]))
+			return 0;
+	} else if (word == (WORD4('r', 'o', 'l', 'l') | WORD4('b', 'a', 'c', 'k') << 32)) {
+		if (!ends_word(bytes[8]) && bytes[8])
+			return 0;
+	} else if ((word & 0xffffffffff) == (WORD4('b', 'e', 'g', 'i') | (__u64)'n' << 32)) {
+		if (wrote || !ends_word(bytes[5]))
+			return 0;
+	} else if ((word & 0xffffffffff) == (WORD4('s', 't', 'a', 'r') | (__u64)'t' << 32)) {
+		if (wrote || !ends_word(bytes[5]))
+			return 0;
+	} else if ((word & 0xffffffffffff) == (WORD4('c', 'o', 'm', 'm') | (__u64)'i' << 32 | (__u64)'t' << 40)) {
+		if (wrote || !ends_word(bytes[6]))
+			return 0;
+	} else {
+		return 0;
+	}
+	bpf_loop(SQL_TEXT_BYTES, scan_byte, 0, 0);
+	return !(scan->state & SCAN_ENDED);
+}
+
+/* A packet of MySQL without its header. */
+__noinline int is_mysql_question(__u64 ino, __u32 len)
+{
+	__u32 zero = 0;
+	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
+	struct sql_connection *connection = bpf_map_lookup_elem(&sql_connections, &ino);
+	struct sql_statement statement = {.connection = ino};
+
+	if (!text || !connection || len < 1 || len > SQL_TEXT_BYTES)
+		return 0;
+	switch (text->bytes[0]) {
+	case 0x01: /* QUIT */
+	case 0x02: /* INIT_DB */
+	case 0x09: /* STATISTICS */
+	case 0x0e: /* PING */
+	case 0x19: /* STMT_CLOSE */
+	case 0x1a: /* STMT_RESET */
+		return 1;
+	case 0x03: /* QUERY */
+		return is_question(1, len, connection->wrote);
+	case 0x16: /* STMT_PREPARE */
+		connection->preparing = is_question(1, len, 1);
+		return 1;
+	case 0x17: /* STMT_EXECUTE */
+		if (len < 5)
+			return 0;
+		statement.id = text->bytes[1] | (__u32)text->bytes[2] << 8 | (__u32)text->bytes[3] << 16 |
+			       (__u32)text->bytes[4] << 24;
+		return bpf_map_lookup_elem(&sql_questions, &statement) ? 1 : 0;
+	}
+	return 0;
+}
+
+/* One message of PostgreSQL: a question by itself, or Parse, Bind, Describe, Execute and Sync of one. */
+#define POSTGRES_MESSAGES_MAX 8
+
+__noinline int is_postgres_question(__u64 ino, __u32 len)
+{
+	struct sql_connection *connection = bpf_map_lookup_elem(&sql_connections, &ino);
+	__u32 zero = 0, at = 0, parsed = 0, size, i;
+	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
+	__u8 head[8];
+
+	if (!text || !connection || len < 5 || len > SQL_TEXT_BYTES)
+		return 0;
+	for (i = 0; i < POSTGRES_MESSAGES_MAX; i++) {
+		if (at == len)
+			return 1;
+		if (at + 5 > len || at >= SQL_TEXT_BYTES)
+			return 0;
+		bpf_probe_read_kernel(head, 6, text->bytes + at);
+		size = (__u32)head[1] << 24 | (__u32)head[2] << 16 | (__u32)head[3] << 8 | head[4];
+		if (size < 4 || size > len || at + 1 + size > len)
+			return 0;
+		switch (head[0]) {
+		case 'Q':
+			if (!is_question(at + 5, at + size, connection->wrote))
+				return 0;
+			break;
+		case 'P':
+			/* The unnamed statement. */
+			if (head[5] || !is_question(at + 6, at + 1 + size, 1))
+				return 0;
+			parsed = 1;
+			break;
+		case 'B':
+		case 'E':
+			if (!parsed)
+				return 0;
+			break;
+		case 'D':
+		case 'H':
+		case 'S':
+		case 'X':
+		case 'C':
+			break;
+		default:
+			return 0;
+		}
+		at += 1 + size;
+	}
+	return at == len;
+}
+
+/* ---- what it receives and sends ---- */
+
+static __noinline int report_sql(__u64 kind, __u64 ino, __u32 database, __u32 peer, __u32 flags)
+{
+	struct event_head *head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
+
+	if (!head) {
+		count_lost();
+		return 0;
+	}
+	fill_head(head, kind, 0, 0, -1);
+	head->ino = ino;
+	head->dev = database;
+	head->dir_dev = peer;
+	head->flags = flags;
+	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+struct sql_report {
+	__u64 kind;
+	__u64 ino;
+	const void *bytes;
+	__u32 len;
+	__u32 database;
+	__u32 peer;
+	__u32 flags;
+};
+
+#define SQL_EVENT(name, size)                                                                  \
+	struct name {                                                                          \
+		struct event_head head;                                                        \
+		__u8 bytes[size];                                                              \
+	};                                                                                     \
+	static __noinline int report_##name(struct sql_report *report)                         \
+	{                                                                                      \
+		struct name *event;                                                            \
+		__u32 len, flags;                                                              \
+                                                                                               \
+		if (!report)                                                                   \
+			return 0;                                                              \
+		event = bpf_ringbuf_reserve(&lookups, sizeof(*event), 0);                      \
+		if (!event) {                                                                  \
+			count_lost();                                                          \
+			return 0;                                                              \
+		}                                                                              \
+		len = report->len;                                                             \
+		flags = report->flags;                                                         \
+		if (len > size)                                                                \
+			len = size;                                                            \
+		fill_head(&event->head, report->kind, 0, 0, -1);                               \
+		event->head.ino = report->ino;                                                 \
+		event->head.dev = report->database;                                            \
+		event->head.dir_dev = report->peer;                                            \
+		event->head.path_len = len;                                                    \
+		if (bpf_probe_read_user(event->bytes, len, report->bytes))                     \
+			flags |= FLAG_INCOMPLETE;                                              \
+		event->head.flags = flags;                                                     \
+		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);                                   \
+		return 0;                                                                      \
+	}
+
+SQL_EVENT(sql_tiny, 64)
+SQL_EVENT(sql_small, 512)
+SQL_EVENT(sql_medium, 4096)
+SQL_EVENT(sql_large, 32768)
+
+static __always_inline __u32 peer_of(struct file *file)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+	struct pid *peer;
+
+	if (!sk || BPF_CORE_READ(sk, __sk_common.skc_family) != AF_UNIX)
+		return 0;
+	peer = BPF_CORE_READ(sk, sk_peer_pid);
+	return peer ? BPF_CORE_READ(peer, numbers[0].nr) : 0;
+}
+
+/* Receiving, or asking for more in vain. */
+static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
+{
+	struct file *file = file_of(bpf_get_current_task_btf(), regs->di);
+	struct identity identity = {};
+	struct sql_connection *connection, fresh = {};
+	__u32 zero = 0, len, flags = 0;
+	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
+	const void *bytes = (const void *)regs->si;
+	struct sql_report report = {.kind = EVENT_SQL_RECEIVED, .database = kind};
+	int certain = 0;
+
+	if (!text || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK)
+		return 0;
+	if (nr == NR_recvfrom && regs->r10 & MSG_PEEK)
+		return 0;
+	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
+	if (connection && connection->busy) {
+		connection->busy = 0;
+		change_slot(SLOT_DATABASES);
+		report_sql(EVENT_SQL_IDLE, identity.ino, kind, 0, 0);
+	}
+	if (ret <= 0) {
+		if (ret == 0 && connection) {
+			bpf_map_delete_elem(&sql_connections, &identity.ino);
+			report_sql(EVENT_SQL_CLOSED, identity.ino, kind, 0, 0);
+		}
+		return 0;
+	}
+	if (!connection) {
+		bpf_map_update_elem(&sql_connections, &identity.ino, &fresh, BPF_ANY);
+		connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
+	}
+	len = ret;
+	if (connection && (nr == NR_recvfrom || nr == NR_read) && len <= SQL_TEXT_BYTES) {
+		if (bpf_probe_read_user(text->bytes, len, bytes))
+			len = 0;
+		if (kind == DATABASE_MYSQL && len == 4 && !connection->has_header && text->bytes[3] == 0) {
+			/* Only the header of a packet: nothing is begun before the rest has come. */
+			connection->header_len = text->bytes[0] | (__u32)text->bytes[1] << 8 | (__u32)text->bytes[2] << 16;
+			connection->has_header = 1;
+			certain = 1;
+		} else if (kind == DATABASE_MYSQL) {
+			certain = connection->has_header && connection->header_len == len &&
+				  is_mysql_question(identity.ino, len);
+			connection->has_header = 0;
+		} else if (kind == DATABASE_POSTGRES) {
+			certain = is_postgres_question(identity.ino, len);
+		}
+	}
+	if (!certain) {
+		/* Without room for the connection its end is not seen: then nothing may be kept that any database is read for. */
+		if (!connection)
+			raise_stamp_for_good(SLOT_DATABASES);
+		else
+			connection->busy = connection->wrote = 1;
+		change_slot(SLOT_DATABASES);
+	}
+	if (connection)
+		connection->replied = 0;
+	if (certain)
+		flags |= FLAG_CERTAIN;
+	if ((nr != NR_recvfrom && nr != NR_read) || len > 32768)
+		flags |= FLAG_INCOMPLETE;
+	report.ino = identity.ino;
+	report.bytes = bytes;
+	report.len = len;
+	report.peer = peer_of(file);
+	report.flags = flags;
+	if (len <= 64)
+		return report_sql_tiny(&report);
+	if (len <= 512)
+		return report_sql_small(&report);
+	if (len <= 4096)
+		return report_sql_medium(&report);
+	return report_sql_large(&report);
+}
+
+static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
+{
+	struct file *file = file_of(bpf_get_current_task_btf(), regs->di);
+	struct identity identity = {};
+	struct sql_connection *connection, fresh = {};
+	struct sql_report report = {.kind = EVENT_SQL_SENT, .database = kind};
+	struct sql_statement statement = {};
+	__u8 head[9], yes = 1;
+
+	if (ret <= 0 || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK)
+		return 0;
+	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
+	if (!connection) {
+		/* The greeting. */
+		bpf_map_update_elem(&sql_connections, &identity.ino, &fresh, BPF_ANY);
+		connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
+		if (!connection)
+			return 0;
+	}
+	if (connection->replied)
+		return 0;
+	connection->replied = 1;
+	if (nr != NR_sendto && nr != NR_write)
+		return 0;
+	if (connection->preparing && ret >= 9 && !bpf_probe_read_user(head, 9, (const void *)regs->si) && !head[4]) {
+		statement.connection = identity.ino;
+		statement.id = head[5] | (__u32)head[6] << 8 | (__u32)head[7] << 16 | (__u32)head[8] << 24;
+		bpf_map_update_elem(&sql_questions, &statement, &yes, BPF_ANY);
+	}
+	connection->preparing = 0;
+	report.ino = identity.ino;
+	report.bytes = (const void *)regs->si;
+	report.len = ret > 64 ? 64 : ret;
+	return report_sql_tiny(&report);
+}
+
+static __always_inline int observe_database(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
+{
+	switch (nr) {
+	case NR_read:
+	case NR_readv:
+	case NR_recvfrom:
+	case NR_recvmsg:
+		return observe_received(regs, nr, ret, kind);
+	case NR_write:
+	case NR_writev:
+	case NR_sendto:
+	case NR_sendmsg:
+		return observe_sent(regs, nr, ret, kind);
+	}
+	return 0;
+}
+
+/* ---- which programs are database servers ---- */
+
+static __always_inline __u32 kind_of_name(struct task_struct *task)
+{
+	__u64 name[2] = {};
+
+	bpf_probe_read_kernel(name, sizeof(name), task->comm);
+	if (name[0] == (WORD4('m', 'a', 'r', 'i') | WORD4('a', 'd', 'b', 'd') << 32) && !name[1])
+		return DATABASE_MYSQL;
+	if (name[0] == (WORD4('m', 'y', 's', 'q') | WORD4('l', 'd', 0, 0) << 32))
+		return DATABASE_MYSQL;
+	if (name[0] == (WORD4('p', 'o', 's', 't') | WORD4('g', 'r', 'e', 's') << 32) && !name[1])
+		return DATABASE_POSTGRES;
+	return 0;
+}
+
+static __always_inline void add_database(__u32 tgid, __u32 kind)
+{
+	__u64 *present = control_word(CONTROL_DATABASES);
+
+	/* Without room for it, its connections go unseen: whoever talks to it talks to a program that is not watched. */
+	if (!bpf_map_update_elem(&databases, &tgid, &kind, BPF_ANY) && present)
+		*present = 1;
+}
+
+#endif
