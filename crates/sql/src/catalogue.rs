@@ -113,12 +113,7 @@ impl Catalogue {
             tables: Vec::new(),
             by_name: HashMap::new(),
             routines: HashMap::new(),
-            defaults: Defaults {
-                autocommit: true,
-                usual_lexing: true,
-                read_uncommitted: false,
-                usual_language: true,
-            },
+            defaults: Defaults { autocommit: true, usual_lexing: true, read_uncommitted: false, usual_language: true },
             hidden_writers: false,
         };
         let mut complete = false;
@@ -197,8 +192,7 @@ impl Catalogue {
             ["unique", schema, name, key, column, automatic] => {
                 let key = unhex_name(key)?;
                 let column = unhex_name(column)?;
-                let column =
-                    (!column.is_empty()).then_some(KeyColumn { name: column, automatic: automatic == "1" });
+                let column = (!column.is_empty()).then_some(KeyColumn { name: column, automatic: automatic == "1" });
                 let unique = &mut self.table_mut(schema, name)?.unique;
                 match unique.iter_mut().find(|(name, _)| *name == key) {
                     Some((_, columns)) => columns.push(column),
@@ -350,11 +344,8 @@ impl Expansion<'_> {
             // It may be any table, also one of this very name in another spelling.
             return self.everything(Reason::UnknownTable);
         };
-        let target = Target {
-            catalog: self.context.catalog.map(fold),
-            schema: schema.map(fold),
-            name: Some(fold(name)),
-        };
+        let target =
+            Target { catalog: self.context.catalog.map(fold), schema: schema.map(fold), name: Some(fold(name)) };
         // A table that only the connection sees; one of the same name behind it counts, too, if there is one.
         let temporary = self.context.temporary.iter().any(|temporary| **temporary == *name);
         if temporary {

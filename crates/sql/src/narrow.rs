@@ -117,10 +117,8 @@ fn terms(selection: &Expr) -> Vec<Term<'_>> {
                 }
             }
             Expr::InList { expr, list, negated: false } if list.len() <= VALUES_MAX => {
-                let values: Option<Vec<Constant>> = list
-                    .iter()
-                    .map(|item| Some(Constant { literal: literal(item)?, stored: false }))
-                    .collect();
+                let values: Option<Vec<Constant>> =
+                    list.iter().map(|item| Some(Constant { literal: literal(item)?, stored: false })).collect();
                 if let (Some((qualifier, column)), Some(values)) = (column_of(expr), values) {
                     found.push(Term { qualifier, column, values });
                 }

@@ -183,8 +183,7 @@ impl State {
             usual_lexing,
             began_with_usual_lexing: usual_lexing,
             foreign: !usual_language,
-            reads_uncommitted: dialect == Dialect::MySql
-                && defaults.is_none_or(|defaults| defaults.read_uncommitted),
+            reads_uncommitted: dialect == Dialect::MySql && defaults.is_none_or(|defaults| defaults.read_uncommitted),
             batch: Vec::new(),
         }
     }

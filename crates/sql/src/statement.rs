@@ -178,7 +178,9 @@ fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
         Ok(text) => text.into(),
         // Bytes that are no UTF-8 stand for themselves; no certain name or value contains them.
         Err(_) => std::borrow::Cow::Owned(
-            text.iter().map(|b| if b.is_ascii() { *b as char } else { char::REPLACEMENT_CHARACTER }).collect::<String>(),
+            text.iter()
+                .map(|b| if b.is_ascii() { *b as char } else { char::REPLACEMENT_CHARACTER })
+                .collect::<String>(),
         ),
     };
     let mysql = MySqlDialect {};
@@ -204,12 +206,27 @@ fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
         let statement = match steer::read(dialect, part) {
             Some(statement) => statement,
             None => {
+                // MySQL's older spelling of FOR SHARE.
+                let (part, shares) = match part {
+                    [front @ .., Token::Word(a), Token::Word(b), Token::Word(c), Token::Word(d)]
+                        if dialect == Dialect::MySql
+                            && [a, b, c, d]
+                                .iter()
+                                .map(|word| word.value.to_ascii_lowercase())
+                                .eq(["lock", "in", "share", "mode"]) =>
+                    {
+                        (front, true)
+                    }
+                    _ => (part, false),
+                };
                 let mut parser = Parser::new(grammar).with_recursion_limit(PARENTHESES_MAX).with_tokens(part.to_vec());
                 let parsed = parser.parse_statement().map_err(|_| Reason::Unparsable)?;
                 if parser.peek_token_ref().token != Token::EOF {
                     return Err(Reason::Unparsable);
                 }
-                walk::statement(dialect, &parsed)
+                let mut statement = walk::statement(dialect, &parsed);
+                statement.locking |= shares;
+                statement
             }
         };
         if let Class::Everything(reason) = statement.class {

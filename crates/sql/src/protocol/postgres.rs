@@ -137,7 +137,8 @@ impl Connection {
     fn begin(&mut self, emit: &mut dyn FnMut(Command)) {
         let startup = self.phase == Phase::Startup;
         let at = usize::from(!startup);
-        let length = u32::from_be_bytes([self.header[at], self.header[at + 1], self.header[at + 2], self.header[at + 3]]);
+        let length =
+            u32::from_be_bytes([self.header[at], self.header[at + 1], self.header[at + 2], self.header[at + 3]]);
         self.kind = if startup { 0 } else { self.header[0] };
         self.header.clear();
         let acceptable = match self.phase {
