@@ -277,6 +277,9 @@ pub fn expand(
     };
     match statement.class {
         Class::Everything(reason) => expansion.everything(reason),
+        _ if statement.everything.is_some() => {
+            expansion.everything(statement.everything.unwrap_or(Reason::Unparsable));
+        }
         Class::Definition => expansion.everything(Reason::Definition),
         _ => expansion.statement(statement, parameters),
     }
@@ -427,7 +430,7 @@ impl Expansion<'_> {
             for statement in view {
                 self.found.volatile |= statement.volatile;
                 self.found.session |= statement.session;
-                if let Class::Everything(reason) = statement.class {
+                if let Some(reason) = whole(statement) {
                     self.everything(reason);
                     return;
                 }
@@ -481,7 +484,7 @@ impl Expansion<'_> {
         self.found.at_once |= table.storage != Storage::Transactional;
         for statement in table.view.iter().flatten().chain(table.triggers.iter().flatten()) {
             self.found.at_once |= statement.at_once;
-            if let Class::Everything(reason) = statement.class {
+            if let Some(reason) = whole(statement) {
                 return self.everything(reason);
             }
             for function in &statement.functions {
@@ -509,6 +512,14 @@ impl Expansion<'_> {
                 None => self.everything(Reason::UnknownTable),
             }
         }
+    }
+}
+
+/// Why a statement of a view or trigger touches everything, if it does.
+fn whole(statement: &Statement) -> Option<Reason> {
+    match statement.class {
+        Class::Everything(reason) => Some(reason),
+        _ => statement.everything,
     }
 }
 

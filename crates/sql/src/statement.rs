@@ -120,6 +120,8 @@ pub struct Statement {
     pub locking: bool,
     /// What it writes is visible at once, in a transaction, too (sequences).
     pub at_once: bool,
+    /// It is not understood and may touch everything, but it is one that leaves the session as it is.
+    pub everything: Option<Reason>,
 }
 
 impl Statement {
@@ -134,6 +136,7 @@ impl Statement {
             session: false,
             locking: false,
             at_once: false,
+            everything: None,
         }
     }
 
@@ -149,8 +152,30 @@ impl Statement {
 pub fn parse(dialect: Dialect, text: &[u8]) -> Vec<Statement> {
     match parse_all(dialect, text) {
         Ok(statements) => statements,
+        Err(reason) if reason != Reason::Setting && keeps_session(text) => {
+            vec![Statement { everything: Some(reason), ..Statement::of(Class::Write) }]
+        }
         Err(reason) => vec![Statement::everything(reason)],
     }
+}
+
+/// Is the text, whatever the meaning of its quotes, one statement that changes no setting and no transaction?
+pub(crate) fn keeps_session(text: &[u8]) -> bool {
+    let mut rest = text.trim_ascii();
+    if let Some(comment) = rest.strip_prefix(b"/*") {
+        if matches!(comment.first(), Some(b'!' | b'M')) {
+            return false;
+        }
+        let Some(end) = comment.windows(2).position(|two| two == b"*/") else { return false };
+        // PostgreSQL's comments may be nested.
+        if comment[..end].contains(&b'/') {
+            return false;
+        }
+        rest = comment[end + 2..].trim_ascii_start();
+    }
+    let word = rest.split(|b| !b.is_ascii_alphabetic()).next().unwrap_or_default();
+    let known: [&[u8]; 6] = [b"select", b"insert", b"update", b"delete", b"replace", b"with"];
+    known.iter().any(|known| word.eq_ignore_ascii_case(known)) && !rest.contains(&b';')
 }
 
 /// Does the text mean the same whatever the settings of quotes, escapes and character sets?

@@ -63,6 +63,7 @@ impl Transaction {
     pub(crate) fn lose(&mut self) {
         self.may_be_open = true;
         self.autocommit = false;
+        self.chains = true;
         self.pending = vec![Access::EVERYTHING];
     }
 

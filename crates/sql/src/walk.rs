@@ -200,6 +200,9 @@ impl Walk {
             self.found.functions.push(name.to_string().to_lowercase().into());
             return ControlFlow::Continue(());
         };
+        if self.dialect == Dialect::Postgres && plain == "set_config" {
+            return ControlFlow::Break(Reason::Setting);
+        }
         match kind(self.dialect, &plain) {
             Kind::Pure => {}
             Kind::Volatile => self.found.volatile = true,

@@ -47,6 +47,8 @@ fn deep_and_long_texts_neither_overflow_the_stack_nor_are_guessed() {
         assert_eq!(parse(Dialect::MySql, deep.as_bytes())[0].class, Class::Read);
     }
     let long = format!("SELECT '{}'", "x".repeat(STATEMENT_BYTES_MAX));
+    assert_eq!(render::text(Dialect::MySql, &long), "everything(too_large)");
+    let long = format!("SET @a = '{}'", "x".repeat(STATEMENT_BYTES_MAX));
     assert!(matches!(parse(Dialect::MySql, long.as_bytes())[0].class, Class::Everything(_)));
     let values = format!("INSERT INTO t (a) VALUES (1){}", ", (2)".repeat(20_000));
     assert_eq!(render::text(Dialect::MySql, &values), ">t");

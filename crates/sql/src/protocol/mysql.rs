@@ -141,7 +141,6 @@ impl Connection {
         if let Phase::Lost { answered, reason } = self.phase {
             if answered && is_one_query(bytes) {
                 self.phase = Phase::Commands;
-                emit(Command::Reset);
                 emit(Command::Database(None));
                 emit(Command::UnusualLexing);
             } else {

@@ -40,6 +40,9 @@ pub fn statement(statement: &Statement) -> String {
     for write in &statement.writes {
         line.push_str(&format!(" >{}", table(write)));
     }
+    if let Some(reason) = statement.everything {
+        line.push_str(&format!(" everything({reason})"));
+    }
     for (flag, text) in [
         (statement.volatile, "volatile"),
         (statement.session, "session"),
