@@ -208,6 +208,8 @@ impl Catalogue {
                 let known = self.routines.entry(unhex_name(name)?).or_insert(routine);
                 *known = (*known).max(routine);
             }
+            // Databases whose names differ in case alone are different ones.
+            ["setting", "database", name] => self.database = Some(String::from_utf8(unhex(name)?).ok()?.into()),
             ["setting", name, value] => self.setting(name, &unhex_name(value)?),
             _ => return None,
         }
@@ -216,7 +218,6 @@ impl Catalogue {
 
     fn setting(&mut self, name: &str, value: &str) {
         match name {
-            "database" => self.database = Some(value.into()),
             "autocommit" => self.defaults.autocommit = value == "1",
             "isolation" => self.defaults.read_uncommitted |= value.contains("uncommitted"),
             "completion_type" => self.defaults.usual_language &= matches!(value, "no_chain" | "0"),

@@ -231,7 +231,7 @@ pub(crate) fn inserted(insert: &Insert) -> (Rows, Vec<Box<str>>) {
         'columns: for (at, column) in columns.iter().enumerate() {
             let mut constants = Vec::new();
             for row in &values.rows {
-                match row.content.get(at).and_then(|value| literal(value)) {
+                match row.content.get(at).and_then(literal) {
                     Some(literal) if row.content.len() == columns.len() => {
                         constants.push(Constant { literal, stored: true });
                     }

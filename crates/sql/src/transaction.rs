@@ -54,7 +54,7 @@ impl Transaction {
                 self.pending.push(write.clone());
             }
         }
-        if self.pending.len() > PENDING_MAX || self.pending.iter().any(|a| *a == Access::EVERYTHING) {
+        if self.pending.len() > PENDING_MAX || self.pending.contains(&Access::EVERYTHING) {
             self.pending = vec![Access::whole(Target::EVERYTHING)];
         }
     }

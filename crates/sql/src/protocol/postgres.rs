@@ -30,6 +30,9 @@ enum Named<T> {
     Uncertain,
 }
 
+/// A statement's text and the values of its parameters.
+type Bound = (Arc<[u8]>, Vec<Literal>);
+
 /// One connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
@@ -42,7 +45,7 @@ pub(crate) struct Connection {
     oversize: bool,
     statements: HashMap<Vec<u8>, Named<Arc<[u8]>>>,
     statement_bytes: usize,
-    portals: HashMap<Vec<u8>, Named<(Arc<[u8]>, Vec<Literal>)>>,
+    portals: HashMap<Vec<u8>, Named<Bound>>,
     /// Messages since the last Sync that may have failed.
     messages: Messages,
     /// The unnamed statement is the one that was parsed last.

@@ -158,8 +158,9 @@ impl Server {
             .spawn()
             .expect("the server's client");
         // Small enough for the pipe.
-        child.stdin.take().unwrap().write_all(sql.as_bytes()).map_err(|error| error.to_string())?;
+        let written = child.stdin.take().unwrap().write_all(sql.as_bytes());
         let output = child.wait_with_output().unwrap();
+        written.map_err(|error| error.to_string())?;
         if output.status.success() {
             Ok(String::from_utf8(output.stdout).unwrap())
         } else {
