@@ -113,12 +113,7 @@ impl Catalogue {
             tables: Vec::new(),
             by_name: HashMap::new(),
             routines: HashMap::new(),
-            defaults: Defaults {
-                autocommit: true,
-                usual_lexing: true,
-                read_uncommitted: false,
-                usual_language: true,
-            },
+            defaults: Defaults { autocommit: true, usual_lexing: true, read_uncommitted: false, usual_language: true },
             hidden_writers: false,
         };
         let mut complete = false;
@@ -197,8 +192,7 @@ impl Catalogue {
             ["unique", schema, name, key, column, automatic] => {
                 let key = unhex_name(key)?;
                 let column = unhex_name(column)?;
-                let column =
-                    (!column.is_empty()).then_some(KeyColumn { name: column, automatic: automatic == "1" });
+                let column = (!column.is_empty()).then_some(KeyColumn { name: column, automatic: automatic == "1" });
                 let unique = &mut self.table_mut(schema, name)?.unique;
                 match unique.iter_mut().find(|(name, _)| *name == key) {
                     Some((_, columns)) => columns.push(column),
@@ -214,6 +208,8 @@ impl Catalogue {
                 let known = self.routines.entry(unhex_name(name)?).or_insert(routine);
                 *known = (*known).max(routine);
             }
+            // Databases whose names differ in case alone are different ones.
+            ["setting", "database", name] => self.database = Some(String::from_utf8(unhex(name)?).ok()?.into()),
             ["setting", name, value] => self.setting(name, &unhex_name(value)?),
             _ => return None,
         }
@@ -222,7 +218,6 @@ impl Catalogue {
 
     fn setting(&mut self, name: &str, value: &str) {
         match name {
-            "database" => self.database = Some(value.into()),
             "autocommit" => self.defaults.autocommit = value == "1",
             "isolation" => self.defaults.read_uncommitted |= value.contains("uncommitted"),
             "completion_type" => self.defaults.usual_language &= matches!(value, "no_chain" | "0"),
@@ -283,6 +278,9 @@ pub fn expand(
     };
     match statement.class {
         Class::Everything(reason) => expansion.everything(reason),
+        _ if statement.everything.is_some() => {
+            expansion.everything(statement.everything.unwrap_or(Reason::Unparsable));
+        }
         Class::Definition => expansion.everything(Reason::Definition),
         _ => expansion.statement(statement, parameters),
     }
@@ -350,11 +348,8 @@ impl Expansion<'_> {
             // It may be any table, also one of this very name in another spelling.
             return self.everything(Reason::UnknownTable);
         };
-        let target = Target {
-            catalog: self.context.catalog.map(fold),
-            schema: schema.map(fold),
-            name: Some(fold(name)),
-        };
+        let target =
+            Target { catalog: self.context.catalog.map(fold), schema: schema.map(fold), name: Some(fold(name)) };
         // A table that only the connection sees; one of the same name behind it counts, too, if there is one.
         let temporary = self.context.temporary.iter().any(|temporary| **temporary == *name);
         if temporary {
@@ -436,7 +431,7 @@ impl Expansion<'_> {
             for statement in view {
                 self.found.volatile |= statement.volatile;
                 self.found.session |= statement.session;
-                if let Class::Everything(reason) = statement.class {
+                if let Some(reason) = whole(statement) {
                     self.everything(reason);
                     return;
                 }
@@ -490,7 +485,7 @@ impl Expansion<'_> {
         self.found.at_once |= table.storage != Storage::Transactional;
         for statement in table.view.iter().flatten().chain(table.triggers.iter().flatten()) {
             self.found.at_once |= statement.at_once;
-            if let Class::Everything(reason) = statement.class {
+            if let Some(reason) = whole(statement) {
                 return self.everything(reason);
             }
             for function in &statement.functions {
@@ -518,6 +513,14 @@ impl Expansion<'_> {
                 None => self.everything(Reason::UnknownTable),
             }
         }
+    }
+}
+
+/// Why a statement of a view or trigger touches everything, if it does.
+fn whole(statement: &Statement) -> Option<Reason> {
+    match statement.class {
+        Class::Everything(reason) => Some(reason),
+        _ => statement.everything,
     }
 }
 

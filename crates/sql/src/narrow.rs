@@ -117,10 +117,8 @@ fn terms(selection: &Expr) -> Vec<Term<'_>> {
                 }
             }
             Expr::InList { expr, list, negated: false } if list.len() <= VALUES_MAX => {
-                let values: Option<Vec<Constant>> = list
-                    .iter()
-                    .map(|item| Some(Constant { literal: literal(item)?, stored: false }))
-                    .collect();
+                let values: Option<Vec<Constant>> =
+                    list.iter().map(|item| Some(Constant { literal: literal(item)?, stored: false })).collect();
                 if let (Some((qualifier, column)), Some(values)) = (column_of(expr), values) {
                     found.push(Term { qualifier, column, values });
                 }
@@ -233,7 +231,7 @@ pub(crate) fn inserted(insert: &Insert) -> (Rows, Vec<Box<str>>) {
         'columns: for (at, column) in columns.iter().enumerate() {
             let mut constants = Vec::new();
             for row in &values.rows {
-                match row.content.get(at).and_then(|value| literal(value)) {
+                match row.content.get(at).and_then(literal) {
                     Some(literal) if row.content.len() == columns.len() => {
                         constants.push(Constant { literal, stored: true });
                     }

@@ -7,7 +7,7 @@ use crate::footprint::{Context, Footprint};
 use crate::key::{Access, Literal};
 use crate::protocol::{Command, mysql, postgres};
 use crate::reason::Reason;
-use crate::statement::{Class, Setting, Statement, is_plain, parse};
+use crate::statement::{Class, Setting, Statement, is_plain, keeps_session, parse};
 use crate::target::Dialect;
 use crate::transaction::Transaction;
 
@@ -183,8 +183,7 @@ impl State {
             usual_lexing,
             began_with_usual_lexing: usual_lexing,
             foreign: !usual_language,
-            reads_uncommitted: dialect == Dialect::MySql
-                && defaults.is_none_or(|defaults| defaults.read_uncommitted),
+            reads_uncommitted: dialect == Dialect::MySql && defaults.is_none_or(|defaults| defaults.read_uncommitted),
             batch: Vec::new(),
         }
     }
@@ -263,7 +262,12 @@ impl State {
         };
         if let Some(reason) = refused {
             self.everything(reason, on_event);
-            return self.lose();
+            if self.foreign || !keeps_session(text) {
+                self.lose();
+            } else {
+                self.transaction.wrote(&[Access::EVERYTHING]);
+            }
+            return;
         }
         let statements = parser.parse(self.dialect, text);
         for (at, statement) in statements.iter().enumerate() {

@@ -120,6 +120,8 @@ pub struct Statement {
     pub locking: bool,
     /// What it writes is visible at once, in a transaction, too (sequences).
     pub at_once: bool,
+    /// It is not understood and may touch everything, but it is one that leaves the session as it is.
+    pub everything: Option<Reason>,
 }
 
 impl Statement {
@@ -134,6 +136,7 @@ impl Statement {
             session: false,
             locking: false,
             at_once: false,
+            everything: None,
         }
     }
 
@@ -149,8 +152,30 @@ impl Statement {
 pub fn parse(dialect: Dialect, text: &[u8]) -> Vec<Statement> {
     match parse_all(dialect, text) {
         Ok(statements) => statements,
+        Err(reason) if reason != Reason::Setting && keeps_session(text) => {
+            vec![Statement { everything: Some(reason), ..Statement::of(Class::Write) }]
+        }
         Err(reason) => vec![Statement::everything(reason)],
     }
+}
+
+/// Is the text, whatever the meaning of its quotes, one statement that changes no setting and no transaction?
+pub(crate) fn keeps_session(text: &[u8]) -> bool {
+    let mut rest = text.trim_ascii();
+    if let Some(comment) = rest.strip_prefix(b"/*") {
+        if matches!(comment.first(), Some(b'!' | b'M')) {
+            return false;
+        }
+        let Some(end) = comment.windows(2).position(|two| two == b"*/") else { return false };
+        // PostgreSQL's comments may be nested.
+        if comment[..end].contains(&b'/') {
+            return false;
+        }
+        rest = comment[end + 2..].trim_ascii_start();
+    }
+    let word = rest.split(|b| !b.is_ascii_alphabetic()).next().unwrap_or_default();
+    let known: [&[u8]; 6] = [b"select", b"insert", b"update", b"delete", b"replace", b"with"];
+    known.iter().any(|known| word.eq_ignore_ascii_case(known)) && !rest.contains(&b';')
 }
 
 /// Does the text mean the same whatever the settings of quotes, escapes and character sets?
@@ -178,7 +203,9 @@ fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
         Ok(text) => text.into(),
         // Bytes that are no UTF-8 stand for themselves; no certain name or value contains them.
         Err(_) => std::borrow::Cow::Owned(
-            text.iter().map(|b| if b.is_ascii() { *b as char } else { char::REPLACEMENT_CHARACTER }).collect::<String>(),
+            text.iter()
+                .map(|b| if b.is_ascii() { *b as char } else { char::REPLACEMENT_CHARACTER })
+                .collect::<String>(),
         ),
     };
     let mysql = MySqlDialect {};
@@ -204,12 +231,27 @@ fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
         let statement = match steer::read(dialect, part) {
             Some(statement) => statement,
             None => {
+                // MySQL's older spelling of FOR SHARE.
+                let (part, shares) = match part {
+                    [front @ .., Token::Word(a), Token::Word(b), Token::Word(c), Token::Word(d)]
+                        if dialect == Dialect::MySql
+                            && [a, b, c, d]
+                                .iter()
+                                .map(|word| word.value.to_ascii_lowercase())
+                                .eq(["lock", "in", "share", "mode"]) =>
+                    {
+                        (front, true)
+                    }
+                    _ => (part, false),
+                };
                 let mut parser = Parser::new(grammar).with_recursion_limit(PARENTHESES_MAX).with_tokens(part.to_vec());
                 let parsed = parser.parse_statement().map_err(|_| Reason::Unparsable)?;
                 if parser.peek_token_ref().token != Token::EOF {
                     return Err(Reason::Unparsable);
                 }
-                walk::statement(dialect, &parsed)
+                let mut statement = walk::statement(dialect, &parsed);
+                statement.locking |= shares;
+                statement
             }
         };
         if let Class::Everything(reason) = statement.class {

@@ -47,8 +47,8 @@ pub(crate) fn read(dialect: Dialect, tokens: &[Token]) -> Option<Statement> {
             _ => Class::Everything(Reason::Unparsable),
         },
         "create" | "drop" if is_temporary(&words) => temporary(dialect, &words),
-        "create" | "alter" | "drop" | "truncate" | "rename" | "grant" | "revoke" | "comment" | "reindex" | "cluster"
-        | "refresh" | "security" | "import" | "install" | "uninstall" => Class::Definition,
+        "create" | "alter" | "drop" | "truncate" | "rename" | "grant" | "revoke" | "comment" | "reindex"
+        | "cluster" | "refresh" | "security" | "import" | "install" | "uninstall" => Class::Definition,
         "lock" | "unlock" if dialect == Dialect::MySql => Class::Lock,
         "lock" => Class::Nothing,
         "vacuum" | "analyze" | "listen" | "unlisten" | "notify" | "checkpoint" | "reset" | "discard" | "close"
@@ -107,8 +107,23 @@ fn begin_with_modes(dialect: Dialect, words: &Words) -> Class {
     let known = |word: &str| {
         matches!(
             word,
-            "begin" | "start" | "transaction" | "work" | "isolation" | "level" | "read" | "committed" | "repeatable"
-                | "serializable" | "uncommitted" | "write" | "only" | "not" | "deferrable" | "with" | "consistent"
+            "begin"
+                | "start"
+                | "transaction"
+                | "work"
+                | "isolation"
+                | "level"
+                | "read"
+                | "committed"
+                | "repeatable"
+                | "serializable"
+                | "uncommitted"
+                | "write"
+                | "only"
+                | "not"
+                | "deferrable"
+                | "with"
+                | "consistent"
                 | "snapshot"
         )
     };
@@ -132,9 +147,10 @@ fn is_temporary(words: &Words) -> bool {
 
 fn temporary(dialect: Dialect, words: &Words) -> Class {
     // A query inside may call functions.
-    if ["select", "as", "table", "values", "execute", "with"].iter().any(|word| {
-        (3..words.tokens.len()).any(|at| words.word(at).is_some_and(|w| w == *word))
-    }) {
+    if ["select", "as", "table", "values", "execute", "with"]
+        .iter()
+        .any(|word| (3..words.tokens.len()).any(|at| words.word(at).is_some_and(|w| w == *word)))
+    {
         return Class::Everything(Reason::Indirect);
     }
     let mut at = 3;
@@ -177,8 +193,19 @@ fn show(dialect: Dialect, words: &Words) -> Statement {
     let steady = (1..4).filter_map(|at| words.word(at)).any(|word| {
         matches!(
             word.as_str(),
-            "columns" | "fields" | "tables" | "databases" | "schemas" | "create" | "collation" | "charset" | "character"
-                | "index" | "indexes" | "keys" | "engines"
+            "columns"
+                | "fields"
+                | "tables"
+                | "databases"
+                | "schemas"
+                | "create"
+                | "collation"
+                | "charset"
+                | "character"
+                | "index"
+                | "indexes"
+                | "keys"
+                | "engines"
         )
     });
     statement.volatile = dialect == Dialect::MySql && !steady;
@@ -188,16 +215,12 @@ fn show(dialect: Dialect, words: &Words) -> Statement {
 
 /// DESCRIBE of a table; EXPLAIN of a statement is for the parser.
 fn describe(words: &Words) -> Option<Statement> {
-    let names = words.tokens[1..].iter().all(|token| {
-        matches!(token, Token::Word(_) | Token::Period | Token::SingleQuotedString(_))
-    });
+    let names = words.tokens[1..]
+        .iter()
+        .all(|token| matches!(token, Token::Word(_) | Token::Period | Token::SingleQuotedString(_)));
     let queries = ["select", "insert", "update", "delete", "replace", "with", "values", "execute", "for", "table"];
     let is_query = queries.iter().any(|word| words.has(word)) || words.has("analyze") || words.has("call");
-    if names && !is_query && words.tokens.len() >= 2 {
-        Some(Statement::of(Class::Read))
-    } else {
-        None
-    }
+    if names && !is_query && words.tokens.len() >= 2 { Some(Statement::of(Class::Read)) } else { None }
 }
 
 /// SET in all its shapes.
@@ -268,8 +291,7 @@ fn split_at_commas(tokens: &[Token]) -> Vec<&[Token]> {
 }
 
 fn mysql_assignment(tokens: &[Token], scope_is_session: &mut bool) -> Result<Setting, Reason> {
-    let equals =
-        tokens.iter().position(|t| matches!(t, Token::Eq | Token::Assignment)).ok_or(Reason::Unparsable)?;
+    let equals = tokens.iter().position(|t| matches!(t, Token::Eq | Token::Assignment)).ok_or(Reason::Unparsable)?;
     let value = &tokens[equals + 1..];
     let mut name = String::new();
     for (at, token) in tokens[..equals].iter().enumerate() {
@@ -359,8 +381,10 @@ fn harmless(value: &[Token]) -> Result<(), Reason> {
             _ => return Err(Reason::Unparsable),
         }
     }
-    let literal_name = value.iter().any(|t| matches!(t, Token::Word(w) if
-        matches!(w.value.to_ascii_lowercase().as_str(), "nextval" | "setval" | "get_lock" | "last_insert_id")));
+    let literal_name = value.iter().any(|t| {
+        matches!(t, Token::Word(w) if
+        matches!(w.value.to_ascii_lowercase().as_str(), "nextval" | "setval" | "get_lock" | "last_insert_id"))
+    });
     if literal_name { Err(Reason::Function) } else { Ok(()) }
 }
 
@@ -371,7 +395,9 @@ fn sql_mode(value: &[Token]) -> Setting {
         match token {
             Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => {
                 let text = text.to_ascii_lowercase();
-                if text.split(',').any(|mode| matches!(mode.trim(), "oracle" | "mssql" | "postgresql" | "db2" | "maxdb"))
+                if text
+                    .split(',')
+                    .any(|mode| matches!(mode.trim(), "oracle" | "mssql" | "postgresql" | "db2" | "maxdb"))
                 {
                     return Setting::OtherLanguage;
                 }
@@ -413,8 +439,25 @@ fn charset(token: Option<&Token>) -> Setting {
 pub(crate) fn is_safe_charset(name: &str) -> bool {
     matches!(
         name.to_ascii_lowercase().as_str(),
-        "utf8" | "utf8mb3" | "utf8mb4" | "utf-8" | "unicode" | "latin1" | "latin2" | "latin5" | "latin9" | "ascii"
-            | "us-ascii" | "sql_ascii" | "binary" | "cp1250" | "cp1251" | "win1251" | "win1252" | "koi8r" | "iso-8859-1"
+        "utf8"
+            | "utf8mb3"
+            | "utf8mb4"
+            | "utf-8"
+            | "unicode"
+            | "latin1"
+            | "latin2"
+            | "latin5"
+            | "latin9"
+            | "ascii"
+            | "us-ascii"
+            | "sql_ascii"
+            | "binary"
+            | "cp1250"
+            | "cp1251"
+            | "win1251"
+            | "win1252"
+            | "koi8r"
+            | "iso-8859-1"
     )
 }
 

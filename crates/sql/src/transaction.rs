@@ -54,7 +54,7 @@ impl Transaction {
                 self.pending.push(write.clone());
             }
         }
-        if self.pending.len() > PENDING_MAX || self.pending.iter().any(|a| *a == Access::EVERYTHING) {
+        if self.pending.len() > PENDING_MAX || self.pending.contains(&Access::EVERYTHING) {
             self.pending = vec![Access::whole(Target::EVERYTHING)];
         }
     }
@@ -63,6 +63,7 @@ impl Transaction {
     pub(crate) fn lose(&mut self) {
         self.may_be_open = true;
         self.autocommit = false;
+        self.chains = true;
         self.pending = vec![Access::EVERYTHING];
     }
 

@@ -20,8 +20,7 @@ use crate::target::{Dialect, TableName, fold_certain};
 
 /// What the statement does.
 pub(crate) fn statement(dialect: Dialect, tree: &Tree) -> Statement {
-    let mut walk =
-        Walk { dialect, found: Statement::of(Class::Read), scopes: Vec::new(), narrowed: Vec::new() };
+    let mut walk = Walk { dialect, found: Statement::of(Class::Read), scopes: Vec::new(), narrowed: Vec::new() };
     let broken = match tree {
         Tree::Explain { analyze, statement, options, .. } => {
             walk.found.volatile = true;
@@ -69,6 +68,57 @@ struct Walk {
     narrowed: Vec<(*const TableFactor, Vec<Restriction<Constant>>)>,
 }
 
+/// Words that stand before a table's name in some statement of some server.
+const MODIFIERS: &[&str] = &[
+    "only",
+    "lateral",
+    "low_priority",
+    "high_priority",
+    "delayed",
+    "ignore",
+    "quick",
+    "rows",
+    "table",
+    "value",
+    "values",
+    "into",
+    "from",
+    "select",
+    "set",
+    "partition",
+    "oj",
+    "portion",
+    "concurrently",
+    "if",
+    "exists",
+    "not",
+    "temporary",
+    "unlogged",
+    "local",
+    "global",
+    "outer",
+    "inner",
+    "cross",
+    "natural",
+    "left",
+    "right",
+    "full",
+    "join",
+    "on",
+    "using",
+    "where",
+    "straight_join",
+    "for",
+    "next",
+    "previous",
+    "current",
+    "update",
+    "delete",
+    "insert",
+    "replace",
+    "with",
+];
+
 type Flow = ControlFlow<Reason>;
 
 impl Walk {
@@ -82,6 +132,10 @@ impl Walk {
             [_, schema, name] if self.dialect == Dialect::Postgres => (Some(schema), name),
             _ => return Err(Reason::Unparsable),
         };
+        // A modifier that the parser does not know and takes for the table, with the table for its alias.
+        if name.quote_style.is_none() && MODIFIERS.iter().any(|word| name.value.eq_ignore_ascii_case(word)) {
+            return Err(Reason::Unparsable);
+        }
         Ok(TableName {
             schema: schema.and_then(|schema| fold_certain(self.dialect, &schema.value)),
             name: fold_certain(self.dialect, &name.value),
@@ -101,9 +155,8 @@ impl Walk {
         if name.0.len() == 1 && self.is_cte(&table) {
             return ControlFlow::Continue(());
         }
-        let system = |name: &str| {
-            matches!(name, "information_schema" | "performance_schema" | "mysql" | "sys" | "pg_catalog")
-        };
+        let system =
+            |name: &str| matches!(name, "information_schema" | "performance_schema" | "mysql" | "sys" | "pg_catalog");
         if table.schema.as_deref().is_some_and(system)
             || (self.dialect == Dialect::Postgres && table.name.as_deref().is_some_and(|n| n.starts_with("pg_")))
         {
@@ -147,6 +200,9 @@ impl Walk {
             self.found.functions.push(name.to_string().to_lowercase().into());
             return ControlFlow::Continue(());
         };
+        if self.dialect == Dialect::Postgres && plain == "set_config" {
+            return ControlFlow::Break(Reason::Setting);
+        }
         match kind(self.dialect, &plain) {
             Kind::Pure => {}
             Kind::Volatile => self.found.volatile = true,
@@ -249,9 +305,8 @@ impl Walk {
                 OnConflictAction::DoNothing => {}
                 OnConflictAction::DoUpdate(update) => {
                     match &conflict.conflict_target {
-                        Some(ConflictTarget::Columns(columns)) => rows.retain(|row| {
-                            columns.iter().any(|column| column.value.eq_ignore_ascii_case(&row.column))
-                        }),
+                        Some(ConflictTarget::Columns(columns)) => rows
+                            .retain(|row| columns.iter().any(|column| column.value.eq_ignore_ascii_case(&row.column))),
                         _ => rows.clear(),
                     }
                     narrow::assign(&mut rows, &update.assignments);
@@ -327,8 +382,7 @@ impl Walk {
             && text.len() <= 40
         {
             let text = text.to_ascii_lowercase();
-            self.found.volatile |=
-                ["now", "today", "tomorrow", "yesterday"].iter().any(|word| text.contains(word));
+            self.found.volatile |= ["now", "today", "tomorrow", "yesterday"].iter().any(|word| text.contains(word));
         }
     }
 }
@@ -398,7 +452,8 @@ impl Visitor for Walk {
                 self.reads(name, rows)
             }
             TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
-                self.function(name, None)
+                // ONLY (t) is no function.
+                self.table_name(name).map_or_else(ControlFlow::Break, |_| self.function(name, None))
             }
             TableFactor::Derived { .. }
             | TableFactor::NestedJoin { .. }

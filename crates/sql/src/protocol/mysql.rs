@@ -37,7 +37,10 @@ enum Phase {
     /// Nothing is understood any more.
     Opaque(Reason),
     /// Bytes were missed; `answered` if the server has sent something since the last that was received.
-    Lost { reason: Reason, answered: bool },
+    Lost {
+        reason: Reason,
+        answered: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -138,7 +141,6 @@ impl Connection {
         if let Phase::Lost { answered, reason } = self.phase {
             if answered && is_one_query(bytes) {
                 self.phase = Phase::Commands;
-                emit(Command::Reset);
                 emit(Command::Database(None));
                 emit(Command::UnusualLexing);
             } else {
@@ -159,9 +161,8 @@ impl Connection {
                 if self.header.len() < 4 {
                     return;
                 }
-                let length = usize::from(self.header[0])
-                    | usize::from(self.header[1]) << 8
-                    | usize::from(self.header[2]) << 16;
+                let length =
+                    usize::from(self.header[0]) | usize::from(self.header[1]) << 8 | usize::from(self.header[2]) << 16;
                 self.begin_packet(length, self.header[3], emit);
                 self.header.clear();
             }
@@ -204,10 +205,8 @@ impl Connection {
             Awaited::Prepare(text) if whole && bytes[4] == 0 && bytes.len() >= 13 => {
                 let id = u32::from_le_bytes([bytes[5], bytes[6], bytes[7], bytes[8]]);
                 let parameters = u16::from_le_bytes([bytes[11], bytes[12]]);
-                let prepared =
-                    Prepared { text, parameters: Some(parameters), types: Vec::new(), long_data: false };
-                if self.prepared.len() < PREPARED_MAX
-                    && self.prepared_bytes + prepared.text.len() <= PREPARED_BYTES_MAX
+                let prepared = Prepared { text, parameters: Some(parameters), types: Vec::new(), long_data: false };
+                if self.prepared.len() < PREPARED_MAX && self.prepared_bytes + prepared.text.len() <= PREPARED_BYTES_MAX
                 {
                     self.prepared_bytes += prepared.text.len();
                     if let Some(old) = self.prepared.insert(id, prepared) {
@@ -419,8 +418,7 @@ fn is_one_query(bytes: &[u8]) -> bool {
     match bytes {
         [a, b, c, 0, code @ (0x03 | 0x0e | 0x16 | 0x02), rest @ ..] => {
             let length = usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16;
-            length == rest.len() + 1
-                && (*code == 0x0e || (!rest.is_empty() && core::str::from_utf8(rest).is_ok()))
+            length == rest.len() + 1 && (*code == 0x0e || (!rest.is_empty() && core::str::from_utf8(rest).is_ok()))
         }
         _ => false,
     }

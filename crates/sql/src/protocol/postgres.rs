@@ -30,6 +30,9 @@ enum Named<T> {
     Uncertain,
 }
 
+/// A statement's text and the values of its parameters.
+type Bound = (Arc<[u8]>, Vec<Literal>);
+
 /// One connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
@@ -42,7 +45,7 @@ pub(crate) struct Connection {
     oversize: bool,
     statements: HashMap<Vec<u8>, Named<Arc<[u8]>>>,
     statement_bytes: usize,
-    portals: HashMap<Vec<u8>, Named<(Arc<[u8]>, Vec<Literal>)>>,
+    portals: HashMap<Vec<u8>, Named<Bound>>,
     /// Messages since the last Sync that may have failed.
     messages: Messages,
     /// The unnamed statement is the one that was parsed last.
@@ -137,7 +140,8 @@ impl Connection {
     fn begin(&mut self, emit: &mut dyn FnMut(Command)) {
         let startup = self.phase == Phase::Startup;
         let at = usize::from(!startup);
-        let length = u32::from_be_bytes([self.header[at], self.header[at + 1], self.header[at + 2], self.header[at + 3]]);
+        let length =
+            u32::from_be_bytes([self.header[at], self.header[at + 1], self.header[at + 2], self.header[at + 3]]);
         self.kind = if startup { 0 } else { self.header[0] };
         self.header.clear();
         let acceptable = match self.phase {
