@@ -1,7 +1,7 @@
 //! Replies that the server computed: from what, and whether it was only asked (COHERENCE.md, class *dynamic*).
 //!
 //! The sources are all files and directories that the server looked at between forward and end of the request, and all that it may have
-//! in its own memory from before ([`Retained`]). What cannot be seen (the clock, chance, what a program of the group remembers) is for
+//! in its own memory from before ([`Retained`](crate::retained::Retained)), and what it read from databases. What cannot be seen (the clock, chance, what a program of the group remembers) is for
 //! the card: it compares two executions, and lets no entry grow old.
 //!
 //! Unlike a file's bytes, what was computed cannot be compared with its sources. A change that was witnessed before the request was
@@ -13,8 +13,10 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use nicache_coherence::{FillRequest, RefusalReason};
+use nicache_sql::Access;
 
 use crate::contents;
+use crate::databases::Databases;
 use crate::event::{EventKind, Identity, LookupEvent};
 use crate::history::History;
 use crate::peers::Peers;
@@ -32,21 +34,31 @@ const O_EXCL: u32 = 0o200;
 const MADE_UP: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];
 
 /// What a computed reply depends on.
+pub(crate) struct Computed<'a> {
+    /// Files and directories.
+    pub(crate) survey: Survey<'a>,
+    /// What was read from databases; `None` if none was asked.
+    pub(crate) reads: Option<Vec<Access>>,
+}
+
+/// Finds out what a computed reply depends on.
 ///
 /// # Errors
 /// Why it may not be kept.
 pub(crate) fn survey_computed<'a>(
     history: &'a History,
+    databases: &Databases,
     request: &FillRequest<'_>,
     resolver: &mut Resolver,
     peers: &mut Peers,
-) -> Result<Survey<'a>, RefusalReason> {
+) -> Result<Computed<'a>, RefusalReason> {
     let events: Vec<&LookupEvent> =
         history.since(request.forwarded_ns).take_while(|event| event.time_ns <= request.finished_ns).collect();
     let scratch = Scratch::find(&events);
+    let mut asked_database = false;
     for event in &events {
         match event.kind {
-            EventKind::Sent(peer) => peers.check(event, peer)?,
+            EventKind::Sent(peer) => asked_database |= peers.check(event, peer)?,
             EventKind::Wrote if !scratch.is_content(event) => return Err(wrote(event)),
             EventKind::Removed if !scratch.is_path(event) => return Err(wrote(event)),
             _ => {}
@@ -59,7 +71,15 @@ pub(crate) fn survey_computed<'a>(
         .map(|event| Selected { event, sent: false });
     let survey = survey(lookups, resolver, Purpose::FindSources)?;
     ensure_settled(&survey.files, request)?;
-    Ok(survey)
+    let (from_ns, to_ns) = (request.forwarded_ns, request.finished_ns);
+    if databases.has_written(from_ns, to_ns, |client| peers.may_be_server(client)) {
+        return Err(RefusalReason::Wrote);
+    }
+    let reads = databases.reads(from_ns, to_ns, |client| peers.may_be_server(client))?;
+    if databases.has_changed(&reads, request.stamp) {
+        return Err(RefusalReason::Changed);
+    }
+    Ok(Computed { survey, reads: (asked_database || !reads.is_empty()).then_some(reads) })
 }
 
 fn wrote(event: &LookupEvent) -> RefusalReason {

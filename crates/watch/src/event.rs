@@ -7,6 +7,7 @@ use std::mem::offset_of;
 use std::net::Ipv4Addr;
 
 use nicache_coherence::{SourceSlot, Stamp};
+use nicache_sql::Dialect;
 
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,39 @@ pub enum EventKind {
     Moved,
     /// Something was sent to another program.
     Sent(Peer),
+    /// Something happened on a connection of a database server; bytes are in the place of the path.
+    Sql(SqlEvent),
+    /// A database server, or one of its processes, has ended: `ret`.
+    DatabaseGone,
 }
+
+/// What happened on a connection of a database server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SqlEvent {
+    /// Inode number of the server's socket.
+    pub connection: u64,
+    /// What is spoken there.
+    pub dialect: Dialect,
+    /// What happened.
+    pub what: SqlStep,
+}
+
+/// See [`SqlEvent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SqlStep {
+    /// The server has received bytes, from this process (in the initial PID namespace; 0: unknown). If the event is incomplete, not all
+    /// of them are there.
+    Received(u32),
+    /// The server has sent a reply, whose first bytes are there.
+    Sent,
+    /// What it had received before is done.
+    Idle,
+    /// The client has ended the connection.
+    Closed,
+}
+
+const MYSQL: u32 = 1;
+const POSTGRES: u32 = 2;
 
 /// Whom the server talks to, other than its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -160,6 +193,21 @@ impl LookupEvent {
                 5 => EventKind::Wrote,
                 6 => EventKind::Removed,
                 8 => EventKind::Moved,
+                kind @ 9..=12 => {
+                    let what = match kind {
+                        9 => SqlStep::Received(u32_at(offset_of!(Head, dir_dev))?),
+                        10 => SqlStep::Sent,
+                        11 => SqlStep::Idle,
+                        _ => SqlStep::Closed,
+                    };
+                    let dialect = match u32_at(offset_of!(Head, dev))? {
+                        MYSQL => Dialect::MySql,
+                        POSTGRES => Dialect::Postgres,
+                        _ => return None,
+                    };
+                    EventKind::Sql(SqlEvent { connection: u64_at(offset_of!(Head, ino))?, dialect, what })
+                }
+                13 => EventKind::DatabaseGone,
                 7 => EventKind::Sent(match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, ino))?) {
                     (AF_UNIX, process) => Peer::Local(process as u32),
                     (AF_INET, address) => Peer::Ipv4(Ipv4Addr::from((address >> 16) as u32), address as u16),

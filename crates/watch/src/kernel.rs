@@ -6,10 +6,12 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use libbpf_rs::{ErrorKind, MapCore, ObjectBuilder, PrintLevel};
+use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, PrintLevel};
 use nicache_coherence::{RevisionTable, SourceSlot};
+
+use crate::processes::DatabaseProcesses;
 
 /// Why the witnesses could not be put in place.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +50,7 @@ pub struct KernelWatcher {
     ring: OwnedFd,
     links: Vec<OwnedFd>,
     coverage: Coverage,
+    databases: DatabaseProcesses,
 }
 
 /// Wanted whatever is watched.
@@ -92,7 +95,12 @@ impl KernelWatcher {
         let watcher = watcher.map_err(|error| error.into_watch_error(log))?;
         let table = watcher.table()?;
         table.set_server_netns(server_netns);
-        table.watch(SourceSlot::EVERYTHING);
+        for slot in [SourceSlot::EVERYTHING, SourceSlot::DYNAMIC, SourceSlot::DATABASES] {
+            table.watch(slot);
+        }
+        // From here on those that are there already are seen, too.
+        watcher.databases.adopt_running()?;
+        table.announce_databases();
         Ok(watcher)
     }
 
@@ -122,6 +130,11 @@ impl KernelWatcher {
     /// The links: the witnesses live as long as one process holds them all.
     pub fn link_fds(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
         self.links.iter().map(AsFd::as_fd)
+    }
+
+    /// The database servers whose statements are seen.
+    pub fn databases(&self) -> &DatabaseProcesses {
+        &self.databases
     }
 
     /// What is watched and what is missing.
@@ -181,7 +194,16 @@ fn attach(coverage: Coverage) -> Result<KernelWatcher, AttachError> {
         let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or(AttachError::Absent(name))?;
         Ok(map.as_fd().try_clone_to_owned()?)
     };
-    Ok(KernelWatcher { control: map("control")?, revisions: map("revisions")?, ring: map("lookups")?, links, coverage })
+    let databases = object.maps().find(|map| map.name() == OsStr::new("databases"));
+    let databases = MapHandle::try_from(&databases.ok_or(AttachError::Absent("databases"))?)?;
+    Ok(KernelWatcher {
+        control: map("control")?,
+        revisions: map("revisions")?,
+        ring: map("lookups")?,
+        links,
+        coverage,
+        databases: DatabaseProcesses { map: Arc::new(databases) },
+    })
 }
 
 /// Asked beforehand, as the kernel's EPERM would come with no word about which capability it missed.

@@ -9,10 +9,12 @@
 
 mod computed;
 mod contents;
+mod databases;
 mod event;
 mod history;
 mod kernel;
 mod peers;
+mod processes;
 mod records;
 mod registrar;
 mod resolve;
@@ -21,9 +23,10 @@ mod ring;
 mod service;
 mod survey;
 
-pub use event::{EventKind, Identity, LookupEvent, Peer};
+pub use event::{EventKind, Identity, LookupEvent, Peer, SqlEvent, SqlStep};
 pub use history::{HISTORY_EVENTS_MAX, HISTORY_NS};
 pub use kernel::{Coverage, KernelWatcher, WatchError};
+pub use processes::DatabaseProcesses;
 pub use registrar::{Registrar, RegistrarCounters, now_ns};
 pub use resolve::Resolver;
 pub use ring::{Drained, LookupRing, RING_BYTES};

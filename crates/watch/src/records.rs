@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use nicache_coherence::{Class, RecordNumber, SourceSlot};
+use nicache_sql::Access;
 
 use crate::event::LookupEvent;
-use crate::resolve::Access;
+use crate::resolve::Permissions;
 use crate::survey::Survey;
 
 /// Bytes that all records take at most, about; older ones are forgotten, and their entries not reinstated.
@@ -18,6 +19,8 @@ pub struct Record {
     pub class: Class,
     /// When the reply was whole (CLOCK_MONOTONIC).
     pub finished_ns: u64,
+    /// What was read from databases.
+    pub reads: Vec<Access>,
     /// The server's look-ups.
     pub events: Vec<LookupEvent>,
     /// Every source.
@@ -25,7 +28,7 @@ pub struct Record {
     /// Those that may not have changed at all: all but directories that something was looked up in.
     pub fixed: Vec<SourceSlot>,
     /// The directories, and who could search them.
-    pub directories: BTreeSet<(SourceSlot, Access)>,
+    pub directories: BTreeSet<(SourceSlot, Permissions)>,
 }
 
 impl Record {
@@ -34,6 +37,7 @@ impl Record {
         Record {
             class,
             finished_ns,
+            reads: Vec::new(),
             events: survey.kept.into_iter().cloned().collect(),
             sources: survey.sources,
             fixed: survey.fixed.into_iter().collect(),
@@ -44,7 +48,10 @@ impl Record {
     fn bytes(&self) -> usize {
         let events: usize = self.events.iter().map(|event| size_of::<LookupEvent>() + event.path.len()).sum();
         let nodes = self.sources.len() + self.fixed.len() + self.directories.len();
-        size_of::<Record>() + events + nodes * 2 * size_of::<(SourceSlot, Access)>()
+        size_of::<Record>()
+            + events
+            + self.reads.len() * 2 * size_of::<Access>()
+            + nodes * 2 * size_of::<(SourceSlot, Permissions)>()
     }
 }
 
@@ -92,6 +99,7 @@ mod tests {
         Record {
             class: Class::Static,
             finished_ns: 0,
+            reads: Vec::new(),
             events: Vec::new(),
             sources: (0..slots).map(SourceSlot).collect(),
             fixed: Vec::new(),

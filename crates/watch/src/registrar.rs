@@ -26,6 +26,7 @@
 //! Known and accepted: a look-up on an unwatched file system refuses the fill, except for the harmless devices
 //! (`/dev/null` and the like).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,12 +35,14 @@ use nicache_coherence::{
     Reinstatement, RevisionTable, SourceSet, SourceSlot, Verdict,
 };
 
-use crate::computed::survey_computed;
+use crate::computed::{Computed, survey_computed};
 use crate::contents;
+use crate::databases::Databases;
 use crate::event::EventKind;
 use crate::history::History;
 use crate::kernel::Coverage;
 use crate::peers::Peers;
+use crate::processes::DatabaseProcesses;
 use crate::records::{Record, Records};
 use crate::resolve::Resolver;
 use crate::retained::Retained;
@@ -71,6 +74,8 @@ pub struct Registrar {
     coverage: Coverage,
     history: History,
     retained: Retained,
+    databases: Databases,
+    database_processes: Option<DatabaseProcesses>,
     records: Records,
     counters: RegistrarCounters,
     lease_renewed_ns: u64,
@@ -88,11 +93,19 @@ impl Registrar {
             coverage,
             history,
             retained: Retained::default(),
+            databases: Databases::new(HashSet::new()),
+            database_processes: None,
             records: Records::new(now_ns),
             counters: RegistrarCounters::default(),
             lease_renewed_ns: 0,
             corrupt: false,
         }
+    }
+
+    /// Follows the statements that these servers receive. Without, every database is a program that is not watched.
+    pub fn follow_databases(&mut self, processes: &DatabaseProcesses) {
+        self.databases = Databases::new(processes.sockets());
+        self.database_processes = Some(processes.clone());
     }
 
     /// Takes the look-ups out of the kernel's ring. To be called often enough that it does not overflow.
@@ -153,11 +166,17 @@ impl Registrar {
 
     fn drain(&mut self) -> Drained {
         let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
-        let table = &self.table;
+        let (table, databases) = (&self.table, &mut self.databases);
         let drained = self.ring.drain(|event| {
             *events += 1;
-            retained.observe(&event, table);
-            history.push(event);
+            match event.kind {
+                EventKind::Sql(sql) => databases.observe(&event, sql),
+                EventKind::DatabaseGone => databases.handle_gone(&event),
+                _ => {
+                    retained.observe(&event, table);
+                    history.push(event);
+                }
+            }
         });
         self.corrupt |= drained == Drained::Corrupt;
         drained
@@ -184,6 +203,7 @@ impl Registrar {
         let is_dynamic = record.class == Class::Dynamic;
         if !self.table.is_unchanged(&record.fixed, request.since)
             || is_dynamic && self.retained.has_changed(&self.table, request.since, record.finished_ns)
+            || self.databases.has_changed(&record.reads, request.since)
         {
             return Reinstatement::Gone;
         }
@@ -278,8 +298,9 @@ impl Registrar {
         if self.retained.has_overflowed() {
             return Err(RefusalReason::TooManyRetained);
         }
-        let mut peers = Peers::new(self.table.server_netns());
-        let survey = survey_computed(&self.history, request, resolver, &mut peers)?;
+        let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone());
+        let Computed { survey, reads } =
+            survey_computed(&self.history, &self.databases, request, resolver, &mut peers)?;
         for &slot in &survey.sources {
             self.table.track(slot);
         }
@@ -298,7 +319,11 @@ impl Registrar {
         }
         let mut sources = SourceSet::new();
         sources.insert(SourceSlot::DYNAMIC).map_err(|_| RefusalReason::TooManySources)?;
-        let record = Record::new(Class::Dynamic, survey, request.finished_ns);
+        if reads.is_some() {
+            sources.insert(SourceSlot::DATABASES).map_err(|_| RefusalReason::TooManySources)?;
+        }
+        let mut record = Record::new(Class::Dynamic, survey, request.finished_ns);
+        record.reads = reads.unwrap_or_default();
         Ok(Verdict::Stored { class: Class::Dynamic, sources, record: self.records.push(record) })
     }
 }

@@ -46,7 +46,7 @@ pub struct Node {
     /// The same in nanoseconds.
     pub changed_ns: i128,
     /// Who may do what with it.
-    access: Access,
+    access: Permissions,
     /// Device number, if it is a device.
     rdev: (u32, u32),
     mount: u64,
@@ -73,7 +73,7 @@ impl Node {
 
 /// Mode bits, owner and group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Access {
+pub struct Permissions {
     mode: u16,
     uid: u32,
     gid: u32,
@@ -96,7 +96,7 @@ pub struct Walk {
     /// Directories on the way and what was found; repeats possible.
     pub slots: Vec<SourceSlot>,
     /// The directories among them, and who may search them; repeats possible.
-    pub directories: Vec<(SourceSlot, Access)>,
+    pub directories: Vec<(SourceSlot, Permissions)>,
     /// Is every directory on the way on a watched file system?
     pub watched: bool,
 }
@@ -293,7 +293,7 @@ impl Resolver {
             modified_s: stat.stx_mtime.tv_sec,
             changed_s: stat.stx_ctime.tv_sec,
             changed_ns: i128::from(stat.stx_ctime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_ctime.tv_nsec),
-            access: Access { mode: stat.stx_mode, uid: stat.stx_uid, gid: stat.stx_gid },
+            access: Permissions { mode: stat.stx_mode, uid: stat.stx_uid, gid: stat.stx_gid },
             rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
             mount: stat.stx_mnt_id,
             watched,

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::event::{EventKind, LookupEvent};
 use crate::history::History;
-use crate::resolve::{Access, Node, Outcome, Resolver, Walk};
+use crate::resolve::{Node, Outcome, Permissions, Resolver, Walk};
 
 /// A change time that is older than this is not one of a write that is under way.
 const SETTLED_S: i64 = 2;
@@ -51,12 +51,7 @@ pub(crate) fn select<'a>(history: &'a History, request: &FillRequest<'_>) -> Vec
                 }
             }
             EventKind::Readdir if is_during => selected.push(Selected { event, sent: false }),
-            EventKind::Readdir
-            | EventKind::Hidden
-            | EventKind::Wrote
-            | EventKind::Removed
-            | EventKind::Moved
-            | EventKind::Sent(_) => {}
+            _ => {}
         }
     }
     selected
@@ -70,7 +65,7 @@ pub(crate) struct Survey<'a> {
     /// Those of them that are no directory in which something was looked up.
     pub(crate) fixed: BTreeSet<SourceSlot>,
     /// Those that are, and who may search them.
-    pub(crate) directories: BTreeSet<(SourceSlot, Access)>,
+    pub(crate) directories: BTreeSet<(SourceSlot, Permissions)>,
     /// Slots of look-ups that belong to other replies: to be unchanged, but no sources.
     pub(crate) others: BTreeSet<SourceSlot>,
     /// Files as long as the body.

@@ -32,11 +32,13 @@ pub enum RefusalReason {
     Dirty = 13,
     /// The server keeps more files in its own memory than can be followed.
     TooManyRetained = 14,
+    /// The server read from a database what cannot be told apart from the rest, or in a way that cannot be followed.
+    DatabaseUnclear = 15,
 }
 
 impl RefusalReason {
     /// All reasons, in order of their codes.
-    pub const ALL: [RefusalReason; 14] = [
+    pub const ALL: [RefusalReason; 15] = [
         RefusalReason::NoMatchingFile,
         RefusalReason::NotLookedUp,
         RefusalReason::OpenForWriting,
@@ -51,6 +53,7 @@ impl RefusalReason {
         RefusalReason::UnwatchedPeer,
         RefusalReason::Dirty,
         RefusalReason::TooManyRetained,
+        RefusalReason::DatabaseUnclear,
     ];
 
     /// Name for metrics and logs.
@@ -70,6 +73,7 @@ impl RefusalReason {
             RefusalReason::UnwatchedPeer => "unwatched_peer",
             RefusalReason::Dirty => "dirty",
             RefusalReason::TooManyRetained => "too_many_retained",
+            RefusalReason::DatabaseUnclear => "database_unclear",
         }
     }
 

@@ -37,6 +37,7 @@ pub fn execute() -> Result<ExitCode> {
     table.set_service_ports(&setup.http_ports);
     let ring = LookupRing::map(watcher.ring_fd()).context("mapping the ring of look-ups")?;
     let mut registrar = Registrar::new(table, ring, coverage);
+    registrar.follow_databases(watcher.databases());
     registrar.handle_time();
     send_message(&supervisor, &report, &witness)?;
     run_watcher(&mut registrar, card.as_fd()).context("the card sent what no card sends, or its socket broke")?;

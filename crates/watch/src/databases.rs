@@ -1,0 +1,332 @@
+//! What is read from databases, and what is changed in them: the statements of all clients, as their servers receive them.
+//!
+//! Read first: the head of `nicache_sql` (its events, and what a caller owes it), `ebpf/sql.h` (when the kernel stamps
+//! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES)).
+//!
+//! A change is in doubt from the moment that the server receives it until it asks the connection for more. A reply that was computed
+//! from what it touches is not kept if the change was in doubt at any time since the request was forwarded; an entry goes if
+//! it was since the entry's stamp. The kernel has made every entry that depends on databases suspect at both moments, so nothing is
+//! served before this has been looked at.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use nicache_coherence::{RefusalReason, Stamp};
+use nicache_sql::{Access, Catalogue, Dialect, Event, Execution, Parse, Session, Statement, conflicts, parse};
+
+use crate::event::{LookupEvent, SqlEvent, SqlStep};
+use crate::history::HISTORY_NS;
+
+/// Connections followed at most; the statements of a further one touch everything.
+const CONNECTIONS_MAX: usize = 16_384;
+/// Changes remembered; an entry that is older than the oldest of them cannot be judged.
+const CHANGES_MAX: usize = 65_536;
+/// Reads remembered, of the last seconds.
+const READS_MAX: usize = 65_536;
+/// Texts whose meaning is remembered.
+const TEXTS_MAX: usize = 8192;
+/// Statements of a connection whose time is remembered, for replies that are as of an earlier one.
+const TIMES_MAX: usize = 256;
+
+/// What a statement has read.
+#[derive(Debug)]
+struct Read {
+    time_ns: u64,
+    client: u32,
+    /// As of when.
+    as_of_ns: u64,
+    /// Others' uncommitted changes may be in it.
+    dirty: bool,
+    reads: Arc<[Access]>,
+}
+
+/// What a statement may change.
+#[derive(Debug)]
+struct Change {
+    number: u64,
+    time_ns: u64,
+    client: u32,
+    /// The clock when it was over; `None`: it is in doubt.
+    done: Option<Stamp>,
+    writes: Arc<[Access]>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    session: Session,
+    client: u32,
+    server: u32,
+    /// Numbers of its changes that are in doubt.
+    in_doubt: Vec<u64>,
+    times_ns: VecDeque<u64>,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Databases {
+    connections: HashMap<u64, Connection>,
+    /// Connections whose beginning nobody saw.
+    begun_before: HashSet<u64>,
+    texts: Texts,
+    catalogue: Option<Catalogue>,
+    reads: VecDeque<Read>,
+    changes: VecDeque<Change>,
+    /// Number of the first of `changes`.
+    first: u64,
+    /// Changes that were over before this are not remembered.
+    remembers_since: Stamp,
+    /// Of the reads, those since.
+    reads_since_ns: u64,
+}
+
+impl Databases {
+    /// Nothing read or changed yet. `begun_before`: connections (by the inode of the server's socket) that exist already.
+    pub fn new(begun_before: HashSet<u64>) -> Databases {
+        Databases {
+            connections: HashMap::new(),
+            begun_before,
+            texts: Texts::default(),
+            catalogue: None,
+            reads: VecDeque::new(),
+            changes: VecDeque::new(),
+            first: 0,
+            remembers_since: Stamp(0),
+            reads_since_ns: 0,
+        }
+    }
+
+    /// Takes note of what happened on a connection.
+    pub fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
+        match sql.what {
+            SqlStep::Received(client) => self.receive(event, sql, client),
+            SqlStep::Sent => {
+                if is_greeting(sql.dialect, &event.path) {
+                    self.forget(sql.connection, event.clock);
+                }
+                if let Some(connection) = self.connection(event, sql, 0) {
+                    connection.session.handle_server(&event.path);
+                }
+            }
+            SqlStep::Idle => self.end_doubt(sql.connection, event.clock),
+            SqlStep::Closed => self.forget(sql.connection, event.clock),
+        }
+    }
+
+    /// A process of a database server has ended: whatever its connections were about to do is done, or never will be.
+    pub fn handle_gone(&mut self, event: &LookupEvent) {
+        let server = event.ret as u32;
+        let gone: Vec<u64> =
+            self.connections.iter().filter(|(_, other)| other.server == server).map(|(&name, _)| name).collect();
+        for name in gone {
+            self.forget(name, event.clock);
+        }
+    }
+
+    fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) {
+        self.end_doubt(sql.connection, event.clock);
+        if is_startup(sql.dialect, &event.path) {
+            self.forget(sql.connection, event.clock);
+        }
+        let mut happened = Vec::new();
+        let catalogue = self.catalogue.take();
+        let mut texts = std::mem::take(&mut self.texts);
+        match self.connection(event, sql, client) {
+            Some(connection) if event.incomplete => connection.session.handle_gap(&mut |event| happened.push(event)),
+            Some(connection) => {
+                connection
+                    .session
+                    .handle_client(&event.path, &mut texts, catalogue.as_ref(), &mut |event| happened.push(event))
+            }
+            None => happened.push(Event::Everything { reason: nicache_sql::Reason::Gap }),
+        }
+        self.texts = texts;
+        self.catalogue = catalogue;
+        for happened in happened {
+            match happened {
+                Event::Statement(execution) => self.note_read(event, sql.connection, client, &execution),
+                Event::InProgress { writes } | Event::BecomesVisible { writes } => {
+                    self.note_change(event, sql.connection, client, writes.into());
+                }
+                Event::Everything { reason } => {
+                    tracing::debug!(?reason, connection = sql.connection, "a statement may touch everything");
+                    let everything: Arc<[Access]> = [Access::EVERYTHING].into();
+                    self.push_read(event, client, event.time_ns, false, everything.clone());
+                    self.note_change(event, sql.connection, client, everything);
+                }
+                Event::SchemaChanged => self.catalogue = None,
+                Event::RequestEnd => {}
+            }
+        }
+    }
+
+    fn connection(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) -> Option<&mut Connection> {
+        if self.connections.len() >= CONNECTIONS_MAX && !self.connections.contains_key(&sql.connection) {
+            return None;
+        }
+        let begun_before = &mut self.begun_before;
+        let defaults = self.catalogue.as_ref().map(Catalogue::defaults);
+        let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
+            session: if begun_before.remove(&sql.connection) {
+                Session::in_the_middle(sql.dialect)
+            } else {
+                Session::new(sql.dialect, defaults)
+            },
+            client,
+            server: event.tgid,
+            in_doubt: Vec::new(),
+            times_ns: VecDeque::new(),
+        });
+        if client != 0 {
+            connection.client = client;
+        }
+        Some(connection)
+    }
+
+    fn note_read(&mut self, event: &LookupEvent, name: u64, client: u32, execution: &Execution) {
+        let mut as_of_ns = event.time_ns;
+        if let Some(connection) = self.connections.get_mut(&name) {
+            let age = execution.snapshot_age as usize;
+            if age > 0 {
+                let at = connection.times_ns.len().checked_sub(age);
+                as_of_ns = at.and_then(|at| connection.times_ns.get(at)).copied().unwrap_or(0);
+            }
+            connection.times_ns.push_back(event.time_ns);
+            if connection.times_ns.len() > TIMES_MAX {
+                connection.times_ns.pop_front();
+            }
+        }
+        let reads: Arc<[Access]> = execution.footprint.reads.as_slice().into();
+        self.push_read(event, client, as_of_ns, execution.reads_uncommitted, reads);
+    }
+
+    fn push_read(&mut self, event: &LookupEvent, client: u32, as_of_ns: u64, dirty: bool, reads: Arc<[Access]>) {
+        self.reads.push_back(Read { time_ns: event.time_ns, client, as_of_ns, dirty, reads });
+        while self.reads.len() > READS_MAX
+            || self.reads.front().is_some_and(|first| first.time_ns + HISTORY_NS < event.time_ns)
+        {
+            if let Some(dropped) = self.reads.pop_front() {
+                self.reads_since_ns = self.reads_since_ns.max(dropped.time_ns + 1);
+            }
+        }
+    }
+
+    fn note_change(&mut self, event: &LookupEvent, name: u64, client: u32, writes: Arc<[Access]>) {
+        let number = self.first + self.changes.len() as u64;
+        self.changes.push_back(Change { number, time_ns: event.time_ns, client, done: None, writes });
+        if let Some(connection) = self.connections.get_mut(&name) {
+            connection.in_doubt.push(number);
+        }
+        while self.changes.len() > CHANGES_MAX
+            && let Some(dropped) = self.changes.pop_front()
+        {
+            self.first += 1;
+            // One in doubt is not forgotten before everything that it may void.
+            self.remembers_since = self.remembers_since.max(Stamp(dropped.done.unwrap_or(event.clock).0 + 1));
+        }
+    }
+
+    fn end_doubt(&mut self, name: u64, clock: Stamp) {
+        let Some(connection) = self.connections.get_mut(&name) else { return };
+        for number in std::mem::take(&mut connection.in_doubt) {
+            let at = number.checked_sub(self.first).and_then(|at| self.changes.get_mut(at as usize));
+            if let Some(change) = at {
+                change.done = Some(clock);
+            }
+        }
+    }
+
+    fn forget(&mut self, name: u64, clock: Stamp) {
+        self.end_doubt(name, clock);
+        self.connections.remove(&name);
+        self.begun_before.remove(&name);
+    }
+
+    /// What was read between the two moments, by clients that may be the server.
+    ///
+    /// # Errors
+    /// It cannot be told, or is not what is committed.
+    pub fn reads(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        mut is_server: impl FnMut(u32) -> bool,
+    ) -> Result<Vec<Access>, RefusalReason> {
+        if from_ns < self.reads_since_ns {
+            return Err(RefusalReason::EventsLost);
+        }
+        let mut accesses: Vec<Access> = Vec::new();
+        let begin = self.reads.partition_point(|read| read.time_ns < from_ns);
+        for read in self.reads.range(begin..).take_while(|read| read.time_ns <= to_ns) {
+            if !is_server(read.client) {
+                continue;
+            }
+            if read.dirty || read.as_of_ns < from_ns {
+                return Err(RefusalReason::DatabaseUnclear);
+            }
+            for access in read.reads.iter() {
+                if !accesses.contains(access) {
+                    accesses.push(access.clone());
+                }
+            }
+        }
+        Ok(accesses)
+    }
+
+    /// Did a client that may be the server change anything between the two moments?
+    pub fn has_written(&self, from_ns: u64, to_ns: u64, mut is_server: impl FnMut(u32) -> bool) -> bool {
+        let during = |change: &&Change| (from_ns..=to_ns).contains(&change.time_ns);
+        self.changes
+            .iter()
+            .rev()
+            .take_while(|change| change.time_ns >= from_ns)
+            .filter(during)
+            .any(|change| is_server(change.client))
+    }
+
+    /// May anything of it have changed since the clock was `since`?
+    pub fn has_changed(&self, reads: &[Access], since: Stamp) -> bool {
+        if reads.is_empty() {
+            return false;
+        }
+        if since < self.remembers_since {
+            return true;
+        }
+        let in_time = |change: &&Change| change.done.is_none_or(|done| done >= since);
+        let culprit = self.changes.iter().filter(in_time).find(|change| conflicts(reads, &change.writes));
+        if let Some(change) = culprit {
+            tracing::debug!(number = change.number, done = ?change.done, writes = ?change.writes, "a database has changed");
+        }
+        culprit.is_some()
+    }
+}
+
+/// The server's first packet: a number of 0 and protocol version 10.
+fn is_greeting(dialect: Dialect, bytes: &[u8]) -> bool {
+    dialect == Dialect::MySql && bytes.len() > 5 && bytes[3] == 0 && bytes[4] == 10
+}
+
+/// The client's first message has no type, and a length of fewer than 2^16.
+fn is_startup(dialect: Dialect, bytes: &[u8]) -> bool {
+    dialect == Dialect::Postgres && bytes.len() >= 8 && bytes[..2] == [0, 0]
+}
+
+/// What texts mean.
+#[derive(Debug, Default)]
+struct Texts {
+    known: HashMap<(Dialect, Box<[u8]>), Arc<[Statement]>>,
+}
+
+impl Parse for Texts {
+    fn parse(&mut self, dialect: Dialect, text: &[u8]) -> Arc<[Statement]> {
+        let key = (dialect, Box::from(text));
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let statements: Arc<[Statement]> = parse(dialect, text).into();
+        if self.known.len() >= TEXTS_MAX {
+            self.known.clear();
+        }
+        self.known.insert(key, statements.clone());
+        statements
+    }
+}

@@ -1,0 +1,72 @@
+//! The processes of database servers whose statements the kernel shows.
+//!
+//! A server that is started later is found by the kernel at its exec, by its name, and its children at their fork; one that runs already is
+//! looked for here, once.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+const MYSQL: u32 = 1;
+const POSTGRES: u32 = 2;
+
+/// As in `ebpf/sql.h`.
+fn kind_of_name(name: &str) -> Option<u32> {
+    match name.trim_end() {
+        "mariadbd" | "mysqld" => Some(MYSQL),
+        "postgres" => Some(POSTGRES),
+        _ => None,
+    }
+}
+
+/// See the module's head.
+#[derive(Clone, Debug)]
+pub struct DatabaseProcesses {
+    pub(crate) map: Arc<MapHandle>,
+}
+
+impl DatabaseProcesses {
+    /// Makes the kernel look at servers that run already.
+    pub(crate) fn adopt_running(&self) -> io::Result<()> {
+        // Twice, for one that was being forked.
+        for _ in 0..2 {
+            for process in processes() {
+                let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+                if let Some(kind) = kind_of_name(&name) {
+                    self.map.update(&process.to_ne_bytes(), &kind.to_ne_bytes(), MapFlags::ANY).map_err(|error| {
+                        io::Error::other(format!("following the database server {process}: {error}"))
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Are the statements that the process receives seen?
+    pub fn contains(&self, process: u32) -> bool {
+        matches!(self.map.lookup(&process.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+    }
+
+    /// Inode numbers of all sockets of these processes: connections that have begun.
+    pub fn sockets(&self) -> HashSet<u64> {
+        let mine = processes().filter(|&process| self.contains(process));
+        mine.flat_map(|process| sockets_of(process)).collect()
+    }
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn sockets_of(process: u32) -> Vec<u64> {
+    let entries = std::fs::read_dir(Path::new("/proc").join(process.to_string()).join("fd")).into_iter().flatten();
+    let inode = |entry: std::fs::DirEntry| {
+        let link = std::fs::read_link(entry.path()).ok()?;
+        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    };
+    entries.flatten().filter_map(inode).collect()
+}
