@@ -45,15 +45,20 @@ pub enum Command {
     /// The first process of the server's PID namespace (started by run)
     #[command(hide = true)]
     Server,
+    /// The parent of a program that runs beside the server (started by the server's first process)
+    #[command(hide = true)]
+    Companion(CompanionArgs),
 }
 
 const RUN_EXAMPLES: &str = "Examples:
   sudo nicache run
   sudo nicache run --memory 1G --publish 0.0.0.0:80 -- nginx -g 'daemon off;'
   sudo nicache run --config nicache.toml --share 5432 -- php -S 0.0.0.0:80 -t /srv/site
+  sudo nicache run --with mariadbd-safe --with 'php-fpm8.2 --nodaemonize' -- nginx -g 'daemon off;'
 
 While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the access log);
-Ctrl-C or SIGTERM stops everything, a second one without waiting for the server.";
+Ctrl-C or SIGTERM stops everything, the server first, then the programs beside it; a second one stops it without
+waiting for them.";
 
 const REPLAY_EXAMPLES: &str = "Examples:
   sudo nicache replay access.log.gz
@@ -73,6 +78,14 @@ pub struct Target {
     /// Answer as one line of JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `companion`.
+#[derive(Debug, Args)]
+pub struct CompanionArgs {
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND ARGS")]
+    pub command: Vec<String>,
 }
 
 /// Arguments of `replay`.

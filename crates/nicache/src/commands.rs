@@ -3,6 +3,7 @@
 mod bench;
 mod bypass;
 mod card;
+mod companion;
 mod purge;
 mod replay;
 mod run;
@@ -28,5 +29,6 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Card => card::execute(),
         Command::Watch => watch::execute(),
         Command::Server => server::execute(),
+        Command::Companion(arguments) => companion::execute(&arguments),
     }
 }

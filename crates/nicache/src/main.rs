@@ -13,6 +13,7 @@ mod commands;
 mod control;
 mod demo;
 mod engine;
+mod following;
 mod live;
 mod logs;
 mod options;
