@@ -68,7 +68,7 @@ impl Application {
             Application::WordPressApache => "WordPress with 20 posts (Apache with mod_php, MariaDB)",
             Application::DokuWiki => "DokuWiki, pages in files (nginx, PHP-FPM)",
             Application::MediaWiki => "MediaWiki (nginx, PHP-FPM, MariaDB)",
-            Application::Flask => "a Flask application on PostgreSQL (nginx, gunicorn)",
+            Application::Flask => "a Flask application on PostgreSQL (gunicorn)",
             Application::Express => "an Express application, content in memory and files (Node.js)",
         }
     }
@@ -91,7 +91,7 @@ impl Application {
             }
             Application::DokuWiki => vec![&nginx::PACKAGES, &php::PACKAGES, &dokuwiki::PACKAGES],
             Application::MediaWiki => vec![&nginx::PACKAGES, &php::PACKAGES, &mariadb::PACKAGES, &mediawiki::PACKAGES],
-            Application::Flask => vec![&nginx::PACKAGES, &postgres::PACKAGES, &flask::PACKAGES],
+            Application::Flask => vec![&postgres::PACKAGES, &flask::PACKAGES],
             Application::Express => express::packages(),
         };
         common.into_iter().chain(own.into_iter().flatten().copied()).collect()
@@ -102,9 +102,11 @@ impl Application {
         packages::missing(&self.packages())
     }
 
-    /// Installs what is missing, with `apt-get`, without starting any service. Needs root.
+    /// Installs what is missing, with `apt-get`, without starting any service. Needs root. (Express may come from npm, see
+    /// its error if that fails.)
     pub fn install(self) -> Result<()> {
-        packages::install(&self.missing_packages())
+        packages::install(&self.missing_packages())?;
+        if self == Application::Express { express::install() } else { Ok(()) }
     }
 
     /// Prepares a site whose web server listens on `port`, with the default settings.

@@ -56,6 +56,11 @@ impl Edit {
         Edit { delay: Duration::from_secs(seconds.into()), ..self }
     }
 
+    /// The number in a marker, for a column or a field.
+    pub(crate) fn number(marker: &str) -> &str {
+        marker.trim_start_matches("version=").trim_end_matches('.')
+    }
+
     /// Its name, such as `sql-update`.
     pub fn name(&self) -> &'static str {
         self.name

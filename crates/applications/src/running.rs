@@ -5,14 +5,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
 use crate::site::Site;
 
 /// How long programs may take until the front page is there.
 const START: Duration = Duration::from_secs(60);
+/// How long a program may take to end by itself.
+const GRACE: Duration = Duration::from_secs(5);
 
-/// The programs of a site, running in the calling thread's network namespace. Dropping it kills them; so does the end of that thread.
+/// The programs of a site, running in the calling thread's network namespace. Dropping it ends them; so does the end of that thread.
 #[derive(Debug)]
 pub struct Running {
     programs: Vec<Child>,
@@ -68,9 +71,31 @@ fn shown(reply: Result<crate::client::Reply>) -> String {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for program in self.programs.iter_mut().rev() {
-            let _ = program.kill();
-            let _ = program.wait();
+        // The server first, so that databases have no clients any more.
+        while let Some(mut program) = self.programs.pop() {
+            stop(&mut program);
         }
     }
+}
+
+/// Ends what `unshare` started, which is process 1 of its namespace, and waits for that: `unshare` itself may not be killed, for it
+/// would leave before the others.
+fn stop(program: &mut Child) {
+    let list = format!("/proc/{0}/task/{0}/children", program.id());
+    let child = |list: String| list.split_ascii_whitespace().next()?.parse().ok().and_then(Pid::from_raw);
+    let first = std::fs::read_to_string(list).ok().and_then(child);
+    for signal in [Signal::TERM, Signal::KILL] {
+        if let Some(first) = first {
+            let _ = kill_process(first, signal);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < GRACE {
+            if !matches!(program.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let _ = program.kill();
+    let _ = program.wait();
 }

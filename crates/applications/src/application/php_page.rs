@@ -111,7 +111,6 @@ fn pages() -> Vec<Page> {
 fn by_sql(name: &'static str, page: &str, database: &MariaDb, id: u32) -> Edit {
     let database = database.clone();
     Edit::new(name, page, move |marker| {
-        let number = marker.trim_start_matches("version=").trim_end_matches('.');
-        database.execute(&format!("UPDATE items SET version = {number} WHERE id = {id};")).map(drop)
+        database.execute(&format!("UPDATE items SET version = {} WHERE id = {id};", Edit::number(marker))).map(drop)
     })
 }

@@ -32,7 +32,9 @@ pub fn prepare(application: Application, settings: &Settings) -> Result<Site> {
     give_all(&folder.join("site/wp-content"), "www-data")?;
     folder.write("install.php", include_str!("../../scripts/wordpress/install.php"))?;
     folder.write("edit.php", include_str!("../../scripts/wordpress/edit.php"))?;
-    php::run(folder.path(), &folder.join("install.php"), &[&folder.text("site")], "")
+    php::Script::new(folder.path(), &folder.join("install.php"))
+        .args([folder.text("site").as_str()])
+        .run("")
         .context("cannot install WordPress")?;
     MariaDb::finish(server)?;
 
@@ -85,7 +87,7 @@ fn edits(folder: &Folder, database: &MariaDb, settings: &Settings) -> Result<Vec
         let folder = folder.path().to_owned();
         edits.push(Edit::new(name, page, move |marker| {
             let site = folder.join("site").display().to_string();
-            php::run(&folder, &folder.join("edit.php"), &[&site, name, marker], "").map(drop)
+            php::Script::new(&folder, &folder.join("edit.php")).args([site.as_str(), name, marker]).run("").map(drop)
         }));
     }
     edits.push(Edit::by_http("editor-form", "/post-4/", edit_as_admin));

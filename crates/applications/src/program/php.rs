@@ -34,12 +34,37 @@ pub fn fpm(folder: &Folder, settings: &Settings) -> Result<Vec<String>> {
     Ok(words(&["php-fpm8.2", "--nodaemonize", "--fpm-config", &file, "-d", &revalidate]))
 }
 
-/// Runs a script with these arguments and standard input, as the user of the web server, with `folder`/tmp for temporary files.
-pub fn run(folder: &Path, script: &Path, arguments: &[&str], input: &str) -> Result<String> {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", "www-data", "--regid", "www-data", "--clear-groups", "--", "php8.2"]);
-    command.args(["-d", "display_errors=stderr", "-d", "memory_limit=512M"]);
-    command.arg("-d").arg(format!("sys_temp_dir={}", folder.join("tmp").display()));
-    command.arg(script).args(arguments).current_dir(folder);
-    succeed_with(&mut command, input)
+/// A script that is run by the command line, as the user of the web server, in the site's folder.
+#[derive(Debug)]
+pub struct Script {
+    command: Command,
+}
+
+impl Script {
+    /// The script at `path`, without arguments.
+    pub fn new(folder: &Path, path: &Path) -> Script {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "www-data", "--regid", "www-data", "--clear-groups", "--", "php8.2"]);
+        command.args(["-d", "display_errors=stderr", "-d", "memory_limit=512M"]);
+        command.arg("-d").arg(format!("sys_temp_dir={}", folder.join("tmp").display()));
+        command.arg(path).current_dir(folder);
+        Script { command }
+    }
+
+    /// Adds arguments.
+    pub fn args<'a>(mut self, arguments: impl IntoIterator<Item = &'a str>) -> Script {
+        self.command.args(arguments);
+        self
+    }
+
+    /// Sets a variable of the environment.
+    pub fn env(mut self, name: &str, value: &Path) -> Script {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs it with a text on its standard input.
+    pub fn run(mut self, input: &str) -> Result<String> {
+        succeed_with(&mut self.command, input)
+    }
 }

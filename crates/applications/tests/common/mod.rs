@@ -53,9 +53,10 @@ pub fn check_edits(site: &Site, running: &Running) {
 
 /// All that a site is, and that nothing of it is left.
 pub fn check(application: Application) {
-    private_network();
     let begun = Instant::now();
+    // Preparing may ask a package registry, which is not in the private network.
     let site = prepare(application);
+    private_network();
     let folder = site.folder().to_owned();
     let prepared = begun.elapsed();
     let running = Running::start(&site).unwrap_or_else(|error| panic!("{application}: {error:#}"));
