@@ -38,10 +38,10 @@ impl Folder {
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
         let made = Folder { folder, _owner: owner };
         made.subfolder("site", "root")?;
-        made.subfolder("run", "www-data")?;
-        std::fs::set_permissions(made.path().join("run"), std::fs::Permissions::from_mode(0o1777))?;
-        made.subfolder("tmp", "www-data")?;
-        made.subfolder("log", "www-data")?;
+        for name in ["run", "tmp", "log"] {
+            // Programs of several users write into each.
+            std::fs::set_permissions(made.subfolder(name, "root")?, std::fs::Permissions::from_mode(0o1777))?;
+        }
         Ok(made)
     }
 

@@ -4,6 +4,7 @@ mod bench;
 mod bypass;
 mod card;
 mod companion;
+mod demo;
 mod purge;
 mod replay;
 mod run;
@@ -26,6 +27,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Bypass(arguments) => bypass::execute(&arguments),
         Command::Bench(command) => bench::execute(&command),
         Command::Replay(arguments) => replay::execute(&arguments),
+        Command::Demo(arguments) => demo::execute(&arguments),
         Command::Card => card::execute(),
         Command::Watch => watch::execute(),
         Command::Server => server::execute(),

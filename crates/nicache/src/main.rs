@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 
 mod access_log;
+mod behind;
 mod cli;
 mod commands;
 mod control;

@@ -62,6 +62,10 @@ impl MariaDb {
             "--skip-networking".to_owned(),
             "--skip-log-bin".to_owned(),
             "--innodb-buffer-pool-size=64M".to_owned(),
+            // The limit of the machine may be lower than what it would ask for.
+            "--open-files-limit=1024".to_owned(),
+            "--table-open-cache=200".to_owned(),
+            "--max-connections=100".to_owned(),
             "--character-set-server=utf8mb4".to_owned(),
         ];
         let mut argv = vec!["mariadbd", "--no-defaults"];

@@ -55,7 +55,9 @@ impl Postgres {
         // Shared memory is in the folder, so that nothing is left when the server is killed.
         let memory = ["-c", "shared_buffers=64MB", "-c", "dynamic_shared_memory_type=mmap"];
         let server = [&postgres, "-D", &data, "-c", "listen_addresses=", "-c", &sockets];
-        as_user(USER, &[&server[..], &memory[..]].concat())
+        let folder = format!("log_directory={}", self.folder.join("log").display());
+        let log = ["-c", "logging_collector=on", "-c", &folder, "-c", "log_filename=postgres.log"];
+        as_user(USER, &[&server[..], &memory[..], &log[..]].concat())
     }
 
     /// The folder of its socket.
