@@ -1,4 +1,5 @@
 # make run    build nicache and run it with the demonstration site (ARGS="--memory 1G -- nginx ..." for your own server)
+# make demo   build nicache and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
 # make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
 # make lint   formatting and clippy
 # make bench  all benchmarks: nicache against nginx and Varnish (40 minutes; ARGS=--quick for a look), the card alone, and parts of it
@@ -6,17 +7,21 @@
 # Whatever is missing on the machine is installed first (tools/setup).
 
 ARGS ?=
+APP ?= wordpress
 CARGO_FLAGS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # A toolchain that tools/setup has installed just now comes first.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: run build test lint bench clean
+.PHONY: run demo build test lint bench clean
 .DEFAULT_GOAL := run
 
 run: build
 	@$(SUDO) $(TARGET)/release/nicache run $(ARGS)
+
+demo: build
+	@$(SUDO) $(TARGET)/release/nicache demo $(APP) $(ARGS)
 
 build:
 	@tools/setup run

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use nicache_applications::Application;
 
 use crate::options::RunOptions;
 
@@ -33,6 +35,9 @@ pub enum Command {
     /// Replay a web log, check every byte of every reply, and change the files meanwhile in every way
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
+    /// Prepare a real web application, run it behind the card, measure it, change it
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArgs),
     /// Measure how fast nicache is on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -45,15 +50,28 @@ pub enum Command {
     /// The first process of the server's PID namespace (started by run)
     #[command(hide = true)]
     Server,
+    /// The parent of a program that runs beside the server (started by the server's first process)
+    #[command(hide = true)]
+    Companion(CompanionArgs),
 }
 
 const RUN_EXAMPLES: &str = "Examples:
   sudo nicache run
   sudo nicache run --memory 1G --publish 0.0.0.0:80 -- nginx -g 'daemon off;'
   sudo nicache run --config nicache.toml --share 5432 -- php -S 0.0.0.0:80 -t /srv/site
+  sudo nicache run --with mariadbd-safe --with 'php-fpm8.2 --nodaemonize' -- nginx -g 'daemon off;'
 
 While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the access log);
-Ctrl-C or SIGTERM stops everything, a second one without waiting for the server.";
+Ctrl-C or SIGTERM stops everything, the server first, then the programs beside it; a second one stops it without
+waiting for them.";
+
+const DEMO_EXAMPLES: &str = "Examples:
+  sudo nicache demo wordpress
+  sudo nicache demo flask --once --json
+  sudo nicache demo mediawiki -- --publish 127.0.0.1:8080 --memory 256M
+
+Packages of Debian that are missing are installed. The application gets a folder of its own below /var/lib, which is
+removed at the end, with its own database and configuration; nothing else of the machine is changed.";
 
 const REPLAY_EXAMPLES: &str = "Examples:
   sudo nicache replay access.log.gz
@@ -73,6 +91,41 @@ pub struct Target {
     /// Answer as one line of JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Which application
+    #[arg(value_name = "APP", value_parser = application())]
+    pub application: Application,
+    /// End after the measurement, instead of serving until Ctrl-C
+    #[arg(long)]
+    pub once: bool,
+    /// Seconds of each of the four measurements
+    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: u32,
+    /// Answer as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Settings for the `nicache run` that is started
+    #[arg(last = true, value_name = "RUN OPTIONS")]
+    pub run: Vec<String>,
+}
+
+/// The applications by name, with what they are.
+fn application() -> impl TypedValueParser<Value = Application> {
+    let values =
+        Application::ALL.map(|application| PossibleValue::new(application.name()).help(application.description()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Application>())
+}
+
+/// Arguments of `companion`.
+#[derive(Debug, Args)]
+pub struct CompanionArgs {
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND ARGS")]
+    pub command: Vec<String>,
 }
 
 /// Arguments of `replay`.

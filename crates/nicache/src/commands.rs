@@ -3,6 +3,8 @@
 mod bench;
 mod bypass;
 mod card;
+mod companion;
+mod demo;
 mod purge;
 mod replay;
 mod run;
@@ -25,8 +27,10 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Bypass(arguments) => bypass::execute(&arguments),
         Command::Bench(command) => bench::execute(&command),
         Command::Replay(arguments) => replay::execute(&arguments),
+        Command::Demo(arguments) => demo::execute(&arguments),
         Command::Card => card::execute(),
         Command::Watch => watch::execute(),
         Command::Server => server::execute(),
+        Command::Companion(arguments) => companion::execute(&arguments),
     }
 }

@@ -245,6 +245,8 @@ pub struct Status {
     pub server_address: Ipv4Addr,
     pub http_ports: Vec<u16>,
     pub server: Vec<String>,
+    /// The programs beside it, as words.
+    pub with: Vec<Vec<String>>,
     pub server_pid: u32,
     pub card_pid: u32,
     pub watch_pid: u32,

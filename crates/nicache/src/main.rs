@@ -8,11 +8,13 @@
 #![deny(unsafe_code)]
 
 mod access_log;
+mod behind;
 mod cli;
 mod commands;
 mod control;
 mod demo;
 mod engine;
+mod following;
 mod live;
 mod logs;
 mod options;

@@ -66,6 +66,13 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub share: Vec<u16>,
 
+    /// Run COMMAND beside the server, in its namespaces, started before it: a database, an application server. COMMAND is
+    /// split into words as a shell does it, quotes included, but no shell runs. If it fails, everything ends; if the server
+    /// ends, it is asked to end, too. Repeatable: started in the order given, stopped in the reverse order
+    #[arg(long = "with", value_name = "COMMAND")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub with: Vec<String>,
+
     /// The /30 network between this machine (first address) and the server (second) [default: a free 10.N.0.0/30]
     #[arg(long, value_name = "A.B.C.D/30")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,6 +158,8 @@ pub struct RunPlan {
     pub name: Option<String>,
     pub json: bool,
     pub log_format: LogFormat,
+    /// Programs beside the server, each with its arguments.
+    pub with: Vec<Vec<String>>,
     pub server: Vec<String>,
 }
 
@@ -196,6 +205,7 @@ impl RunOptions {
             name: self.name,
             json: self.json.unwrap_or(false),
             log_format: self.log_format.unwrap_or(LogFormat::Text),
+            with: self.with.iter().map(|command| words(command)).collect::<Result<_>>()?,
             server: self.server,
         };
         if plan.memory_bytes < MEMORY_BYTES_MIN {
@@ -219,6 +229,15 @@ impl RunOptions {
             }
         }
         Ok(plan)
+    }
+}
+
+/// Splits a command as a shell does.
+fn words(command: &str) -> Result<Vec<String>> {
+    match shlex::split(command) {
+        None => bail!("with: a quote or backslash in `{command}` has no partner"),
+        Some(words) if words.is_empty() => bail!("with: an empty command"),
+        Some(words) => Ok(words),
     }
 }
 
@@ -485,6 +504,15 @@ mod tests {
         let mut present: Vec<String> = table.keys().cloned().collect();
         present.sort();
         assert_eq!(present, wanted);
+    }
+
+    #[test]
+    fn commands_are_split_into_words() {
+        let plan = flags(&["--with", "a 'b c' d\\ e", "--with", "f"]).resolve().unwrap();
+        assert_eq!(plan.with, [vec!["a", "b c", "d e"], vec!["f"]]);
+        for text in ["'a", "", "  ", "a \\"] {
+            assert!(flags(&["--with", text]).resolve().is_err(), "{text}");
+        }
     }
 
     #[test]

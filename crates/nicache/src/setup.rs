@@ -90,6 +90,17 @@ pub struct WatchReport {
 pub struct ServerSetup {
     /// Program and arguments; never empty.
     pub argv: Vec<String>,
+    /// The programs to start before it, in this order.
+    pub with: Vec<Vec<String>>,
+}
+
+/// The only message of the server's first process to the supervisor: it ends because a program beside the server has failed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CompanionFailure {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Its status as a shell reports it.
+    pub status: u8,
 }
 
 /// Sends one message with open files attached. Never blocks: a full socket is an error.
@@ -164,7 +175,8 @@ mod tests {
     fn a_message_carries_files() {
         let (here, there) = pair();
         let file = std::fs::File::open("/dev/null").unwrap();
-        send_message(&here, &ServerSetup { argv: vec!["x".into()] }, &[file.as_fd(), file.as_fd()]).unwrap();
+        send_message(&here, &ServerSetup { argv: vec!["x".into()], with: Vec::new() }, &[file.as_fd(), file.as_fd()])
+            .unwrap();
         let (setup, files) = receive_message::<ServerSetup>(&there).unwrap().unwrap();
         assert_eq!((setup.argv.len(), files.len()), (1, 2));
         assert_eq!(rustix::fs::fstat(&files[1]).unwrap().st_rdev, rustix::fs::fstat(&file).unwrap().st_rdev);
@@ -178,6 +190,6 @@ mod tests {
         rustix::net::send(&here, b"{", SendFlags::empty()).unwrap();
         assert!(receive_message::<ServerSetup>(&there).is_err());
         let argv = vec!["x".repeat(MESSAGE_BYTES_MAX)];
-        assert!(send_message(&here, &ServerSetup { argv }, &[]).is_err());
+        assert!(send_message(&here, &ServerSetup { argv, with: Vec::new() }, &[]).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! What `nicache run` does: builds everything up, waits for an end or a signal, takes everything down.
 //!
-//! Order of the start: reservations, namespaces, TAPs, watcher, card, publishing and sharing, server. The watcher comes before the server so that
+//! Order of the start: reservations, namespaces, TAPs, watcher, card, publishing and sharing, programs beside the server, server. The watcher comes before the server so that
 //! it sees the server's first file; the card before the server so that no frame is lost.
 //!
 //! Invariant: whatever of supervisor, card, watcher and server ends, the others end within a second. Children are killed by the kernel
@@ -56,6 +56,11 @@ pub fn run(plan: RunPlan) -> Result<ExitCode> {
     let demo = if plan.server.is_empty() { Some(Demo::unpack(plan.http_ports[0])?) } else { None };
     let argv = demo.as_ref().map_or_else(|| plan.server.clone(), Demo::command);
     check_program(&argv[0], demo.is_some())?;
+    for command in &plan.with {
+        if !is_in_path(&command[0]) {
+            bail!("the program `{}` (--with) was not found: is it installed, and in PATH?", command[0]);
+        }
+    }
     let signals = Signals::catch()?;
     let mut running = Running::start(&plan, argv)?;
     if let Some(demo) = &demo {
@@ -124,7 +129,7 @@ impl<'a> Running<'a> {
 
         let published = publish::start(plan, &instance.interface, subnet)?;
         share::start(&plan.share, &namespace)?;
-        let server = start_server(&namespace, &argv)?;
+        let server = start_server(&namespace, &argv, &plan.with)?;
         Ok(Running {
             plan,
             started: Instant::now(),
@@ -157,6 +162,7 @@ impl<'a> Running<'a> {
             server_address: self.instance.subnet.server(),
             http_ports: self.plan.http_ports.clone(),
             server: self.argv.clone(),
+            with: self.plan.with.clone(),
             server_pid: self.server.pid(),
             card_pid: self.card.pid(),
             watch_pid: self.watch.pid(),
@@ -206,15 +212,18 @@ fn check_privilege() -> Result<()> {
     Ok(())
 }
 
-/// Looks the program up as the shell would, so that a typing error is found before anything is built up.
-fn check_program(program: &str, demo: bool) -> Result<()> {
+/// Looks a program up as the shell would, so that a typing error is found before anything is built up.
+fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = if program.contains('/') {
+    if program.contains('/') {
         is_program(std::path::Path::new(program))
     } else {
         std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)))
-    };
-    match (found, demo) {
+    }
+}
+
+fn check_program(program: &str, demo: bool) -> Result<()> {
+    match (is_in_path(program), demo) {
         (true, _) => Ok(()),
         (false, true) => bail!(
             "nginx is not installed, and the demonstration site needs it: run tools/setup (Debian, Ubuntu: apt-get install \
@@ -280,10 +289,10 @@ fn card_setup(plan: &RunPlan, instance: &Instance, witness_files: usize) -> Card
     }
 }
 
-fn start_server(namespace: &Namespace, argv: &[String]) -> Result<Child> {
+fn start_server(namespace: &Namespace, argv: &[String], with: &[Vec<String>]) -> Result<Child> {
     // The namespace's thread is the parent: it lives as long as the supervisor, and its children are in the PID namespace.
     let server = namespace.run(|| Child::start(Role::Server))?;
-    send_message(&server.channel, &ServerSetup { argv: argv.to_vec() }, &[])?;
+    send_message(&server.channel, &ServerSetup { argv: argv.to_vec(), with: with.to_vec() }, &[])?;
     Ok(server)
 }
 

@@ -1,18 +1,19 @@
 //! `nicache replay`.
 
-use std::io::{BufRead, BufReader, IsTerminal};
+use std::io::IsTerminal;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nicache_replay::{ReplayConfig, Report, Site, SyntheticConfig, Trace, replay, synthetic};
 use tempfile::TempDir;
 
+use crate::behind::Behind;
 use crate::cli::ReplayArgs;
-use crate::control::{Counters, Request, Response, Status, ask};
+use crate::control::{Counters, Request, Response, ask};
 use crate::logs;
 
 /// Replays a log and prints what came of it.
@@ -37,8 +38,8 @@ pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
     let (own, server) = match &arguments.url {
         Some(url) => (None, address(url)?),
         None => {
-            let own = Behind::start(folder.path(), &root, &arguments.run)?;
-            let server = SocketAddr::from((own.status.server_address, port_of(&own.status)));
+            let own = Behind::start(&arguments.run, &[], &nginx(folder.path(), &root)?)?;
+            let server = own.server();
             (Some(own), server)
         }
     };
@@ -143,10 +144,6 @@ fn address(url: &str) -> Result<SocketAddr> {
         .with_context(|| format!("url: `{host}` has no IPv4 address"))
 }
 
-fn port_of(status: &Status) -> u16 {
-    status.http_ports.first().copied().unwrap_or(80)
-}
-
 /// On a disk file system almost everywhere; files on tmpfs would not be cached.
 fn temporary_folder() -> Result<TempDir> {
     let folder = tempfile::Builder::new()
@@ -157,57 +154,8 @@ fn temporary_folder() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// A `nicache run` with nginx, stopped when dropped.
-struct Behind {
-    process: Child,
-    status: Status,
-}
-
-impl Behind {
-    fn start(folder: &Path, root: &Path, run_options: &[String]) -> Result<Behind> {
-        let configuration = write_configuration(folder, root)?;
-        let mut process = Command::new(std::env::current_exe()?)
-            .args(["run", "--json"])
-            .args(run_options)
-            .args(["--", "nginx", "-p"])
-            .arg(folder)
-            .arg("-c")
-            .arg(&configuration)
-            .args(["-g", "daemon off;"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut line = String::new();
-        if let Some(output) = process.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        // What went wrong is on standard error already.
-        let ready = || -> Option<Status> {
-            let mut event: serde_json::Value = serde_json::from_str(&line).ok()?;
-            serde_json::from_value(event["status"].take()).ok()
-        };
-        match ready() {
-            Some(status) => Ok(Behind { process, status }),
-            None => {
-                let _ = process.kill();
-                let _ = process.wait();
-                bail!("`nicache run` did not get ready");
-            }
-        }
-    }
-}
-
-impl Drop for Behind {
-    fn drop(&mut self) {
-        if let Some(pid) = i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let _ = self.process.wait();
-    }
-}
-
-/// nginx with the document root, telling in `X-Robots-Tag` which request it worked on.
-fn write_configuration(folder: &Path, root: &Path) -> Result<PathBuf> {
+/// The command of an nginx with the document root, telling in `X-Robots-Tag` which request it worked on.
+fn nginx(folder: &Path, root: &Path) -> Result<Vec<String>> {
     let (folder_text, root) = (folder.display(), root.canonicalize()?);
     let root = root.display();
     let text = format!(
@@ -222,7 +170,8 @@ fn write_configuration(folder: &Path, root: &Path) -> Result<PathBuf> {
     );
     let path = folder.join("nginx.conf");
     std::fs::write(&path, text)?;
-    Ok(path)
+    let (folder, path) = (folder_text.to_string(), path.display().to_string());
+    Ok(["nginx", "-p", &folder, "-c", &path, "-g", "daemon off;"].map(str::to_owned).to_vec())
 }
 
 #[cfg(test)]

@@ -1,122 +1,122 @@
-//! `nicache server`, process 1 of the server's PID namespace: starts the server, hands signals on, collects orphans.
+//! `nicache server`, process 1 of the server's PID namespace: starts the programs beside the server and the server, hands signals on, collects
+//! orphans.
 //!
-//! When it ends, the kernel kills whatever is left in the namespace. It ends when the server does; a server that puts itself in the background
-//! (its first process ends with status 0, others go on) is followed until its last process is gone.
+//! When it ends, the kernel kills whatever is left in the namespace. It ends when the server does, or when a program beside it fails. Before an
+//! end that was asked for, the programs beside the server are asked to end, too: after the server, in the reverse order of their start.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::setup::{ServerSetup, child_start};
+use crate::following::{self, Collected, Signals, collect, own_children, pass_on};
+use crate::setup::{CompanionFailure, ServerSetup, child_start, send_message};
 
 /// Runs the server to its end.
 pub fn execute() -> Result<ExitCode> {
     let (setup, _, supervisor) = child_start::<ServerSetup>(c"nicache-server")?;
     let signals = Signals::catch()?;
-    // The server reads nothing; its standard input is not the supervisor's socket.
-    let mut command = Command::new(&setup.argv[0]);
-    command.args(&setup.argv[1..]).stdin(Stdio::null());
-    let server = command.spawn().with_context(|| format!("cannot start the server `{}`", setup.argv[0]))?;
-    follow(Pid::from_child(&server), &signals, &supervisor)
+    let companions = setup.with.into_iter().map(Companion::start).collect::<Result<Vec<_>>>()?;
+    let server =
+        following::start(&setup.argv).with_context(|| format!("cannot start the server `{}`", setup.argv[0]))?;
+    let main_process = Some(Pid::from_child(&server));
+    let mut all = ProcessOne { main_process, failed: None, companions, stopping: false, supervisor };
+    all.follow(&signals).map(ExitCode::from)
 }
 
-struct Signals {
-    pipes: Vec<(Option<Signal>, UnixStream)>,
+/// A program beside the server.
+#[derive(Debug)]
+struct Companion {
+    argv: Vec<String>,
+    /// Its parent, a `nicache companion`.
+    parent: Pid,
 }
 
-impl Signals {
-    /// Handed on: all but SIGCHLD.
-    fn catch() -> Result<Signals> {
-        let wanted = [
-            (SIGCHLD, None),
-            (SIGTERM, Some(Signal::TERM)),
-            (SIGQUIT, Some(Signal::QUIT)),
-            (SIGHUP, Some(Signal::HUP)),
-            (SIGUSR1, Some(Signal::USR1)),
-            (SIGUSR2, Some(Signal::USR2)),
-        ];
-        let mut pipes = Vec::new();
-        for (number, passed) in wanted {
-            let (ours, theirs) = UnixStream::pair()?;
-            ours.set_nonblocking(true)?;
-            signal_hook::low_level::pipe::register(number, theirs)?;
-            pipes.push((passed, ours));
-        }
-        Ok(Signals { pipes })
+impl Companion {
+    /// Returns once the program has been started, or could not be: then its parent's end tells.
+    fn start(argv: Vec<String>) -> Result<Companion> {
+        let (mut ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("nicache").args(["companion", "--"]).args(&argv).stdin(Stdio::from(OwnedFd::from(theirs)));
+        let process = command.spawn().with_context(|| format!("cannot start a process for `{}`", argv[0]))?;
+        // Its end of the socket is closed with it, so this does not wait for ever.
+        drop(command);
+        let _ = ours.read(&mut [0]);
+        Ok(Companion { argv, parent: Pid::from_child(&process) })
     }
 }
 
-fn follow(server: Pid, signals: &Signals, supervisor: &OwnedFd) -> Result<ExitCode> {
-    let mut main_process = Some(server);
-    loop {
+struct ProcessOne {
+    /// The server's first process, until it has ended.
+    main_process: Option<Pid>,
+    /// Status of the server's first process, if it was not 0.
+    failed: Option<u8>,
+    companions: Vec<Companion>,
+    /// Whether the end was asked for, or the server has ended.
+    stopping: bool,
+    supervisor: OwnedFd,
+}
+
+impl ProcessOne {
+    fn follow(&mut self, signals: &Signals) -> Result<u8> {
+        let mut asked = None;
         loop {
-            match wait(WaitOptions::NOHANG) {
-                Ok(None) => break,
-                Ok(Some((pid, status))) if main_process == Some(pid) => {
-                    let code = shell_status(status);
-                    if code != 0 {
-                        return Ok(ExitCode::from(code));
-                    }
-                    main_process = None;
+            if let Some(status) = self.collect_all()? {
+                return Ok(status);
+            }
+            if self.server_is_gone()? {
+                self.stopping = true;
+                let Some(last) = self.companions.last() else {
+                    return Ok(self.failed.unwrap_or(0));
+                };
+                if asked.replace(last.parent) != Some(last.parent) {
+                    let _ = kill_process(last.parent, Signal::TERM);
                 }
-                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::CHILD) => return Ok(ExitCode::SUCCESS),
-                Err(error) => return Err(error.into()),
             }
-        }
-        let mut fds: Vec<PollFd<'_>> = signals.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
-        fds.push(PollFd::from_borrowed_fd(supervisor.as_fd(), PollFlags::IN));
-        match poll(&mut fds, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        // The supervisor sends nothing after the setup: readable means that it is gone.
-        if !fds.last().is_none_or(|fd| fd.revents().is_empty()) {
-            return Ok(ExitCode::FAILURE);
-        }
-        drop(fds);
-        for (passed, pipe) in &signals.pipes {
-            let mut reader: &UnixStream = pipe;
-            let arrived = matches!(reader.read(&mut [0; 64]), Ok(count) if count > 0);
-            if let (true, Some(signal)) = (arrived, passed) {
-                pass_on(main_process, *signal);
+            // The supervisor sends nothing after the setup: readable means that it is gone.
+            if signals.wait(Some(&self.supervisor))? {
+                return Ok(1);
+            }
+            for signal in signals.take() {
+                self.stopping |= matches!(signal, Signal::TERM | Signal::QUIT);
+                pass_on(self.main_process, || self.servers_orphans().unwrap_or_default(), signal);
             }
         }
     }
-}
 
-/// To the server's first process or, after it went to the background, to the processes that it left to us: one of them leads.
-fn pass_on(main_process: Option<Pid>, signal: Signal) {
-    match main_process {
-        Some(pid) => {
-            let _ = kill_process(pid, signal);
+    /// Collects what has ended; some status: everything shall end at once.
+    fn collect_all(&mut self) -> Result<Option<u8>> {
+        while let Collected::Ended(pid, status) = collect()? {
+            if self.main_process == Some(pid) {
+                self.main_process = None;
+                self.failed = (status != 0).then_some(status);
+                if status != 0 && !self.stopping {
+                    return Ok(Some(status));
+                }
+            } else if let Some(index) = self.companions.iter().position(|companion| companion.parent == pid) {
+                let companion = self.companions.remove(index);
+                if status != 0 && !self.stopping {
+                    let failure = CompanionFailure { argv: companion.argv, status };
+                    let _ = send_message(self.supervisor.as_fd(), &failure, &[]);
+                    return Ok(Some(status));
+                }
+            }
         }
-        None => own_children().unwrap_or_default().into_iter().for_each(|pid| {
-            let _ = kill_process(pid, signal);
-        }),
+        Ok(None)
     }
-}
 
-/// Children of this process, by the kernel's list. `/proc` may be that of an outer PID namespace, whose numbers would mean other processes
-/// here; then each is looked up by its innermost number.
-fn own_children() -> io::Result<Vec<Pid>> {
-    let list = std::fs::read_to_string("/proc/thread-self/children")?;
-    let innermost = |outer: &str| {
-        let status = std::fs::read_to_string(format!("/proc/{outer}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-        Pid::from_raw(line.split_ascii_whitespace().last()?.parse().ok()?)
-    };
-    Ok(list.split_ascii_whitespace().filter_map(innermost).collect())
-}
+    fn server_is_gone(&self) -> Result<bool> {
+        Ok(self.main_process.is_none() && (self.failed.is_some() || self.servers_orphans()?.is_empty()))
+    }
 
-/// As a shell reports it: the exit status, or 128 plus the signal.
-fn shell_status(status: WaitStatus) -> u8 {
-    let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+    /// What the server left in the background: all other children are parents of companions, which keep theirs.
+    fn servers_orphans(&self) -> Result<Vec<Pid>> {
+        let mut children = own_children()?;
+        children.retain(|pid| self.companions.iter().all(|companion| companion.parent != *pid));
+        Ok(children)
+    }
 }

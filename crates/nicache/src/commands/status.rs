@@ -33,6 +33,9 @@ fn render(status: &Status) -> String {
     };
     line("name", format!("{} (process {}, up {} s)", status.name, status.pid, status.uptime_s));
     line("server", format!("{} (process {})", status.server.join(" "), status.server_pid));
+    for command in &status.with {
+        line("with", command.join(" "));
+    }
     line("address", format!("{} by way of {} ({})", status.url, status.interface, status.gateway));
     line("published", list(status.published.clone()));
     line("shared", list(status.shared.iter().map(ToString::to_string).collect()));

@@ -13,11 +13,12 @@ use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use super::Running;
-use super::children::{Role, describe};
+use super::children::{Role, describe, wait_readable};
 use super::ready::LOOK_EVERY;
 use crate::logs;
+use crate::setup::{CompanionFailure, receive_message};
 
-/// How long the server may take to end by itself.
+/// How long the server, and the programs beside it, may take to end by themselves.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long to look for the cause of a child's end.
 const CAUSE: Duration = Duration::from_millis(150);
@@ -31,6 +32,8 @@ pub enum End {
     Asked,
     /// A child ended by itself.
     Died(Role, ExitStatus),
+    /// A program beside the server failed.
+    CompanionFailed(CompanionFailure),
     /// The owner of the translation rules ended.
     RulesGone,
 }
@@ -70,6 +73,9 @@ impl Running<'_> {
         loop {
             self.wait(signals)?;
             if let Some((role, status)) = self.first_death()? {
+                if let Some(failure) = self.companion_failure(role)? {
+                    return Ok(End::CompanionFailed(failure));
+                }
                 return Ok(End::Died(role, status));
             }
             if self.published.nft.as_mut().is_some_and(|nft| nft.has_ended()) {
@@ -107,6 +113,15 @@ impl Running<'_> {
             }
         }
         Ok(Some((role, status)))
+    }
+
+    /// What the server's first process said at its end.
+    fn companion_failure(&self, dead: Role) -> Result<Option<CompanionFailure>> {
+        let channel = &self.server.channel;
+        if dead != Role::Server || !wait_readable(channel.as_fd(), Duration::ZERO)? {
+            return Ok(None);
+        }
+        Ok(receive_message(channel)?.map(|(failure, _)| failure))
     }
 
     /// Sleeps until something happens, or until it is time to look at the server again.
@@ -163,6 +178,16 @@ impl Running<'_> {
                 tracing::error!("{} {}: everything else is stopped, too", role.title(), describe(*status));
                 true
             }
+            End::CompanionFailed(failure) => {
+                tracing::error!(
+                    "the program `{}`, which runs beside the server (--with), {}: its own messages are above; everything else is \
+                     stopped, too. The command was `{}`",
+                    failure.argv[0],
+                    describe(ExitStatus::from_raw(i32::from(failure.status) << 8)),
+                    failure.argv.join(" ")
+                );
+                true
+            }
             End::RulesGone => {
                 tracing::error!(
                     "the nft process that holds the translation rules ended: everything else is stopped, too"
@@ -191,7 +216,10 @@ impl Running<'_> {
                 _ => return,
             }
             if Instant::now() > deadline {
-                tracing::warn!("the server did not end within {} s and is killed", GRACE.as_secs());
+                tracing::warn!(
+                    "the server, or a program beside it, did not end within {} s and is killed",
+                    GRACE.as_secs()
+                );
                 return;
             }
             if signals.take().is_some_and(|number| matches!(number, SIGINT | SIGTERM)) {

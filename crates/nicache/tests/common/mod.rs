@@ -155,10 +155,15 @@ impl Nicache {
 
     /// All processes of this nicache, the server's workers included.
     pub fn processes(&self) -> BTreeSet<u64> {
-        let mut all = BTreeSet::new();
-        collect_family(u64::from(self.process.id()), &mut all);
-        all
+        family(self.process.id().into())
     }
+}
+
+/// A process and all its descendants.
+pub fn family(pid: u64) -> BTreeSet<u64> {
+    let mut all = BTreeSet::new();
+    collect_family(pid, &mut all);
+    all
 }
 
 impl Drop for Nicache {

@@ -1,0 +1,3 @@
+<?php
+require __DIR__ . '/../include/template.php';
+page('A file', require __DIR__ . '/../include/content.php');

@@ -1,0 +1,2 @@
+<?php
+return '<p>This is the content of a file, @VERSION@</p>';

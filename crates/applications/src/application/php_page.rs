@@ -1,0 +1,116 @@
+//! A small site of PHP scripts, each of which depends on one kind of thing.
+
+use anyhow::Result;
+
+use crate::application::Application;
+use crate::edit::{Edit, FIRST, MarkedFile};
+use crate::folder::Folder;
+use crate::program::{mariadb::MariaDb, nginx, php};
+use crate::site::{Page, Settings, Site};
+
+const ITEMS: u32 = 20;
+
+macro_rules! scripts {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../scripts/php-page/", $name)))),*]
+    };
+}
+
+const SCRIPTS: &[(&str, &str)] = scripts![
+    "index.php",
+    "item.php",
+    "list.php",
+    "file.php",
+    "time.php",
+    "random.php",
+    "now.php",
+    "session.php",
+    "write.php",
+    "upstream.php",
+    "exec.php",
+    "apcu.php",
+];
+
+pub fn prepare(settings: &Settings) -> Result<Site> {
+    let folder = Folder::create("php-page")?;
+    let (database, server) = MariaDb::create(&folder)?;
+    let rows: Vec<String> = (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();
+    database.execute(&format!(
+        "CREATE TABLE items (id INT PRIMARY KEY, version INT NOT NULL, body TEXT NOT NULL) ENGINE=InnoDB;
+         CREATE TABLE visits (id INT PRIMARY KEY AUTO_INCREMENT, at TIMESTAMP NOT NULL) ENGINE=InnoDB;
+         INSERT INTO items VALUES {};",
+        rows.join(", ")
+    ))?;
+    MariaDb::finish(server)?;
+
+    for (name, text) in SCRIPTS {
+        folder.write(&format!("site/{name}"), text)?;
+    }
+    // What is included is not below the document root, as in real applications.
+    folder.subfolder("include", "root")?;
+    let upstream_port = settings.port.checked_add(1).unwrap_or(1024);
+    let settings_php = format!(
+        "<?php\nconst SOCKET = '{}';\nconst UPSTREAM = 'http://127.0.0.1:{upstream_port}/answer.txt';\n",
+        database.socket().display()
+    );
+    folder.write("include/settings.php", &settings_php)?;
+    folder.write("include/database.php", include_str!("../../scripts/php-page/include/database.php"))?;
+    let template = MarkedFile::create(
+        folder.join("include/template.php"),
+        include_str!("../../scripts/php-page/include/template.php"),
+    )?;
+    let content = MarkedFile::create(
+        folder.join("include/content.php"),
+        include_str!("../../scripts/php-page/include/content.php"),
+    )?;
+    folder.subfolder("upstream", "root")?;
+    let answer = MarkedFile::create(folder.join("upstream/answer.txt"), "The other server says @VERSION@\n")?;
+
+    let with = vec![database.command(), php::fpm(&folder, settings)?];
+    let other = format!(
+        "server {{
+        listen 127.0.0.1:{upstream_port};
+        root @FOLDER@/upstream;
+    }}"
+    );
+    let location = "index index.php;
+        location ~ \\.php$ {
+            try_files $uri =404;@PHP@
+        }";
+    let server = nginx::serve(&folder, settings, &other, location)?;
+    let delay = settings.opcache_revalidate_freq;
+    let mut edits = vec![
+        by_sql("sql-update", "/item.php?id=1", &database, 1),
+        by_sql("sql-update-list", "/list.php", &database, 7),
+    ];
+    edits.extend(template.edits(["template-renamed", "template-overwritten"], "/item.php?id=2", delay));
+    edits.extend(content.edits(["include-renamed", "include-overwritten"], "/file.php", delay));
+    edits.extend(answer.edits(["upstream-renamed", "upstream-overwritten"], "/upstream.php", 0));
+    Ok(Site { application: Application::PhpPage, port: settings.port, with, server, pages: pages(), edits, folder })
+}
+
+fn pages() -> Vec<Page> {
+    vec![
+        Page::stable("/", "links to the items", "A page of PHP"),
+        Page::stable("/item.php?id=1", "a row of a table", FIRST),
+        Page::stable("/item.php?id=2", "another row of it", FIRST),
+        Page::stable("/list.php", "all rows", "This is item 20."),
+        Page::stable("/file.php", "an included file", FIRST),
+        Page::unstable("/time.php", "the time of the request", "It is"),
+        Page::unstable("/random.php", "a random number", "A number:"),
+        Page::unstable("/now.php", "the database's time", "The database says"),
+        Page::unstable("/session.php", "visits in this session", "Visits in this session: 1"),
+        Page::unstable("/write.php", "writes a row", "Visits:"),
+        Page::stable("/upstream.php", "what another server says", FIRST),
+        Page::unstable("/exec.php", "what another program says", "The program says"),
+        Page::unstable("/apcu.php", "a counter in PHP's memory", "Counted:"),
+    ]
+}
+
+/// The body says what the version column is, so one column is enough.
+fn by_sql(name: &'static str, page: &str, database: &MariaDb, id: u32) -> Edit {
+    let database = database.clone();
+    Edit::new(name, page, move |marker| {
+        database.execute(&format!("UPDATE items SET version = {} WHERE id = {id};", Edit::number(marker))).map(drop)
+    })
+}

@@ -1,0 +1,69 @@
+//! A site in a network namespace of the test's own, looked at through its web server without a card.
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nicache_applications::{Application, Client, Page, Running, Settings, Site};
+
+/// Moves the calling thread into a new network namespace with loopback up.
+#[allow(unsafe_code)]
+pub fn private_network() {
+    assert!(rustix::process::geteuid().is_root(), "this test makes network namespaces: run it as root");
+    // SAFETY: CLONE_FILES is not asked for; a network namespace of its own harms no other thread.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+    let status = Command::new("ip").args(["link", "set", "lo", "up"]).status().expect("ip is installed");
+    assert!(status.success());
+}
+
+/// Prepares the application with a PHP that looks at its files for every request, so that every edit shows at once.
+pub fn prepare(application: Application) -> Site {
+    let settings = Settings { workers: 2, opcache_revalidate_freq: 0, ..Settings::default() };
+    application.prepare_with(&settings).unwrap_or_else(|error| panic!("{application}: {error:#}"))
+}
+
+/// Every page is there, shows what it shall, and is the same again if it says so.
+pub fn check_pages(site: &Site, running: &Running) {
+    let mut client = Client::new(running.server());
+    for page in site.pages() {
+        let (first, second) = (fetch(&mut client, page), fetch(&mut client, page));
+        assert!(!page.stable || first == second, "{} is not stable:\n{first}\n{second}", page.path);
+    }
+}
+
+fn fetch(client: &mut Client, page: &Page) -> String {
+    let reply = client.get(&page.path).unwrap();
+    assert_eq!(reply.status, 200, "{}: {}", page.path, reply.text());
+    let text = reply.text();
+    assert!(text.contains(&page.shows), "{} does not show `{}`:\n{text}", page.path, page.shows);
+    text
+}
+
+/// Every edit shows in the next reply, twice in a row.
+pub fn check_edits(site: &Site, running: &Running) {
+    let mut client = Client::new(running.server());
+    for edit in site.edits().iter().chain(site.edits()) {
+        assert_eq!(edit.delay(), Duration::ZERO, "{edit:?}");
+        let marker = edit.make(running.server()).unwrap_or_else(|error| panic!("{error:#}"));
+        let reply = client.get(edit.path()).unwrap();
+        let text = reply.text();
+        assert!(reply.status == 200 && text.contains(&marker), "{edit:?}: no {marker} in {} {text}", reply.status);
+    }
+}
+
+/// All that a site is, and that nothing of it is left.
+pub fn check(application: Application) {
+    let begun = Instant::now();
+    // Preparing may ask a package registry, which is not in the private network.
+    let site = prepare(application);
+    private_network();
+    let folder = site.folder().to_owned();
+    let prepared = begun.elapsed();
+    let running = Running::start(&site).unwrap_or_else(|error| panic!("{application}: {error:#}"));
+    check_pages(&site, &running);
+    check_edits(&site, &running);
+    drop(running);
+    drop(site);
+    assert!(!folder.exists());
+    println!("{application}: prepared in {prepared:.1?}, {:.1?} in all", begun.elapsed());
+}

@@ -1,0 +1,73 @@
+//! A `nicache run` as a child process, for commands that need one of their own.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::control::Status;
+
+/// A server behind a card of its own, stopped when dropped.
+#[derive(Debug)]
+pub struct Behind {
+    process: Child,
+    /// What it said when it was ready.
+    pub status: Status,
+}
+
+impl Behind {
+    /// Starts `nicache run` with further options, programs beside the server, and the server, and waits until it is ready.
+    pub fn start(run_options: &[String], with: &[Vec<String>], server: &[String]) -> Result<Behind> {
+        // It ends when we do, however that happens, and Ctrl-C is for us: we ask it to end.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM", "--"]).arg(std::env::current_exe()?).process_group(0);
+        command.args(["run", "--json"]).args(run_options);
+        for program in with {
+            command.arg("--with").arg(shlex::try_join(program.iter().map(String::as_str))?);
+        }
+        let process = command.arg("--").args(server).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut process = process.context("cannot run `setpriv` (package util-linux)")?;
+        let mut line = String::new();
+        if let Some(output) = process.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        // What went wrong is on standard error already.
+        let ready = || -> Option<Status> {
+            let mut event: serde_json::Value = serde_json::from_str(&line).ok()?;
+            serde_json::from_value(event["status"].take()).ok()
+        };
+        match ready() {
+            Some(status) => Ok(Behind { process, status }),
+            None => {
+                let _ = process.kill();
+                let _ = process.wait();
+                bail!("`nicache run` did not get ready");
+            }
+        }
+    }
+
+    /// Where the server is reached.
+    pub fn server(&self) -> SocketAddr {
+        let port = self.status.http_ports.first().copied().unwrap_or(80);
+        SocketAddr::from((self.status.server_address, port))
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.process.try_wait()?)
+    }
+}
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        if let Ok(None) = self.process.try_wait() {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(&self.process),
+                rustix::process::Signal::TERM,
+            );
+        }
+        let _ = self.process.wait();
+    }
+}

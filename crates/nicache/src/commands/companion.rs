@@ -1,0 +1,45 @@
+//! `nicache companion`, the parent of a program that runs beside the server: starts it, hands signals on, collects its orphans.
+//!
+//! One for each `--with`. Since the program's orphans come here, process 1 can tell them from the server's, and a program that puts itself
+//! in the background is still asked to end, and missed when it does.
+
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, set_child_subreaper};
+
+use crate::cli::CompanionArgs;
+use crate::following::{self, Collected, Signals, collect, own_children, pass_on};
+
+/// Runs the program to its end. Standard input is a socket on which one byte says that it has been started.
+pub fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
+    rustix::thread::set_name(c"nicache-with")?;
+    set_child_subreaper(Some(rustix::process::getpid()))?;
+    let signals = Signals::catch()?;
+    let argv = &arguments.command;
+    let program = following::start(argv).with_context(|| format!("cannot start `{}`", argv[0]))?;
+    let mut main_process = Some(Pid::from_child(&program));
+    UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?).write_all(b".")?;
+    loop {
+        loop {
+            match collect()? {
+                Collected::Ended(pid, code) if main_process == Some(pid) => {
+                    if code != 0 {
+                        return Ok(ExitCode::from(code));
+                    }
+                    main_process = None;
+                }
+                Collected::Ended(..) => {}
+                Collected::Running => break,
+                Collected::None => return Ok(ExitCode::SUCCESS),
+            }
+        }
+        signals.wait(None)?;
+        for signal in signals.take() {
+            pass_on(main_process, || own_children().unwrap_or_default(), signal);
+        }
+    }
+}

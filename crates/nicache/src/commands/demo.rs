@@ -1,0 +1,281 @@
+//! `nicache demo`: a real application behind the card, measured with and without it, and changed.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nicache_applications::{Application, Client, Site};
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::behind::Behind;
+use crate::cli::DemoArgs;
+use crate::control::{Answer, Counters, Question, Request, Response, ask};
+
+const PORT: u16 = 80;
+/// How long databases and the like may take after the web server listens.
+const START: Duration = Duration::from_secs(60);
+/// Requests before a measurement, so that caches of the application itself are warm.
+const WARM_UP: u32 = 5;
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Prepares, runs, measures and changes an application.
+pub fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
+    let application = arguments.application;
+    install(application)?;
+    say(arguments, &format!("preparing {application}: {}", application.description()));
+    let site = application.prepare(PORT, "localhost")?;
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&asked))?;
+    }
+    let mut behind = Behind::start(&arguments.run, site.with(), site.server())?;
+    wait_for_front_page(&site, &mut behind, &asked)?;
+    say(arguments, &format!("{} is served through the card {}", behind.status.url, behind.status.interface));
+    say(arguments, &format!("its files are in {}", site.folder().display()));
+    let Some(report) = measure_all(arguments, &site, &behind, &asked)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    if arguments.json {
+        print(&serde_json::to_string(&report)?);
+    } else {
+        print(report.render().trim_end());
+    }
+    if !report.edit.visible {
+        return Ok(ExitCode::FAILURE);
+    }
+    if !arguments.once {
+        say(arguments, "it goes on until Ctrl-C");
+        serve(&mut behind, &asked)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn install(application: Application) -> Result<()> {
+    let missing = application.missing_packages();
+    if !missing.is_empty() {
+        eprintln!("installing {} (apt-get; no service is started)", missing.join(" "));
+    }
+    application.install()
+}
+
+fn wait_for_front_page(site: &Site, behind: &mut Behind, asked: &AtomicBool) -> Result<()> {
+    let page = &site.pages()[0];
+    let begun = Instant::now();
+    loop {
+        let reply = Client::new(behind.server()).get(&page.path);
+        if reply.as_ref().is_ok_and(|reply| reply.status == 200 && reply.text().contains(&page.shows)) {
+            return Ok(());
+        }
+        if behind.ended()?.is_some() {
+            bail!("`nicache run` ended; its own message is above");
+        }
+        if begun.elapsed() > START || asked.load(Ordering::Relaxed) {
+            let shown = reply.map_or_else(|error| format!("{error:#}"), |reply| format!("status {}", reply.status));
+            bail!(
+                "the front page was not there within {} s: {shown}; see {}",
+                begun.elapsed().as_secs(),
+                site.folder().join("log").display()
+            );
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Everything that is shown.
+#[derive(Debug, Serialize)]
+struct Report {
+    application: &'static str,
+    url: String,
+    pages: Vec<PageReport>,
+    edit: EditReport,
+}
+
+#[derive(Debug, Serialize)]
+struct PageReport {
+    path: String,
+    about: &'static str,
+    bytes: usize,
+    /// With the card's cache bypassed.
+    server: Measurement,
+    /// With it.
+    card: Measurement,
+}
+
+/// One connection, one request at a time.
+#[derive(Debug, Serialize)]
+struct Measurement {
+    requests: usize,
+    per_second: f64,
+    median_us: f64,
+    /// Requests that the card answered.
+    hits: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct EditReport {
+    name: &'static str,
+    path: String,
+    marker: String,
+    /// Whether the very next reply showed it.
+    visible: bool,
+}
+
+/// `None`: Ctrl-C.
+fn measure_all(arguments: &DemoArgs, site: &Site, behind: &Behind, asked: &AtomicBool) -> Result<Option<Report>> {
+    let time = Duration::from_secs(arguments.seconds.into());
+    let mut pages = Vec::new();
+    for page in &site.pages()[..2] {
+        say(
+            arguments,
+            &format!("measuring {} for {} s, and again with the card's cache", page.path, arguments.seconds),
+        );
+        let mut measured = Vec::new();
+        let mut bytes = 0;
+        for bypass in [true, false] {
+            set_bypass(behind, bypass)?;
+            let (measurement, body) = measure(behind, &page.path, time, asked)?;
+            if asked.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            measured.push(measurement);
+            bytes = body;
+        }
+        let (card, server) = (measured.pop(), measured.pop());
+        let (Some(card), Some(server)) = (card, server) else { bail!("two measurements were made") };
+        pages.push(PageReport { path: page.path.clone(), about: page.about, bytes, server, card });
+    }
+    let edit = edit(site, behind)?;
+    Ok(Some(Report { application: site.application().name(), url: behind.status.url.clone(), pages, edit }))
+}
+
+/// The measurement, and the size of the body.
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+fn measure(behind: &Behind, path: &str, time: Duration, asked: &AtomicBool) -> Result<(Measurement, usize)> {
+    let mut client = Client::new(behind.server());
+    let mut bytes = 0;
+    for _ in 0..WARM_UP {
+        bytes = client.get(path)?.body.len();
+    }
+    let hits = counters(behind)?.hits;
+    let mut times = Vec::new();
+    let begun = Instant::now();
+    while begun.elapsed() < time && !asked.load(Ordering::Relaxed) {
+        let sent = Instant::now();
+        let reply = client.get(path)?;
+        times.push(sent.elapsed());
+        if reply.status != 200 {
+            bail!("{path}: status {}", reply.status);
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    let measurement = Measurement {
+        requests: times.len(),
+        per_second: times.len() as f64 / seconds,
+        median_us: median.as_secs_f64() * 1e6,
+        hits: counters(behind)?.hits.saturating_sub(hits),
+    };
+    Ok((measurement, bytes))
+}
+
+/// Changes something, and looks at once.
+fn edit(site: &Site, behind: &Behind) -> Result<EditReport> {
+    let edit = site.edits().iter().find(|edit| edit.delay().is_zero()).context("there is nothing to edit")?;
+    let mut client = Client::new(behind.server());
+    // As somebody who has just looked at it, so that there is an old page that could be shown.
+    client.get(edit.path())?;
+    let marker = edit.make(behind.server())?;
+    let visible = client.get(edit.path())?.text().contains(&marker);
+    Ok(EditReport { name: edit.name(), path: edit.path().to_owned(), marker, visible })
+}
+
+fn counters(behind: &Behind) -> Result<Counters> {
+    match ask(Some(&behind.status.name), &Request::Status)? {
+        Response::Status(status) => Ok(status.counters),
+        other => bail!("an unexpected response: {other:?}"),
+    }
+}
+
+fn set_bypass(behind: &Behind, on: bool) -> Result<()> {
+    match ask(Some(&behind.status.name), &Request::Card { question: Question::Bypass { on } })? {
+        Response::Card { answer: Answer::Bypass { on: now } } if now == on => Ok(()),
+        other => bail!("an unexpected response: {other:?}"),
+    }
+}
+
+/// Until Ctrl-C, or until the run ends by itself.
+fn serve(behind: &mut Behind, asked: &AtomicBool) -> Result<()> {
+    while !asked.load(Ordering::Relaxed) {
+        if behind.ended()?.is_some() {
+            bail!("`nicache run` ended; its own message is above");
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+impl Report {
+    fn render(&self) -> String {
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "{:<32} {:>10}  {:>11} {:>11}  {:>11} {:>11}  {:>7}",
+            "page", "bytes", "server", "", "with card", "", "hits"
+        );
+        for page in &self.pages {
+            let (server, card) = (&page.server, &page.card);
+            let share = 100.0 * ratio(card.hits, card.requests);
+            let _ = writeln!(
+                text,
+                "{:<32} {:>10}  {:>9.0}/s {:>8.0} µs  {:>9.0}/s {:>8.0} µs  {share:>5.0} %",
+                page.path, page.bytes, server.per_second, server.median_us, card.per_second, card.median_us
+            );
+        }
+        let edit = &self.edit;
+        let seen = if edit.visible { "the very next reply showed it" } else { "THE NEXT REPLY DID NOT SHOW IT" };
+        let _ = writeln!(text, "edit `{}` of {}: {} ({})", edit.name, edit.path, seen, edit.marker);
+        text
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown without decimals")]
+fn ratio(hits: u64, requests: usize) -> f64 {
+    if requests == 0 { 0.0 } else { hits as f64 / requests as f64 }
+}
+
+/// Tells people what happens.
+fn say(arguments: &DemoArgs, line: &str) {
+    if !arguments.json {
+        print(line);
+    }
+}
+
+/// Prints a line, in the place of the live line that `nicache run` shows on the same terminal.
+fn print(line: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
+    println!("{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table() {
+        let measurement = |hits| Measurement { requests: 100, per_second: 1234.5, median_us: 800.4, hits };
+        let page =
+            PageReport { path: "/x".into(), about: "a page", bytes: 5, server: measurement(0), card: measurement(50) };
+        let edit = EditReport { name: "e", path: "/x".into(), marker: "version=1.".into(), visible: true };
+        let report = Report { application: "flask", url: "http://10.0.0.2/".into(), pages: vec![page], edit };
+        let text = report.render();
+        assert!(text.contains("800 µs") && text.contains("50 %") && text.contains("version=1."), "{text}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Following a program to its end: signals are handed on to it, and what it leaves behind is collected.
+//!
+//! A program that puts itself in the background (its first process ends with status 0, others go on) is followed until its last process is gone.
+//! Its orphans come to the process that follows it: that is process 1 of a PID namespace, or it asked to be a subreaper.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+/// The signals that are handed on, and SIGCHLD.
+#[derive(Debug)]
+pub struct Signals {
+    pipes: Vec<(Option<Signal>, UnixStream)>,
+}
+
+impl Signals {
+    /// Catches them from now on.
+    pub fn catch() -> Result<Signals> {
+        let wanted = [
+            (SIGCHLD, None),
+            (SIGTERM, Some(Signal::TERM)),
+            (SIGQUIT, Some(Signal::QUIT)),
+            (SIGHUP, Some(Signal::HUP)),
+            (SIGUSR1, Some(Signal::USR1)),
+            (SIGUSR2, Some(Signal::USR2)),
+        ];
+        let mut pipes = Vec::new();
+        for (number, passed) in wanted {
+            let (ours, theirs) = UnixStream::pair()?;
+            ours.set_nonblocking(true)?;
+            signal_hook::low_level::pipe::register(number, theirs)?;
+            pipes.push((passed, ours));
+        }
+        Ok(Signals { pipes })
+    }
+
+    /// Sleeps until a signal arrives or `other` is readable or closed; true: the latter.
+    pub fn wait(&self, other: Option<&dyn AsFd>) -> Result<bool> {
+        let mut fds: Vec<PollFd<'_>> = self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
+        fds.extend(other.map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(other.is_some() && fds.last().is_some_and(|fd| !fd.revents().is_empty()))
+    }
+
+    /// Those to hand on that have arrived since the last call.
+    pub fn take(&self) -> Vec<Signal> {
+        let arrived = |pipe: &UnixStream| {
+            let mut reader: &UnixStream = pipe;
+            matches!(reader.read(&mut [0; 64]), Ok(count) if count > 0)
+        };
+        self.pipes.iter().filter(|(_, pipe)| arrived(pipe)).filter_map(|(passed, _)| *passed).collect()
+    }
+}
+
+/// Starts a program that reads nothing; our standard input is a socket that is not for it.
+pub fn start(argv: &[String]) -> io::Result<Child> {
+    Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()).spawn()
+}
+
+/// What there is to learn of one's children at the moment.
+#[derive(Debug)]
+pub enum Collected {
+    /// One has ended, with a status as a shell reports it.
+    Ended(Pid, u8),
+    /// Some run.
+    Running,
+    /// There are none.
+    None,
+}
+
+/// Collects one child that has ended.
+pub fn collect() -> Result<Collected> {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(None) => return Ok(Collected::Running),
+            Ok(Some((pid, status))) => return Ok(Collected::Ended(pid, shell_status(status))),
+            Err(rustix::io::Errno::CHILD) => return Ok(Collected::None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Sends a signal to a program's first process or, after it went to the background, to the processes that it left: one of them leads.
+pub fn pass_on(main_process: Option<Pid>, left: impl FnOnce() -> Vec<Pid>, signal: Signal) {
+    for pid in main_process.map_or_else(left, |pid| vec![pid]) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Children of this process, by the kernel's list. `/proc` may be that of an outer PID namespace, whose numbers would mean other processes
+/// here; then each is looked up by its innermost number.
+pub fn own_children() -> Result<Vec<Pid>> {
+    let list = std::fs::read_to_string("/proc/thread-self/children")
+        .context("the kernel does not list children (CONFIG_PROC_CHILDREN is needed)")?;
+    let innermost = |outer: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{outer}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        Pid::from_raw(line.split_ascii_whitespace().last()?.parse().ok()?)
+    };
+    Ok(list.split_ascii_whitespace().filter_map(innermost).collect())
+}
+
+/// As a shell reports it: the exit status, or 128 plus the signal.
+fn shell_status(status: WaitStatus) -> u8 {
+    let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}

@@ -1,0 +1,184 @@
+//! `nicache run --with`: programs beside the server, which live and die with the run.
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use common::{
+    Nicache, Site, assert_all_gone, assert_fails, command, curl, exists_within, kill, private_network, within,
+};
+use rustix::process::Signal;
+
+const GONE: Duration = Duration::from_secs(1);
+const STOPPED: Duration = Duration::from_secs(8);
+
+/// A site whose nginx asks PHP-FPM behind a Unix socket for `*.php`.
+fn php_site() -> Site {
+    let location =
+        "root @ROOT@/site; location ~ \\.php$ { fastcgi_pass unix:@ROOT@/php.sock; include /etc/nginx/fastcgi_params;
+         fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name; }";
+    let site = Site::with("", location);
+    let root = site.folder.path().display().to_string();
+    std::fs::write(site.folder.path().join("site/sum.php"), "<?php echo 'sum ', 40 + 2, ' by ', PHP_SAPI;").unwrap();
+    let pool = format!(
+        "[global]\nerror_log = {root}/php.log\npid = {root}/php.pid\n[site]\nuser = www-data\nlisten = {root}/php.sock\n\
+         listen.mode = 0666\npm = static\npm.max_children = 2\n"
+    );
+    std::fs::write(site.folder.path().join("php.conf"), pool).unwrap();
+    site
+}
+
+fn php_fpm(site: &Site, mode: &str) -> String {
+    format!("php-fpm8.2 {mode} --fpm-config '{}/php.conf'", site.folder.path().display())
+}
+
+fn fetch_sum(nicache: &Nicache) {
+    let url = format!("http://{}/sum.php", nicache.server());
+    let page = within(Duration::from_secs(10), || {
+        let output = std::process::Command::new("curl").args(["-sS", "-m", "10", "--fail", &url]).output().unwrap();
+        output.status.success().then_some(output.stdout)
+    });
+    assert_eq!(page.as_deref(), Some(&b"sum 42 by fpm-fcgi"[..]));
+}
+
+/// A shell script that notes what happens to it in the site's folder, one line each.
+fn script(site: &Site, name: &str, body: &str) -> String {
+    let folder = site.folder.path();
+    let text = format!("#!/bin/sh\nnote() {{ echo \"$@\" >>'{0}/notes'; }}\n{body}\n", folder.display());
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+fn notes(site: &Site) -> Vec<String> {
+    let text = std::fs::read_to_string(site.folder.path().join("notes")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn php_beside_nginx() {
+    private_network();
+    let site = php_site();
+    let mut nicache = Nicache::start(&["--with", &php_fpm(&site, "--nodaemonize")], &site.command());
+    fetch_sum(&nicache);
+    let text = command(&["status", "--name", nicache.name()]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.lines().any(|line| line.starts_with("with ") && line.contains("php-fpm8.2 --nodaemonize")), "{text}");
+    let processes = nicache.processes();
+    nicache.signal(Signal::TERM);
+    assert!(nicache.wait(STOPPED).unwrap().success());
+    assert_all_gone(&processes, GONE);
+    // It was asked to end, and removed its own files.
+    assert!(!site.folder.path().join("php.sock").exists());
+}
+
+#[test]
+fn a_program_in_the_background_is_followed() {
+    private_network();
+    let site = php_site();
+    let mut nicache = Nicache::start(&["--with", &php_fpm(&site, "--daemonize")], &site.command());
+    fetch_sum(&nicache);
+    let processes = nicache.processes();
+    nicache.signal(Signal::TERM);
+    assert!(nicache.wait(STOPPED).unwrap().success());
+    assert_all_gone(&processes, GONE);
+    assert!(!site.folder.path().join("php.sock").exists());
+}
+
+#[test]
+fn started_in_order_and_stopped_in_reverse() {
+    private_network();
+    let site = Site::new();
+    let body = "trap 'note stop $1; exit 0' TERM; note start $1; while :; do sleep 0.05; done";
+    let program = script(&site, "program", body);
+    let once = script(&site, "once", "note once");
+    let with = [format!("{program} 'first one'"), once, format!("{program} second")];
+    let options: Vec<&str> = with.iter().flat_map(|command| ["--with", command.as_str()]).collect();
+    let mut nicache = Nicache::start(&options, &site.command());
+    assert_eq!(curl(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
+    let all_started = || (notes(&site).len() == 3).then_some(());
+    assert!(within(Duration::from_secs(5), all_started).is_some(), "{:?}", notes(&site));
+    nicache.signal(Signal::TERM);
+    assert!(nicache.wait(STOPPED).unwrap().success());
+    assert_eq!(notes(&site)[3..], ["stop second", "stop first one"]);
+}
+
+#[test]
+fn a_failing_program_ends_everything_and_is_named() {
+    private_network();
+    let site = Site::new();
+    let flag = site.folder.path().join("fail");
+    let body = format!("while [ ! -e '{}' ]; do sleep 0.05; done; exit 7", flag.display());
+    let program = script(&site, "brittle", &body);
+    let mut nicache = Nicache::start(&["--with", &program], &site.command());
+    let processes = nicache.processes();
+    std::fs::write(&flag, "").unwrap();
+    assert!(!nicache.wait(Duration::from_secs(5)).unwrap().success());
+    assert_all_gone(&processes, GONE);
+    let log = nicache.log_text();
+    assert!(log.contains("brittle") && log.contains("--with") && log.contains("status 7"), "{log}");
+}
+
+#[test]
+fn a_killed_program_ends_everything_and_is_named() {
+    private_network();
+    let site = php_site();
+    let mut nicache = Nicache::start(&["--with", &php_fpm(&site, "--nodaemonize")], &site.command());
+    let pid_file = site.folder.path().join("php.pid");
+    assert!(exists_within(&pid_file, Duration::from_secs(5)));
+    let processes = nicache.processes();
+    let is_master = |pid: &&u64| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+        line.is_ok_and(|line| line.starts_with("php-fpm: master"))
+    };
+    let master = within(Duration::from_secs(5), || nicache.processes().iter().find(is_master).copied());
+    kill(master.expect("PHP-FPM runs"), Signal::KILL);
+    assert!(!nicache.wait(Duration::from_secs(5)).unwrap().success());
+    assert_all_gone(&processes, GONE);
+    let log = nicache.log_text();
+    assert!(log.contains("`php-fpm8.2`") && log.contains("signal 9"), "{log}");
+}
+
+#[test]
+fn the_end_of_the_server_ends_the_programs_beside_it() {
+    private_network();
+    let site = php_site();
+    // The server ends with status 0 although PHP-FPM is in the background of the same namespace.
+    let mut nicache = Nicache::start(&["--with", &php_fpm(&site, "--daemonize")], &site.command());
+    fetch_sum(&nicache);
+    let processes = nicache.processes();
+    let pid = std::fs::read_to_string(site.folder.path().join("pid")).unwrap();
+    let inner: u64 = pid.trim().parse().unwrap();
+    kill(outer_pid(&processes, inner), Signal::QUIT);
+    assert!(nicache.wait(STOPPED).unwrap().success());
+    assert_all_gone(&processes, GONE);
+    assert!(nicache.log_text().contains("ended by itself"));
+}
+
+/// The process of ours that has this number in its own PID namespace.
+fn outer_pid(processes: &std::collections::BTreeSet<u64>, inner: u64) -> u64 {
+    let has_it = |pid: &&u64| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default().to_owned();
+        let mut numbers = numbers.split_ascii_whitespace();
+        numbers.next().is_some() && numbers.next_back() == Some(&inner.to_string())
+    };
+    *processes.iter().find(has_it).expect("such a process")
+}
+
+#[test]
+fn what_cannot_be_started_is_named() {
+    private_network();
+    let server = ["--", "sleep", "60"];
+    assert_fails(&[&["--with", "no-such-program -x"][..], &server].concat(), &["`no-such-program`", "--with", "PATH"]);
+    assert_fails(&[&["--with", "a 'b"][..], &server].concat(), &["with:", "`a 'b`"]);
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("broken");
+    std::fs::write(&program, "#!/no/such/interpreter\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path: &Path = &program;
+    assert_fails(&[&["--with", path.to_str().unwrap()][..], &server].concat(), &["cannot start", "--with", "broken"]);
+}
