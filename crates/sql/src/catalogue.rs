@@ -62,6 +62,8 @@ enum Storage {
 
 #[derive(Clone, Debug)]
 struct Table {
+    /// Schema and name as the server has them.
+    exact: (Vec<u8>, Vec<u8>),
     schema: Box<str>,
     name: Box<str>,
     storage: Storage,
@@ -152,9 +154,11 @@ impl Catalogue {
                     "sequence" => Storage::Sequence,
                     _ => Storage::Elsewhere,
                 };
+                let exact = (unhex(schema)?, unhex(name)?);
                 let (schema, name) = (unhex_name(schema)?, unhex_name(name)?);
                 self.by_name.entry(name.clone()).or_default().push(self.tables.len());
                 self.tables.push(Table {
+                    exact,
                     schema,
                     name,
                     storage,
@@ -185,7 +189,7 @@ impl Catalogue {
                 self.table_mut(schema, name)?.parts.push(child);
             }
             ["column", schema, name, column, kind, length] => {
-                let column = unhex_name(column)?;
+                let column = self.column_name(column)?;
                 let kind = column_kind(kind, length)?;
                 self.table_mut(schema, name)?.columns.insert(column, kind);
             }
@@ -233,10 +237,19 @@ impl Catalogue {
         }
     }
 
+    /// The table with exactly this name; others may be the same when they are compared.
     fn table_mut(&mut self, schema: &str, name: &str) -> Option<&mut Table> {
-        let (schema, name) = (unhex_name(schema)?, unhex_name(name)?);
-        let at = self.find(Some(&schema), &name).next()?;
+        let exact = (unhex(schema)?, unhex(name)?);
+        let all = self.by_name.get(&unhex_name(name)?)?;
+        let at = all.iter().copied().find(|at| self.tables[*at].exact == exact)?;
         Some(&mut self.tables[at])
+    }
+
+    fn column_name(&self, name: &str) -> Option<Box<str>> {
+        match self.dialect {
+            Dialect::MySql => unhex_name(name),
+            Dialect::Postgres => String::from_utf8(unhex(name)?).ok().map(Into::into),
+        }
     }
 
     fn find<'a>(&'a self, schema: Option<&'a str>, name: &str) -> impl Iterator<Item = usize> + 'a {
@@ -444,10 +457,11 @@ impl Expansion<'_> {
             }
         }
         for (schema, name) in &table.parts {
-            match catalogue.find(Some(schema), name).next() {
-                Some(part) => self.read(part, used),
-                None => self.everything(Reason::UnknownTable),
+            let mut parts = catalogue.find(Some(schema), name).peekable();
+            if parts.peek().is_none() {
+                self.everything(Reason::UnknownTable);
             }
+            parts.for_each(|part| self.read(part, used));
         }
     }
 
@@ -502,16 +516,18 @@ impl Expansion<'_> {
             }
         }
         for (schema, name) in table.cascades.iter() {
-            match catalogue.find(Some(schema), name).next() {
-                Some(child) => self.write(child, None),
-                None => self.everything(Reason::UnknownTable),
+            let mut children = catalogue.find(Some(schema), name).peekable();
+            if children.peek().is_none() {
+                self.everything(Reason::UnknownTable);
             }
+            children.for_each(|child| self.write(child, None));
         }
         for (schema, name) in &table.parts {
-            match catalogue.find(Some(schema), name).next() {
-                Some(part) => self.write(part, used),
-                None => self.everything(Reason::UnknownTable),
+            let mut parts = catalogue.find(Some(schema), name).peekable();
+            if parts.peek().is_none() {
+                self.everything(Reason::UnknownTable);
             }
+            parts.for_each(|part| self.write(part, used));
         }
     }
 }

@@ -35,7 +35,7 @@ pub struct Constant {
 /// All rows that matter have one of the values in the column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Restriction<V> {
-    /// The column's name in lower case.
+    /// The column's name: in lower case, unless it is a quoted one of PostgreSQL.
     pub column: Box<str>,
     /// The values.
     pub values: Vec<V>,

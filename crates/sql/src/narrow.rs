@@ -94,8 +94,12 @@ fn restrictions(terms: &[Term], table: &str, alone: bool) -> Rows {
         .collect()
 }
 
-fn folded(name: &Ident) -> Box<str> {
-    name.value.to_ascii_lowercase().into()
+/// A column's name as it is compared: only PostgreSQL's quoted names have case.
+pub(crate) fn folded(name: &Ident) -> Box<str> {
+    match name.quote_style {
+        Some('"') => name.value.as_str().into(),
+        _ => name.value.to_ascii_lowercase().into(),
+    }
 }
 
 fn terms(selection: &Expr) -> Vec<Term<'_>> {
@@ -272,7 +276,7 @@ pub(crate) fn assign(rows: &mut Rows, assignments: &[Assignment]) {
 /// `VALUES(c)`, `EXCLUDED.c`: the inserted value, which is among the restriction's; `c` itself: no change.
 fn is_same_column(value: &Expr, column: &str) -> bool {
     use sqlparser::ast::{FunctionArg, FunctionArgExpr, FunctionArguments};
-    let is_it = |name: &Ident| name.value.eq_ignore_ascii_case(column);
+    let is_it = |name: &Ident| *folded(name) == *column;
     match value {
         Expr::Identifier(name) => is_it(name),
         Expr::CompoundIdentifier(parts) => {

@@ -136,10 +136,11 @@ impl Walk {
         if name.quote_style.is_none() && MODIFIERS.iter().any(|word| name.value.eq_ignore_ascii_case(word)) {
             return Err(Reason::Unparsable);
         }
-        Ok(TableName {
-            schema: schema.and_then(|schema| fold_certain(self.dialect, &schema.value)),
-            name: fold_certain(self.dialect, &name.value),
-        })
+        let schema = match schema {
+            None => None,
+            Some(schema) => Some(fold_certain(self.dialect, &schema.value).ok_or(Reason::UnknownTable)?),
+        };
+        Ok(TableName { schema, name: fold_certain(self.dialect, &name.value) })
     }
 
     fn is_cte(&self, table: &TableName) -> bool {
@@ -305,8 +306,9 @@ impl Walk {
                 OnConflictAction::DoNothing => {}
                 OnConflictAction::DoUpdate(update) => {
                     match &conflict.conflict_target {
-                        Some(ConflictTarget::Columns(columns)) => rows
-                            .retain(|row| columns.iter().any(|column| column.value.eq_ignore_ascii_case(&row.column))),
+                        Some(ConflictTarget::Columns(columns)) => {
+                            rows.retain(|row| columns.iter().any(|column| narrow::folded(column) == row.column))
+                        }
                         _ => rows.clear(),
                     }
                     narrow::assign(&mut rows, &update.assignments);

@@ -224,3 +224,32 @@ fn rows_of_different_keys_do_not_conflict() {
     assert!(conflict(read, "UPDATE t SET n = 1 WHERE id = 7"));
     assert!(!conflict("SELECT * FROM t WHERE id = 5", "UPDATE t SET n = 1 WHERE id = '7'"));
 }
+
+#[test]
+fn quoted_names_of_postgres_have_case() {
+    let (s, t, upper) = (hex("public"), hex("t"), hex("T"));
+    let rows = [
+        format!("setting\tdatabase\t{}", hex("app")),
+        format!("table\t{s}\t{t}\theap"),
+        format!("table\t{s}\t{upper}\theap"),
+        format!("trigger\t{s}\t{upper}\t{}", hex("DO")),
+        format!("column\t{s}\t{t}\t{}\tint8\t0", hex("id")),
+        "end".to_owned(),
+    ];
+    let catalogue = Catalogue::parse(Dialect::Postgres, &rows.join("\n")).unwrap();
+    let context = Context { catalog: Some("app"), ..Context::default() };
+    let footprint = |sql: &str| {
+        expand(&parse(Dialect::Postgres, sql.as_bytes())[0], Dialect::Postgres, &context, &[], Some(&catalogue))
+    };
+    let column = |sql: &str| footprint(sql).reads.iter().filter(|access| !access.rows.is_empty()).count();
+    assert_eq!(column("SELECT * FROM t WHERE ID = 5"), 1);
+    assert_eq!(column("SELECT * FROM t WHERE \"id\" = 5"), 1);
+    assert_eq!(column("SELECT * FROM t WHERE \"Id\" = 5"), 0);
+    // The trigger of one counts for both, as they are purged together.
+    assert!(footprint("DELETE FROM t").everything.is_some());
+    // The catalogue of another database says nothing.
+    let context = Context { catalog: Some("App"), ..Context::default() };
+    let statement = &parse(Dialect::Postgres, b"SELECT * FROM t")[0];
+    let footprint = expand(statement, Dialect::Postgres, &context, &[], Some(&catalogue));
+    assert_eq!(footprint.reads[0].target.name, None);
+}

@@ -18,7 +18,7 @@ fn message(kind: u8, rest: &[u8]) -> Vec<u8> {
     message
 }
 
-pub fn mysql_start() -> Vec<u8> {
+fn mysql_start() -> Vec<u8> {
     let mut response = 0x0000_8208u32.to_le_bytes().to_vec();
     response.extend([0; 4]);
     response.push(45);
@@ -30,7 +30,7 @@ pub fn mysql_start() -> Vec<u8> {
     packet
 }
 
-pub fn postgres_start() -> Vec<u8> {
+fn postgres_start() -> Vec<u8> {
     let parameters = b"\0\x03\0\0user\0postgres\0database\0app\0\0";
     let mut start = (parameters.len() as u32 + 4).to_be_bytes().to_vec();
     start.extend(parameters);

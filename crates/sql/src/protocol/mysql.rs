@@ -79,6 +79,8 @@ pub(crate) struct Connection {
     prepared: HashMap<u32, Prepared>,
     prepared_bytes: usize,
     last_prepared: Option<Prepared>,
+    /// Another was prepared before it, and whether it was itself is not known yet.
+    last_is_uncertain: bool,
     awaited: Vec<Awaited>,
     /// What the next bytes of the client shall begin with.
     settled: Vec<Command>,
@@ -100,6 +102,7 @@ impl Connection {
             prepared: HashMap::new(),
             prepared_bytes: 0,
             last_prepared: None,
+            last_is_uncertain: false,
             awaited: Vec::new(),
             settled: Vec::new(),
         }
@@ -205,6 +208,7 @@ impl Connection {
             Awaited::Prepare(text) if whole && bytes[4] == 0 && bytes.len() >= 13 => {
                 let id = u32::from_le_bytes([bytes[5], bytes[6], bytes[7], bytes[8]]);
                 let parameters = u16::from_le_bytes([bytes[11], bytes[12]]);
+                self.last_is_uncertain = false;
                 let prepared = Prepared { text, parameters: Some(parameters), types: Vec::new(), long_data: false };
                 if self.prepared.len() < PREPARED_MAX && self.prepared_bytes + prepared.text.len() <= PREPARED_BYTES_MAX
                 {
@@ -328,6 +332,7 @@ impl Connection {
             // STMT_PREPARE
             0x16 => {
                 let text: Arc<[u8]> = rest.into();
+                self.last_is_uncertain |= self.last_prepared.as_ref().is_some_and(|last| last.text != text);
                 self.last_prepared =
                     Some(Prepared { text: text.clone(), parameters: None, types: Vec::new(), long_data: false });
                 awaited = Awaited::Prepare(text);
@@ -379,6 +384,7 @@ impl Connection {
         self.prepared.clear();
         self.prepared_bytes = 0;
         self.last_prepared = None;
+        self.last_is_uncertain = false;
     }
 
     /// The text of a query, without MySQL's attributes.
@@ -393,6 +399,7 @@ impl Connection {
     fn execute(&mut self, rest: &[u8], bulk: bool) -> Command {
         let Some(id) = id(rest) else { return Command::Everything(Reason::Malformed) };
         let prepared = match id {
+            u32::MAX if self.last_is_uncertain => None,
             u32::MAX => self.last_prepared.as_mut(),
             id => self.prepared.get_mut(&id),
         };
