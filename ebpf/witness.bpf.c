@@ -320,6 +320,7 @@ static __always_inline struct file *file_of(struct task_struct *task, int fd)
 struct identity {
 	__u64 ino;
 	__u64 size;
+	__u64 changed_ns;
 	__u32 dev;
 	__u16 mode;
 };
@@ -332,6 +333,10 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 		return false;
 	identity->ino = BPF_CORE_READ(inode, i_ino);
 	identity->size = BPF_CORE_READ(inode, i_size);
+	identity->changed_ns = 0;
+	if (bpf_core_field_exists(inode->i_ctime_sec))
+		identity->changed_ns = BPF_CORE_READ(inode, i_ctime_sec) * 1000000000ULL +
+				       (BPF_CORE_READ(inode, i_ctime_nsec) & 0x3fffffff);
 	identity->dev = BPF_CORE_READ(inode, i_sb, s_dev);
 	identity->mode = BPF_CORE_READ(inode, i_mode);
 	return true;
@@ -397,6 +402,7 @@ static __always_inline void fill_head(struct event_head *head, __u16 kind, __u32
 	head->mode = 0;
 	head->path_len = 0;
 	head->size = 0;
+	head->changed_ns = 0;
 	head->open_flags = 0;
 	head->reserved = 0;
 }
@@ -472,6 +478,7 @@ static __always_inline void report_lookup(struct lookup *lookup)
 		event->head.ino = identity.ino;
 		event->head.mode = identity.mode;
 		event->head.size = identity.size;
+		event->head.changed_ns = identity.changed_ns;
 		event->head.flags |= FLAG_INODE;
 	}
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);

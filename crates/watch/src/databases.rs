@@ -14,8 +14,10 @@ use std::sync::Arc;
 use nicache_coherence::{RefusalReason, Stamp};
 use nicache_sql::{Access, Catalogue, Dialect, Event, Execution, Parse, Session, Statement, conflicts, parse};
 
+use crate::catalogues::{Catalogues, Place};
 use crate::event::{LookupEvent, SqlEvent, SqlStep};
 use crate::history::HISTORY_NS;
+use crate::processes::first_process;
 
 /// Connections followed at most; the statements of a further one touch everything.
 const CONNECTIONS_MAX: usize = 16_384;
@@ -55,7 +57,10 @@ struct Change {
 struct Connection {
     session: Session,
     client: u32,
+    /// The process that serves it.
     server: u32,
+    /// Where its tables are.
+    place: Option<Place>,
     /// Numbers of its changes that are in doubt.
     in_doubt: Vec<u64>,
     times_ns: VecDeque<u64>,
@@ -68,7 +73,7 @@ pub struct Databases {
     /// Connections whose beginning nobody saw.
     begun_before: HashSet<u64>,
     texts: Texts,
-    catalogue: Option<Catalogue>,
+    catalogues: Catalogues,
     reads: VecDeque<Read>,
     changes: VecDeque<Change>,
     /// Number of the first of `changes`.
@@ -86,7 +91,7 @@ impl Databases {
             connections: HashMap::new(),
             begun_before,
             texts: Texts::default(),
-            catalogue: None,
+            catalogues: Catalogues::new(),
             reads: VecDeque::new(),
             changes: VecDeque::new(),
             first: 0,
@@ -120,6 +125,7 @@ impl Databases {
         for name in gone {
             self.forget(name, event.clock);
         }
+        self.catalogues.forget(server);
     }
 
     fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) {
@@ -128,19 +134,18 @@ impl Databases {
             self.forget(sql.connection, event.clock);
         }
         let mut happened = Vec::new();
-        let catalogue = self.catalogue.take();
         let mut texts = std::mem::take(&mut self.texts);
+        let catalogue = self.catalogue_of(event, sql);
         match self.connection(event, sql, client) {
             Some(connection) if event.incomplete => connection.session.handle_gap(&mut |event| happened.push(event)),
             Some(connection) => {
                 connection
                     .session
-                    .handle_client(&event.path, &mut texts, catalogue.as_ref(), &mut |event| happened.push(event))
+                    .handle_client(&event.path, &mut texts, catalogue.as_deref(), &mut |event| happened.push(event))
             }
             None => happened.push(Event::Everything { reason: nicache_sql::Reason::Gap }),
         }
         self.texts = texts;
-        self.catalogue = catalogue;
         for happened in happened {
             match happened {
                 Event::Statement(execution) => self.note_read(event, sql.connection, client, &execution),
@@ -153,7 +158,7 @@ impl Databases {
                     self.push_read(event, client, event.time_ns, false, everything.clone());
                     self.note_change(event, sql.connection, client, everything);
                 }
-                Event::SchemaChanged => self.catalogue = None,
+                Event::SchemaChanged => self.handle_schema_change(sql.connection, event.time_ns),
                 Event::RequestEnd => {}
             }
         }
@@ -164,7 +169,10 @@ impl Databases {
             return None;
         }
         let begun_before = &mut self.begun_before;
-        let defaults = self.catalogue.as_ref().map(Catalogue::defaults);
+        let is_new = !self.connections.contains_key(&sql.connection);
+        let place = if is_new { place_of(event, sql) } else { None };
+        let known = place.as_ref().and_then(|place| self.catalogues.get(place, event.time_ns));
+        let defaults = known.map(|catalogue| catalogue.defaults());
         let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
             session: if begun_before.remove(&sql.connection) {
                 Session::in_the_middle(sql.dialect)
@@ -173,6 +181,7 @@ impl Databases {
             },
             client,
             server: event.tgid,
+            place,
             in_doubt: Vec::new(),
             times_ns: VecDeque::new(),
         });
@@ -180,6 +189,22 @@ impl Databases {
             connection.client = client;
         }
         Some(connection)
+    }
+
+    fn catalogue_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Arc<Catalogue>> {
+        let place = self.connections.get(&sql.connection)?.place.clone()?;
+        self.catalogues.get(&place, event.time_ns)
+    }
+
+    fn handle_schema_change(&mut self, name: u64, now_ns: u64) {
+        if let Some(place) = self.connections.get(&name).and_then(|connection| connection.place.as_ref()) {
+            self.catalogues.handle_change(place.server, now_ns);
+        }
+    }
+
+    /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
+    pub fn handle_time(&mut self, now_ns: u64) {
+        self.catalogues.handle_time(now_ns);
     }
 
     fn note_read(&mut self, event: &LookupEvent, name: u64, client: u32, execution: &Execution) {
@@ -298,6 +323,25 @@ impl Databases {
         }
         culprit.is_some()
     }
+}
+
+/// Where the tables of a connection are. PostgreSQL: the first message names the database, or else the user, as key and value.
+fn place_of(event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
+    let server = first_process(event.tgid)?;
+    if sql.dialect == Dialect::MySql {
+        return Some(Place { server, dialect: sql.dialect, database: None });
+    }
+    let mut words = event.path.get(8..)?.split(|&byte| byte == 0);
+    let (mut user, mut database) = (None, None);
+    while let (Some(key), Some(value)) = (words.next(), words.next()) {
+        match key {
+            b"user" => user = Some(value),
+            b"database" => database = Some(value),
+            _ => {}
+        }
+    }
+    let name = std::str::from_utf8(database.or(user)?).ok()?;
+    Some(Place { server, dialect: sql.dialect, database: Some(name.into()) })
 }
 
 /// The server's first packet: a number of 0 and protocol version 10.

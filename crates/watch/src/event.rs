@@ -118,6 +118,8 @@ pub struct LookupEvent {
     pub mode: u16,
     /// Its size when it was opened, in bytes.
     pub size: u64,
+    /// Its change time then, in nanoseconds since 1970; 0: unknown.
+    pub changed_ns: u64,
     /// Flags of open(2).
     pub open_flags: u32,
     /// The directory that `dirfd` stood for.
@@ -140,6 +142,7 @@ struct Head {
     ino: u64,
     dir_ino: u64,
     size: u64,
+    changed_ns: u64,
     dev: u32,
     dir_dev: u32,
     tgid: u32,
@@ -155,7 +158,7 @@ struct Head {
 }
 
 const HEAD_BYTES: usize = size_of::<Head>();
-const _: () = assert!(HEAD_BYTES == 88);
+const _: () = assert!(HEAD_BYTES == 96);
 
 const FLAG_INODE: u16 = 1;
 const FLAG_DIRECTORY: u16 = 2;
@@ -222,6 +225,7 @@ impl LookupEvent {
             inode: identity(FLAG_INODE, offset_of!(Head, dev), offset_of!(Head, ino)),
             mode: u16_at(offset_of!(Head, mode))?,
             size: u64_at(offset_of!(Head, size))?,
+            changed_ns: u64_at(offset_of!(Head, changed_ns))?,
             open_flags: u32_at(offset_of!(Head, open_flags))?,
             directory: identity(FLAG_DIRECTORY, offset_of!(Head, dir_dev), offset_of!(Head, dir_ino)),
             incomplete: flags & FLAG_INCOMPLETE != 0,

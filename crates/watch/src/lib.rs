@@ -7,6 +7,7 @@
 //!
 //! Deliberately absent: which process starts which, and how descriptors are inherited (the command's business).
 
+mod catalogues;
 mod computed;
 mod contents;
 mod databases;

@@ -125,6 +125,7 @@ mod tests {
             inode: None,
             mode: 0,
             size: 0,
+            changed_ns: 0,
             open_flags: 0,
             directory: None,
             incomplete: false,

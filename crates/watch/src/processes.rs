@@ -13,6 +13,16 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 const MYSQL: u32 = 1;
 const POSTGRES: u32 = 2;
 
+/// The first process of the database server that a process belongs to: PostgreSQL has one for each connection.
+pub(crate) fn first_process(process: u32) -> Option<u32> {
+    let name = |process: u32| std::fs::read_to_string(format!("/proc/{process}/comm")).ok();
+    let own = name(process)?;
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may hold anything; behind it come the state and the parent.
+    let parent: u32 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(if name(parent).as_deref() == Some(&own) { parent } else { process })
+}
+
 /// As in `ebpf/sql.h`.
 fn kind_of_name(name: &str) -> Option<u32> {
     match name.trim_end() {
@@ -62,7 +72,8 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn sockets_of(process: u32) -> Vec<u64> {
+/// Inode numbers of the sockets of a process.
+pub(crate) fn sockets_of(process: u32) -> Vec<u64> {
     let entries = std::fs::read_dir(Path::new("/proc").join(process.to_string()).join("fd")).into_iter().flatten();
     let inode = |entry: std::fs::DirEntry| {
         let link = std::fs::read_link(entry.path()).ok()?;

@@ -116,6 +116,7 @@ impl Registrar {
     /// Renews the lease if it is time to. Without a call for [`LEASE_NS`] every card stops serving.
     pub fn handle_time(&mut self) {
         renew_lease(&self.table, &mut self.lease_renewed_ns);
+        self.databases.handle_time(now_ns());
     }
 
     /// Ends the lease at once: nobody vouches any more.

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use nicache_coherence::{RevisionTable, Stamp};
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::event::{EventKind, Identity, LookupEvent};
 
@@ -28,6 +29,14 @@ const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 
+/// The present change time of what a path leads to, if that is still the inode.
+fn changed_ns_of(path: &[u8], identity: Identity) -> Option<u64> {
+    let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
+    let is_same = stat.stx_ino == identity.ino && stat.stx_dev_major << 20 | stat.stx_dev_minor == identity.dev;
+    let seconds = u64::try_from(stat.stx_ctime.tv_sec).ok()?;
+    is_same.then(|| seconds * 1_000_000_000 + u64::from(stat.stx_ctime.tv_nsec))
+}
+
 #[derive(Debug)]
 struct File {
     path: Option<Box<[u8]>>,
@@ -36,6 +45,12 @@ struct File {
     first_opened_ns: u64,
     /// The clock when it was last opened.
     opened: Stamp,
+    /// Its change time then (0: unknown), and the clock when it was first opened with that.
+    changed_ns: u64,
+    changed_since: Stamp,
+    /// Changes up to this stamp were none: the change time is the same as before. A file's first reading after it was written moves its
+    /// access time, which the kernel's witness cannot tell from a change.
+    unchanged_up_to: Stamp,
     /// The stamp that makes it dirty, and since when that is known.
     dirty: Option<(Stamp, u64)>,
     /// Times that it was found changed when it was opened again, since when.
@@ -46,6 +61,19 @@ struct File {
 impl File {
     fn is_volatile(&self) -> bool {
         self.changes >= VOLATILE_CHANGES
+    }
+
+    /// Is the file the one that was opened, with the change time of that moment? `stamp` was read before.
+    fn is_same_as_opened(&mut self, identity: Identity, stamp: Stamp) -> bool {
+        if stamp <= self.unchanged_up_to {
+            return true;
+        }
+        let Some(path) = &self.path else { return false };
+        let is_same = self.changed_ns != 0 && changed_ns_of(path, identity) == Some(self.changed_ns);
+        if is_same {
+            self.unchanged_up_to = stamp;
+        }
+        is_same
     }
 
     fn name(&self) -> Cow<'_, str> {
@@ -104,6 +132,9 @@ impl Retained {
                 opener: Some(event.tgid),
                 first_opened_ns: event.time_ns,
                 opened: event.clock,
+                changed_ns: event.changed_ns,
+                changed_since: event.clock,
+                unchanged_up_to: Stamp(0),
                 dirty: None,
                 changes: 0,
                 counted_since_ns: event.time_ns,
@@ -116,6 +147,9 @@ impl Retained {
             file.changes += 1;
         }
         file.opened = file.opened.max(event.clock);
+        if file.changed_ns != event.changed_ns {
+            (file.changed_ns, file.changed_since) = (event.changed_ns, event.clock);
+        }
         if file.opener != Some(event.tgid) {
             file.opener = None;
         }
@@ -142,7 +176,8 @@ impl Retained {
         for (identity, file) in &mut self.files {
             let stamp = table.stamp_of(identity.slot());
             let looked_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
-            if stamp < file.opened.max(looked_at) || file.is_volatile() {
+            let seen = file.opened.max(looked_at);
+            if stamp < seen || file.is_volatile() || file.is_same_as_opened(*identity, stamp) {
                 file.dirty = None;
                 continue;
             }
@@ -157,14 +192,19 @@ impl Retained {
 
     /// Is any file changed since the clock was `since` that the server had read before `read_before_ns`? What it read only later is
     /// not in a reply that was ready before.
-    pub fn has_changed(&self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
-        let changed = self.files.iter().find(|(identity, file)| {
-            file.first_opened_ns <= read_before_ns && !file.is_volatile() && table.stamp_of(identity.slot()) >= since
-        });
-        if let Some((_, file)) = changed {
+    pub fn has_changed(&mut self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
+        for (identity, file) in &mut self.files {
+            let stamp = table.stamp_of(identity.slot());
+            if stamp < since || file.first_opened_ns > read_before_ns || file.is_volatile() {
+                continue;
+            }
+            if file.changed_since <= since && file.is_same_as_opened(*identity, stamp) {
+                continue;
+            }
             tracing::debug!(path = %file.name(), "a file that the server may have in its memory has changed");
+            return true;
         }
-        changed.is_some()
+        false
     }
 }
 
@@ -187,6 +227,7 @@ mod tests {
             inode: Some(identity),
             mode: S_IFREG,
             size: 1,
+            changed_ns: 0,
             open_flags: 0,
             directory: None,
             incomplete: false,
