@@ -36,8 +36,8 @@ fn programs_die_with_the_process_that_runs_them() {
         assert!(begun.elapsed() < Duration::from_secs(10), "left: {:?}", commands_with(&folder));
         std::thread::sleep(Duration::from_millis(20));
     }
-    // The next site of the kind removes it.
-    std::fs::remove_dir_all(folder).unwrap();
+    // The next site of the kind, which may be a test beside this, would remove it.
+    let _ = std::fs::remove_dir_all(folder);
 }
 
 /// Command lines of all processes that name the folder.
