@@ -7,6 +7,7 @@ pub mod php;
 pub mod postgres;
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,16 @@ pub fn words(words: &[&str]) -> Vec<String> {
 /// The command as another user runs it.
 pub fn as_user(user: &str, argv: &[&str]) -> Vec<String> {
     [words(&["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--"]), words(argv)].concat()
+}
+
+/// The command, killed by the kernel when the process that starts it dies. A change of the user would void that, so it comes behind the one of
+/// [`as_user`].
+pub fn killed_with_parent(argv: &[String]) -> Vec<String> {
+    let (options, program) = match argv.iter().position(|word| word == "--") {
+        Some(end) if argv[0] == "setpriv" => (&argv[1..end], &argv[end + 1..]),
+        _ => (&[][..], argv),
+    };
+    [&words(&["setpriv"])[..], options, &words(&["--pdeathsig", "KILL", "--"]), program].concat()
 }
 
 /// Runs a program that must succeed, and returns its standard output.
@@ -65,14 +76,11 @@ impl Service {
     /// Starts it. `argv` is a command of [`as_user`] or begins with a plain program.
     pub fn start(argv: &[String]) -> Result<Service> {
         let mut command = Command::new("setpriv");
-        // The request to be killed is lost when a process changes its user, so it comes second.
-        let (user, program) = argv.iter().position(|word| word == "--").map_or((&[][..], argv), |at| {
-            if argv[0] == "setpriv" { (&argv[1..at], &argv[at + 1..]) } else { (&[][..], argv) }
-        });
-        command.args(user).args(["--pdeathsig", "KILL", "--"]).args(program);
-        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        command.args(&killed_with_parent(argv)[1..]);
+        let process =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0).spawn();
         let process = process.context("cannot run `setpriv` (package util-linux)")?;
-        Ok(Service { process, name: program[0].clone() })
+        Ok(Service { process, name: argv.join(" ") })
     }
 
     /// Waits until `is_ready` says so.
@@ -116,5 +124,36 @@ impl Drop for Service {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_death_of_the_parent_is_asked_for_last() {
+        let plain = killed_with_parent(&words(&["a", "--", "b"]));
+        assert_eq!(plain, ["setpriv", "--pdeathsig", "KILL", "--", "a", "--", "b"]);
+        let other = killed_with_parent(&as_user("x", &["a", "b"])).join(" ");
+        assert_eq!(other, "setpriv --reuid x --regid x --clear-groups --pdeathsig KILL -- a b");
+    }
+
+    #[test]
+    fn a_failure_says_what_the_program_said() {
+        let error = succeed_with(Command::new("sh").args(["-c", "cat; echo wrong >&2; exit 3"]), "input").unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("input") && text.contains("wrong") && text.contains("exit status: 3"), "{text}");
+        assert!(succeed(&mut Command::new("no-such-program")).is_err());
+    }
+
+    #[test]
+    fn a_service_ends_when_asked_or_dropped() {
+        let mut service = Service::start(&words(&["sleep", "60"])).unwrap();
+        service.wait_until(|| true).unwrap();
+        service.stop(Signal::TERM).unwrap();
+        let mut failing = Service::start(&words(&["sh", "-c", "echo broken >&2; exit 1"])).unwrap();
+        let error = failing.wait_until(|| false).unwrap_err().to_string();
+        assert!(error.contains("broken"), "{error}");
     }
 }

@@ -1,6 +1,7 @@
 //! A site's programs without a card in front, for tests and comparisons.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -8,12 +9,14 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Client;
+use crate::program::killed_with_parent;
 use crate::site::Site;
 
 /// How long programs may take until the front page is there.
 const START: Duration = Duration::from_secs(60);
 /// How long a program may take to end by itself.
 const GRACE: Duration = Duration::from_secs(5);
+const ASK_EVERY: Duration = Duration::from_millis(250);
 
 /// The programs of a site, running in the calling thread's network namespace. Dropping it ends them; so does the end of that thread.
 #[derive(Debug)]
@@ -30,7 +33,8 @@ impl Running {
         for argv in site.with().iter().map(Vec::as_slice).chain([site.server()]) {
             let mut command = Command::new("setpriv");
             command.args(["--pdeathsig", "KILL", "--", "unshare", "--pid", "--fork", "--kill-child=KILL", "--"]);
-            let program = command.args(argv).stdin(Stdio::null()).spawn();
+            // Apache sends its own end to its whole process group, from inside the namespace to members outside, too.
+            let program = command.args(killed_with_parent(argv)).stdin(Stdio::null()).process_group(0).spawn();
             running.programs.push(program.context("cannot run `setpriv` (package util-linux)")?);
         }
         running.wait_for(&site.pages()[0].path, &site.pages()[0].shows)?;
@@ -84,12 +88,15 @@ fn stop(program: &mut Child) {
     let list = format!("/proc/{0}/task/{0}/children", program.id());
     let child = |list: String| list.split_ascii_whitespace().next()?.parse().ok().and_then(Pid::from_raw);
     let first = std::fs::read_to_string(list).ok().and_then(child);
-    for signal in [Signal::TERM, Signal::KILL] {
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * GRACE {
+        let signal = if begun.elapsed() < GRACE { Signal::TERM } else { Signal::KILL };
         if let Some(first) = first {
+            // Again and again, since process 1 does not hear a signal before it has a handler.
             let _ = kill_process(first, signal);
         }
-        let begun = Instant::now();
-        while begun.elapsed() < GRACE {
+        let asked = Instant::now();
+        while asked.elapsed() < ASK_EVERY {
             if !matches!(program.try_wait(), Ok(None)) {
                 return;
             }

@@ -6,6 +6,7 @@
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -61,9 +62,10 @@ impl Signals {
     }
 }
 
-/// Starts a program that reads nothing; our standard input is a socket that is not for it.
+/// Starts a program that reads nothing; our standard input is a socket that is not for it. It leads a process group of its own, for some (Apache)
+/// send signals to their whole group: those of others shall not get them, and we would hand them on again.
 pub fn start(argv: &[String]) -> io::Result<Child> {
-    Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()).spawn()
+    Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()).process_group(0).spawn()
 }
 
 /// What there is to learn of one's children at the moment.

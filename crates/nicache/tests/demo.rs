@@ -51,8 +51,8 @@ fn a_killed_one_takes_the_run_with_it() {
     kill(demo.0.id().into(), Signal::KILL);
     demo.0.wait().unwrap();
     assert_all_gone(&processes, Duration::from_secs(8));
-    // The next one would remove it.
-    std::fs::remove_dir_all(folder).unwrap();
+    // The next one, which may be a test beside this, would remove it.
+    let _ = std::fs::remove_dir_all(folder);
 }
 
 /// Ends with the test.

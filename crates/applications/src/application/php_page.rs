@@ -91,7 +91,7 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
 
 fn pages() -> Vec<Page> {
     vec![
-        Page::stable("/", "links to the items", "A page of PHP"),
+        Page::stable("/", "links to the rows of a table", "item 20"),
         Page::stable("/item.php?id=1", "a row of a table", FIRST),
         Page::stable("/item.php?id=2", "another row of it", FIRST),
         Page::stable("/list.php", "all rows", "This is item 20."),

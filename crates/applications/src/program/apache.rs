@@ -6,8 +6,8 @@ use super::words;
 use crate::folder::Folder;
 use crate::site::Settings;
 
-/// Debian's packages.
-pub const PACKAGES: [&str; 2] = ["apache2", "libapache2-mod-php8.2"];
+/// Debian's packages: the programs, without a service of the machine.
+pub const PACKAGES: [&str; 3] = ["apache2-bin", "media-types", "libapache2-mod-php8.2"];
 
 /// Writes a configuration that serves `site` with PHP, what is no file by `/index.php`, and returns the command.
 pub fn serve(folder: &Folder, settings: &Settings) -> Result<Vec<String>> {

@@ -10,8 +10,12 @@ use rustix::process::Signal;
 use super::{Service, as_user, succeed, succeed_with};
 use crate::folder::Folder;
 
-/// Debian's packages.
-pub const PACKAGES: [&str; 2] = ["mariadb-server", "mariadb-client"];
+/// Debian's packages: the programs, without a service of the machine.
+pub const PACKAGES: [&str; 2] = ["mariadb-server-core", "mariadb-client-core"];
+/// It does not run as root; the user `mysql` is made by the package of the service.
+const USER: &str = "www-data";
+/// Locked memory for that is limited, for all servers of a user together.
+const NO_AIO: &str = "--skip-innodb-use-native-aio";
 /// Name of database, user and password alike.
 pub const NAME: &str = "site";
 
@@ -24,10 +28,16 @@ pub struct MariaDb {
 impl MariaDb {
     /// Makes an empty database and starts its server for the time of the preparation.
     pub fn create(folder: &Folder) -> Result<(MariaDb, Service)> {
-        folder.subfolder("db", "mysql")?;
+        folder.subfolder("db", USER)?;
+        // Each server removes what looks like its own leftovers in its folder of temporary files, so that is shared with no other.
+        let temporary = folder.subfolder("db-tmp", USER)?;
         succeed(
             Command::new("mariadb-install-db")
-                .args(["--no-defaults", "--user=mysql", "--skip-test-db", "--auth-root-authentication-method=socket"])
+                .args(["--no-defaults", "--skip-test-db"])
+                .args(["--auth-root-authentication-method=socket", "--auth-root-socket-user=root"])
+                .arg(NO_AIO)
+                .arg(format!("--tmpdir={}", temporary.display()))
+                .arg(format!("--user={USER}"))
                 .arg(format!("--datadir={}", folder.text("db"))),
         )
         .context("cannot make a database")?;
@@ -58,9 +68,10 @@ impl MariaDb {
             option("socket", path("run/mariadb.sock")),
             option("pid-file", path("run/mariadb.pid")),
             option("log-error", path("db/error.log")),
-            option("tmpdir", path("db")),
+            option("tmpdir", path("db-tmp")),
             "--skip-networking".to_owned(),
             "--skip-log-bin".to_owned(),
+            NO_AIO.to_owned(),
             "--innodb-buffer-pool-size=64M".to_owned(),
             // The limit of the machine may be lower than what it would ask for.
             "--open-files-limit=1024".to_owned(),
@@ -70,7 +81,7 @@ impl MariaDb {
         ];
         let mut argv = vec!["mariadbd", "--no-defaults"];
         argv.extend(options.iter().map(String::as_str));
-        as_user("mysql", &argv)
+        as_user(USER, &argv)
     }
 
     /// Where it listens.
