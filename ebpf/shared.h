@@ -49,6 +49,7 @@
 #define EVENT_SQL_IDLE 11    /* what it received before, and may have changed something, is done */
 #define EVENT_SQL_CLOSED 12
 #define EVENT_DATABASE_GONE 13 /* ret = the process */
+#define EVENT_DATABASE_STARTED 14 /* the same; dev = kind of server */
 
 /* event.flags */
 #define FLAG_INODE 1      /* dev, ino, mode are those of the opened file */

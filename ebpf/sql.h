@@ -384,6 +384,16 @@ static __always_inline __u32 peer_of(struct file *file)
 	return peer ? BPF_CORE_READ(peer, numbers[0].nr) : 0;
 }
 
+/* Can a client of a database be at the other end? The kernel itself (netlink) is not one. */
+static __always_inline bool is_client_family(struct file *file)
+{
+	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct sock *sk = BPF_CORE_READ(socket, sk);
+	__u16 family = sk ? BPF_CORE_READ(sk, __sk_common.skc_family) : 0;
+
+	return family == AF_UNIX || family == AF_INET || family == AF_INET6;
+}
+
 /* Receiving, or asking for more in vain. */
 static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
 {
@@ -396,7 +406,7 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	struct sql_report report = {.kind = EVENT_SQL_RECEIVED, .database = kind};
 	int certain = 0;
 
-	if (!text || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK)
+	if (!text || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK || !is_client_family(file))
 		return 0;
 	if (nr == NR_recvfrom && regs->r10 & MSG_PEEK)
 		return 0;
@@ -471,7 +481,7 @@ static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __
 	struct sql_statement statement = {};
 	__u8 head[9], yes = 1;
 
-	if (ret <= 0 || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK)
+	if (ret <= 0 || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK || !is_client_family(file))
 		return 0;
 	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
 	if (!connection) {
@@ -528,6 +538,20 @@ static __always_inline __u32 kind_of_name(struct task_struct *task)
 		return DATABASE_MYSQL;
 	if (name[0] == (WORD4('p', 'o', 's', 't') | WORD4('g', 'r', 'e', 's') << 32) && !name[1])
 		return DATABASE_POSTGRES;
+	return 0;
+}
+
+static __noinline int report_database(__u64 kind, __u32 tgid, __u32 database)
+{
+	struct event_head *head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
+
+	if (!head) {
+		count_lost();
+		return 0;
+	}
+	fill_head(head, kind, 0, tgid, -1);
+	head->dev = database;
+	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 

@@ -126,6 +126,7 @@
 #define AF_UNIX 1
 #define MSG_PEEK 2
 #define AF_INET 2
+#define AF_INET6 10
 #define TS_COMPAT 2
 #define X32_BIT 0x40000000
 

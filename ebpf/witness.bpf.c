@@ -799,10 +799,12 @@ int BPF_PROG(sched_process_exec, struct task_struct *task)
 {
 	__u32 kind = kind_of_name(task), tgid = task->tgid;
 
-	if (kind)
+	if (kind) {
 		add_database(tgid, kind);
-	else
+		report_database(EVENT_DATABASE_STARTED, tgid, kind);
+	} else {
 		bpf_map_delete_elem(&databases, &tgid);
+	}
 	if (is_server(task))
 		change_slot(SLOT_EVERYTHING);
 	return 0;
@@ -819,7 +821,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 		/* What it had not finished is undone or done, and none of its connections will tell. */
 		bpf_map_delete_elem(&databases, &tgid);
 		change_slot(SLOT_DATABASES);
-		report_descriptor(EVENT_DATABASE_GONE, 0, tgid, -1);
+		report_database(EVENT_DATABASE_GONE, tgid, 0);
 	} else if (is_server(task)) {
 		change_slot(SLOT_EVERYTHING);
 	}

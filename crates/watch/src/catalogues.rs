@@ -4,25 +4,29 @@
 //! Read first: `nicache_sql::Catalogue`. Until a catalogue is there, and where none can be had (no client program, no permission), a statement
 //! touches all that is in reach: nothing is wrong then, but everything purges everything.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nicache_sql::{Catalogue, Dialect, catalogue_query};
+use nicache_sql::{Catalogue, Defaults, Dialect, catalogue_query};
 
 use crate::processes::sockets_of;
 
 /// After a change of the structure, so long is waited for further ones.
 const SETTLING_NS: u64 = 100_000_000;
-/// After a failure.
+/// After a failure; sooner as long as the server may still be starting.
 const AGAIN_NS: u64 = 10_000_000_000;
+const STARTING_NS: u64 = 200_000_000;
+const STARTING_TRIES: u32 = 150;
 /// Databases whose structure is followed.
 const CATALOGUES_MAX: usize = 256;
+/// Processes remembered that were started to ask.
+const CLIENTS_MAX: usize = 64;
 /// A client that says nothing for so long is ended.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -40,10 +44,15 @@ pub struct Place {
 #[derive(Debug, Default)]
 struct State {
     catalogue: Option<Arc<Catalogue>>,
+    /// The server's settings as last known; they outlive a change of tables.
+    defaults: Option<Defaults>,
+    /// There was an answer once.
+    answered: bool,
     /// Counts changes of the structure: an answer to an older question is none.
     generation: u64,
     /// When to ask, unless an answer is on its way.
     ask_at_ns: Option<u64>,
+    tries: u32,
 }
 
 struct Answer {
@@ -58,6 +67,8 @@ pub struct Catalogues {
     states: HashMap<Place, State>,
     answers: Receiver<Answer>,
     sender: Sender<Answer>,
+    /// Processes that were started to ask.
+    clients: Arc<Mutex<HashSet<u32>>>,
     warned: bool,
 }
 
@@ -65,7 +76,7 @@ impl Catalogues {
     /// Nothing is known yet.
     pub fn new() -> Catalogues {
         let (sender, answers) = channel();
-        Catalogues { states: HashMap::new(), answers, sender, warned: false }
+        Catalogues { states: HashMap::new(), answers, sender, clients: Arc::default(), warned: false }
     }
 
     /// The structure of a place, if it is known; else it will be asked for.
@@ -79,12 +90,34 @@ impl Catalogues {
         self.states.get(place).and_then(|state| state.catalogue.clone())
     }
 
-    /// The structure of something on this server is about to change, or has.
-    pub fn handle_change(&mut self, server: u32, now_ns: u64) {
+    /// The settings that sessions begin with, as last known.
+    pub fn defaults(&mut self, place: &Place, now_ns: u64) -> Option<Defaults> {
+        self.get(place, now_ns);
+        self.states.get(place).and_then(|state| state.defaults)
+    }
+
+    /// Is it one of the clients that were started here to ask?
+    pub fn is_own_client(&self, process: u32) -> bool {
+        process != 0 && self.clients.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
+    }
+
+    /// The structure of something on this server is about to change, or has; with `settings`, maybe also what sessions begin with.
+    pub fn handle_change(&mut self, server: u32, settings: bool, now_ns: u64) {
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
             state.catalogue = None;
+            if settings {
+                state.defaults = None;
+            }
             state.generation += 1;
             state.ask_at_ns = Some(now_ns + SETTLING_NS);
+        }
+    }
+
+    /// The structure of something on this server may have changed, but probably has not: asks again soon.
+    pub fn refresh(&mut self, server: u32, now_ns: u64) {
+        for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
+            let soon = now_ns + SETTLING_NS;
+            state.ask_at_ns = Some(state.ask_at_ns.map_or(soon, |at| at.min(soon)));
         }
     }
 
@@ -103,9 +136,17 @@ impl Catalogues {
             match answer.outcome {
                 Ok(catalogue) => {
                     tracing::debug!(place = ?answer.place, "the structure of a database is known");
+                    state.defaults = Some(catalogue.defaults());
+                    state.answered = true;
                     state.catalogue = Some(Arc::new(catalogue));
                 }
                 Err(error) => {
+                    state.tries += 1;
+                    if !state.answered && state.tries < STARTING_TRIES {
+                        state.ask_at_ns = Some(now_ns + STARTING_NS);
+                        tracing::debug!("the structure of a database cannot be read yet: {error}");
+                        continue;
+                    }
                     state.ask_at_ns = Some(now_ns + AGAIN_NS);
                     if !std::mem::replace(&mut self.warned, true) {
                         tracing::warn!(
@@ -119,8 +160,9 @@ impl Catalogues {
             if state.ask_at_ns.is_some_and(|at| now_ns >= at) {
                 state.ask_at_ns = None;
                 let (place, generation, sender) = (place.clone(), state.generation, self.sender.clone());
+                let clients = Arc::clone(&self.clients);
                 let fetch = move || {
-                    let outcome = fetch(&place);
+                    let outcome = fetch(&place, &clients);
                     // Fails only if nobody wants to know any more.
                     let _ = sender.send(Answer { place, generation, outcome });
                 };
@@ -132,24 +174,25 @@ impl Catalogues {
     }
 }
 
-fn fetch(place: &Place) -> io::Result<Catalogue> {
-    let text = match place.dialect {
-        Dialect::MySql => ask_mysql(place.server)?,
-        Dialect::Postgres => ask_postgres(place.server, place.database.as_deref().unwrap_or("postgres"))?,
+fn fetch(place: &Place, clients: &Mutex<HashSet<u32>>) -> io::Result<Catalogue> {
+    let command = match place.dialect {
+        Dialect::MySql => mysql_client(place.server)?,
+        Dialect::Postgres => postgres_client(place.server, place.database.as_deref().unwrap_or("postgres"))?,
     };
+    let text = run(command, clients)?;
     Catalogue::parse(place.dialect, &text).map_err(io::Error::other)
 }
 
-fn ask_mysql(server: u32) -> io::Result<String> {
+fn mysql_client(server: u32) -> io::Result<Command> {
     let socket = listening_socket(server)?;
     let mut command = Command::new("mariadb");
     command.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", "--user=root"]);
     command.arg("--socket").arg(socket).arg("--execute").arg(catalogue_query(Dialect::MySql));
-    run(command)
+    Ok(command)
 }
 
 /// As the user that the server runs as, whom it lets in without a password (peer authentication).
-fn ask_postgres(server: u32, database: &str) -> io::Result<String> {
+fn postgres_client(server: u32, database: &str) -> io::Result<Command> {
     let socket = listening_socket(server)?;
     let (folder, name) = (socket.parent(), socket.file_name().and_then(|name| name.to_str()));
     let port = name.and_then(|name| name.strip_prefix(".s.PGSQL."));
@@ -163,13 +206,21 @@ fn ask_postgres(server: u32, database: &str) -> io::Result<String> {
     command.arg("--host").arg(folder).args(["--port", port, "--dbname", database]);
     command.args(["--command", catalogue_query(Dialect::Postgres)]);
     command.uid(owner.uid()).gid(owner.gid()).current_dir("/").env_clear().env("PATH", "/usr/bin:/bin");
-    run(command)
+    Ok(command)
 }
 
-fn run(mut command: Command) -> io::Result<String> {
+fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| io::Error::other(format!("{program}: {error}")))?;
+    {
+        let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
+        // Numbers are used again some day, by others.
+        if clients.len() >= CLIENTS_MAX {
+            clients.clear();
+        }
+        clients.insert(child.id());
+    }
     let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     let (done, waiting) = channel::<()>();
     let pid = rustix::process::Pid::from_child(&child);

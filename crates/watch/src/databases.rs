@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use nicache_coherence::{RefusalReason, Stamp};
-use nicache_sql::{Access, Catalogue, Dialect, Event, Execution, Parse, Session, Statement, conflicts, parse};
+use nicache_sql::{Access, Catalogue, Dialect, Event, Execution, Parse, Reason, Session, Statement, conflicts, parse};
 
 use crate::catalogues::{Catalogues, Place};
 use crate::event::{LookupEvent, SqlEvent, SqlStep};
@@ -102,6 +102,12 @@ impl Databases {
 
     /// Takes note of what happened on a connection.
     pub fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
+        if let SqlStep::Received(client) = sql.what
+            && self.catalogues.is_own_client(client)
+        {
+            // It only asks; and what it asks is not plain enough to be understood.
+            return self.forget(sql.connection, event.clock);
+        }
         match sql.what {
             SqlStep::Received(client) => self.receive(event, sql, client),
             SqlStep::Sent => {
@@ -143,10 +149,14 @@ impl Databases {
                     .session
                     .handle_client(&event.path, &mut texts, catalogue.as_deref(), &mut |event| happened.push(event))
             }
-            None => happened.push(Event::Everything { reason: nicache_sql::Reason::Gap }),
+            None => happened.push(Event::Everything { reason: Reason::Gap }),
         }
         self.texts = texts;
+        let mut reason = None;
         for happened in happened {
+            if let Event::Everything { reason: new } = happened {
+                reason = Some(new);
+            }
             match happened {
                 Event::Statement(execution) => self.note_read(event, sql.connection, client, &execution),
                 Event::InProgress { writes } | Event::BecomesVisible { writes } => {
@@ -158,7 +168,7 @@ impl Databases {
                     self.push_read(event, client, event.time_ns, false, everything.clone());
                     self.note_change(event, sql.connection, client, everything);
                 }
-                Event::SchemaChanged => self.handle_schema_change(sql.connection, event.time_ns),
+                Event::SchemaChanged => self.handle_schema_change(sql.connection, reason, event.time_ns),
                 Event::RequestEnd => {}
             }
         }
@@ -171,8 +181,7 @@ impl Databases {
         let begun_before = &mut self.begun_before;
         let is_new = !self.connections.contains_key(&sql.connection);
         let place = if is_new { place_of(event, sql) } else { None };
-        let known = place.as_ref().and_then(|place| self.catalogues.get(place, event.time_ns));
-        let defaults = known.map(|catalogue| catalogue.defaults());
+        let defaults = place.as_ref().and_then(|place| self.catalogues.defaults(place, event.time_ns));
         let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
             session: if begun_before.remove(&sql.connection) {
                 Session::in_the_middle(sql.dialect)
@@ -196,9 +205,24 @@ impl Databases {
         self.catalogues.get(&place, event.time_ns)
     }
 
-    fn handle_schema_change(&mut self, name: u64, now_ns: u64) {
-        if let Some(place) = self.connections.get(&name).and_then(|connection| connection.place.as_ref()) {
-            self.catalogues.handle_change(place.server, now_ns);
+    /// `reason`: why a statement was not understood, if it was not.
+    fn handle_schema_change(&mut self, name: u64, reason: Option<Reason>, now_ns: u64) {
+        let Some(place) = self.connections.get(&name).and_then(|connection| connection.place.as_ref()) else { return };
+        match reason {
+            // A session from before the settings were known. Were nothing known as long as there are such, nothing ever would be.
+            Some(Reason::Lexing) => self.catalogues.refresh(place.server, now_ns),
+            None | Some(Reason::Definition | Reason::Indirect | Reason::Function | Reason::Delayed) => {
+                self.catalogues.handle_change(place.server, false, now_ns);
+            }
+            Some(_) => self.catalogues.handle_change(place.server, true, now_ns),
+        }
+    }
+
+    /// A database server has been started.
+    pub fn handle_started(&mut self, server: u32, dialect: Dialect, now_ns: u64) {
+        // One of PostgreSQL has no connection yet that would name a database.
+        if dialect == Dialect::MySql {
+            self.catalogues.get(&Place { server, dialect, database: None }, now_ns);
         }
     }
 

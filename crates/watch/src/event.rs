@@ -30,7 +30,9 @@ pub enum EventKind {
     Sent(Peer),
     /// Something happened on a connection of a database server; bytes are in the place of the path.
     Sql(SqlEvent),
-    /// A database server, or one of its processes, has ended: `ret`.
+    /// A database server has been started: process `ret`.
+    DatabaseStarted(Dialect),
+    /// A database server, or one of its processes, has ended: process `ret`.
     DatabaseGone,
 }
 
@@ -134,6 +136,14 @@ pub struct LookupEvent {
     pub path: Box<[u8]>,
 }
 
+fn dialect(kind: u32) -> Option<Dialect> {
+    match kind {
+        MYSQL => Some(Dialect::MySql),
+        POSTGRES => Some(Dialect::Postgres),
+        _ => None,
+    }
+}
+
 #[repr(C)]
 struct Head {
     time_ns: u64,
@@ -203,14 +213,11 @@ impl LookupEvent {
                         11 => SqlStep::Idle,
                         _ => SqlStep::Closed,
                     };
-                    let dialect = match u32_at(offset_of!(Head, dev))? {
-                        MYSQL => Dialect::MySql,
-                        POSTGRES => Dialect::Postgres,
-                        _ => return None,
-                    };
+                    let dialect = dialect(u32_at(offset_of!(Head, dev))?)?;
                     EventKind::Sql(SqlEvent { connection: u64_at(offset_of!(Head, ino))?, dialect, what })
                 }
                 13 => EventKind::DatabaseGone,
+                14 => EventKind::DatabaseStarted(dialect(u32_at(offset_of!(Head, dev))?)?),
                 7 => EventKind::Sent(match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, ino))?) {
                     (AF_UNIX, process) => Peer::Local(process as u32),
                     (AF_INET, address) => Peer::Ipv4(Ipv4Addr::from((address >> 16) as u32), address as u16),

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use nicache_sql::Dialect;
 
 const MYSQL: u32 = 1;
 const POSTGRES: u32 = 2;
@@ -58,6 +59,16 @@ impl DatabaseProcesses {
     /// Are the statements that the process receives seen?
     pub fn contains(&self, process: u32) -> bool {
         matches!(self.map.lookup(&process.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+    }
+
+    /// The servers, by their first processes.
+    pub fn servers(&self) -> Vec<(u32, Dialect)> {
+        let dialect = |process: u32| {
+            let name = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+            Some(if kind_of_name(&name)? == MYSQL { Dialect::MySql } else { Dialect::Postgres })
+        };
+        let first = processes().filter(|&process| self.contains(process) && first_process(process) == Some(process));
+        first.filter_map(|process| Some((process, dialect(process)?))).collect()
     }
 
     /// Inode numbers of all sockets of these processes: connections that have begun.

@@ -105,6 +105,9 @@ impl Registrar {
     /// Follows the statements that these servers receive. Without, every database is a program that is not watched.
     pub fn follow_databases(&mut self, processes: &DatabaseProcesses) {
         self.databases = Databases::new(processes.sockets());
+        for (process, dialect) in processes.servers() {
+            self.databases.handle_started(process, dialect, now_ns());
+        }
         self.database_processes = Some(processes.clone());
     }
 
@@ -172,6 +175,9 @@ impl Registrar {
             *events += 1;
             match event.kind {
                 EventKind::Sql(sql) => databases.observe(&event, sql),
+                EventKind::DatabaseStarted(dialect) => {
+                    databases.handle_started(event.ret as u32, dialect, event.time_ns);
+                }
                 EventKind::DatabaseGone => databases.handle_gone(&event),
                 _ => {
                     retained.observe(&event, table);
