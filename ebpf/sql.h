@@ -21,6 +21,7 @@
 struct sql_connection {
 	__u32 header_len; /* MySQL: the next bytes are a packet of this length whose header has come */
 	__u8 has_header;
+	__u8 began;     /* MySQL: a command has come; before, it is about who the client is */
 	__u8 busy;      /* received what may change something, and has not asked for more since */
 	__u8 wrote;     /* ever did: the end of a transaction may make it visible */
 	__u8 preparing; /* MySQL: the next reply names a prepared statement that is certain to change nothing */
@@ -201,6 +202,10 @@ __noinline int is_question(__u32 from, __u32 end, __u32 wrote)
 			return 0;
 	} else if (word == (WORD4('s', 'e', 't', ' ') | WORD4('n', 'a', 'm', 'e') << 32)) {
 		if ((bytes[8] | 0x20) != 's' || !ends_word(bytes[9]))
+			return 0;
+	} else if (word == (WORD4('s', 'e', 't', ' ') | WORD4('s', 'e', 's', 's') << 32)) {
+		/* It may begin or end a transaction. */
+		if (wrote)
 			return 0;
 	} else if (word == (WORD4('r', 'o', 'l', 'l') | WORD4('b', 'a', 'c', 'k') << 32)) {
 		if (!ends_word(bytes[8]) && bytes[8])
@@ -431,14 +436,16 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	if (connection && (nr == NR_recvfrom || nr == NR_read) && len <= SQL_TEXT_BYTES) {
 		if (bpf_probe_read_user(text->bytes, len, bytes))
 			len = 0;
-		if (kind == DATABASE_MYSQL && len == 4 && !connection->has_header && text->bytes[3] == 0) {
+		if (kind == DATABASE_MYSQL && len == 4 && !connection->has_header &&
+		    (text->bytes[3] == 0 || !connection->began)) {
 			/* Only the header of a packet: nothing is begun before the rest has come. */
 			connection->header_len = text->bytes[0] | (__u32)text->bytes[1] << 8 | (__u32)text->bytes[2] << 16;
 			connection->has_header = 1;
+			connection->began |= text->bytes[3] == 0;
 			certain = 1;
 		} else if (kind == DATABASE_MYSQL) {
-			certain = connection->has_header && connection->header_len == len &&
-				  is_mysql_question(identity.ino, len);
+			if (connection->has_header && connection->header_len == len)
+				certain = !connection->began || is_mysql_question(identity.ino, len);
 			connection->has_header = 0;
 		} else if (kind == DATABASE_POSTGRES) {
 			certain = is_postgres_question(identity.ino, len);

@@ -102,14 +102,19 @@ impl Databases {
 
     /// Takes note of what happened on a connection.
     pub fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
-        if let SqlStep::Received(client) = sql.what
+        if let SqlStep::Received { client, .. } = sql.what
             && self.catalogues.is_own_client(client)
         {
             // It only asks; and what it asks is not plain enough to be understood.
             return self.forget(sql.connection, event.clock);
         }
         match sql.what {
-            SqlStep::Received(client) => self.receive(event, sql, client),
+            SqlStep::Received { client, certain } => {
+                if !certain {
+                    tracing::trace!(bytes = %event.path.escape_ascii(), "received");
+                }
+                self.receive(event, sql, client);
+            }
             SqlStep::Sent => {
                 if is_greeting(sql.dialect, &event.path) {
                     self.forget(sql.connection, event.clock);

@@ -50,9 +50,13 @@ pub struct SqlEvent {
 /// See [`SqlEvent`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqlStep {
-    /// The server has received bytes, from this process (in the initial PID namespace; 0: unknown). If the event is incomplete, not all
-    /// of them are there.
-    Received(u32),
+    /// The server has received bytes. If the event is incomplete, not all of them are there.
+    Received {
+        /// Process of the client, in the initial PID namespace; 0: unknown.
+        client: u32,
+        /// The kernel was certain that they change nothing.
+        certain: bool,
+    },
     /// The server has sent a reply, whose first bytes are there.
     Sent,
     /// What it had received before is done.
@@ -175,6 +179,7 @@ const FLAG_DIRECTORY: u16 = 2;
 const FLAG_INCOMPLETE: u16 = 4;
 const FLAG_NOFOLLOW: u16 = 8;
 const FLAG_OWN_ROOT: u16 = 16;
+const FLAG_CERTAIN: u16 = 32;
 
 impl LookupEvent {
     /// Does it start at the working directory of its process?
@@ -208,7 +213,10 @@ impl LookupEvent {
                 8 => EventKind::Moved,
                 kind @ 9..=12 => {
                     let what = match kind {
-                        9 => SqlStep::Received(u32_at(offset_of!(Head, dir_dev))?),
+                        9 => SqlStep::Received {
+                            client: u32_at(offset_of!(Head, dir_dev))?,
+                            certain: flags & FLAG_CERTAIN != 0,
+                        },
                         10 => SqlStep::Sent,
                         11 => SqlStep::Idle,
                         _ => SqlStep::Closed,
