@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use nicache_coherence::{BODY_HASH_BYTES, Class, FillRequest, FillVerdict, Question, Verdict};
+use nicache_coherence::{BODY_HASH_BYTES, Class, FillRequest, FillVerdict, Question, RecordNumber, Verdict};
 use nicache_http::{
     Framing, HeadTemplate, HeaderScratch, HttpDate, Key, KeyConfig, ReplyHead, RequestOutcome, Vary, VaryNames,
     parse_imf_fixdate, parse_request, recheck_head, vary_key,
@@ -76,6 +76,8 @@ struct Fill {
     body_hash: [u8; BODY_HASH_BYTES],
     /// The clock when the watcher was asked.
     asked: nicache_coherence::Stamp,
+    /// The earlier reply that it was asked about, too.
+    previous: Option<RecordNumber>,
     request: Box<[u8]>,
     request_len: usize,
     stamp: nicache_coherence::Stamp,
@@ -170,6 +172,7 @@ impl Fills {
                 may_be_static: true,
                 body_hash: [0; BODY_HASH_BYTES],
                 asked: Default::default(),
+                previous: None,
                 request: vec![0; REQUEST_BYTES].into_boxed_slice(),
                 request_len: 0,
                 stamp: Default::default(),
@@ -407,6 +410,7 @@ impl Fills {
             let fill = &mut self.fills[index as usize];
             let id = FillId { index, generation: fill.generation };
             fill.asked = asked;
+            fill.previous = store.previous(&fill.key).map(|(record, _)| record);
             fill.body_hash = fill.body.and_then(|body| store.memory().hash(body)).unwrap_or_default();
             let request = FillRequest {
                 id: id.send_to_wire(),
@@ -419,6 +423,7 @@ impl Fills {
                 body_hash: fill.body_hash,
                 may_be_static: fill.may_be_static,
                 may_be_dynamic: fill.recheck.is_some(),
+                previous: if fill.recheck.is_some() { store.previous(&fill.key) } else { None },
                 last_modified: fill.last_modified.as_deref().and_then(parse_imf_fixdate),
                 target: target_of(&fill.request[..fill.request_len]),
             };
@@ -457,7 +462,7 @@ impl Fills {
         }
         match &verdict.verdict {
             Verdict::Refused(reason) => counters.fills_refused[reason.index()] += 1,
-            Verdict::Stored { class, sources, record } => {
+            Verdict::Stored { class, sources, record, previous_unchanged } => {
                 let taken = (fill.template.take(), fill.body.take());
                 if let (Some(template), Some(body)) = taken {
                     let request = &fill.request[..fill.request_len];
@@ -468,6 +473,7 @@ impl Fills {
                             forwarded: fill.forwarded,
                             finished: fill.finished.unwrap_or(fill.forwarded),
                             digest: digest(&template, fill),
+                            unchanged_since: fill.previous.filter(|_| *previous_unchanged),
                             recheck: Recheck { port: fill.port, head: fill.recheck.take().unwrap_or_default() },
                         }),
                     };

@@ -312,6 +312,7 @@ impl Watcher {
                             class: Class::Static,
                             sources,
                             record: RecordNumber(self.records.len() as u64),
+                            previous_unchanged: false,
                         }
                     }
                     Err(reason) => Verdict::Refused(reason),

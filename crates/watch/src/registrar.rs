@@ -31,8 +31,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nicache_coherence::{
-    Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RefusalReason, ReinstateRequest, ReinstateVerdict,
-    Reinstatement, RevisionTable, SourceSet, SourceSlot, Verdict,
+    Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RecordNumber, RefusalReason, ReinstateRequest,
+    ReinstateVerdict, Reinstatement, RevisionTable, SourceSet, SourceSlot, Stamp, Verdict,
 };
 
 use crate::computed::{Computed, survey_computed};
@@ -297,7 +297,8 @@ impl Registrar {
             return Err(RefusalReason::Changed);
         }
         let record = Record::new(Class::Static, survey, request.finished_ns);
-        Ok(Verdict::Stored { class: Class::Static, sources, record: self.records.push(record) })
+        let record = self.records.push(record);
+        Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged: false })
     }
 
     /// What does a reply depend on that is no file?
@@ -331,7 +332,18 @@ impl Registrar {
         }
         let mut record = Record::new(Class::Dynamic, survey, request.finished_ns);
         record.reads = reads.unwrap_or_default();
-        Ok(Verdict::Stored { class: Class::Dynamic, sources, record: self.records.push(record) })
+        let previous_unchanged = request.previous.is_some_and(|(number, since)| self.is_unchanged(number, since));
+        let record = self.records.push(record);
+        Ok(Verdict::Stored { class: Class::Dynamic, sources, record, previous_unchanged })
+    }
+
+    /// Is nothing changed that an earlier computed reply depends on?
+    fn is_unchanged(&mut self, number: RecordNumber, since: Stamp) -> bool {
+        let Some(record) = self.records.get(number) else { return false };
+        record.class == Class::Dynamic
+            && record.sources.iter().all(|&slot| self.table.stamp_of(slot) < since)
+            && !self.retained.has_changed(&self.table, since, record.finished_ns)
+            && !self.databases.has_changed(&record.reads, since)
     }
 }
 

@@ -119,6 +119,7 @@ impl Nginx {
             last_modified: Some(fs::metadata(&request.path).unwrap().mtime() as u64),
             may_be_static: true,
             may_be_dynamic: false,
+            previous: None,
             target: b"/",
         };
         let mut resolver = self.registrar.resolver();

@@ -223,7 +223,12 @@ impl CoherenceLink for Watcher {
         let mut sources = SourceSet::new();
         let whole = sources.insert(SOURCE).is_ok();
         let verdict = if whole && self.stores {
-            Verdict::Stored { class: Class::Static, sources, record: RecordNumber::default() }
+            Verdict::Stored {
+                class: Class::Static,
+                sources,
+                record: RecordNumber::default(),
+                previous_unchanged: false,
+            }
         } else {
             Verdict::Refused(RefusalReason::NoMatchingFile)
         };

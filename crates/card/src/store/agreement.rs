@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use nicache_coherence::{SourceSet, Stamp};
+use nicache_coherence::{RecordNumber, SourceSet, Stamp};
 use nicache_http::Key;
 use nicache_tcp::Time;
 
@@ -45,6 +45,8 @@ pub struct Execution {
     pub finished: Time,
     /// Hash of the reply, head and all, but for its date.
     pub digest: [u8; 32],
+    /// The earlier reply to the same request whose sources have not changed since, by what the watcher says.
+    pub unchanged_since: Option<RecordNumber>,
     /// The card's own request for the same.
     pub recheck: Recheck,
 }
@@ -76,6 +78,14 @@ impl Age {
     }
 }
 
+/// What an execution rests on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Basis {
+    pub(super) stamp: Stamp,
+    pub(super) sources: SourceSet,
+    pub(super) record: RecordNumber,
+}
+
 #[derive(Clone, Debug)]
 struct Candidate {
     key: Key,
@@ -83,6 +93,7 @@ struct Candidate {
     digest: [u8; 32],
     stamp: Stamp,
     sources: SourceSet,
+    record: RecordNumber,
     /// It was an entry before.
     popular: bool,
     differences: u8,
@@ -138,30 +149,33 @@ impl Candidates {
         self.find(key).is_some_and(|at| now < self.candidates[at].left_alone_until)
     }
 
-    /// Compares an execution with the one before, and takes its place unless they agree. `unchanged` says whether the sources of the one
-    /// before are as they were.
+    /// What the watcher is to be asked about the execution before.
+    pub(super) fn previous(&self, key: &Key) -> Option<(RecordNumber, Stamp)> {
+        self.find(key).map(|at| (self.candidates[at].record, self.candidates[at].stamp))
+    }
+
+    /// Compares an execution with the one before, and takes its place unless they agree. `unchanged` says whether sources are as they were.
     pub(super) fn compare(
         &mut self,
         key: &Key,
         execution: &Execution,
-        stamp: Stamp,
-        sources: SourceSet,
+        basis: Basis,
         unchanged: impl Fn(&SourceSet, Stamp) -> bool,
     ) -> Opinion {
         let Some(at) = self.find(key) else {
             let mut candidate = Candidate::new(*key, execution);
-            (candidate.stamp, candidate.sources) = (stamp, sources);
+            candidate.rest_on(basis);
             self.push(candidate);
             return Opinion::First;
         };
         let known = &mut self.candidates[at];
-        let is_comparable = unchanged(&known.sources, known.stamp);
+        let is_comparable = execution.unchanged_since == Some(known.record) || unchanged(&known.sources, known.stamp);
         let is_equal = known.digest == execution.digest;
         if is_comparable && is_equal && known.by != execution.by {
             self.remove(at);
             return Opinion::Agreed;
         }
-        (known.stamp, known.sources) = (stamp, sources);
+        known.rest_on(basis);
         (known.by, known.digest) = (execution.by, execution.digest);
         if is_comparable && !is_equal {
             known.count_difference(execution.finished);
@@ -171,14 +185,7 @@ impl Candidates {
     }
 
     /// An entry is gone; the page may have another soon.
-    pub(super) fn note_entry(
-        &mut self,
-        key: &Key,
-        execution: &Execution,
-        stamp: Stamp,
-        sources: SourceSet,
-        differs: bool,
-    ) {
+    pub(super) fn note_entry(&mut self, key: &Key, execution: &Execution, basis: Basis, differs: bool) {
         let at = match self.find(key) {
             Some(at) => at,
             None => self.push(Candidate::new(*key, execution)),
@@ -186,7 +193,7 @@ impl Candidates {
         let candidate = &mut self.candidates[at];
         candidate.popular = true;
         (candidate.by, candidate.digest) = (execution.by, execution.digest);
-        (candidate.stamp, candidate.sources) = (stamp, sources);
+        candidate.rest_on(basis);
         if differs {
             candidate.count_difference(execution.finished);
         }
@@ -229,11 +236,16 @@ impl Candidate {
             digest: execution.digest,
             stamp: Stamp(0),
             sources: SourceSet::new(),
+            record: RecordNumber::default(),
             popular: false,
             differences: 0,
             left_alone: 0,
             left_alone_until: Time(0),
         }
+    }
+
+    fn rest_on(&mut self, basis: Basis) {
+        (self.stamp, self.sources, self.record) = (basis.stamp, basis.sources, basis.record);
     }
 
     fn count_difference(&mut self, now: Time) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use nicache_coherence::{Epoch, RecordNumber, RevisionTable, SourceSet, Stamp};
+use nicache_coherence::{Epoch, RecordNumber, RevisionTable, SourceSet, SourceSlot, Stamp};
 use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::{BodyId, CardMemory};
 use nicache_policy::{Admission, Incoming, Policy, Removal};
@@ -23,7 +23,7 @@ pub use agreement::{Execution, Executor};
 pub use entry::{Entry, EntryId};
 pub use vary::VaryRules;
 
-use self::agreement::{Age, Candidates, Opinion};
+use self::agreement::{Age, Basis, Candidates, Opinion};
 use self::reinstate::{Standing, Suspects};
 use crate::counters::Counters;
 use crate::limits::OBJECT_SHARE;
@@ -299,6 +299,11 @@ impl Store {
             self.release(new.body);
             return Err(NotInserted::Changed);
         }
+        self.place(new, epoch, counters)
+    }
+
+    /// `epoch` was read before the stamps were compared.
+    fn place(&mut self, new: NewEntry, epoch: Epoch, counters: &mut Counters) -> Result<EntryId, NotInserted> {
         if let Some(old) = self.name_of(&new.key) {
             self.remove(old, Removal::Purged);
         }
@@ -358,11 +363,14 @@ impl Store {
         counters: &mut Counters,
     ) -> Result<Option<EntryId>, NotInserted> {
         let epoch = self.revisions.epoch();
-        if !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp) {
+        if self.revisions.stamp_of(SourceSlot::EVERYTHING) >= new.stamp {
             self.release(new.body);
             return Err(NotInserted::Changed);
         }
+        // Something that dynamic entries depend on has changed since the watcher was asked. It will say whether this one does.
+        let is_suspect = !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp);
         let key = new.key;
+        let basis = Basis { stamp: new.stamp, sources: new.sources, record: new.record };
         if let Some(id) = self.name_of(&key) {
             let age_max = self.age_max;
             if let Some(entry) = self.get_mut(id)
@@ -370,33 +378,36 @@ impl Store {
                 && age.digest == execution.digest
             {
                 *age = Age::new(execution, age_max);
-                (entry.stamp, entry.sources, entry.record) = (new.stamp, new.sources, new.record);
+                (entry.stamp, entry.sources, entry.record) = (basis.stamp, basis.sources, basis.record);
                 (entry.checked, entry.standing) = (epoch, Standing::Good);
                 counters.renewed += 1;
                 self.release(new.body);
+                self.suspect_if(is_suspect, id);
                 return Ok(Some(id));
             }
             let differs = self.get(id).is_some_and(|old| {
                 old.is_dynamic()
-                    && old.standing == Standing::Good
-                    && self.revisions.is_unchanged(old.sources.as_slice(), old.stamp)
+                    && (execution.unchanged_since == Some(old.record)
+                        || old.standing == Standing::Good
+                            && self.revisions.is_unchanged(old.sources.as_slice(), old.stamp))
             });
             counters.executions_differed += u64::from(differs);
             self.remove(id, Removal::Purged);
-            self.candidates.note_entry(&key, &execution, new.stamp, new.sources, differs);
+            self.candidates.note_entry(&key, &execution, basis, differs);
             self.release(new.body);
             return Ok(None);
         }
         let revisions = &self.revisions;
         let unchanged = |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
-        match self.candidates.compare(&key, &execution, new.stamp, new.sources, unchanged) {
+        match self.candidates.compare(&key, &execution, basis, unchanged) {
             Opinion::Agreed => {
                 let age = Age::new(execution, self.age_max);
-                let id = self.insert(new, counters)?;
+                let id = self.place(new, epoch, counters)?;
                 if let Some(entry) = self.get_mut(id) {
                     entry.age = Some(age);
                 }
                 counters.agreed += 1;
+                self.suspect_if(is_suspect, id);
                 Ok(Some(id))
             }
             opinion => {
@@ -405,6 +416,21 @@ impl Store {
                 Ok(None)
             }
         }
+    }
+
+    fn suspect_if(&mut self, is_suspect: bool, id: EntryId) {
+        if is_suspect
+            && !self.suspect(id)
+            && let Some(entry) = self.get_mut(id)
+        {
+            entry.standing = Standing::Lapsed;
+        }
+    }
+
+    /// What the watcher is to be asked about an earlier reply with this key, beside the new one.
+    pub fn previous(&self, key: &Key) -> Option<(RecordNumber, Stamp)> {
+        let entry = self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
+        entry.map(|entry| (entry.record, entry.stamp)).or_else(|| self.candidates.previous(key))
     }
 
     /// Who executed a page that has no entry yet.

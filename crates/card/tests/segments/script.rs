@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use nicache_card::{Card, CardConfig, CoherenceLink, Handshake, Store};
 use nicache_coherence::{
-    Answer, FillVerdict, Question, RecordNumber, ReinstateVerdict, Reinstatement, RevisionTable, SourceSet, SourceSlot,
-    Verdict,
+    Answer, Class, FillVerdict, Question, RecordNumber, ReinstateVerdict, Reinstatement, RevisionTable, SourceSet,
+    SourceSlot, Verdict,
 };
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
@@ -54,7 +54,12 @@ impl CoherenceLink for Agreeable {
             Question::Fill(request) => {
                 let mut sources = SourceSet::new();
                 sources.insert(SOURCE).expect("room for one");
-                let verdict = Verdict::Stored { sources, record: RecordNumber(1) };
+                let verdict = Verdict::Stored {
+                    class: Class::Static,
+                    sources,
+                    record: RecordNumber(1),
+                    previous_unchanged: false,
+                };
                 Answer::Fill(FillVerdict { id: request.id, verdict })
             }
             Question::Reinstate(request) => {

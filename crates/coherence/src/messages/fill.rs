@@ -37,6 +37,8 @@ pub struct FillRequest<'a> {
     pub may_be_static: bool,
     /// Are replies that are no file wanted?
     pub may_be_dynamic: bool,
+    /// An earlier reply to the same request, and its stamp: have its sources changed since?
+    pub previous: Option<(RecordNumber, Stamp)>,
     /// Request target, for logs only; [`TARGET_BYTES_MAX`] bytes are sent.
     pub target: &'a [u8],
 }
@@ -77,18 +79,21 @@ pub enum Verdict {
         sources: SourceSet,
         /// Under what number the watcher remembers the look-ups, for a [`ReinstateRequest`](super::ReinstateRequest).
         record: RecordNumber,
+        /// The sources of [`FillRequest::previous`] are as they were.
+        previous_unchanged: bool,
     },
     /// No.
     Refused(RefusalReason),
 }
 
-const REQUEST_HEAD_BYTES: usize = 104;
+const REQUEST_HEAD_BYTES: usize = 120;
 const VERDICT_HEAD_BYTES: usize = 24;
 const SLOT_BYTES: usize = size_of::<SourceSlot>();
 const FLAG_LAST_MODIFIED: u32 = 1;
 const FLAG_MAY_BE_STATIC: u32 = 2;
 const FLAG_MAY_BE_DYNAMIC: u32 = 4;
-const FLAGS: u32 = FLAG_LAST_MODIFIED | FLAG_MAY_BE_STATIC | FLAG_MAY_BE_DYNAMIC;
+const FLAG_PREVIOUS: u32 = 8;
+const FLAGS: u32 = FLAG_LAST_MODIFIED | FLAG_MAY_BE_STATIC | FLAG_MAY_BE_DYNAMIC | FLAG_PREVIOUS;
 
 impl<'a> FillRequest<'a> {
     /// Writes the message and returns the part of `out` to send.
@@ -100,7 +105,8 @@ impl<'a> FillRequest<'a> {
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let flags = flag(self.last_modified.is_some(), FLAG_LAST_MODIFIED)
             | flag(self.may_be_static, FLAG_MAY_BE_STATIC)
-            | flag(self.may_be_dynamic, FLAG_MAY_BE_DYNAMIC);
+            | flag(self.may_be_dynamic, FLAG_MAY_BE_DYNAMIC)
+            | flag(self.previous.is_some(), FLAG_PREVIOUS);
         out[4..8].copy_from_slice(&flags.to_le_bytes());
         let words = [
             self.id,
@@ -116,6 +122,9 @@ impl<'a> FillRequest<'a> {
             place.copy_from_slice(&word.to_le_bytes());
         }
         out[72..104].copy_from_slice(&self.body_hash);
+        let (record, since) = self.previous.unwrap_or_default();
+        out[104..112].copy_from_slice(&record.0.to_le_bytes());
+        out[112..120].copy_from_slice(&since.0.to_le_bytes());
         let len = REQUEST_HEAD_BYTES + target.len();
         out[REQUEST_HEAD_BYTES..len].copy_from_slice(target);
         &out[..len]
@@ -140,6 +149,11 @@ impl<'a> FillRequest<'a> {
             (0, 0) => None,
             _ => return Err(DecodeError::Field),
         };
+        let previous = match (flags & FLAG_PREVIOUS, word_at(head, 104), word_at(head, 112)) {
+            (FLAG_PREVIOUS, record, since) => Some((RecordNumber(record), Stamp(since))),
+            (0, 0, 0) => None,
+            _ => return Err(DecodeError::Field),
+        };
         let mut body_hash = [0; BODY_HASH_BYTES];
         body_hash.copy_from_slice(&head[72..104]);
         Ok(FillRequest {
@@ -154,6 +168,7 @@ impl<'a> FillRequest<'a> {
             last_modified,
             may_be_static: flags & FLAG_MAY_BE_STATIC != 0,
             may_be_dynamic: flags & FLAG_MAY_BE_DYNAMIC != 0,
+            previous,
             target,
         })
     }
@@ -167,12 +182,14 @@ impl FillVerdict {
 
     /// Writes the message and returns the part of `out` to send.
     pub fn encode<'b>(&self, out: &'b mut [u8; FILL_VERDICT_BYTES_MAX]) -> &'b [u8] {
-        let (class, sources, record, refusal): (Class, &[SourceSlot], u64, u8) = match &self.verdict {
-            Verdict::Stored { class, sources, record } => (*class, sources.as_slice(), record.0, 0),
-            Verdict::Refused(reason) => (Class::Static, &[], 0, *reason as u8),
+        let (class, sources, record, unchanged, refusal): (Class, &[SourceSlot], u64, bool, u8) = match &self.verdict {
+            Verdict::Stored { class, sources, record, previous_unchanged } => {
+                (*class, sources.as_slice(), record.0, *previous_unchanged, 0)
+            }
+            Verdict::Refused(reason) => (Class::Static, &[], 0, false, *reason as u8),
         };
         let (kind, count) = (Kind::FillVerdict as u8, sources.len() as u8);
-        out[..8].copy_from_slice(&[kind, VERSION, count, refusal, class as u8, 0, 0, 0]);
+        out[..8].copy_from_slice(&[kind, VERSION, count, refusal, class as u8, u8::from(unchanged), 0, 0]);
         out[8..16].copy_from_slice(&self.id.to_le_bytes());
         out[16..24].copy_from_slice(&record.to_le_bytes());
         for (place, slot) in out[VERDICT_HEAD_BYTES..].chunks_exact_mut(SLOT_BYTES).zip(sources) {
@@ -192,9 +209,9 @@ impl FillVerdict {
         if slots.len() != SLOT_BYTES * count {
             return Err(DecodeError::Length);
         }
-        let class = match head[4..8] {
-            [0, 0, 0, 0] => Class::Static,
-            [1, 0, 0, 0] if head[3] == 0 => Class::Dynamic,
+        let (class, previous_unchanged) = match head[4..8] {
+            [0, 0, 0, 0] => (Class::Static, false),
+            [1, unchanged @ (0 | 1), 0, 0] if head[3] == 0 => (Class::Dynamic, unchanged == 1),
             _ => return Err(DecodeError::Field),
         };
         let (id, record) = (word_at(head, 8), RecordNumber(word_at(head, 16)));
@@ -218,7 +235,7 @@ impl FillVerdict {
         if sources.as_slice().len() != count {
             return Err(DecodeError::Field);
         }
-        Ok(FillVerdict { id, verdict: Verdict::Stored { class, sources, record } })
+        Ok(FillVerdict { id, verdict: Verdict::Stored { class, sources, record, previous_unchanged } })
     }
 }
 
@@ -244,6 +261,7 @@ mod tests {
             last_modified,
             may_be_static: true,
             may_be_dynamic: false,
+            previous: None,
             target,
         }
     }
@@ -252,14 +270,15 @@ mod tests {
         #[test]
         fn a_request_comes_back_as_it_was(
             words in any::<[u64; 7]>(), body_hash in any::<[u8; 32]>(), last_modified in any::<Option<u64>>(),
-            may_be_static in any::<bool>(), may_be_dynamic in any::<bool>(),
+            may_be_static in any::<bool>(), may_be_dynamic in any::<bool>(), previous in any::<Option<(u64, u64)>>(),
             target in proptest::collection::vec(any::<u8>(), 0..=TARGET_BYTES_MAX),
         ) {
             let [id, stamp, asked, forwarded_ns, finished_ns, lost, body_len] = words;
             let (stamp, asked) = (Stamp(stamp), Stamp(asked));
+            let previous = previous.map(|(record, since)| (RecordNumber(record), Stamp(since)));
             let request = FillRequest {
                 id, stamp, asked, forwarded_ns, finished_ns, lost, body_len, body_hash, last_modified, may_be_static,
-                may_be_dynamic, target: &target,
+                may_be_dynamic, previous, target: &target,
             };
             let mut out = [0xee; FILL_REQUEST_BYTES_MAX];
             prop_assert_eq!(FillRequest::decode(request.encode(&mut out)), Ok(request));
@@ -269,6 +288,7 @@ mod tests {
         fn a_verdict_comes_back_as_it_was(
             id in any::<u64>(), slots in proptest::collection::vec(any::<u32>(), 0..SOURCES_MAX),
             refusal in proptest::option::of(0..RefusalReason::ALL.len()), record in any::<u64>(), dynamic in any::<bool>(),
+            unchanged in any::<bool>(),
         ) {
             let mut sources = SourceSet::new();
             for slot in slots {
@@ -277,7 +297,10 @@ mod tests {
             let verdict = match refusal {
                 Some(index) => Verdict::Refused(RefusalReason::ALL[index]),
                 None => Verdict::Stored {
-                    class: if dynamic { Class::Dynamic } else { Class::Static }, sources, record: RecordNumber(record),
+                    class: if dynamic { Class::Dynamic } else { Class::Static },
+                    sources,
+                    record: RecordNumber(record),
+                    previous_unchanged: dynamic && unchanged,
                 },
             };
             let verdict = FillVerdict { id, verdict };
@@ -319,7 +342,7 @@ mod tests {
             let mut out = [0; FILL_VERDICT_BYTES_MAX];
             let mut sources = SourceSet::new();
             sources.insert(SourceSlot(9)).unwrap();
-            let verdict = FillVerdict { id: 1, verdict: Verdict::Stored { class: Class::Dynamic, sources, record: RecordNumber(4) } };
+            let verdict = FillVerdict { id: 1, verdict: Verdict::Stored { class: Class::Dynamic, sources, record: RecordNumber(4), previous_unchanged: true } };
             let mut bytes = verdict.encode(&mut out).to_vec();
             if let Some(place) = bytes.get_mut(at) {
                 *place = byte;
@@ -360,10 +383,17 @@ mod tests {
         let mut out = [0; FILL_VERDICT_BYTES_MAX];
         let mut sources = SourceSet::new();
         sources.insert(SourceSlot(9)).unwrap();
-        let bytes =
-            FillVerdict { id: 1, verdict: Verdict::Stored { class: Class::Dynamic, sources, record: RecordNumber(4) } }
-                .encode(&mut out)
-                .to_vec();
+        let bytes = FillVerdict {
+            id: 1,
+            verdict: Verdict::Stored {
+                class: Class::Dynamic,
+                sources,
+                record: RecordNumber(4),
+                previous_unchanged: true,
+            },
+        }
+        .encode(&mut out)
+        .to_vec();
         let mut without = bytes.clone();
         without[VERDICT_HEAD_BYTES] = 1;
         assert_eq!(FillVerdict::decode(&without), Err(DecodeError::Field));

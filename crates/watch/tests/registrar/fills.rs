@@ -427,6 +427,7 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
                 last_modified: Some(fs::metadata(&page).unwrap().mtime() as u64),
                 may_be_static: true,
                 may_be_dynamic: false,
+                previous: None,
                 target: b"/page",
             };
             let mut out = [0; FILL_REQUEST_BYTES_MAX];

@@ -76,6 +76,7 @@ impl Scene {
             last_modified,
             may_be_static: true,
             may_be_dynamic: false,
+            previous: None,
             target: b"/page",
         };
         let mut resolver = self.registrar.resolver();
