@@ -3,6 +3,7 @@
 mod bench;
 mod bypass;
 mod card;
+mod prove;
 mod purge;
 mod replay;
 mod run;
@@ -24,6 +25,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Purge(arguments) => purge::execute(&arguments),
         Command::Bypass(arguments) => bypass::execute(&arguments),
         Command::Bench(command) => bench::execute(&command),
+        Command::Prove(arguments) => Ok(prove::execute(&arguments)),
         Command::Replay(arguments) => replay::execute(&arguments),
         Command::Card => card::execute(),
         Command::Watch => watch::execute(),

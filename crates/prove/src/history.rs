@@ -129,7 +129,8 @@ impl History {
 
     /// Edits that begun at or before `until_ns`, the latest first: version, begin, and end unless it is under way.
     pub fn latest(&self, until_ns: u64) -> impl Iterator<Item = (u64, u64, Option<u64>)> {
-        let begun = self.edits.iter().rev().skip_while(move |edit| edit.begin_ns > until_ns);
+        // Time 0 is that of no edit, but of what was there before.
+        let begun = self.edits.iter().rev().filter(move |edit| (1..=until_ns).contains(&edit.begin_ns));
         begun.map(|edit| (edit.version, edit.begin_ns, (edit.end_ns != UNDER_WAY).then_some(edit.end_ns)))
     }
 

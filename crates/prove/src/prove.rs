@@ -12,7 +12,7 @@ use crate::editor::{Changer, EditCount};
 use crate::floor::Floor;
 use crate::history::History;
 use crate::log::Log;
-use crate::page::Chooser;
+use crate::page::{Chooser, Page};
 use crate::plan::{Plan, Subject};
 use crate::reader::{Phase, Place, Reader, Shared};
 use crate::report::{PageReport, Report, SubjectReport, Tally};
@@ -25,6 +25,8 @@ const LOOK: Duration = Duration::from_millis(5);
 const PROGRESS_NS: u64 = 1_000_000_000;
 /// Readers go on for so long after the last edit.
 const AFTER_EDITS: Duration = Duration::from_millis(50);
+/// Between two attempts to learn what a page shows.
+const TRY_AGAIN: Duration = Duration::from_millis(50);
 /// Versions above are not counted up from.
 const VERSION_MAX: u64 = 1 << 62;
 
@@ -139,7 +141,9 @@ pub fn prove(mut plan: Plan, mut progress: impl FnMut(&Progress)) -> Result<Repo
     let requests: Vec<Vec<u8>> = plan.pages.iter().map(|page| request(&plan, &page.target)).collect();
     let mut subjects = std::mem::take(&mut plan.subjects);
     let mut random = fastrand::Rng::with_seed(plan.seed);
-    let before = fetch_all(&plan, &requests, plan.server)?;
+    let pages = plan.pages.iter().zip(&requests);
+    let before = pages.map(|(page, request)| fetch_page(&plan, &page.target, request, plan.server));
+    let before: Vec<Fetched> = before.collect::<Result<_, _>>()?;
     let first_versions = first_versions(&plan, &subjects, &before)?;
     let histories = first_versions.iter().map(|&(before, _)| Log::new(History::new(before)));
     let mut rules = Rules {
@@ -323,16 +327,12 @@ fn request(plan: &Plan, target: &str) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn fetch_all(plan: &Plan, requests: &[Vec<u8>], server: SocketAddr) -> Result<Vec<Fetched>, ProveError> {
-    let pages = plan.pages.iter().zip(requests);
-    let fetched = pages.map(|(page, request)| {
-        fetch(server, request, plan.readers.timeout).map_err(|source| ProveError::Fetch {
-            page: page.target.clone(),
-            server,
-            source,
-        })
-    });
-    fetched.collect()
+fn fetch_page(plan: &Plan, page: &str, request: &[u8], server: SocketAddr) -> Result<Fetched, ProveError> {
+    fetch(server, request, plan.readers.timeout).map_err(|source| ProveError::Fetch {
+        page: page.to_owned(),
+        server,
+        source,
+    })
 }
 
 /// For each subject: the version that is there, if any, and that of the first edit.
@@ -358,31 +358,20 @@ fn first_versions(
 
 /// Learns which page shows what, from the server itself if it can be asked.
 fn page_rules(plan: &Plan, subjects: &[SubjectRule], requests: &[Vec<u8>]) -> Result<Vec<PageRule>, ProveError> {
-    let fetched = fetch_all(plan, requests, plan.direct.unwrap_or(plan.server))?;
+    let server = plan.direct.unwrap_or(plan.server);
+    // Whoever is behind may show for a while what was there before there were markers.
+    let patience = plan.quiet + Duration::from_nanos(subjects.iter().map(|subject| subject.lag_ns).max().unwrap_or(0));
+    let until_ns = now_ns() + patience.as_nanos() as u64;
     let mut rules = Vec::new();
-    for (page, fetched) in plan.pages.iter().zip(&fetched) {
-        if fetched.status != 200 {
-            return Err(ProveError::PageStatus { page: page.target.clone(), status: fetched.status });
-        }
-        let shows: Vec<usize> = match &page.shows {
-            Some(names) => names
-                .iter()
-                .map(|name| {
-                    subjects
-                        .iter()
-                        .position(|subject| subject.name == *name)
-                        .ok_or_else(|| ProveError::UnknownSubject { page: page.target.clone(), subject: name.clone() })
-                })
-                .collect::<Result<_, _>>()?,
-            None => {
-                let is_shown = |&subject: &usize| fetched.largest(&subjects[subject].marker).is_some();
-                (0..subjects.len()).filter(is_shown).collect()
+    for (page, request) in plan.pages.iter().zip(requests) {
+        let shows = loop {
+            let fetched = fetch_page(plan, &page.target, request, server)?;
+            match shown_on(page, &fetched, subjects) {
+                Ok(shows) => break shows,
+                Err(error) if now_ns() > until_ns => return Err(error),
+                Err(_) => std::thread::sleep(TRY_AGAIN),
             }
         };
-        if shows.is_empty() && page.within.is_none() {
-            let markers: Vec<String> = subjects.iter().map(|subject| subject.marker.to_string()).collect();
-            return Err(ProveError::NothingShown { page: page.target.clone(), markers: markers.join(", ") });
-        }
         rules.push(PageRule {
             target: page.target.clone(),
             shows,
@@ -397,6 +386,29 @@ fn page_rules(plan: &Plan, subjects: &[SubjectRule], requests: &[Vec<u8>]) -> Re
         }
     }
     Ok(rules)
+}
+
+/// The subjects of a page.
+fn shown_on(page: &Page, fetched: &Fetched, subjects: &[SubjectRule]) -> Result<Vec<usize>, ProveError> {
+    if fetched.status != 200 {
+        return Err(ProveError::PageStatus { page: page.target.clone(), status: fetched.status });
+    }
+    if let Some(names) = &page.shows {
+        let find = |name: &String| {
+            subjects
+                .iter()
+                .position(|subject| subject.name == *name)
+                .ok_or_else(|| ProveError::UnknownSubject { page: page.target.clone(), subject: name.clone() })
+        };
+        return names.iter().map(find).collect();
+    }
+    let is_shown = |&subject: &usize| fetched.largest(&subjects[subject].marker).is_some();
+    let shows: Vec<usize> = (0..subjects.len()).filter(is_shown).collect();
+    if shows.is_empty() && page.within.is_none() {
+        let markers: Vec<String> = subjects.iter().map(|subject| subject.marker.to_string()).collect();
+        return Err(ProveError::NothingShown { page: page.target.clone(), markers: markers.join(", ") });
+    }
+    Ok(shows)
 }
 
 fn places(plan: &Plan) -> Vec<Place> {

@@ -130,7 +130,8 @@ impl<'a> Shared<'a> {
         if self.is_full.load(Ordering::Relaxed) {
             return;
         }
-        let ms = |ns: u64| ns.saturating_sub(self.start_ns) as f64 / 1e6;
+        // What was before the start has a negative time.
+        let ms = |ns: u64| (ns as f64 - self.start_ns as f64) / 1e6;
         let subject = finding.subject.map(|subject| &self.rules.subjects[subject]);
         let edits = subject.map_or(Vec::new(), |subject| {
             let history = subject.log.lock();
