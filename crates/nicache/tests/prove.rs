@@ -6,7 +6,8 @@ mod common;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{NICACHE, Nicache, Site, private_network, within};
+use common::{NICACHE, Nicache, Site, kill, private_network, within};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// Shows a version. The file is put there by the first edit.
@@ -20,11 +21,17 @@ fn edit(site: &Site) -> String {
 }
 
 fn prove(url: &str, edit: &str, more: &[&str]) -> Output {
+    start(url, edit, more).wait_with_output().unwrap()
+}
+
+fn start(url: &str, edit: &str, more: &[&str]) -> Child {
     Command::new(NICACHE)
         .args(["prove", "--url", url, "--pages", "/page.html", "--edit", edit, "--json"])
         .args(more)
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap()
 }
 
@@ -121,6 +128,28 @@ fn a_file_behind_a_cache_of_one_second_is_stale() {
     let described = &report["described"][0];
     assert_eq!(described["breach"], "stale", "{report:#}");
     assert!(described["excerpt"].as_str().is_some_and(|bytes| bytes.contains("version=")), "{report:#}");
+}
+
+#[test]
+fn ctrl_c_ends_a_run_with_its_report() {
+    private_network();
+    let site = Site::with("", DIRECTIVES);
+    let _nginx = Nginx::start(&site);
+    let edited = site.folder.path().join("site/edited");
+    // The first edit is made before there is a run, the next one during it.
+    let command = format!("{}; echo >> {}", edit(&site), edited.display());
+    let mut child = start("http://127.0.0.1/", &command, &["--duration", "60m"]);
+    let is_running = || std::fs::read(&edited).is_ok_and(|lines| lines.len() > 2).then_some(());
+    let was_running = within(Duration::from_secs(30), is_running);
+    kill(child.id().into(), Signal::INT);
+    let ended = within(Duration::from_secs(60), || child.try_wait().unwrap());
+    if ended.is_none() {
+        let _ = child.kill();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(was_running.is_some() && ended.is_some(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = report_of(&output);
+    assert_eq!((output.status.code(), number(&report, "/last_replies")), (Some(0), 64), "{report:#}");
 }
 
 #[test]

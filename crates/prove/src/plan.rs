@@ -1,6 +1,8 @@
 //! What is to be proved, and how.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::editor::Editor;
@@ -126,6 +128,8 @@ pub struct Plan {
     pub quiet: Duration,
     /// Equal seeds choose equal pages and edit times.
     pub seed: u64,
+    /// Once true, the run goes on to its end: last edits, rest, last look.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Plan {
@@ -151,6 +155,7 @@ impl Plan {
             edits: 1,
             quiet: Duration::from_secs(1),
             seed: 1,
+            stop: Arc::default(),
         }
     }
 }

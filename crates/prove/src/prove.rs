@@ -266,6 +266,9 @@ fn any_finished<T>(readers: &[ScopedJoinHandle<'_, T>]) -> bool {
 }
 
 fn is_enough(plan: &Plan, shared: &Shared<'_>, count: &EditCount) -> bool {
+    if plan.stop.load(Ordering::Relaxed) {
+        return true;
+    }
     match plan.duration {
         Some(duration) => now_ns() - shared.start_ns >= duration.as_nanos() as u64,
         None => shared.replies() >= plan.replies && count.succeeded.load(Ordering::Relaxed) >= plan.edits,

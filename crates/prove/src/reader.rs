@@ -180,6 +180,8 @@ struct Slot {
     connection: Option<Connection>,
     /// No new attempt to connect before this.
     retry_ns: u64,
+    /// Why the last attempt failed.
+    failure: Option<io::Error>,
     /// Pages that were read in the last look.
     looked_at: usize,
 }
@@ -205,7 +207,7 @@ impl<'a> Reader<'a> {
         places: Vec<Place>,
         random: fastrand::Rng,
     ) -> io::Result<Reader<'a>> {
-        let slot = |place| Slot { place, connection: None, retry_ns: 0, looked_at: 0 };
+        let slot = |place| Slot { place, connection: None, retry_ns: 0, failure: None, looked_at: 0 };
         Ok(Reader {
             shared,
             live: &shared.live[number],
@@ -298,7 +300,8 @@ impl<'a> Reader<'a> {
         if self.phase == Phase::LastLook && slot.connection.is_none() && now > self.phase_ns + timeout_ns {
             for page in slot.looked_at..self.shared.requests.len() {
                 let asked = Asked { page, sent_ns: self.phase_ns, last: true };
-                self.judge.condemn(&slot.place, asked, now, Breach::Silent, || "no connection".to_owned());
+                let why = || slot.failure.as_ref().map_or("it ends each time".to_owned(), ToString::to_string);
+                self.judge.condemn(&slot.place, asked, now, Breach::Silent, || format!("no connection: {}", why()));
             }
             slot.looked_at = self.shared.requests.len();
         }
@@ -321,8 +324,9 @@ impl<'a> Reader<'a> {
         });
         match opened {
             Ok(connection) => slot.connection = Some(connection),
-            Err(_) => {
+            Err(error) => {
                 self.judge.tally.connect_failures += 1;
+                slot.failure = Some(error);
                 slot.retry_ns = now + RETRY_NS;
             }
         }
@@ -384,13 +388,13 @@ impl<'a> Reader<'a> {
     fn handle(&mut self, index: usize, flags: EventFlags) {
         let Some(connection) = &mut self.slots[index].connection else { return };
         if !connection.established {
-            if connection.establish().is_err() || self.watch(index, EventFlags::IN).is_err() {
+            let established = connection.establish().and_then(|()| self.watch(index, EventFlags::IN));
+            if let Err(error) = established {
                 self.judge.tally.connect_failures += 1;
-                // Not established, so that the next attempt waits a moment.
-                if let Some(connection) = &mut self.slots[index].connection {
-                    connection.established = false;
-                }
-                self.close(index, now_ns());
+                let slot = &mut self.slots[index];
+                slot.failure = Some(error);
+                slot.connection = None;
+                slot.retry_ns = now_ns() + RETRY_NS;
                 return;
             }
             self.judge.tally.connections += 1;

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nicache_prove::{
-    CommandEditor, Editor, Marker, Outcome, Page, Plan, Popularity, Progress, Readers, Report, Subject, prove,
+    Breach, CommandEditor, Editor, Marker, Outcome, Page, Plan, Popularity, Progress, Readers, Report, Subject, prove,
 };
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{HitKind, ProveArgs};
 use crate::control::{Counters, Request, Response, ask};
@@ -38,6 +40,11 @@ pub fn execute(arguments: &ProveArgs) -> ExitCode {
 
 fn run(arguments: &ProveArgs) -> Result<ExitCode> {
     let plan = plan(arguments)?;
+    for signal in [SIGINT, SIGTERM] {
+        // The second one does not wait for the report.
+        signal_hook::flag::register_conditional_shutdown(signal, NOTHING_PROVEN.into(), Arc::clone(&plan.stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&plan.stop))?;
+    }
     let before = counters(arguments)?;
     let shows = std::io::stderr().is_terminal();
     let report = prove(plan, |progress| {
@@ -99,6 +106,21 @@ fn outcome(report: &Report, card: Option<&Grown>, expected: Option<HitKind>) -> 
     Outcome::NothingProven(reasons)
 }
 
+/// What to look at if replies are stale and it is not sure whose fault that is.
+fn hint(report: &Report, card: Option<&Grown>) -> Option<&'static str> {
+    if report.count(Breach::Stale) == 0 {
+        None
+    } else if card.is_some_and(|card| count(card, "hits") == 0) {
+        Some(
+            "the card answered nothing: these are the server's own replies. If that is how it should be, declare --server-lag",
+        )
+    } else if report.direct_replies == 0 {
+        Some("it may be the server that is behind: --direct reads it without the card")
+    } else {
+        None
+    }
+}
+
 fn count(card: &Grown, name: &str) -> u64 {
     card.get(name).copied().unwrap_or(0)
 }
@@ -120,6 +142,9 @@ fn show(report: &Report, card: Option<&Grown>, outcome: &Outcome, as_json: bool)
     print!("{report}");
     if let Some(card) = card {
         print!("{}", render(card));
+    }
+    if let Some(hint) = hint(report, card) {
+        println!("hint       {hint}");
     }
     match outcome {
         Outcome::Proven => println!("PROVEN: no reply was older than an edit"),
@@ -329,6 +354,16 @@ mod tests {
         assert_eq!(named("a: mv x y"), (Some("a"), "mv x y"));
         assert_eq!(named("mv x:y z"), (None, "mv x:y z"));
         assert_eq!(named("true"), (None, "true"));
+    }
+
+    #[test]
+    fn a_stale_server_is_told_from_a_stale_card() {
+        let stale = Report { breaches: [(Breach::Stale, 1)].into(), ..Report::default() };
+        assert_eq!(hint(&Report::default(), None), None);
+        assert!(hint(&stale, None).unwrap().contains("--direct"));
+        assert!(hint(&stale, Some(&Grown::new())).unwrap().contains("server's own"));
+        assert!(hint(&stale, Some(&Grown::from([("hits".to_owned(), 1)]))).unwrap().contains("--direct"));
+        assert_eq!(hint(&Report { direct_replies: 1, ..stale }, None), None);
     }
 
     #[test]
