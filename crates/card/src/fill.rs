@@ -246,17 +246,19 @@ impl Fills {
         Some(id)
     }
 
-    /// The reply's head has come. Returns whether the fill goes on.
+    /// The reply's head has come. `closes_once`: the server ends the connection although the client would go on. Returns whether the fill
+    /// goes on.
     pub fn handle_head(
         &mut self,
         id: FillId,
         reply: &ReplyHead<'_>,
         head: &[u8],
+        closes_once: bool,
         keys: &KeyConfig,
         store: &mut Store,
         counters: &mut Counters,
     ) -> bool {
-        match self.take_head(id, reply, head, keys, store, counters) {
+        match self.take_head(id, reply, head, closes_once, keys, store, counters) {
             Ok(()) => true,
             Err(reason) => {
                 if let Some(reason) = reason {
@@ -273,6 +275,7 @@ impl Fills {
         id: FillId,
         reply: &ReplyHead<'_>,
         head: &[u8],
+        closes_once: bool,
         keys: &KeyConfig,
         store: &mut Store,
         counters: &mut Counters,
@@ -283,7 +286,7 @@ impl Fills {
             counters.fills_not_shared[reason.index()] += 1;
             return Err(None);
         }
-        fill.may_be_static = reply.shareable.is_ok();
+        fill.may_be_static = reply.shareable.is_ok() && !closes_once;
         if reply.framing == Framing::None {
             return Err(Some(FillAbort::NoBody));
         }
@@ -311,7 +314,7 @@ impl Fills {
         fill.etag = reply.etag.map(Box::from);
         fill.last_modified = reply.last_modified.map(Box::from);
         fill.framing = reply.framing;
-        fill.closes = reply.always_closes();
+        fill.closes = closes_once || reply.always_closes();
         let room = match reply.framing {
             Framing::Length(len) => {
                 if len > store.object_bytes_max() {

@@ -191,12 +191,16 @@ impl<W: Port, H: Port> Card<W, H> {
             self.store.learn_not_modified(id, template);
         }
         if let Some(fill) = flow.fill {
+            // A server of files that closes although the client would go on does so now and then; what computes replies may do so
+            // always, which two of them that agree show.
             let closes_once = reply.keep_alive == last && !reply.always_closes();
-            let goes_on = if closes_once {
+            let is_odd = closes_once && (reply.keep_alive || !self.store.wants_dynamic());
+            let goes_on = if is_odd {
                 self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
                 false
             } else {
-                self.fills.handle_head(fill, reply, head, &self.config.keys, &mut self.store, &mut self.counters)
+                let (keys, store, counters) = (&self.config.keys, &mut self.store, &mut self.counters);
+                self.fills.handle_head(fill, reply, head, closes_once, keys, store, counters)
             };
             if !goes_on {
                 flow.fill = None;

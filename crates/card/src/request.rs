@@ -3,6 +3,8 @@
 //! Requests of one connection are answered in order (RFC 9112 section 9.3.2). Hits behind hits are queued at once; the side that
 //! talks to the client changes only when everything sent before is acknowledged, and until then the client's bytes are held.
 
+use std::time::Duration;
+
 use nicache_http::{
     Conditional, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Verdict, Version, evaluate,
     parse_request, vary_key,
@@ -17,6 +19,7 @@ use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::memo::Meaning;
 use crate::store::{EntryId, Executor, Found};
+use crate::wait::{REPLY_MAX, VERDICT_MAX};
 
 /// What a request at the front of the client's bytes leads to.
 enum Decision {
@@ -27,7 +30,7 @@ enum Decision {
     /// Goes to the host.
     Forward(Forward),
     /// Waits for the reply to another request, or for the watcher.
-    Wait,
+    Wait(Duration),
     /// Goes to the host, and the card no longer parses: for good, or until this many bytes have passed.
     Opaque(Option<OpaqueExtent>),
 }
@@ -152,9 +155,9 @@ impl<W: Port, H: Port> Card<W, H> {
                     flow.hold = Some(hold);
                     return;
                 }
-                Decision::Wait => {
+                Decision::Wait(longest) => {
                     flow.hold = Some(hold);
-                    self.wait(flow, now);
+                    self.wait(flow, longest, now);
                     return;
                 }
                 Decision::Forward(_) if !may_hand_over => {
@@ -282,12 +285,12 @@ impl<W: Port, H: Port> Card<W, H> {
         let id = match found {
             Found::Entry(id) => id,
             // The answer is near, and cheaper than a fill.
-            Found::Suspect if self.may_wait(flow, now) => return Decision::Wait,
+            Found::Suspect if self.may_wait(flow, VERDICT_MAX, now) => return Decision::Wait(VERDICT_MAX),
             Found::Suspect => return Decision::Forward(forward),
             Found::Lapsed | Found::Absent => {
                 let was_there = found == Found::Lapsed || self.store.was_popular(&key);
-                if was_there && self.fills.is_under_way(&base) && self.may_wait(flow, now) {
-                    return Decision::Wait;
+                if was_there && self.fills.is_under_way(&base) && self.may_wait(flow, REPLY_MAX, now) {
+                    return Decision::Wait(REPLY_MAX);
                 }
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get && !self.store.is_left_alone(&key, now) {

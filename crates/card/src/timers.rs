@@ -42,7 +42,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let handshake =
             (flow.phase == Phase::CardHandshake).then(|| flow.host.syn_sent + syn_interval(flow.syn_ack_tries));
         let idle = Some(flow.active + idle_limit(flow));
-        [sender, host, handshake, flow.ack_due, flow.wait.filter(|&until| until > now), idle]
+        [sender, host, handshake, flow.ack_due, flow.wait.map(|(_, due)| due).filter(|&due| due > now), idle]
             .into_iter()
             .flatten()
             .min()
@@ -86,7 +86,7 @@ impl<W: Port, H: Port> Card<W, H> {
         if flow.ack_due.is_some_and(|due| now >= due) {
             self.ack_client(flow, now);
         }
-        if flow.wait.is_some_and(|until| now >= until) {
+        if flow.wait.is_some_and(|(_, due)| now >= due) {
             self.advance(flow, now);
             self.pump_client(flow, now);
         }

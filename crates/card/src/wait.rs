@@ -12,8 +12,10 @@ use crate::card::Card;
 use crate::flow::Flow;
 use crate::packet::FlowKey;
 
-/// Longest wait.
-const WAIT_MAX: Duration = Duration::from_secs(3);
+/// Longest wait for a reply of the server.
+pub(crate) const REPLY_MAX: Duration = Duration::from_secs(3);
+/// Longest wait for the watcher, which needs a small part of this if it is not busy.
+pub(crate) const VERDICT_MAX: Duration = Duration::from_millis(20);
 /// Connections that can wait at once.
 pub const WAITERS_MAX: usize = 1024;
 
@@ -39,17 +41,16 @@ impl Waiters {
 }
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// May the request at the front of the connection wait?
-    pub(crate) fn may_wait(&self, flow: &Flow, now: Time) -> bool {
-        flow.wait.is_none_or(|until| now < until) && self.waiters.waiting.len() < WAITERS_MAX
+    /// May the request at the front of the connection wait for so long, all in all?
+    pub(crate) fn may_wait(&self, flow: &Flow, longest: Duration, now: Time) -> bool {
+        flow.wait.is_none_or(|(since, _)| now < since + longest) && self.waiters.waiting.len() < WAITERS_MAX
     }
 
     /// Lets the request at the front of the connection wait.
-    pub(crate) fn wait(&mut self, flow: &mut Flow, now: Time) {
-        if flow.wait.is_none() {
-            self.counters.waits += 1;
-            flow.wait = Some(now + WAIT_MAX);
-        }
+    pub(crate) fn wait(&mut self, flow: &mut Flow, longest: Duration, now: Time) {
+        self.counters.waits += u64::from(flow.wait.is_none());
+        let since = flow.wait.map_or(now, |(since, _)| since);
+        flow.wait = Some((since, since + longest));
         if !self.waiters.waiting.contains(&flow.key) {
             self.waiters.waiting.push(flow.key);
         }

@@ -5,6 +5,7 @@ mod bypass;
 mod card;
 mod companion;
 mod demo;
+mod prove;
 mod purge;
 mod replay;
 mod run;
@@ -26,6 +27,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Purge(arguments) => purge::execute(&arguments),
         Command::Bypass(arguments) => bypass::execute(&arguments),
         Command::Bench(command) => bench::execute(&command),
+        Command::Prove(arguments) => Ok(prove::execute(&arguments)),
         Command::Replay(arguments) => replay::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),
         Command::Card => card::execute(),

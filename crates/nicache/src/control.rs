@@ -152,6 +152,21 @@ impl Counters {
         let all = self.hits + self.misses + self.bypasses;
         if all == 0 { 0.0 } else { self.hits as f64 / all as f64 }
     }
+
+    /// By how much each has grown since `before`, by name: `hits`, `misses`, `bypasses`, and of the others those that have.
+    pub fn since(&self, before: &Counters) -> BTreeMap<String, u64> {
+        let of_before = |name: &String| before.more.get(name).copied().unwrap_or(0);
+        let others = self.more.iter().map(|(name, value)| (name.clone(), value.saturating_sub(of_before(name))));
+        let mut grown: BTreeMap<String, u64> = others.filter(|(_, value)| *value > 0).collect();
+        for (name, now, then) in [
+            ("hits", self.hits, before.hits),
+            ("misses", self.misses, before.misses),
+            ("bypasses", self.bypasses, before.bypasses),
+        ] {
+            grown.insert(name.to_owned(), now.saturating_sub(then));
+        }
+        grown
+    }
 }
 
 /// One request that the card answered.
@@ -341,6 +356,17 @@ mod tests {
         assert!((counters.hit_rate() - 0.75).abs() < 1e-9);
         let ask = ToCard::Ask { id: 1, question: Question::PurgeTarget { host: None, target: "/".into() } };
         assert_eq!(serde_json::from_str::<ToCard>(&serde_json::to_string(&ask).unwrap()).unwrap(), ask);
+    }
+
+    #[test]
+    fn counters_grow() {
+        let counters = |hits, cookies| {
+            let more = BTreeMap::from([("bypass_cookie".to_owned(), cookies), ("waits".to_owned(), 1)]);
+            Counters { hits, more, ..Counters::default() }
+        };
+        let grown = counters(9, 5).since(&counters(2, 3));
+        let expected = [("bypass_cookie", 2), ("bypasses", 0), ("hits", 7), ("misses", 0)];
+        assert_eq!(grown, expected.map(|(name, value)| (name.to_owned(), value)).into());
     }
 
     #[test]

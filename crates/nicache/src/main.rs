@@ -23,6 +23,7 @@ mod relay;
 mod setup;
 mod share;
 mod supervisor;
+mod url;
 
 use std::process::ExitCode;
 

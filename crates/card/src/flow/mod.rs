@@ -166,8 +166,9 @@ pub struct Flow {
     pub fill: Option<FillId>,
     /// The entry that a 304 of the host is learned for.
     pub learn: Option<EntryId>,
-    /// The request at the front waits until then for the reply to another one, or for the watcher; a time in the past: it has waited.
-    pub wait: Option<Time>,
+    /// Since when the request at the front has been waiting for the reply to another one, or for the watcher; and when it is to be looked
+    /// at again if neither comes.
+    pub wait: Option<(Time, Time)>,
     /// A delayed ACK to the client is due.
     pub ack_due: Option<Time>,
     /// When anything last came from the client.

@@ -1,13 +1,12 @@
 //! `nicache replay`.
 
 use std::io::IsTerminal;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nicache_replay::{ReplayConfig, Report, Site, SyntheticConfig, Trace, replay, synthetic};
 use tempfile::TempDir;
 
@@ -15,6 +14,7 @@ use crate::behind::Behind;
 use crate::cli::ReplayArgs;
 use crate::control::{Counters, Request, Response, ask};
 use crate::logs;
+use crate::url::server;
 
 /// Replays a log and prints what came of it.
 pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
@@ -35,19 +35,19 @@ pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
         );
     }
     let site = Site::create(&root, &trace)?;
-    let (own, server) = match &arguments.url {
-        Some(url) => (None, address(url)?),
+    let (own, address) = match &arguments.url {
+        Some(url) => (None, server(url)?.address),
         None => {
             let own = Behind::start(&arguments.run, &[], &nginx(folder.path(), &root)?)?;
-            let server = own.server();
-            (Some(own), server)
+            let address = own.server();
+            (Some(own), address)
         }
     };
     let name = own.as_ref().map(|own| own.status.name.as_str()).or(arguments.name.as_deref());
     // Without a card at the URL, there are no counters to show.
     let before = counters(name);
     let config = ReplayConfig {
-        server,
+        server: address,
         clients: usize::from(arguments.clients),
         pipeline: usize::from(arguments.pipeline),
         writers: arguments.writers,
@@ -76,19 +76,7 @@ fn show(
     trace: &Trace,
     as_json: bool,
 ) -> Result<()> {
-    let grown = |name: &str| {
-        let value = |counters: &Option<Counters>| counters.as_ref().and_then(|all| all.more.get(name).copied());
-        value(&after).unwrap_or(0).saturating_sub(value(&before).unwrap_or(0))
-    };
-    let card = after.as_ref().map(|now| {
-        let then = before.clone().unwrap_or_default();
-        let mut card: std::collections::BTreeMap<&str, u64> =
-            now.more.keys().map(|name| (name.as_str(), grown(name))).filter(|(_, value)| *value > 0).collect();
-        card.insert("hits", now.hits - then.hits);
-        card.insert("misses", now.misses - then.misses);
-        card.insert("bypasses", now.bypasses - then.bypasses);
-        card
-    });
+    let card = after.map(|now| now.since(&before.unwrap_or_default()));
     if as_json {
         let mut all = serde_json::to_value(report)?;
         all["hit_rate"] = report.hit_rate().into();
@@ -131,19 +119,6 @@ fn counters(name: Option<&str>) -> Option<Counters> {
     }
 }
 
-fn address(url: &str) -> Result<SocketAddr> {
-    let rest = url.strip_prefix("http://").context("url: only http:// is spoken")?;
-    let host = rest.trim_end_matches('/');
-    if host.contains('/') {
-        bail!("url: the files are below the document root, so the URL ends after address and port");
-    }
-    let full = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
-    full.to_socket_addrs()
-        .with_context(|| format!("url: `{host}` is no address"))?
-        .find(SocketAddr::is_ipv4)
-        .with_context(|| format!("url: `{host}` has no IPv4 address"))
-}
-
 /// On a disk file system almost everywhere; files on tmpfs would not be cached.
 fn temporary_folder() -> Result<TempDir> {
     let folder = tempfile::Builder::new()
@@ -172,18 +147,4 @@ fn nginx(folder: &Path, root: &Path) -> Result<Vec<String>> {
     std::fs::write(&path, text)?;
     let (folder, path) = (folder_text.to_string(), path.display().to_string());
     Ok(["nginx", "-p", &folder, "-c", &path, "-g", "daemon off;"].map(str::to_owned).to_vec())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls() {
-        assert_eq!(address("http://10.0.0.2").unwrap(), "10.0.0.2:80".parse().unwrap());
-        assert_eq!(address("http://10.0.0.2:8080/").unwrap(), "10.0.0.2:8080".parse().unwrap());
-        for wrong in ["10.0.0.2", "https://10.0.0.2/", "http://10.0.0.2/folder/", "http://no.such.host.invalid/"] {
-            assert!(address(wrong).is_err(), "{wrong}");
-        }
-    }
 }

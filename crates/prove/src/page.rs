@@ -1,0 +1,80 @@
+//! Pages, and which of them is asked for next.
+
+use std::time::Duration;
+
+/// A page to read.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Path and query, beginning with `/`.
+    pub target: String,
+    /// Names of the subjects it must show; `None`: those that it shows before the run.
+    pub shows: Option<Vec<String>>,
+    /// It prints the UNIX time, which may be so old at most when the request is sent.
+    pub within: Option<Duration>,
+    /// Whether all markers of a subject in one reply must be of one version. A page that the server itself puts
+    /// together while the subject changes is not atomic.
+    pub atomic: bool,
+}
+
+impl Page {
+    /// A page that shows what it shows, at once.
+    pub fn new(target: &str) -> Page {
+        Page { target: target.to_owned(), shows: None, within: None, atomic: true }
+    }
+}
+
+/// How often each page is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Popularity {
+    /// All alike.
+    Uniform,
+    /// By Zipf's law with this exponent, the first page most; 0.6 to 1 is usual.
+    Zipf(f64),
+}
+
+/// Chooses pages at random.
+#[derive(Clone, Debug)]
+pub(crate) struct Chooser {
+    /// Sum of the weights up to each page.
+    cumulated: Vec<f64>,
+}
+
+impl Chooser {
+    pub(crate) fn new(pages: usize, popularity: Popularity) -> Chooser {
+        let exponent = if let Popularity::Zipf(exponent) = popularity { exponent } else { 0.0 };
+        let mut total = 0.0;
+        let weights = (1..=pages).map(|rank| {
+            total += (rank as f64).powf(-exponent);
+            total
+        });
+        Chooser { cumulated: weights.collect() }
+    }
+
+    pub(crate) fn choose(&self, random: &mut fastrand::Rng) -> usize {
+        let Some(total) = self.cumulated.last().filter(|_| self.cumulated.len() > 1) else { return 0 };
+        let point = random.f64() * total;
+        self.cumulated.partition_point(|&sum| sum <= point).min(self.cumulated.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(popularity: Popularity) -> Vec<u32> {
+        let chooser = Chooser::new(10, popularity);
+        let mut random = fastrand::Rng::with_seed(3);
+        let mut counts = vec![0; 10];
+        (0..10_000).for_each(|_| counts[chooser.choose(&mut random)] += 1);
+        counts
+    }
+
+    #[test]
+    fn popularity() {
+        let even = counts(Popularity::Uniform);
+        assert!(even.iter().all(|count| (850..1150).contains(count)), "{even:?}");
+        let zipf = counts(Popularity::Zipf(1.0));
+        assert!((3200..3650).contains(&zipf[0]) && (250..450).contains(&zipf[9]), "{zipf:?}");
+        assert_eq!(Chooser::new(1, Popularity::Uniform).choose(&mut fastrand::Rng::with_seed(1)), 0);
+    }
+}
