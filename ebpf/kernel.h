@@ -27,6 +27,7 @@ struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
+	unsigned int i_nlink;
 	__s64 i_size;
 	__s64 i_ctime_sec; /* since 6.11, and so the next */
 	__u32 i_ctime_nsec;
@@ -49,7 +50,12 @@ struct file {
 	struct inode *f_inode;
 };
 
+struct in6_addr {
+	__u8 bytes[16];
+};
+
 struct sock_common {
+	struct in6_addr skc_v6_daddr;
 	__u32 skc_daddr;
 	__u16 skc_dport;
 	__u16 skc_num;

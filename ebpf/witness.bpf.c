@@ -504,10 +504,13 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret)
 	struct socket *socket;
 	struct sock *sk;
 	struct pid *peer;
-	__u32 family, address;
+	__u32 family, address, words[4] = {};
 	__u16 port, local;
 
 	if (!identify(file, &identity))
+		return 0;
+	/* A file without a name is nobody else's. */
+	if ((identity.mode & S_IFMT) == S_IFREG && !BPF_CORE_READ(file, f_inode, i_nlink))
 		return 0;
 	if ((identity.mode & S_IFMT) == S_IFREG && !(BPF_CORE_READ(file, f_flags) & O_APPEND))
 		return report_descriptor(EVENT_WROTE, nr, ret, fd);
@@ -520,8 +523,20 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret)
 	family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	local = BPF_CORE_READ(sk, __sk_common.skc_num);
 	/* To a client of the web server: not a question. */
-	if (family == AF_INET && is_service_port(local))
+	if ((family == AF_INET || family == AF_INET6) && is_service_port(local))
 		return 0;
+	address = BPF_CORE_READ(sk, __sk_common.skc_daddr);
+	if (family == AF_INET6) {
+		/* An IPv4 address, or the loopback one, in the clothes of IPv6. */
+		bpf_probe_read_kernel(words, sizeof(words), &sk->__sk_common.skc_v6_daddr);
+		if (!words[0] && !words[1] && words[2] == __builtin_bswap32(0xffff)) {
+			family = AF_INET;
+			address = words[3];
+		} else if (!words[0] && !words[1] && !words[2] && words[3] == __builtin_bswap32(1)) {
+			family = AF_INET;
+			address = __builtin_bswap32(0x7f000001);
+		}
+	}
 	head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
 	if (!head) {
 		count_lost();
@@ -531,7 +546,6 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret)
 	head->dev = family;
 	head->dir_dev = local;
 	if (family == AF_INET) {
-		address = BPF_CORE_READ(sk, __sk_common.skc_daddr);
 		port = BPF_CORE_READ(sk, __sk_common.skc_dport);
 		head->ino = (__u64)__builtin_bswap32(address) << 16 | __builtin_bswap16(port);
 	} else if (family == AF_UNIX) {
@@ -652,12 +666,17 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 	case NR_mknod:
 	case NR_mknodat:
 	case NR_truncate:
-	case NR_ftruncate:
 	case NR_chmod:
-	case NR_fchmod:
 	case NR_fchmodat:
-	case NR_utimensat:
 		return ret < 0 ? 0 : report_descriptor(EVENT_WROTE, nr, ret, -1);
+	case NR_fchmod:
+	case NR_ftruncate:
+		return ret < 0 ? 0 : report_written(regs->di, nr, ret);
+	case NR_utimensat:
+		if (ret < 0)
+			return 0;
+		/* Without a path it is about the descriptor. */
+		return regs->si ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(regs->di, nr, ret);
 	case NR_io_uring_setup:
 	case NR_open_by_handle_at:
 		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);

@@ -95,6 +95,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Gives back what a flow holds.
     pub(crate) fn release_resources(&mut self, flow: &mut Flow) {
+        self.end_unsafe_request(flow);
         while let Some(reply) = flow.replies.pop() {
             self.store.unpin(reply.entry);
         }

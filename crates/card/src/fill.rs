@@ -81,6 +81,7 @@ struct Fill {
     request: Box<[u8]>,
     request_len: usize,
     stamp: nicache_coherence::Stamp,
+    unsafe_requests: u64,
     lost: u64,
     forwarded: Time,
     /// When the watcher was first to be asked.
@@ -176,6 +177,7 @@ impl Fills {
                 request: vec![0; REQUEST_BYTES].into_boxed_slice(),
                 request_len: 0,
                 stamp: Default::default(),
+                unsafe_requests: 0,
                 lost: 0,
                 forwarded: Time(0),
                 finished: None,
@@ -236,6 +238,7 @@ impl Fills {
         fill.request[..request_head.len()].copy_from_slice(request_head);
         fill.request_len = request_head.len();
         fill.lost = store.revisions().lost();
+        fill.unsafe_requests = store.unsafe_requests();
         fill.stamp = store.revisions().advance_clock();
         fill.forwarded = now;
         fill.finished = None;
@@ -495,6 +498,7 @@ impl Fills {
                         stamp: if execution.is_some() { fill.asked } else { fill.stamp },
                         sources: *sources,
                         record: *record,
+                        unsafe_requests: fill.unsafe_requests,
                     };
                     if fill.lost != store.revisions().lost() {
                         store.release(new.body);

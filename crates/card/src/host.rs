@@ -213,6 +213,7 @@ impl<W: Port, H: Port> Card<W, H> {
     fn finish_reply(&mut self, flow: &mut Flow) {
         let plain = matches!(&flow.reply, ReplyTracking::Body(follower) if follower.is_plain());
         flow.reply = ReplyTracking::Idle;
+        self.end_unsafe_request(flow);
         if let Some(fill) = flow.fill.take() {
             self.fills.finish(fill, plain, &mut self.store, &mut self.counters);
         }
@@ -234,6 +235,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Where the reply ends is not known any more.
     fn break_off_reply(&mut self, flow: &mut Flow) {
         flow.reply = ReplyTracking::Idle;
+        self.end_unsafe_request(flow);
         if let Some(fill) = flow.fill.take() {
             self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
         }

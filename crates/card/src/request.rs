@@ -54,6 +54,7 @@ impl Hit {
             keep_alive: self.keep_alive,
             store_as: None,
             recheck: false,
+            is_unsafe: false,
             learn: None,
             reason: None,
         }
@@ -68,6 +69,8 @@ struct Forward {
     store_as: Option<(Key, Key)>,
     /// The card is to ask for the same, too, so that there are two replies to compare.
     recheck: bool,
+    /// It may change something.
+    is_unsafe: bool,
     /// The entry whose 304 is to be learned.
     learn: Option<EntryId>,
     reason: Option<Reason>,
@@ -240,6 +243,7 @@ impl<W: Port, H: Port> Card<W, H> {
                         keep_alive,
                         store_as: None,
                         recheck: false,
+                        is_unsafe: method == Method::Other,
                         learn: None,
                         reason: Some(Reason::Request),
                     }),
@@ -261,6 +265,7 @@ impl<W: Port, H: Port> Card<W, H> {
             keep_alive: request.keep_alive,
             store_as: None,
             recheck: false,
+            is_unsafe: false,
             learn: None,
             reason: None,
         };
@@ -413,6 +418,9 @@ impl<W: Port, H: Port> Card<W, H> {
                 self.rechecks.ask_for(flow.key.server_port, head, names, &self.config.keys, &mut self.counters);
             }
         }
+        if forward.is_unsafe {
+            self.begin_unsafe_request(flow);
+        }
         flow.learn = forward.learn;
         flow.reply = ReplyTracking::Head { head_request: forward.head_request, last: !forward.keep_alive };
         self.hand_to_host(flow, forward.head_len, now);
@@ -457,6 +465,19 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
+    /// What goes to the host now may change something.
+    pub(crate) fn begin_unsafe_request(&mut self, flow: &mut Flow) {
+        self.store.note_unsafe_request();
+        flow.unsafe_request = true;
+    }
+
+    /// The host has answered.
+    pub(crate) fn end_unsafe_request(&mut self, flow: &mut Flow) {
+        if std::mem::take(&mut flow.unsafe_request) {
+            self.store.note_unsafe_request();
+        }
+    }
+
     /// The card stops to parse: what is held goes to the host, what follows passes.
     pub(crate) fn make_opaque(&mut self, flow: &mut Flow, extent: Option<OpaqueExtent>, now: Time) {
         let first = flow.first_held();
@@ -475,6 +496,9 @@ impl<W: Port, H: Port> Card<W, H> {
         };
         flow.fill = None;
         flow.learn = None;
+        if held > 0 {
+            self.begin_unsafe_request(flow);
+        }
         self.hand_to_host(flow, held, now);
     }
 }

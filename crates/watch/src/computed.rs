@@ -16,7 +16,7 @@ use nicache_coherence::{FillRequest, RefusalReason};
 use nicache_sql::Access;
 
 use crate::contents;
-use crate::databases::Databases;
+use crate::databases::{Databases, Server};
 use crate::event::{EventKind, Identity, LookupEvent};
 use crate::history::History;
 use crate::peers::Peers;
@@ -38,7 +38,7 @@ pub(crate) struct Computed<'a> {
     /// Files and directories.
     pub(crate) survey: Survey<'a>,
     /// What was read from databases; `None` if none was asked.
-    pub(crate) reads: Option<Vec<Access>>,
+    pub(crate) reads: Option<Vec<(Server, Access)>>,
 }
 
 /// Finds out what a computed reply depends on.

@@ -22,7 +22,7 @@ use crate::processes::first_process;
 /// Connections followed at most; the statements of a further one touch everything.
 const CONNECTIONS_MAX: usize = 16_384;
 /// Changes remembered; an entry that is older than the oldest of them cannot be judged.
-const CHANGES_MAX: usize = 65_536;
+const CHANGES_MAX: usize = 16_384;
 /// Reads remembered, of the last seconds.
 const READS_MAX: usize = 65_536;
 /// Texts whose meaning is remembered.
@@ -30,10 +30,14 @@ const TEXTS_MAX: usize = 8192;
 /// Statements of a connection whose time is remembered, for replies that are as of an earlier one.
 const TIMES_MAX: usize = 256;
 
+/// The first process of a database server; 0: unknown, which may be any.
+pub type Server = u32;
+
 /// What a statement has read.
 #[derive(Debug)]
 struct Read {
     time_ns: u64,
+    server: Server,
     client: u32,
     /// As of when.
     as_of_ns: u64,
@@ -47,6 +51,7 @@ struct Read {
 struct Change {
     number: u64,
     time_ns: u64,
+    server: Server,
     client: u32,
     /// The clock when it was over; `None`: it is in doubt.
     done: Option<Stamp>,
@@ -170,7 +175,7 @@ impl Databases {
                 Event::Everything { reason } => {
                     tracing::debug!(?reason, connection = sql.connection, "a statement may touch everything");
                     let everything: Arc<[Access]> = [Access::EVERYTHING].into();
-                    self.push_read(event, client, event.time_ns, false, everything.clone());
+                    self.push_read(event, sql.connection, client, event.time_ns, false, everything.clone());
                     self.note_change(event, sql.connection, client, everything);
                 }
                 Event::SchemaChanged => self.handle_schema_change(sql.connection, reason, event.time_ns),
@@ -250,11 +255,20 @@ impl Databases {
             }
         }
         let reads: Arc<[Access]> = execution.footprint.reads.as_slice().into();
-        self.push_read(event, client, as_of_ns, execution.reads_uncommitted, reads);
+        self.push_read(event, name, client, as_of_ns, execution.reads_uncommitted, reads);
     }
 
-    fn push_read(&mut self, event: &LookupEvent, client: u32, as_of_ns: u64, dirty: bool, reads: Arc<[Access]>) {
-        self.reads.push_back(Read { time_ns: event.time_ns, client, as_of_ns, dirty, reads });
+    fn push_read(
+        &mut self,
+        event: &LookupEvent,
+        name: u64,
+        client: u32,
+        as_of_ns: u64,
+        dirty: bool,
+        reads: Arc<[Access]>,
+    ) {
+        let server = self.server_of(name);
+        self.reads.push_back(Read { time_ns: event.time_ns, server, client, as_of_ns, dirty, reads });
         while self.reads.len() > READS_MAX
             || self.reads.front().is_some_and(|first| first.time_ns + HISTORY_NS < event.time_ns)
         {
@@ -266,7 +280,8 @@ impl Databases {
 
     fn note_change(&mut self, event: &LookupEvent, name: u64, client: u32, writes: Arc<[Access]>) {
         let number = self.first + self.changes.len() as u64;
-        self.changes.push_back(Change { number, time_ns: event.time_ns, client, done: None, writes });
+        let server = self.server_of(name);
+        self.changes.push_back(Change { number, time_ns: event.time_ns, server, client, done: None, writes });
         if let Some(connection) = self.connections.get_mut(&name) {
             connection.in_doubt.push(number);
         }
@@ -277,6 +292,11 @@ impl Databases {
             // One in doubt is not forgotten before everything that it may void.
             self.remembers_since = self.remembers_since.max(Stamp(dropped.done.unwrap_or(event.clock).0 + 1));
         }
+    }
+
+    fn server_of(&self, name: u64) -> Server {
+        let place = self.connections.get(&name).and_then(|connection| connection.place.as_ref());
+        place.map_or(0, |place| place.server)
     }
 
     fn end_doubt(&mut self, name: u64, clock: Stamp) {
@@ -304,11 +324,11 @@ impl Databases {
         from_ns: u64,
         to_ns: u64,
         mut is_server: impl FnMut(u32) -> bool,
-    ) -> Result<Vec<Access>, RefusalReason> {
+    ) -> Result<Vec<(Server, Access)>, RefusalReason> {
         if from_ns < self.reads_since_ns {
             return Err(RefusalReason::EventsLost);
         }
-        let mut accesses: Vec<Access> = Vec::new();
+        let mut accesses: Vec<(Server, Access)> = Vec::new();
         let begin = self.reads.partition_point(|read| read.time_ns < from_ns);
         for read in self.reads.range(begin..).take_while(|read| read.time_ns <= to_ns) {
             if !is_server(read.client) {
@@ -318,8 +338,8 @@ impl Databases {
                 return Err(RefusalReason::DatabaseUnclear);
             }
             for access in read.reads.iter() {
-                if !accesses.contains(access) {
-                    accesses.push(access.clone());
+                if !accesses.iter().any(|(server, known)| *server == read.server && known == access) {
+                    accesses.push((read.server, access.clone()));
                 }
             }
         }
@@ -338,7 +358,7 @@ impl Databases {
     }
 
     /// May anything of it have changed since the clock was `since`?
-    pub fn has_changed(&self, reads: &[Access], since: Stamp) -> bool {
+    pub fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
         if reads.is_empty() {
             return false;
         }
@@ -346,7 +366,13 @@ impl Databases {
             return true;
         }
         let in_time = |change: &&Change| change.done.is_none_or(|done| done >= since);
-        let culprit = self.changes.iter().filter(in_time).find(|change| conflicts(reads, &change.writes));
+        let meets = |change: &&Change| {
+            let is_there = |server: Server| server == change.server || server == 0 || change.server == 0;
+            reads
+                .iter()
+                .any(|(server, read)| is_there(*server) && conflicts(std::slice::from_ref(read), &change.writes))
+        };
+        let culprit = self.changes.iter().filter(in_time).find(meets);
         if let Some(change) = culprit {
             tracing::debug!(number = change.number, done = ?change.done, writes = ?change.writes, "a database has changed");
         }

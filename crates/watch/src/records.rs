@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use nicache_coherence::{Class, RecordNumber, SourceSlot};
 use nicache_sql::Access;
 
+use crate::databases::Server;
 use crate::event::LookupEvent;
 use crate::resolve::Permissions;
 use crate::survey::Survey;
@@ -20,7 +21,7 @@ pub struct Record {
     /// When the reply was whole (CLOCK_MONOTONIC).
     pub finished_ns: u64,
     /// What was read from databases.
-    pub reads: Vec<Access>,
+    pub reads: Vec<(Server, Access)>,
     /// The server's look-ups.
     pub events: Vec<LookupEvent>,
     /// Every source.
@@ -50,7 +51,7 @@ impl Record {
         let nodes = self.sources.len() + self.fixed.len() + self.directories.len();
         size_of::<Record>()
             + events
-            + self.reads.len() * 2 * size_of::<Access>()
+            + self.reads.len() * 2 * size_of::<(Server, Access)>()
             + nodes * 2 * size_of::<(SourceSlot, Permissions)>()
     }
 }

@@ -162,6 +162,8 @@ pub struct Flow {
     pub reply: ReplyTracking,
     /// After this reply the host closes: it said so, or the request did.
     pub last_reply: bool,
+    /// The host works on a request that may change something.
+    pub unsafe_request: bool,
     /// The fill that takes the host's reply.
     pub fill: Option<FillId>,
     /// The entry that a 304 of the host is learned for.
@@ -235,6 +237,7 @@ impl Flow {
             forwarded: 0,
             reply: ReplyTracking::Idle,
             last_reply: false,
+            unsafe_request: false,
             fill: None,
             learn: None,
             wait: None,

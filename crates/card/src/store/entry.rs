@@ -1,6 +1,6 @@
 //! One entry: a reply in network-ready form, with the sources that it depends on.
 
-use nicache_coherence::{Epoch, RecordNumber, SourceSet, Stamp};
+use nicache_coherence::{Epoch, RecordNumber, SourceSet, SourceSlot, Stamp};
 use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::BodyId;
 
@@ -62,6 +62,8 @@ pub struct Entry {
     pub(super) standing: Standing,
     /// Of a dynamic one: until when, and how it is renewed.
     pub(super) age: Option<Age>,
+    /// How many requests that may change something had come when its own was forwarded.
+    pub(super) unsafe_requests: u64,
     /// Replies that still need its bytes.
     pub(super) pins: u32,
     /// Out of the index; freed with the last pin.
@@ -77,6 +79,11 @@ impl Entry {
     /// Is it a reply that the server computed?
     pub fn is_dynamic(&self) -> bool {
         self.age.is_some()
+    }
+
+    /// Did the server answer without a database? Then what it knows is in files or in its own memory.
+    pub(super) fn rests_on_memory(&self) -> bool {
+        !self.sources.as_slice().contains(&SourceSlot::DATABASES)
     }
 
     /// What the entry depends on.

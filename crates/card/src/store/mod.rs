@@ -77,6 +77,8 @@ pub struct NewEntry {
     pub sources: SourceSet,
     /// What the watcher remembers of it.
     pub record: RecordNumber,
+    /// [`Store::unsafe_requests`] before the request was forwarded.
+    pub unsafe_requests: u64,
 }
 
 /// Cache of replies in card memory.
@@ -91,6 +93,7 @@ pub struct Store {
     candidates: Candidates,
     /// How old a dynamic entry may become.
     age_max: Duration,
+    unsafe_requests: u64,
     /// Which headers select among the variants of a key.
     pub vary: VaryRules,
 }
@@ -113,6 +116,7 @@ impl Store {
             suspects: Suspects::new(),
             candidates: Candidates::new(),
             age_max: Duration::ZERO,
+            unsafe_requests: 0,
             vary: VaryRules::new(),
         }
     }
@@ -120,6 +124,17 @@ impl Store {
     /// How old what nobody can see may be in a dynamic entry; zero: there are none.
     pub fn set_age_max(&mut self, age_max: Duration) {
         self.age_max = age_max;
+    }
+
+    /// A request that may change something (RFC 9110 section 9.2.1) goes to the server, or has been answered. What it changes in a
+    /// database or a file is seen; what it changes in a program's own memory is not. So a dynamic entry that rests on no database lapses.
+    pub fn note_unsafe_request(&mut self) {
+        self.unsafe_requests += 1;
+    }
+
+    /// Beginnings and ends of such requests so far.
+    pub fn unsafe_requests(&self) -> u64 {
+        self.unsafe_requests
     }
 
     /// Are dynamic entries wanted?
@@ -188,7 +203,9 @@ impl Store {
         let Some(entry) = place.entry.as_ref() else {
             return Found::Absent;
         };
-        if entry.age.as_ref().is_some_and(|age| now >= age.expires) {
+        if let Some(age) = &entry.age
+            && (now >= age.expires || entry.unsafe_requests != self.unsafe_requests && entry.rests_on_memory())
+        {
             return Found::Lapsed;
         }
         if entry.checked == epoch && entry.standing == Standing::Good {
@@ -341,6 +358,7 @@ impl Store {
             checked: epoch,
             standing: Standing::Good,
             age: None,
+            unsafe_requests: new.unsafe_requests,
             pins: 0,
             dead: false,
         });
@@ -380,6 +398,7 @@ impl Store {
                 *age = Age::new(execution, age_max);
                 (entry.stamp, entry.sources, entry.record) = (basis.stamp, basis.sources, basis.record);
                 (entry.checked, entry.standing) = (epoch, Standing::Good);
+                entry.unsafe_requests = new.unsafe_requests;
                 counters.renewed += 1;
                 self.release(new.body);
                 self.suspect_if(is_suspect, id);
