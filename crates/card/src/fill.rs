@@ -146,6 +146,31 @@ impl Fill {
     }
 }
 
+/// A request whose reply is to be stored.
+pub struct Asked<'a> {
+    /// Its key without what `Vary` says.
+    pub base: Key,
+    /// Its key as far as `Vary` is known.
+    pub key: Key,
+    /// For whom the server works.
+    pub by: Executor,
+    /// TCP port of the service.
+    pub port: u16,
+    /// The whole request.
+    pub head: &'a [u8],
+}
+
+/// The head of the reply.
+#[derive(Clone, Copy)]
+pub struct Answered<'a> {
+    /// What it means.
+    pub reply: &'a ReplyHead<'a>,
+    /// Its bytes.
+    pub head: &'a [u8],
+    /// The server ends the connection although the client would go on.
+    pub closes_once: bool,
+}
+
 /// All fills of a card.
 pub struct Fills {
     fills: Box<[Fill]>,
@@ -204,17 +229,8 @@ impl Fills {
 
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
-    pub fn begin(
-        &mut self,
-        base: Key,
-        key: Key,
-        by: Executor,
-        port: u16,
-        request_head: &[u8],
-        store: &Store,
-        now: Time,
-        counters: &mut Counters,
-    ) -> Option<FillId> {
+    pub fn begin(&mut self, asked: Asked<'_>, store: &Store, now: Time, counters: &mut Counters) -> Option<FillId> {
+        let Asked { base, key, by, port, head: request_head } = asked;
         let fills = &self.fills;
         let is_same = |fill: &Fill| fill.base == base && (fill.by == Executor::Card) == (by == Executor::Card);
         if self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])).is_some() {
@@ -249,19 +265,16 @@ impl Fills {
         Some(id)
     }
 
-    /// The reply's head has come. `closes_once`: the server ends the connection although the client would go on. Returns whether the fill
-    /// goes on.
+    /// The reply's head has come. Returns whether the fill goes on.
     pub fn handle_head(
         &mut self,
         id: FillId,
-        reply: &ReplyHead<'_>,
-        head: &[u8],
-        closes_once: bool,
+        answered: Answered<'_>,
         keys: &KeyConfig,
         store: &mut Store,
         counters: &mut Counters,
     ) -> bool {
-        match self.take_head(id, reply, head, closes_once, keys, store, counters) {
+        match self.take_head(id, answered, keys, store, counters) {
             Ok(()) => true,
             Err(reason) => {
                 if let Some(reason) = reason {
@@ -276,13 +289,12 @@ impl Fills {
     fn take_head(
         &mut self,
         id: FillId,
-        reply: &ReplyHead<'_>,
-        head: &[u8],
-        closes_once: bool,
+        answered: Answered<'_>,
         keys: &KeyConfig,
         store: &mut Store,
         counters: &mut Counters,
     ) -> Result<(), Option<FillAbort>> {
+        let Answered { reply, head, closes_once } = answered;
         let fill = self.get(id).ok_or(None)?;
         let shareable = if store.wants_dynamic() { reply.shareable_if_agreed() } else { reply.shareable };
         if let Err(reason) = shareable {

@@ -8,6 +8,7 @@ use crate::bus::FrameBytes;
 use crate::card::{Card, Keep};
 use crate::counters::FillAbort;
 use crate::emit::HEADERS_BYTES_MAX;
+use crate::fill::Answered;
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::packet::{TCP_AT, TcpFrame};
@@ -200,7 +201,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 false
             } else {
                 let (keys, store, counters) = (&self.config.keys, &mut self.store, &mut self.counters);
-                self.fills.handle_head(fill, reply, head, closes_once, keys, store, counters)
+                self.fills.handle_head(fill, Answered { reply, head, closes_once }, keys, store, counters)
             };
             if !goes_on {
                 flow.fill = None;

@@ -15,6 +15,7 @@ use nicache_tcp::Time;
 use crate::access::AccessRecord;
 use crate::card::Card;
 use crate::counters::CardBypass;
+use crate::fill::Asked;
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::memo::Meaning;
@@ -411,8 +412,8 @@ impl<W: Port, H: Port> Card<W, H> {
         self.counters.recheck_requests += u64::from(by == Executor::Card);
         if let (Some((base, key)), Some(hold)) = (forward.store_as, &flow.hold) {
             let head = &hold.bytes()[..forward.head_len];
-            flow.fill =
-                self.fills.begin(base, key, by, flow.key.server_port, head, &self.store, now, &mut self.counters);
+            let asked = Asked { base, key, by, port: flow.key.server_port, head };
+            flow.fill = self.fills.begin(asked, &self.store, now, &mut self.counters);
             if forward.recheck && flow.fill.is_some() && self.config.rechecker.is_some() {
                 let names = self.store.vary.names(&base);
                 self.rechecks.ask_for(flow.key.server_port, head, names, &self.config.keys, &mut self.counters);

@@ -412,8 +412,10 @@ fn is_startup(dialect: Dialect, bytes: &[u8]) -> bool {
 /// What texts mean.
 #[derive(Debug, Default)]
 struct Texts {
-    known: HashMap<(Dialect, Box<[u8]>), Arc<[Statement]>>,
+    known: HashMap<Text, Arc<[Statement]>>,
 }
+
+type Text = (Dialect, Box<[u8]>);
 
 impl Parse for Texts {
     fn parse(&mut self, dialect: Dialect, text: &[u8]) -> Arc<[Statement]> {

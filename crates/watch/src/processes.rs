@@ -74,7 +74,7 @@ impl DatabaseProcesses {
     /// Inode numbers of all sockets of these processes: connections that have begun.
     pub fn sockets(&self) -> HashSet<u64> {
         let mine = processes().filter(|&process| self.contains(process));
-        mine.flat_map(|process| sockets_of(process)).collect()
+        mine.flat_map(sockets_of).collect()
     }
 }
 

@@ -98,7 +98,7 @@ impl Retained {
             EventKind::Sendfile => return self.forget_sent(event),
             _ => return,
         }
-        let path = (event.path.starts_with(b"/") && !event.incomplete).then_some(&event.path);
+        let path = (event.path.starts_with(b"/") && !event.incomplete).then_some(&*event.path);
         let known = path.and_then(|path| self.paths.get_mut(path));
         let replaced = known.and_then(|(identity, looked_at)| {
             *looked_at = (*looked_at).max(event.clock);
@@ -109,26 +109,26 @@ impl Retained {
         let is_read = event.mode & S_IFMT == S_IFREG && event.open_flags & O_ACCMODE != O_WRONLY && has_content;
         let Some(identity) = event.inode.filter(|_| is_read && event.ret >= 0) else { return };
         if let Some(old) = replaced
-            && self.files.get(&old).is_some_and(|file| file.path.as_ref() == path)
+            && self.files.get(&old).is_some_and(|file| file.path.as_deref() == path)
         {
             self.files.remove(&old);
         }
         self.add(identity, path, event, table);
     }
 
-    fn add(&mut self, identity: Identity, path: Option<&Box<[u8]>>, event: &LookupEvent, table: &RevisionTable) {
+    fn add(&mut self, identity: Identity, path: Option<&[u8]>, event: &LookupEvent, table: &RevisionTable) {
         if self.files.len() >= RETAINED_MAX && !self.files.contains_key(&identity) {
             self.overflowed = true;
             return;
         }
         if let Some(path) = path {
-            self.paths.insert(path.clone(), (identity, event.clock));
+            self.paths.insert(path.into(), (identity, event.clock));
         }
         let stamp = table.stamp_of(identity.slot());
         let file = self.files.entry(identity).or_insert_with(|| {
             table.track(identity.slot());
             File {
-                path: path.cloned(),
+                path: path.map(Box::from),
                 opener: Some(event.tgid),
                 first_opened_ns: event.time_ns,
                 opened: event.clock,

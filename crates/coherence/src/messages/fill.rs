@@ -69,6 +69,7 @@ pub enum Class {
 
 /// May the reply become an entry?
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack; a box would allocate for each fill")]
 pub enum Verdict {
     /// Yes, valid while none of these sources has a stamp at or above the fill's ([`FillRequest::stamp`] of a static one,
     /// [`FillRequest::asked`] of a dynamic one).

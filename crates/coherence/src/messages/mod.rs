@@ -54,6 +54,7 @@ const VERSION: u8 = 3;
 
 /// A message of the card to the watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack; a box would allocate for each fill")]
 pub enum Question<'a> {
     /// May this reply become an entry?
     Fill(FillRequest<'a>),
@@ -63,6 +64,7 @@ pub enum Question<'a> {
 
 /// A message of the watcher to the card.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "one at a time, on the stack; a box would allocate for each fill")]
 pub enum Answer {
     /// To [`Question::Fill`].
     Fill(FillVerdict),
