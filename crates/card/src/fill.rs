@@ -181,6 +181,8 @@ pub struct Fills {
     asked: usize,
     /// Fills that have ended.
     ended: u64,
+    /// The card's own requests are made in other clothes each time.
+    turn: u32,
 }
 
 impl Fills {
@@ -224,6 +226,7 @@ impl Fills {
             whole: Vec::with_capacity(FILLS_MAX),
             asked: 0,
             ended: 0,
+            turn: 0,
         }
     }
 
@@ -295,6 +298,8 @@ impl Fills {
         counters: &mut Counters,
     ) -> Result<(), Option<FillAbort>> {
         let Answered { reply, head, closes_once } = answered;
+        self.turn = self.turn.wrapping_add(1);
+        let turn = self.turn;
         let fill = self.get(id).ok_or(None)?;
         let shareable = if store.wants_dynamic() { reply.shareable_if_agreed() } else { reply.shareable };
         if let Err(reason) = shareable {
@@ -319,7 +324,7 @@ impl Fills {
         };
         if store.wants_dynamic() && !store.is_left_alone(&fill.key, fill.forwarded) {
             let names = if let Vary::Names(names) = &reply.vary { Some(names) } else { None };
-            fill.recheck = recheck_head(&fill.request[..fill.request_len], names, keys);
+            fill.recheck = recheck_head(&fill.request[..fill.request_len], names, keys, turn);
         }
         if !fill.may_be_static && fill.recheck.is_none() {
             return Err(Some(FillAbort::Volatile));

@@ -27,12 +27,14 @@ pub struct Recheck {
 /// What is to be asked.
 pub(crate) struct Rechecks {
     waiting: Vec<Recheck>,
+    /// Counts the requests, each of which is made in other clothes.
+    turn: u32,
 }
 
 impl Rechecks {
     /// Nothing.
     pub(crate) fn new() -> Rechecks {
-        Rechecks { waiting: Vec::with_capacity(RECHECKS_MAX) }
+        Rechecks { waiting: Vec::with_capacity(RECHECKS_MAX), turn: 0 }
     }
 
     /// Asks for what a client has just asked for.
@@ -44,7 +46,8 @@ impl Rechecks {
         keys: &KeyConfig,
         counters: &mut Counters,
     ) {
-        if let Some(own) = recheck_head(head, vary, keys) {
+        self.turn = self.turn.wrapping_add(1);
+        if let Some(own) = recheck_head(head, vary, keys, self.turn) {
             self.ask(Recheck { port, head: own }, counters);
         }
     }

@@ -54,7 +54,7 @@ pub use limits::{
 };
 pub use protocol::{Method, Version};
 pub use reason::{BypassReason, MalformedReply, NotShared};
-pub use recheck::{USER_AGENT, recheck_head};
+pub use recheck::recheck_head;
 pub use reply::{Framing, ReplyConfig, ReplyHead, ReplyOutcome, parse_reply, parse_reply_with};
 pub use request::{Extent, HeaderScratch, Request, RequestOutcome, is_worth_parsing, parse_request};
 pub use template::HeadTemplate;

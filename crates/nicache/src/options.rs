@@ -398,6 +398,13 @@ impl Subnet {
         Ipv4Addr::from(u32::from(self.network) + 1)
     }
 
+    /// The address of the card's own client, on this machine: one of the range that is set aside for measurements between networks (RFC
+    /// 2544), so that no client has it. What a page says to this address and to another client, it says to everybody.
+    pub fn rechecker(self) -> Ipv4Addr {
+        let [_, second, third, fourth] = self.network.octets();
+        Ipv4Addr::new(198, 18, second ^ third, fourth | 1)
+    }
+
     /// The server's address.
     pub fn server(self) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(self.network) + 2)

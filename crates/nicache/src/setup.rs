@@ -48,6 +48,8 @@ pub struct CardSetup {
     pub gateway: Ipv4Addr,
     /// Interface name of the wire TAP, for messages.
     pub wire_name: String,
+    /// Address of the card's own client.
+    pub rechecker: Ipv4Addr,
     /// How old what nobody can see may be in a page that the server computed, in milliseconds; 0: only files are cached.
     pub recheck_ms: u64,
     /// Capture file.

@@ -279,6 +279,7 @@ fn card_setup(plan: &RunPlan, instance: &Instance, witness_files: usize) -> Card
         server: instance.subnet.server(),
         gateway: instance.subnet.gateway(),
         wire_name: instance.interface.clone(),
+        rechecker: instance.subnet.rechecker(),
         recheck_ms: plan.recheck.0,
         pcap: plan.pcap.clone(),
         access_log: plan.access_log.is_some(),

@@ -95,7 +95,9 @@ fn wrote(event: &LookupEvent) -> RefusalReason {
 
 fn is_made_up(event: &LookupEvent) -> bool {
     let climbs = || event.path.windows(2).any(|two| two == b"..");
-    MADE_UP.iter().any(|prefix| event.path.starts_with(prefix)) && !climbs()
+    // Memory that programs share as files is like any other file system without a witness.
+    let is_shared_memory = event.path.starts_with(b"/dev/shm");
+    MADE_UP.iter().any(|prefix| event.path.starts_with(prefix)) && !climbs() && !is_shared_memory
 }
 
 /// Files that the server made for itself during the request: parts of a reply that it could not send at once, and the like.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use nicache_coherence::RefusalReason;
 
 use crate::event::{LookupEvent, Peer};
-use crate::processes::DatabaseProcesses;
+use crate::processes::{DatabaseProcesses, sockets_of};
 
 /// Programs that keep data which nobody sees change, by the name of their executable file. Programs of the server's group that are none
 /// of these are taken for parts of the application, whose own memory is bounded by the age of dynamic entries.
@@ -31,6 +31,30 @@ pub struct Peers {
     server_netns: u32,
     databases: Option<DatabaseProcesses>,
     processes: HashMap<u32, Kind>,
+    /// Ports of the loopback interface.
+    ports: HashMap<u16, bool>,
+}
+
+fn refuse(event: &LookupEvent, peer: Peer) -> RefusalReason {
+    tracing::debug!(?peer, process = event.tgid, "talked to");
+    RefusalReason::UnwatchedPeer
+}
+
+/// Inode numbers of the sockets that listen at a port, by the kernel's tables below `net`.
+fn listeners(net: &str, port: u16) -> Vec<u64> {
+    let tables = ["tcp", "tcp6"].map(|name| std::fs::read_to_string(format!("{net}/{name}")).unwrap_or_default());
+    let inode = |line: &str| -> Option<u64> {
+        // sl local rem st tx:rx tr:tm retrnsmt uid timeout inode; state 0A is LISTEN.
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let (_, local_port) = fields.get(1)?.rsplit_once(':')?;
+        let listens = *fields.get(3)? == "0A" && u16::from_str_radix(local_port, 16) == Ok(port);
+        if listens { fields.get(9)?.parse().ok() } else { None }
+    };
+    tables.iter().flat_map(|table| table.lines().skip(1).filter_map(inode)).collect()
+}
+
+fn parent_sockets() -> Vec<u64> {
+    rustix::process::getppid().map_or_else(Vec::new, |parent| sockets_of(parent.as_raw_nonzero().get() as u32))
 }
 
 /// What a process is to the server.
@@ -49,7 +73,7 @@ enum Kind {
 impl Peers {
     /// Nothing known yet of the processes in the network namespace with this inode number.
     pub fn new(server_netns: u32, databases: Option<DatabaseProcesses>) -> Peers {
-        Peers { server_netns, databases, processes: HashMap::new() }
+        Peers { server_netns, databases, processes: HashMap::new(), ports: HashMap::new() }
     }
 
     /// Is it certain that nothing unseen came in from outside by this sending? True if it went to a database.
@@ -66,13 +90,36 @@ impl Peers {
                 Kind::Database => return Ok(true),
                 Kind::Unknown | Kind::Other => false,
             },
-            Peer::Ipv4(address, port) => address.is_loopback() && !STORE_PORTS.contains(&port),
+            Peer::Ipv4(address, port) if !address.is_loopback() || STORE_PORTS.contains(&port) => {
+                return if address.is_loopback() && self.is_database_at(event.tgid, port) {
+                    Ok(true)
+                } else {
+                    Err(refuse(event, peer))
+                };
+            }
+            Peer::Ipv4(..) => true,
         };
         if is_fine {
             return Ok(false);
         }
-        tracing::debug!(?peer, process = event.tgid, "talked to");
-        Err(RefusalReason::UnwatchedPeer)
+        Err(refuse(event, peer))
+    }
+
+    /// Does a database server whose statements are seen listen at this port of the process's loopback interface, or of this machine's, to
+    /// which a port may be shared?
+    fn is_database_at(&mut self, process: u32, port: u16) -> bool {
+        let Some(databases) = self.databases.clone() else { return false };
+        *self.ports.entry(port).or_insert_with(|| {
+            let sockets = databases.sockets();
+            let listens = |net: String| listeners(&net, port).iter().any(|inode| sockets.contains(inode));
+            let inside = listeners(&format!("/proc/{process}/net"), port);
+            if inside.iter().any(|inode| sockets.contains(inode)) {
+                return true;
+            }
+            // Shared: what listens inside belongs to the process that started this one, which passes everything on.
+            let own = parent_sockets();
+            !inside.is_empty() && inside.iter().all(|inode| own.contains(inode)) && listens("/proc/self/net".into())
+        })
     }
 
     /// May a client of a database be the server? It may have ended since.

@@ -88,7 +88,7 @@ fn start_shards(
     let secret = secret()?;
     let rechecker = match setup.recheck_ms {
         0 => None,
-        _ => Some(Rechecker::start(setup.gateway, setup.server).context("starting the card's own client")?),
+        _ => Some(Rechecker::start(setup.rechecker, setup.server).context("starting the card's own client")?),
     };
     let mut shards = Vec::new();
     for (number, (wire, host)) in wire.into_iter().zip(host).enumerate() {
@@ -152,7 +152,7 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
     config.access_log = setup.access_log;
     if setup.recheck_ms > 0 {
         config.age_max = Duration::from_millis(setup.recheck_ms);
-        config.rechecker = Some(nicache_card::Rechecker { address: setup.gateway.into(), ports: RECHECK_PORTS });
+        config.rechecker = Some(nicache_card::Rechecker { address: setup.rechecker.into(), ports: RECHECK_PORTS });
     }
     Ok(config)
 }

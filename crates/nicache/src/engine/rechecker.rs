@@ -1,6 +1,6 @@
 //! The card's own client: asks the server again for pages that the card holds, through the wire like anybody else.
 //!
-//! It connects from the gateway's address and from ports that nobody else uses there, by which the card knows it.
+//! It connects from an address of its own, and from ports that nobody else uses there, by which the card knows it.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
@@ -31,11 +31,11 @@ pub struct Rechecker {
 
 impl Rechecker {
     /// Starts the workers, which end with the last clone.
-    pub fn start(gateway: Ipv4Addr, server: Ipv4Addr) -> io::Result<Rechecker> {
+    pub fn start(address: Ipv4Addr, server: Ipv4Addr) -> io::Result<Rechecker> {
         let (queue, requests) = sync_channel(WAITING_MAX);
         let requests = Arc::new(Mutex::new(requests));
         for number in 0..WORKERS {
-            let worker = Worker { gateway, server, ports: own_ports(number), next: 0, connection: None };
+            let worker = Worker { address, server, ports: own_ports(number), next: 0, connection: None };
             let requests = Arc::clone(&requests);
             std::thread::Builder::new().name(format!("recheck-{number}")).spawn(move || worker.run(&requests))?;
         }
@@ -53,7 +53,7 @@ fn own_ports(worker: usize) -> Vec<u16> {
 }
 
 struct Worker {
-    gateway: Ipv4Addr,
+    address: Ipv4Addr,
     server: Ipv4Addr,
     ports: Vec<u16>,
     next: usize,
@@ -99,7 +99,7 @@ impl Worker {
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             stream.set_nodelay(true)?;
-            let connected = bind(&stream, &SocketAddrV4::new(self.gateway, self.ports[self.next]))
+            let connected = bind(&stream, &SocketAddrV4::new(self.address, self.ports[self.next]))
                 .and_then(|()| connect(&stream, &SocketAddrV4::new(self.server, port)));
             match connected {
                 Ok(()) => return Ok(stream),

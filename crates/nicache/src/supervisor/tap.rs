@@ -14,11 +14,14 @@ pub const MTU: u32 = 1500;
 /// Name of the host TAP in the server's network namespace.
 pub const HOST_NAME: &str = "eth0";
 
-/// Creates the wire TAP in the calling thread's network namespace and gives it the gateway's address.
+/// Creates the wire TAP in the calling thread's network namespace and gives it the gateway's address and that of the card's own client.
 pub fn open_wire(name: &str, queues: u16, subnet: Subnet) -> Result<Vec<TapQueue>> {
     let taps = open(name, queues)?;
     let mut netlink = Netlink::open()?;
     let index = bring_up(&mut netlink, name, subnet.gateway())?;
+    netlink
+        .add_address(index, subnet.rechecker(), 32)
+        .with_context(|| format!("cannot give {name} the address {}", subnet.rechecker()))?;
     tracing::debug!(interface = name, index, gateway = %subnet.gateway(), "wire TAP is up");
     Ok(taps)
 }
