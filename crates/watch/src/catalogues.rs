@@ -13,6 +13,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use nicache_sql::{Catalogue, Defaults, Dialect, catalogue_query};
 
 use crate::processes::sockets_of;
@@ -212,6 +214,10 @@ fn postgres_client(server: u32, database: &str) -> io::Result<Command> {
 fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: between fork and exec only one system call is made, and no memory is allocated.
+    unsafe {
+        command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
+    }
     let mut child = command.spawn().map_err(|error| io::Error::other(format!("{program}: {error}")))?;
     {
         let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -226,7 +232,7 @@ fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String
     let pid = rustix::process::Pid::from_child(&child);
     let guard = std::thread::spawn(move || {
         if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
     });
     let read = |from: &mut dyn io::Read| {

@@ -54,6 +54,15 @@ pub(crate) fn survey_computed<'a>(
 ) -> Result<Computed<'a>, RefusalReason> {
     let events: Vec<&LookupEvent> =
         history.since(request.forwarded_ns).take_while(|event| event.time_ns <= request.finished_ns).collect();
+    // What is sent from a file that was opened before is in no look-up, and the file may have another name by now, or none.
+    let is_opened = |sent: &LookupEvent| {
+        events
+            .iter()
+            .any(|event| event.kind == EventKind::Lookup && event.tgid == sent.tgid && event.inode == sent.inode)
+    };
+    if events.iter().any(|event| event.kind == EventKind::Sendfile && !is_opened(event)) {
+        return Err(RefusalReason::NotLookedUp);
+    }
     let scratch = Scratch::find(&events);
     let mut asked_database = false;
     for event in &events {

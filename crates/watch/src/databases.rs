@@ -77,6 +77,10 @@ pub struct Databases {
     connections: HashMap<u64, Connection>,
     /// Connections whose beginning nobody saw.
     begun_before: HashSet<u64>,
+    /// Inode number of the server's network namespace.
+    server_netns: u32,
+    /// Database servers that the server uses: only these are asked for their structure.
+    used: HashSet<Server>,
     texts: Texts,
     catalogues: Catalogues,
     reads: VecDeque<Read>,
@@ -91,8 +95,10 @@ pub struct Databases {
 
 impl Databases {
     /// Nothing read or changed yet. `begun_before`: connections (by the inode of the server's socket) that exist already.
-    pub fn new(begun_before: HashSet<u64>) -> Databases {
+    pub fn new(begun_before: HashSet<u64>, server_netns: u32) -> Databases {
         Databases {
+            server_netns,
+            used: HashSet::new(),
             connections: HashMap::new(),
             begun_before,
             texts: Texts::default(),
@@ -142,6 +148,7 @@ impl Databases {
             self.forget(name, event.clock);
         }
         self.catalogues.forget(server);
+        self.used.remove(&server);
     }
 
     fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) {
@@ -191,7 +198,16 @@ impl Databases {
         let begun_before = &mut self.begun_before;
         let is_new = !self.connections.contains_key(&sql.connection);
         let place = if is_new { place_of(event, sql) } else { None };
-        let defaults = place.as_ref().and_then(|place| self.catalogues.defaults(place, event.time_ns));
+        if let Some(place) = &place
+            && !self.used.contains(&place.server)
+            && (client == 0 && sql.what != SqlStep::Sent
+                || is_in_namespace(client, self.server_netns)
+                || is_in_namespace(event.tgid, self.server_netns))
+        {
+            self.used.insert(place.server);
+        }
+        let used = place.as_ref().filter(|place| self.used.contains(&place.server));
+        let defaults = used.and_then(|place| self.catalogues.defaults(place, event.time_ns));
         let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
             session: if begun_before.remove(&sql.connection) {
                 Session::in_the_middle(sql.dialect)
@@ -212,7 +228,7 @@ impl Databases {
 
     fn catalogue_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Arc<Catalogue>> {
         let place = self.connections.get(&sql.connection)?.place.clone()?;
-        self.catalogues.get(&place, event.time_ns)
+        if self.used.contains(&place.server) { self.catalogues.get(&place, event.time_ns) } else { None }
     }
 
     /// `reason`: why a statement was not understood, if it was not.
@@ -231,7 +247,8 @@ impl Databases {
     /// A database server has been started.
     pub fn handle_started(&mut self, server: u32, dialect: Dialect, now_ns: u64) {
         // One of PostgreSQL has no connection yet that would name a database.
-        if dialect == Dialect::MySql {
+        if dialect == Dialect::MySql && is_in_namespace(server, self.server_netns) {
+            self.used.insert(server);
             self.catalogues.get(&Place { server, dialect, database: None }, now_ns);
         }
     }
@@ -378,6 +395,11 @@ impl Databases {
         }
         culprit.is_some()
     }
+}
+
+fn is_in_namespace(process: u32, netns: u32) -> bool {
+    let link = std::fs::read_link(format!("/proc/{process}/ns/net"));
+    link.is_ok_and(|link| link.as_os_str() == &*format!("net:[{netns}]"))
 }
 
 /// Where the tables of a connection are. PostgreSQL: the first message names the database, or else the user, as key and value.

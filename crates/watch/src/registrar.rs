@@ -93,7 +93,7 @@ impl Registrar {
             coverage,
             history,
             retained: Retained::default(),
-            databases: Databases::new(HashSet::new()),
+            databases: Databases::new(HashSet::new(), 0),
             database_processes: None,
             records: Records::new(now_ns),
             counters: RegistrarCounters::default(),
@@ -104,7 +104,7 @@ impl Registrar {
 
     /// Follows the statements that these servers receive. Without, every database is a program that is not watched.
     pub fn follow_databases(&mut self, processes: &DatabaseProcesses) {
-        self.databases = Databases::new(processes.sockets());
+        self.databases = Databases::new(processes.sockets(), self.table.server_netns());
         for (process, dialect) in processes.servers() {
             self.databases.handle_started(process, dialect, now_ns());
         }

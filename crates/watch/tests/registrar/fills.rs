@@ -313,7 +313,7 @@ fn a_full_ring_is_counted_and_the_fill_refused() {
     let forwarded = scene.forward();
     let busy = page.clone();
     scene.server.run(move || {
-        for _ in 0..20_000 {
+        for _ in 0..50_000 {
             fs::metadata(&busy).unwrap();
         }
     });
