@@ -12,6 +12,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod dynamic;
 pub mod pipeline;
 mod summary;
 pub mod wire;

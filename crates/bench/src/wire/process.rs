@@ -20,6 +20,7 @@ const GRACE: Duration = Duration::from_secs(8);
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    enclosure: Enclosure,
     log: PathBuf,
     program: String,
 }
@@ -55,7 +56,17 @@ impl Process {
         command.args(["taskset", "-c", &cpu.to_string()]).args(argv);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
         let child = namespace.run(move || command.spawn()).context("cannot start setpriv (package util-linux)")?;
-        Ok(Process { child, log: log.to_owned(), program: argv[0].clone() })
+        Ok(Process { child, enclosure, log: log.to_owned(), program: argv[0].clone() })
+    }
+
+    /// Who is asked to end: of an enclosed program the program itself, since `unshare` waits for it and does not hear.
+    fn listener(&self) -> Pid {
+        let list = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let first = || {
+            std::fs::read_to_string(list).ok()?.split_ascii_whitespace().next()?.parse().ok().and_then(Pid::from_raw)
+        };
+        let enclosed = if self.enclosure == Enclosure::PidNamespace { first() } else { None };
+        enclosed.unwrap_or_else(|| Pid::from_child(&self.child))
     }
 
     /// Its process number.
@@ -90,8 +101,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let pid = Pid::from_child(&self.child);
-        let _ = kill_process(pid, Signal::TERM);
+        let _ = kill_process(self.listener(), Signal::TERM);
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline {
             if !matches!(self.child.try_wait(), Ok(None)) {
