@@ -20,6 +20,8 @@ use crate::wire::{CLIENT_CPU, SERVER_CPU};
 
 /// Seconds of warm-up before each measurement.
 const WARM_UP_SECONDS: u32 = 1;
+/// Seconds of it before a page's first one: programs that have just started are slow, and a cache may want to see a page several times.
+const FIRST_WARM_UP_SECONDS: u32 = 4;
 /// Share of a CPU from which on it is called full.
 pub const FULL: f64 = 0.93;
 
@@ -85,6 +87,8 @@ pub struct Bench<'a> {
     pub site: &'a Site,
     /// The load.
     pub load: &'a Client,
+    /// Whether it has been measured before, since the subject was started.
+    pub is_warm: bool,
 }
 
 impl Bench<'_> {
@@ -119,7 +123,8 @@ impl Bench<'_> {
     ) -> Result<Sample> {
         let url = format!("http://{}{}", running.server().ip(), self.page.path());
         let load = |seconds| self.load.run(running.client(), &url, 1, self.page.connections(), false, seconds);
-        load(WARM_UP_SECONDS)?;
+        load(if self.is_warm { WARM_UP_SECONDS } else { FIRST_WARM_UP_SECONDS })?;
+        self.is_warm = true;
 
         let executed = fpm::accepted(&self.site.php())?;
         let counters = running.counters()?;

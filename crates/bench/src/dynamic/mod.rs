@@ -252,7 +252,7 @@ impl Run<'_> {
         for (page, template) in &prepared.pages {
             let log = &mut self.logs[*page as usize];
             let (clock, site, load) = (self.clock, &prepared.site, &self.load);
-            let mut bench = Bench { page: *page, template, log, clock, site, load };
+            let mut bench = Bench { page: *page, template, log, clock, site, load, is_warm: false };
             let mut editor = bench.prepare(&mut running);
             for rate in self.plan.edits.iter().copied() {
                 if self.plan.is_stopped() {
@@ -267,7 +267,13 @@ impl Run<'_> {
                     Ok(sample) => self.samples.push(sample),
                     // Whoever stops the run stops its programs, too.
                     Err(_) if self.plan.is_stopped() => return,
-                    Err(error) => self.failures.push(Failure::new(subject, Some(*page), Some(rate), round, &error)),
+                    Err(error) => {
+                        let error = match site.last_words() {
+                            Some(words) => error.context(format!("nginx's last words: `{words}`")),
+                            None => error,
+                        };
+                        self.failures.push(Failure::new(subject, Some(*page), Some(rate), round, &error));
+                    }
                 }
             }
         }

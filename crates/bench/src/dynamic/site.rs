@@ -47,6 +47,12 @@ impl Site {
         &self.logs
     }
 
+    /// The last line that nginx wrote into its log, for messages: it knows why a reply was no success.
+    pub fn last_words(&self) -> Option<String> {
+        let log = std::fs::read(self.folder().join("log/nginx.log")).ok()?;
+        String::from_utf8_lossy(&log).lines().next_back().map(str::to_owned)
+    }
+
     /// Socket of PHP-FPM.
     pub fn php(&self) -> PathBuf {
         self.folder().join("run/php.sock")
