@@ -53,10 +53,7 @@ pub const NGINX_CACHE: &str = "tmp/pages";
 /// # Errors
 /// The site's configuration is not what it is thought to be.
 pub fn php_fpm(site: &str) -> Result<String> {
-    ensure!(
-        site.lines().filter(|line| line.starts_with('[')).next_back() == Some("[site]"),
-        "an odd configuration of PHP-FPM"
-    );
+    ensure!(site.lines().rfind(|line| line.starts_with('[')) == Some("[site]"), "an odd configuration of PHP-FPM");
     Ok(format!("{site}pm.status_path = {}\n", fpm::STATUS_PATH))
 }
 

@@ -109,7 +109,7 @@ pub fn draw(report: &Report) -> String {
         }
         for (column, rate) in rates.iter().enumerate() {
             let left = LABELS_WIDTH + PANEL_WIDTH * column as f64;
-            text(&mut svg, left, top + 36.0, "faint", "", &format!("{rate} edits per second"));
+            text(&mut svg, left, top + 36.0, "faint", "", &rate_words(*rate));
             let cells = subjects.iter().map(|subject| report.cell(*page, *rate, *subject)).collect::<Vec<_>>();
             draw_panel(&mut svg, &axis, &subjects, &cells, left, top + ROW_TITLE);
         }
@@ -180,6 +180,14 @@ fn stale_words(cell: &Cell) -> String {
         (0, 0) => String::new(),
         (0, _) => format!("0 of {} stale", grouped(cell.checked as f64)),
         (stale, _) => format!("{} of {} stale", grouped(stale as f64), grouped(cell.checked as f64)),
+    }
+}
+
+fn rate_words(rate: u32) -> String {
+    match rate {
+        0 => "no edits".to_owned(),
+        1 => "1 edit per second".to_owned(),
+        rate => format!("{rate} edits per second"),
     }
 }
 

@@ -92,6 +92,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
     check_packages(&applications)?;
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = machine_load(Duration::from_secs(1), cpus)?;
+    let other_nicache = std::fs::read_dir("/run/nicache").is_ok_and(|mut sockets| sockets.next().is_some());
     let mut skipped = Vec::new();
     let mut subjects = plan.subjects.clone();
     subjects.retain(|subject| match subject.programs().iter().find(|(program, _)| !is_installed(program)) {
@@ -117,15 +118,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
         nginx_cache: configuration::NGINX_CACHE_SETTINGS.to_owned(),
         varnish: configuration::VARNISH_SETTINGS.to_owned(),
         nicache: "default settings, --recheck 1s".to_owned(),
-        versions: versions(&[
-            ("nginx", "-v"),
-            ("php-fpm8.2", "-v"),
-            ("mariadbd", "--version"),
-            ("varnishd", "-V"),
-            ("wrk", "-v"),
-        ]),
+        versions: short_versions(),
         load_before,
         busy: load_before > LOAD_MAX,
+        other_nicache,
         stopped: plan.is_stopped(),
     };
     Ok(Report::new(setting, run.samples, run.watchers, skipped, run.failures))
@@ -135,6 +131,18 @@ impl Plan {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
+}
+
+/// Name and number of each program, without where and when it was built.
+fn short_versions() -> Vec<String> {
+    let programs =
+        [("nginx", "-v"), ("php-fpm8.2", "-v"), ("mariadbd", "--version"), ("varnishd", "-V"), ("wrk", "-v")];
+    let ends = [" (fpm", " for ", " revision", " [epoll"];
+    let shortened = |said: String| {
+        let at = ends.iter().filter_map(|end| said.find(end)).min().unwrap_or(said.len());
+        said[..at].replace("varnishd (", "").replace("  Ver", "").trim().to_owned()
+    };
+    versions(&programs).into_iter().map(shortened).collect()
 }
 
 /// What serves the pages, each once.
@@ -239,6 +247,7 @@ impl Run<'_> {
         let label = |what: &str| format!("round {} of {}: {}, {what}", round + 1, self.plan.rounds, subject.label());
         let mut running = match Running::start(subject, &prepared.site, &self.plan.nicache, SERVER_CPU) {
             Ok(running) => running,
+            Err(_) if self.plan.is_stopped() => return,
             Err(error) => {
                 for (page, _) in &prepared.pages {
                     for rate in &self.plan.edits {

@@ -67,8 +67,8 @@ impl Page {
             Page::PhpItem => "/item.php?id=1",
             Page::WordPressFront => "/",
             Page::WordPressPost => "/post-1/",
-            // With the navigation around it, the page would have the time in it. Rendered, it would come from a cache of DokuWiki's own, in
-            // which requests that meet a change at the same time can leave an empty page.
+            // With the navigation around it, the page would have the time in it. Without, it would come from a cache of DokuWiki's own, in which
+            // requests that meet a change at the same time can leave an empty page.
             Page::DokuWikiArticle => "/doku.php?id=articles:article_1&do=export_raw",
         }
     }

@@ -56,6 +56,8 @@ pub struct Setting {
     pub load_before: f64,
     /// Whether that was too much for figures that mean something.
     pub busy: bool,
+    /// Whether another nicache ran before, whose watchers burden the whole machine.
+    pub other_nicache: bool,
     /// Whether the run was ended before its end.
     pub stopped: bool,
 }
@@ -374,7 +376,7 @@ impl Report {
                 };
                 let _ = writeln!(
                     text,
-                    "  {connections} connections, {} pairs: requests/s lost {}, CPU per request more: serving side {}, its programs {}: the aim \
+                    "  {connections} at a time, {} pairs: requests/s lost {}, CPU per request more: serving side {}, its programs {}: the aim \
                      (at most {:.0} %) is {}met",
                     cost.pairs,
                     share(cost.requests_lost),
@@ -412,6 +414,12 @@ impl Report {
                 text,
                 "Warning: {:.0} % of the machine was busy before the run: these figures say little.",
                 setting.load_before * 100.0
+            );
+        }
+        if setting.other_nicache {
+            let _ = writeln!(
+                text,
+                "Warning: another nicache runs: its watchers burden all subjects, and what watching costs cannot be told."
             );
         }
         if setting.stopped {
@@ -454,6 +462,7 @@ pub mod tests {
             versions: vec!["nginx/1.22".into()],
             load_before: 0.5,
             busy: true,
+            other_nicache: true,
             stopped: false,
         };
         let mut samples = Vec::new();
@@ -517,9 +526,10 @@ pub mod tests {
             "420 (210..630)",
             "200/400",
             "50 % of the machine was busy",
+            "another nicache runs",
             "both CPUs are full: Varnish, 1 s; nicache.",
             "the card answered 75.00 % of the requests; last round: bypass_cookie 5",
-            "8 connections, 1 pairs: requests/s lost +3.0 %",
+            "8 at a time, 1 pairs: requests/s lost +3.0 %",
             "is met",
         ] {
             assert!(table.contains(part), "{part} is not in\n{table}");
