@@ -2,6 +2,7 @@
 //! change, which would cost the machine more than the change itself.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -121,7 +122,8 @@ impl Client {
         command.args(["--pdeathsig", "KILL", "taskset", "-c", &cpu.to_string(), "mariadb", "--no-defaults"]);
         command.args(["--batch", "--skip-column-names", "--unbuffered", "--user=site", "--password=site"]);
         command.arg(format!("--socket={}", socket.display())).arg("site");
-        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        // Ctrl-C is for the benchmark.
+        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn();
         let mut process = process.context("cannot start mariadb (package mariadb-client-core)")?;
         let (input, output) = (process.stdin.take(), process.stdout.take());
         let (input, output) = (input.context("no pipe")?, BufReader::new(output.context("no pipe")?));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -54,7 +55,8 @@ impl Process {
             command.args(["unshare", "--pid", "--mount", "--fork", "--kill-child"]);
         }
         command.args(["taskset", "-c", &cpu.to_string()]).args(argv);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+        // Ctrl-C is for the benchmark, which ends its programs.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).process_group(0);
         let child = namespace.run(move || command.spawn()).context("cannot start setpriv (package util-linux)")?;
         Ok(Process { child, enclosure, log: log.to_owned(), program: argv[0].clone() })
     }
