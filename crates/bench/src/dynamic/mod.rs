@@ -278,7 +278,7 @@ impl Run<'_> {
                     Err(_) if self.plan.is_stopped() => return,
                     Err(error) => {
                         let error = match site.last_words() {
-                            Some(words) => error.context(format!("nginx's last words: `{words}`")),
+                            Some(words) => anyhow::anyhow!("{error:#}; nginx's last words: `{words}`"),
                             None => error,
                         };
                         self.failures.push(Failure::new(subject, Some(*page), Some(rate), round, &error));
