@@ -2,7 +2,7 @@
 # make demo   build nicache and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
 # make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
 # make lint   formatting and clippy
-# make bench  all benchmarks: nicache against nginx and Varnish (40 minutes; ARGS=--quick for a look), the card alone, and parts of it
+# make bench  all benchmarks: nicache against nginx and Varnish, static and dynamic (90 minutes; ARGS=--quick for a look), the card alone, and parts of it
 #
 # Whatever is missing on the machine is installed first (tools/setup).
 
@@ -39,6 +39,7 @@ lint:
 bench: build
 	@tools/setup bench
 	$(SUDO) $(TARGET)/release/nicache bench wire --save docs/bench/wire.json --figure docs/bench/wire.svg $(ARGS)
+	$(SUDO) $(TARGET)/release/nicache bench dynamic --save docs/bench/dynamic.json --figure docs/bench/dynamic.svg $(ARGS)
 	$(TARGET)/release/nicache bench pipeline
 	cargo bench --workspace --locked $(CARGO_FLAGS)
 

@@ -3,6 +3,9 @@
 //! [`wire`]: a client in one network namespace, a server in another; nginx alone, through the card, and with Varnish in the card's
 //! place, measured with `wrk` under the same conditions. What comes out is requests per second, latency and CPU time.
 //!
+//! [`dynamic`]: the same for pages that PHP computes and that change now and then, with nginx's own cache as one more; and how many of
+//! the replies were stale.
+//!
 //! [`pipeline`]: the card alone, between two ports in memory: nanoseconds (and instructions, where the machine counts them) per
 //! request of each kind, without kernel, client or server.
 //!
@@ -12,6 +15,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod dynamic;
 pub mod pipeline;
 mod summary;
 pub mod wire;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicache_applications::Application;
+use nicache_bench::dynamic::{EDIT_RATES, Page, Subject};
 
 use crate::options::{Milliseconds, RunOptions};
 
@@ -354,6 +355,10 @@ pub enum BenchCommand {
         in full, 3 minutes with --quick."
     )]
     Wire(BenchWireArgs),
+    /// Computed pages that change (PHP with MariaDB, WordPress, DokuWiki): the server alone, behind caches, behind the card; speed and
+    /// stale replies
+    #[command(after_help = BENCH_DYNAMIC_EXAMPLES)]
+    Dynamic(BenchDynamicArgs),
     /// The card alone: nanoseconds per request of each kind
     #[command(after_help = "Example: nicache bench pipeline --only hit")]
     Pipeline(BenchPipelineArgs),
@@ -390,6 +395,63 @@ pub struct BenchWireArgs {
     /// One round of one second, three sizes of objects: to see whether it works, not for figures
     #[arg(long)]
     pub quick: bool,
+}
+
+const BENCH_DYNAMIC_EXAMPLES: &str = "Examples:
+  sudo nicache bench dynamic --quick
+  sudo nicache bench dynamic --save dynamic.json --figure dynamic.svg
+  sudo nicache bench dynamic --pages php --subjects server,nicache --edits 0,10
+  sudo nicache bench dynamic --only watchers --rounds 20
+
+Needs root, two CPUs, a quiet machine, wrk, varnish and the packages of the applications (it says which are missing);
+takes about 50 minutes in full, 8 minutes with --quick. Ctrl-C reports what has been measured so far.";
+
+/// Arguments of `bench dynamic`.
+#[derive(Debug, Args)]
+pub struct BenchDynamicArgs {
+    /// Print the result as JSON, every single measurement included
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "seconds", "quick", "pages", "subjects", "edits", "only"])]
+    pub from: Option<PathBuf>,
+    /// How often everything is measured [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Seconds of one measurement [default: 5]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: Option<u32>,
+    /// One round of one second: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+    /// Which pages: php, wordpress-front, wordpress-post, dokuwiki
+    #[arg(long, value_name = "PAGE,...", value_delimiter = ',', default_values = Page::ALL.map(Page::name))]
+    pub pages: Vec<Page>,
+    /// Who answers: server, nginx-60s, nginx-1s, varnish-60s, varnish-1s, nicache
+    #[arg(long, value_name = "SUBJECT,...", value_delimiter = ',', default_values = Subject::ALL.map(Subject::name))]
+    pub subjects: Vec<Subject>,
+    /// How often a page is changed, per second
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = EDIT_RATES,
+        value_parser = clap::value_parser!(u32).range(0..=200))]
+    pub edits: Vec<u32>,
+    /// Only the pages, or only what watching costs
+    #[arg(long, value_enum)]
+    pub only: Option<DynamicPart>,
+}
+
+/// A part of `bench dynamic`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DynamicPart {
+    /// The pages behind each subject.
+    Pages,
+    /// What the watchers cost a page that is not cached.
+    Watchers,
 }
 
 /// Arguments of `bench pipeline`.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -107,7 +108,8 @@ impl Client {
         if close {
             command.args(["-H", "Connection: close"]);
         }
-        command.arg(url);
+        // Ctrl-C is for the benchmark: a measurement that is cut off is none.
+        command.arg(url).process_group(0);
         let output = namespace.run(move || command.output()).context("cannot start wrk")?;
         let text = String::from_utf8_lossy(&output.stdout);
         let Some(line) = text.lines().find_map(|line| line.strip_prefix("RESULT ")) else {

@@ -17,12 +17,12 @@
 
 mod cell;
 mod figure;
-mod load;
-mod namespace;
-mod process;
+pub(crate) mod load;
+pub(crate) mod namespace;
+pub(crate) mod process;
 mod report;
 mod site;
-mod subject;
+pub(crate) mod subject;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -36,18 +36,20 @@ pub use report::{Cell, Report};
 pub use site::Object;
 pub use subject::Subject;
 
+pub(crate) use report::grouped;
+
 use load::Client;
 use process::machine_load;
 use report::{Failure, Setting, Skipped};
 use site::{NGINX_SETTINGS, OBJECTS, Site};
 use subject::{NotByCache, Running};
 
-const CLIENT_CPU: usize = 0;
-const SERVER_CPU: usize = 1;
+pub(crate) const CLIENT_CPU: usize = 0;
+pub(crate) const SERVER_CPU: usize = 1;
 /// How often a measurement that the cache did not see through is tried.
 const TRIES: usize = 3;
 /// Share of the machine that others may use before the report warns.
-const LOAD_MAX: f64 = 0.05;
+pub(crate) const LOAD_MAX: f64 = 0.05;
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -72,7 +74,7 @@ pub struct Plan {
 /// # Errors
 /// The machine lacks something that every subject needs. A subject that fails is told of in the report.
 pub fn run(plan: &Plan) -> Result<Report> {
-    check_machine()?;
+    check_machine("bench wire")?;
     ensure!(plan.rounds > 0 && plan.seconds > 0, "at least one round and one second are needed");
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = machine_load(Duration::from_secs(1), cpus)?;
@@ -103,7 +105,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         cpus,
         kernel: kernel(),
         nginx: NGINX_SETTINGS.to_owned(),
-        versions: versions(),
+        versions: versions(&[("nginx", "-v"), ("varnishd", "-V"), ("wrk", "-v")]),
         load_before,
         busy: load_before > LOAD_MAX,
         repeated: run.repeated,
@@ -188,15 +190,16 @@ impl Run<'_> {
     }
 }
 
-fn check_machine() -> Result<()> {
+/// Whether the machine has what every measurement between namespaces needs. `command` is for the message.
+pub(crate) fn check_machine(command: &str) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
-        "the wire benchmark makes network namespaces: run it as root, e.g. `sudo nicache bench wire`"
+        "this benchmark makes network namespaces: run it as root, e.g. `sudo nicache {command}`"
     );
     let cpus = std::thread::available_parallelism()?.get();
     ensure!(
         cpus >= 2,
-        "the wire benchmark needs two CPUs, one for the client and one for the server; this machine has {cpus}"
+        "this benchmark needs two CPUs, one for the client and one for the server; this machine has {cpus}"
     );
     let needed = [
         ("wrk", "wrk"),
@@ -213,19 +216,19 @@ fn check_machine() -> Result<()> {
     Ok(())
 }
 
-fn is_installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-fn kernel() -> String {
+pub(crate) fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// First lines of what the programs say about themselves.
-fn versions() -> Vec<String> {
-    [("nginx", "-v"), ("varnishd", "-V"), ("wrk", "-v")]
-        .into_iter()
+/// First lines of what the programs say about themselves; each with the flag that makes it do so.
+pub(crate) fn versions(programs: &[(&str, &str)]) -> Vec<String> {
+    programs
+        .iter()
         .filter_map(|(program, flag)| {
             let output = std::process::Command::new(program).arg(flag).output().ok()?;
             let said = [output.stderr, output.stdout].concat();
@@ -236,25 +239,25 @@ fn versions() -> Vec<String> {
 }
 
 /// A line on standard error, rewritten in place on a terminal.
-struct Progress {
+pub(crate) struct Progress {
     done: usize,
     all: usize,
     terminal: bool,
 }
 
 impl Progress {
-    fn new(all: usize) -> Progress {
+    pub(crate) fn new(all: usize) -> Progress {
         Progress { done: 0, all, terminal: std::io::stderr().is_terminal() }
     }
 
-    fn step(&mut self, what: &str) {
+    pub(crate) fn step(&mut self, what: &str) {
         self.done += 1;
         let (start, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
         let _ = write!(std::io::stderr(), "{start}{}/{} {what}{end}", self.done, self.all);
         let _ = std::io::stderr().flush();
     }
 
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         if self.terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }

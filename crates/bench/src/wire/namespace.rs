@@ -32,9 +32,9 @@ impl Namespace {
             }
         };
         std::thread::Builder::new().name("netns".into()).spawn(body)?;
-        let thread_id = result.recv()?.context(
-            "cannot make a network namespace: the wire benchmark needs root, e.g. `sudo nicache bench wire`",
-        )?;
+        let thread_id = result
+            .recv()?
+            .context("cannot make a network namespace: that needs root, e.g. `sudo nicache bench wire`")?;
         let namespace = Namespace { jobs, thread_id };
         namespace.command("ip link set lo up")?;
         Ok(namespace)

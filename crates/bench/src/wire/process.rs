@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ const GRACE: Duration = Duration::from_secs(8);
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    enclosure: Enclosure,
     log: PathBuf,
     program: String,
 }
@@ -53,9 +55,20 @@ impl Process {
             command.args(["unshare", "--pid", "--mount", "--fork", "--kill-child"]);
         }
         command.args(["taskset", "-c", &cpu.to_string()]).args(argv);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr);
+        // Ctrl-C is for the benchmark, which ends its programs.
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).process_group(0);
         let child = namespace.run(move || command.spawn()).context("cannot start setpriv (package util-linux)")?;
-        Ok(Process { child, log: log.to_owned(), program: argv[0].clone() })
+        Ok(Process { child, enclosure, log: log.to_owned(), program: argv[0].clone() })
+    }
+
+    /// Who is asked to end: of an enclosed program the program itself, since `unshare` waits for it and does not hear.
+    fn listener(&self) -> Pid {
+        let list = format!("/proc/{0}/task/{0}/children", self.child.id());
+        let first = || {
+            std::fs::read_to_string(list).ok()?.split_ascii_whitespace().next()?.parse().ok().and_then(Pid::from_raw)
+        };
+        let enclosed = if self.enclosure == Enclosure::PidNamespace { first() } else { None };
+        enclosed.unwrap_or_else(|| Pid::from_child(&self.child))
     }
 
     /// Its process number.
@@ -90,8 +103,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let pid = Pid::from_child(&self.child);
-        let _ = kill_process(pid, Signal::TERM);
+        let _ = kill_process(self.listener(), Signal::TERM);
         let deadline = Instant::now() + GRACE;
         while Instant::now() < deadline {
             if !matches!(self.child.try_wait(), Ok(None)) {

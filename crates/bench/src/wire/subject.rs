@@ -296,7 +296,7 @@ impl std::fmt::Display for NotByCache {
 impl std::error::Error for NotByCache {}
 
 /// Waits for the line that tells that the server is ready; its `status`.
-fn ready(process: &mut Process) -> Result<Value> {
+pub(crate) fn ready(process: &mut Process) -> Result<Value> {
     let output = process.stdout().context("no standard output")?;
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -312,7 +312,8 @@ fn ready(process: &mut Process) -> Result<Value> {
     Ok(event["status"].clone())
 }
 
-fn run_nicache(program: &Path, arguments: &[&str]) -> Result<String> {
+/// Asks a running nicache by its command line; what it answers.
+pub(crate) fn run_nicache(program: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).output().context("cannot start nicache")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "nicache {}: {}", arguments.join(" "), said.trim());

@@ -1,17 +1,21 @@
 //! `nicache bench`.
 
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bench::{pipeline, wire};
+use nicache_bench::{dynamic, pipeline, wire};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::cli::{BenchCommand, BenchPipelineArgs, BenchWireArgs};
+use crate::cli::{BenchCommand, BenchDynamicArgs, BenchPipelineArgs, BenchWireArgs, DynamicPart};
 
 /// Measures, and prints what came out.
 pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
     match command {
         BenchCommand::Wire(arguments) => run_wire(arguments),
+        BenchCommand::Dynamic(arguments) => run_dynamic(arguments),
         BenchCommand::Pipeline(arguments) => run_pipeline(arguments),
     }
 }
@@ -42,6 +46,50 @@ fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
     }
     // Measurements that failed are in the result; whoever only looks at the status shall know of them, too.
     Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_dynamic(arguments: &BenchDynamicArgs) -> Result<ExitCode> {
+    let report = match &arguments.from {
+        Some(path) => {
+            dynamic::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?
+        }
+        None => dynamic::run(&dynamic_plan(arguments)?)?,
+    };
+    let json = serde_json::to_string(&report)?;
+    if let Some(path) = &arguments.save {
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.figure {
+        std::fs::write(path, dynamic::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        println!("{json}");
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn dynamic_plan(arguments: &BenchDynamicArgs) -> Result<dynamic::Plan> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // Who does not want to wait for the end of the cleaning up asks a second time.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let mut edits = arguments.edits.clone();
+    edits.sort_unstable();
+    edits.dedup();
+    Ok(dynamic::Plan {
+        nicache: std::env::current_exe().context("cannot find this program's file")?,
+        rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 5 }),
+        seconds: arguments.seconds.unwrap_or(if arguments.quick { 1 } else { 5 }),
+        pages: if arguments.only == Some(DynamicPart::Watchers) { Vec::new() } else { arguments.pages.clone() },
+        subjects: arguments.subjects.clone(),
+        edits,
+        watchers: arguments.only != Some(DynamicPart::Pages),
+        stop,
+    })
 }
 
 fn run_pipeline(arguments: &BenchPipelineArgs) -> Result<ExitCode> {

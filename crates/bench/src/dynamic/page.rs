@@ -1,0 +1,134 @@
+//! The pages, and what changes each.
+
+use std::path::Path;
+
+use nicache_applications::Application;
+use serde::{Deserialize, Serialize};
+
+/// A page that the server computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Page {
+    /// A script of a few lines that reads one row of a MariaDB table.
+    PhpItem,
+    /// The front page of WordPress with ten posts.
+    WordPressFront,
+    /// A post of WordPress.
+    WordPressPost,
+    /// The text of an article of DokuWiki, which keeps it in a file.
+    DokuWikiArticle,
+}
+
+/// How a page is changed.
+#[derive(Debug, Clone, Copy)]
+pub enum Change {
+    /// By a statement that changes one row of the site's database.
+    Statement(fn(u64) -> String),
+    /// By a new file in the place of one of the site's.
+    File(&'static str),
+}
+
+impl Page {
+    /// All of them.
+    pub const ALL: [Page; 4] = [Page::PhpItem, Page::WordPressFront, Page::WordPressPost, Page::DokuWikiArticle];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Page::PhpItem => "php",
+            Page::WordPressFront => "wordpress-front",
+            Page::WordPressPost => "wordpress-post",
+            Page::DokuWikiArticle => "dokuwiki",
+        }
+    }
+
+    /// For tables and figures.
+    pub fn label(self) -> &'static str {
+        match self {
+            Page::PhpItem => "PHP + MariaDB page",
+            Page::WordPressFront => "WordPress front page",
+            Page::WordPressPost => "WordPress post",
+            Page::DokuWikiArticle => "DokuWiki article",
+        }
+    }
+
+    /// What serves it.
+    pub fn application(self) -> Application {
+        match self {
+            Page::PhpItem => Application::PhpPage,
+            Page::WordPressFront | Page::WordPressPost => Application::WordPress,
+            Page::DokuWikiArticle => Application::DokuWiki,
+        }
+    }
+
+    /// Request target.
+    pub fn path(self) -> &'static str {
+        match self {
+            Page::PhpItem => "/item.php?id=1",
+            Page::WordPressFront => "/",
+            Page::WordPressPost => "/post-1/",
+            // With the navigation around it, the page would have the time in it. Without, it would come from a cache of DokuWiki's own, in which
+            // requests that meet a change at the same time can leave an empty page.
+            Page::DokuWikiArticle => "/doku.php?id=articles:article_1&do=export_raw",
+        }
+    }
+
+    /// Connections of the load. WordPress computes some ten pages per second; more connections would only wait longer.
+    pub fn connections(self) -> u32 {
+        match self {
+            Page::PhpItem | Page::DokuWikiArticle => 64,
+            Page::WordPressFront | Page::WordPressPost => 16,
+        }
+    }
+
+    /// What makes it show another version.
+    pub fn change(self) -> Change {
+        match self {
+            Page::PhpItem => Change::Statement(|version| format!("UPDATE items SET version = {version} WHERE id = 1")),
+            Page::WordPressFront => Change::Statement(|version| {
+                format!("UPDATE wp_posts SET post_title = 'Post 20, version={version}.' WHERE post_name = 'post-20'")
+            }),
+            Page::WordPressPost => Change::Statement(|version| {
+                let content = format!("<p>This is post 1, version={version}.</p>");
+                format!("UPDATE wp_posts SET post_content = '{content}' WHERE post_name = 'post-1'")
+            }),
+            Page::DokuWikiArticle => Change::File("data/pages/articles/article_1.txt"),
+        }
+    }
+
+    /// Socket of the site's database, which is in the site's folder.
+    pub fn database(folder: &Path) -> std::path::PathBuf {
+        folder.join("run/mariadb.sock")
+    }
+}
+
+impl std::str::FromStr for Page {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Page, String> {
+        let all = Page::ALL.map(Page::name).join(", ");
+        Page::ALL.into_iter().find(|page| page.name() == text).ok_or(format!("`{text}` is no page; one of {all}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dynamic::oracle::version_in;
+
+    #[test]
+    fn names() {
+        for page in Page::ALL {
+            assert_eq!(page.name().parse(), Ok(page));
+        }
+        assert!("x".parse::<Page>().unwrap_err().contains("dokuwiki"));
+    }
+
+    #[test]
+    fn statements_write_what_the_oracle_reads() {
+        for page in [Page::WordPressFront, Page::WordPressPost] {
+            let Change::Statement(statement) = page.change() else { panic!("WordPress has a database") };
+            assert_eq!(version_in(statement(23).as_bytes()), Some(23));
+        }
+    }
+}
