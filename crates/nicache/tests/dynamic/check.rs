@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
+use serde_json::Value;
 
 use crate::common;
 use crate::stage::Stage;
@@ -55,7 +56,10 @@ impl Stage {
         self.try_warm(path, PATIENCE).unwrap_or_else(|| {
             let status = common::status(self.nicache.name());
             let counters = status["counters"].as_object().unwrap();
-            let told: Vec<_> = counters.iter().filter(|(_, count)| count.as_u64().is_some_and(|count| count > 0)).collect();
+            let is_telling = |name: &str| !name.starts_with("bus_") && !name.starts_with("flow");
+            let is_counted = |count: &Value| count.as_u64().is_some_and(|count| count > 0);
+            let told = counters.iter().filter(|(name, count)| is_telling(name) && is_counted(count));
+            let told: Vec<String> = told.map(|(name, count)| format!("{name} {count}")).collect();
             panic!("{path} is never kept, it shows `{}`: {told:?}", self.get(path))
         })
     }

@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
 
@@ -88,13 +88,6 @@ fn what_a_script_reads() {
         stage.change("/attributes.php", "600", || shell(&format!("chmod 600 {data}/attributes")));
         stage.script("time.php", "<?php clearstatcache(); echo filemtime('@FOLDER@/data/attributes');");
         stage.change("/time.php", "1000000000", || shell(&format!("touch -d @1000000000 {data}/attributes")));
-    });
-    cases.run("a symbolic link is switched", || {
-        stage.write("data/first", "old");
-        stage.write("data/second", "new");
-        shell(&format!("ln -s first {data}/link"));
-        stage.script("link.php", "<?php echo file_get_contents('@FOLDER@/data/link');");
-        stage.change("/link.php", "new", || shell(&format!("ln -s second {data}/l2; mv -T {data}/l2 {data}/link")));
     });
     cases.run("hard link", || {
         let url = page(&stage, "hard");
@@ -234,6 +227,141 @@ fn what_a_script_reads() {
             assert_eq!(client.get("/logs.php").unwrap().text(), "logged");
         }
         assert!(stage.counter("hits_dynamic") > before + 25, "lines of a log void pages");
+    });
+    cases.end(&mut stage);
+}
+
+#[test]
+fn where_links_lead() {
+    // PHP itself remembers for two minutes where links lead.
+    let setup = Setup { php: &["realpath_cache_ttl=0"], ..Setup::default() };
+    let mut stage = Stage::start(&setup, |_| {});
+    let mut cases = Cases::default();
+    let data = stage.path("data").display().to_string();
+    cases.run("a symbolic link is switched", || {
+        stage.write("data/first", "old");
+        stage.write("data/second", "new");
+        shell(&format!("ln -s first {data}/link"));
+        stage.script("link.php", "<?php echo file_get_contents('@FOLDER@/data/link');");
+        stage.change("/link.php", "new", || shell(&format!("ln -s second {data}/l2; mv -T {data}/l2 {data}/link")));
+    });
+    cases.run("a symbolic link to a folder is switched", || {
+        deploy(&stage);
+        stage.change("/app.php", "new", || shell(&format!("ln -s two {data}/l3; mv -T {data}/l3 {data}/current")));
+    });
+    cases.end(&mut stage);
+}
+
+/// Two releases of a small application, the first of them current.
+fn deploy(stage: &Stage) {
+    for (name, says) in [("one", "old"), ("two", "new")] {
+        std::fs::create_dir(stage.path(&format!("data/{name}"))).unwrap();
+        stage.write(&format!("data/{name}/app.php"), "<?php echo include __DIR__ . '/text.php';");
+        stage.write(&format!("data/{name}/text.php"), &format!("<?php return '{says}';"));
+    }
+    shell(&format!("ln -s one {}/current", stage.path("data").display()));
+    stage.script("app.php", "<?php include '@FOLDER@/data/current/app.php';");
+}
+
+/// The server itself lags behind here. Once it shows the new page, no entry may bring the old one back; and the card may be behind the server
+/// by no more than T.
+#[test]
+fn where_php_itself_is_late() {
+    const REVALIDATE: Duration = Duration::from_secs(2);
+    const SLACK: Duration = Duration::from_millis(800);
+    let setup = Setup {
+        revalidate: 2,
+        workers: 2,
+        php: &["opcache.file_update_protection=0", "user_ini.cache_ttl=1"],
+        ..Setup::default()
+    };
+    let mut stage = Stage::start(&setup, |_| {});
+    let mut cases = Cases::default();
+    // Requests until the page is certain to be new, with every reply and what came before it.
+    let follow = |url: &str, limit: Duration| {
+        let edited = Instant::now();
+        let mut client = stage.client();
+        let mut new_at = None;
+        while edited.elapsed() < limit + Duration::from_secs(2) {
+            let asked = edited.elapsed();
+            let is_new = client.get(url).unwrap().text().contains("new");
+            assert!(is_new || new_at.is_none(), "{url}: old at {asked:?} although new at {new_at:?}");
+            assert!(is_new || asked < limit, "{url}: old {asked:?} after the edit");
+            if is_new {
+                new_at.get_or_insert(asked);
+            }
+            std::thread::sleep(Duration::from_millis(7));
+        }
+        println!("  {url}: new after {:?}", new_at.unwrap());
+    };
+    cases.run("an include just after it was looked at", || {
+        stage.write("include/late.php", "<?php return 'old';");
+        stage.script("late.php", "<?php echo include '@FOLDER@/include/late.php';");
+        stage.warm("/late.php");
+        // Until PHP has just looked at it.
+        std::thread::sleep(REVALIDATE);
+        stage.direct("/late.php");
+        std::thread::sleep(Duration::from_millis(100));
+        stage.write("include/late.php", "<?php return 'new';");
+        // Everything else goes, so that the page is filled again while PHP is late.
+        assert!(crate::common::command(&["purge", "--all", "--name", stage.nicache.name()]).status.success());
+        follow("/late.php", REVALIDATE + crate::stage::T + SLACK);
+    });
+    cases.run("an include that another page loaded, on any worker", || {
+        stage.write("include/shared.php", "<?php return 'old';");
+        for name in ["one", "two", "three"] {
+            stage.script(&format!("{name}.php"), "<?php echo include '@FOLDER@/include/shared.php';");
+        }
+        stage.warm("/one.php");
+        // The first execution of these finds the include in memory.
+        stage.warm("/two.php");
+        stage.warm("/three.php");
+        stage.replace("include/shared.php", "<?php return 'new';");
+        follow("/three.php", REVALIDATE + crate::stage::T + SLACK);
+        for url in ["/one.php", "/two.php"] {
+            assert_eq!(stage.get(url), "new");
+        }
+    });
+    cases.run("edited while it is being revalidated, again and again", || {
+        stage.write("include/often.php", "<?php return 0;");
+        stage.script("often.php", "<?php echo include '@FOLDER@/include/often.php';");
+        stage.warm("/often.php");
+        let mut client = stage.client();
+        let (mut written, mut shown) = (vec![Instant::now()], 0);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(9) {
+            if written.last().unwrap().elapsed() > Duration::from_millis(430) && begun.elapsed() < Duration::from_secs(5) {
+                stage.write("include/often.php", &format!("<?php return {};", written.len()));
+                written.push(Instant::now());
+            }
+            let asked = Instant::now();
+            let version: usize = client.get("/often.php").unwrap().text().parse().unwrap();
+            assert!(version >= shown, "{version} after {shown}");
+            shown = version;
+            if let Some(next) = written.get(version + 1) {
+                let age = asked.saturating_duration_since(*next);
+                assert!(age < REVALIDATE + crate::stage::T + SLACK, "version {version} is {age:?} out of date");
+            }
+        }
+        assert_eq!(shown, written.len() - 1);
+    });
+    cases.run(".user.ini appears", || {
+        stage.script("ini.php", "<?php echo ini_get('highlight.string');");
+        stage.warm("/ini.php");
+        stage.script(".user.ini", "highlight.string = new");
+        follow("/ini.php", Duration::from_secs(1) + crate::stage::T + SLACK);
+    });
+    cases.run("a release is switched, then PHP reloaded", || {
+        deploy(&stage);
+        stage.warm("/app.php");
+        let data = stage.path("data").display().to_string();
+        shell(&format!("ln -s two {data}/l2; mv -T {data}/l2 {data}/current"));
+        // It may be old as long as PHP remembers where the link led.
+        assert!(stage.try_warm("/app.php", Duration::from_secs(10)).is_some());
+        crate::machine::reload_php(&stage);
+        let fresh = || (stage.client().request("GET", "/app.php", &[("X-Direct", "1")], b"").ok()?.text() == "new").then_some(());
+        assert!(crate::common::within(Duration::from_secs(10), fresh).is_some());
+        stage.expect("/app.php", "new");
     });
     cases.end(&mut stage);
 }

@@ -9,4 +9,10 @@ mod common;
 mod check;
 mod stage;
 
+mod databases;
 mod files;
+mod machine;
+mod postgres;
+mod privacy;
+mod sqlite;
+mod unseen;

@@ -38,11 +38,13 @@ pub struct Setup {
     pub options: &'static [&'static str],
     /// Further directives of nginx's `server`. `@FOLDER@` stands for the folder.
     pub nginx: &'static str,
+    /// MariaDB has a certificate.
+    pub tls: bool,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { database: Database::None, revalidate: 0, workers: 3, php: &[], options: &[], nginx: "" }
+        Setup { database: Database::None, revalidate: 0, workers: 3, php: &[], options: &[], nginx: "", tls: false }
     }
 }
 
@@ -88,7 +90,12 @@ impl Stage {
         }
         let mut with = Vec::new();
         if let Folder::Prepared(site) = &held {
-            with.push(shlex::try_join(site.with()[0].iter().map(String::as_str)).unwrap());
+            let mut command = site.with()[0].clone();
+            if setup.tls {
+                make_certificate(&folder);
+                command.extend([format!("--ssl-cert={root}/data/tls.pem"), format!("--ssl-key={root}/data/tls.key")]);
+            }
+            with.push(shlex::try_join(command.iter().map(String::as_str)).unwrap());
         }
         with.push(php);
         let mut options: Vec<&str> = with.iter().flat_map(|command| ["--with", command.as_str()]).collect();
@@ -167,6 +174,11 @@ impl Stage {
         self.try_sql(text).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
+    /// The same with further options of the client.
+    pub fn sql_with(&self, options: &[&str], text: &str) -> String {
+        run(self.mariadb().args(options).args(["--execute", text])).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
     fn try_sql(&self, text: &str) -> Result<String, String> {
         run(self.mariadb().args(["--execute", text]))
     }
@@ -230,6 +242,14 @@ fn folder_for(setup: &Setup) -> Folder {
     };
     let _alone = PREPARING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     Folder::Prepared(Box::new(application.prepare_with(&Settings::default()).unwrap()))
+}
+
+fn make_certificate(folder: &Path) {
+    let (key, certificate) = (folder.join("data/tls.key"), folder.join("data/tls.pem"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout"]);
+    run(openssl.arg(&key).arg("-out").arg(certificate)).unwrap();
+    std::fs::set_permissions(key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
 }
 
 fn run(command: &mut Command) -> Result<String, String> {
