@@ -42,6 +42,9 @@ impl Cases {
             let log = stage.nicache.log_text();
             let lines: Vec<&str> = log.lines().collect();
             let tail = lines[lines.len().saturating_sub(60)..].join("\n");
+            let said = std::fs::read_to_string(stage.path("log/php.log")).unwrap_or_default();
+            let said: Vec<&str> = said.lines().collect();
+            println!("{}", said[said.len().saturating_sub(20)..].join("\n"));
             if let Some(path) = std::env::var_os("NICACHE_TEST_LOG") {
                 std::fs::write(path, &log).unwrap();
             }

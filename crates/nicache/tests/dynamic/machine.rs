@@ -1,9 +1,15 @@
 //! Programs that are stopped, killed and reloaded.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nicache_applications::Client;
 use rustix::process::Signal;
 
-use crate::common::kill;
-use crate::stage::Stage;
+use crate::check::Cases;
+use crate::common::{kill, within};
+use crate::stage::{Database, Setup, Stage};
 
 /// Has PHP-FPM begin anew.
 pub fn reload_php(stage: &Stage) {

@@ -99,6 +99,9 @@ fn functions_that_write() {
         stage.expect(&url, "new");
         shell.run("COMMIT;");
         stage.expect(&url, "newer");
+        // The connection is quiet before: nothing but this has the page looked at again.
+        shell.run("SELECT 1;");
+        stage.change(&url, "third", || drop(shell.run("SELECT writes('third');")));
     });
     cases.run("a sequence", || {
         stage.psql("CREATE SEQUENCE numbers");

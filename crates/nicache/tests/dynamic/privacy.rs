@@ -20,7 +20,8 @@ fn stage() -> Stage {
 /// Fetches a page as somebody else.
 fn fetch(stage: &Stage, from: Option<&str>, headers: &[&str], path: &str) -> String {
     let mut command = Command::new("curl");
-    command.args(["-sS", "-m", "10", "-A", "test"]);
+    // The same headers as others send, so that the key is the same.
+    command.args(["-sS", "-m", "10", "-H", "Accept:", "-H", "User-Agent:"]);
     if let Some(from) = from {
         command.args(["--interface", from]);
     }

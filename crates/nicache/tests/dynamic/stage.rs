@@ -40,11 +40,15 @@ pub struct Setup {
     pub nginx: &'static str,
     /// MariaDB has a certificate.
     pub tls: bool,
+    /// The database is started again when it ends.
+    pub respawn: bool,
+    /// The database is no program of the run, and there before it.
+    pub outside: bool,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { database: Database::None, revalidate: 0, workers: 3, php: &[], options: &[], nginx: "", tls: false }
+        Setup { database: Database::None, revalidate: 0, workers: 3, php: &[], options: &[], nginx: "", tls: false, respawn: false, outside: false }
     }
 }
 
@@ -58,6 +62,7 @@ pub struct Stage {
     pub nicache: Nicache,
     pub folder: PathBuf,
     held: Option<Folder>,
+    outside: Option<Child>,
 }
 
 impl Stage {
@@ -81,6 +86,13 @@ impl Stage {
             .unwrap();
         let workers = setup.workers.to_string();
         std::fs::write(folder.join("php.conf"), FPM.replace("@WORKERS@", &workers).replace("@FOLDER@", &root)).unwrap();
+        let mut outside = None;
+        if let (true, Folder::Prepared(site)) = (setup.outside, &held) {
+            let command = &site.with()[0];
+            outside = Some(Command::new(&command[0]).args(&command[1..]).stdin(Stdio::null()).spawn().unwrap());
+            let is_there = || run(mariadb(&folder).args(["--execute", "SELECT 1"])).ok();
+            assert!(within(Duration::from_secs(30), is_there).is_some());
+        }
         prepare(&folder);
 
         let mut php = format!("php-fpm8.2 --nodaemonize --fpm-config '{root}/php.conf'");
@@ -89,11 +101,15 @@ impl Stage {
             php += &format!(" -d {setting}");
         }
         let mut with = Vec::new();
-        if let Folder::Prepared(site) = &held {
+        if let (None, Folder::Prepared(site)) = (&outside, &held) {
             let mut command = site.with()[0].clone();
             if setup.tls {
                 make_certificate(&folder);
                 command.extend([format!("--ssl-cert={root}/data/tls.pem"), format!("--ssl-key={root}/data/tls.key")]);
+            }
+            if setup.respawn {
+                let script = "while :; do \"$@\"; sleep 0.2; done";
+                command = [["sh", "-c", script, "sh"].map(str::to_owned).to_vec(), command].concat();
             }
             with.push(shlex::try_join(command.iter().map(String::as_str)).unwrap());
         }
@@ -107,7 +123,7 @@ impl Stage {
                 command.env("NICACHE_LOG", "info,nicache_watch=debug,nicache_card=debug");
             }
         });
-        let stage = Stage { nicache, folder, held: Some(held) };
+        let stage = Stage { nicache, folder, held: Some(held), outside };
         stage.script("ready.php", "<?php echo 'ready';");
         let is_ready = || {
             let reply = stage.client().get("/ready.php");
@@ -179,15 +195,12 @@ impl Stage {
         run(self.mariadb().args(options).args(["--execute", text])).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    fn try_sql(&self, text: &str) -> Result<String, String> {
+    pub fn try_sql(&self, text: &str) -> Result<String, String> {
         run(self.mariadb().args(["--execute", text]))
     }
 
     fn mariadb(&self) -> Command {
-        let mut command = Command::new("mariadb");
-        command.args(["--no-defaults", "--batch", "--skip-column-names", "--unbuffered", "--user=root", "--socket"]);
-        command.arg(self.path("run/mariadb.sock")).arg("--database=site");
-        command
+        mariadb(&self.folder)
     }
 
     /// Runs statements by the `psql` client.
@@ -208,7 +221,7 @@ impl Stage {
 
     /// A `mariadb` that stays connected.
     pub fn mariadb_shell(&self) -> Shell {
-        Shell::new(self.mariadb(), "SELECT 'said';")
+        Shell::mariadb(&self.folder)
     }
 
     /// A `psql` that stays connected.
@@ -222,6 +235,10 @@ impl Drop for Stage {
         let processes = self.nicache.processes();
         let _ = self.nicache.process.kill();
         let _ = self.nicache.process.wait();
+        if let Some(outside) = &mut self.outside {
+            let _ = outside.kill();
+            let _ = outside.wait();
+        }
         // They would write into the folder while it is removed.
         let all_gone = || (!processes.iter().any(|pid| is_running(*pid))).then_some(());
         within(Duration::from_secs(5), all_gone);
@@ -242,6 +259,13 @@ fn folder_for(setup: &Setup) -> Folder {
     };
     let _alone = PREPARING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     Folder::Prepared(Box::new(application.prepare_with(&Settings::default()).unwrap()))
+}
+
+fn mariadb(folder: &Path) -> Command {
+    let mut command = Command::new("mariadb");
+    command.args(["--no-defaults", "--batch", "--skip-column-names", "--unbuffered", "--user=root", "--socket"]);
+    command.arg(folder.join("run/mariadb.sock")).arg("--database=site");
+    command
 }
 
 fn make_certificate(folder: &Path) {
@@ -270,6 +294,11 @@ pub struct Shell {
 }
 
 impl Shell {
+    /// Connected to the database in a site's folder.
+    pub fn mariadb(folder: &Path) -> Shell {
+        Shell::new(mariadb(folder), "SELECT 'said';")
+    }
+
     fn new(mut command: Command, echo: &'static str) -> Shell {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
