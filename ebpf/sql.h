@@ -433,6 +433,8 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 		return 0;
 	}
 	if (!connection) {
+		/* Nobody saw what it did before: it may have begun a transaction that is to be committed. */
+		fresh.wrote = 1;
 		bpf_map_update_elem(&sql_connections, &identity.ino, &fresh, BPF_ANY);
 		connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
 	}
