@@ -113,7 +113,7 @@ impl Databases {
                 if !certain {
                     tracing::trace!(bytes = %event.path.escape_ascii(), "received");
                 }
-                self.receive(event, sql, client);
+                self.receive(event, sql, client, certain);
             }
             SqlStep::Sent => {
                 if is_greeting(sql.dialect, &event.path) {
@@ -139,7 +139,7 @@ impl Databases {
         self.catalogues.forget(server);
     }
 
-    fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) {
+    fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32, certain: bool) {
         self.end_doubt(sql.connection, event.clock);
         if is_startup(sql.dialect, &event.path) {
             self.forget(sql.connection, event.clock);
@@ -171,7 +171,11 @@ impl Databases {
                     tracing::debug!(?reason, connection = sql.connection, "a statement may touch everything");
                     let everything: Arc<[Access]> = [Access::EVERYTHING].into();
                     self.push_read(event, client, event.time_ns, false, everything.clone());
-                    self.note_change(event, sql.connection, client, everything);
+                    // What the kernel has seen to be a question changes nothing because of a session that is not understood; and its end is
+                    // told by nobody, so that it would stay in doubt as long as its connection is idle.
+                    if !certain || !matches!(reason, Reason::Gap | Reason::Lexing) {
+                        self.note_change(event, sql.connection, client, everything);
+                    }
                 }
                 Event::SchemaChanged => self.handle_schema_change(sql.connection, reason, event.time_ns),
                 Event::RequestEnd => {}
