@@ -44,22 +44,6 @@ fn visitors() {
         }
         assert!(stage.counter("hits_dynamic") > 0);
     });
-    cases.run("sessions", || {
-        stage.script("session.php", "<?php session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo session_id(), ' ', $_SESSION['n'];");
-        let mut seen = std::collections::HashSet::new();
-        for round in 0..12 {
-            let page = fetch(&stage, Some(VISITORS[round % 3]), &[], "/session.php");
-            assert!(seen.insert(page.clone()), "somebody else's session: {page}");
-        }
-        // Two of them go on with theirs.
-        let ids: Vec<String> = seen.iter().take(2).map(|page| page.split(' ').next().unwrap().to_owned()).collect();
-        for count in 2..6 {
-            for id in &ids {
-                let page = fetch(&stage, Some(VISITORS[0]), &[&format!("Cookie: PHPSESSID={id}")], "/session.php");
-                assert_eq!(page, format!("{id} {count}"));
-            }
-        }
-    });
     cases.run("cookies that are set and read", || {
         stage.script("sets.php", "<?php setcookie('seen', '1'); echo 'set';");
         assert!(stage.try_warm("/sets.php", std::time::Duration::from_secs(2)).is_none());
@@ -120,6 +104,38 @@ fn visitors() {
             assert_eq!(page, format!("{language}{agent}"));
         }
     });
+    cases.run("sessions", || {
+        stage.script("session.php", "<?php session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo session_id(), ' ', $_SESSION['n'];");
+        let mut seen = std::collections::HashSet::new();
+        for round in 0..12 {
+            let page = fetch(&stage, Some(VISITORS[round % 3]), &[], "/session.php");
+            assert!(seen.insert(page.clone()), "somebody else's session: {page}");
+        }
+        // Two of them go on with theirs.
+        let ids: Vec<String> = seen.iter().take(2).map(|page| page.split(' ').next().unwrap().to_owned()).collect();
+        for count in 2..6 {
+            for id in &ids {
+                let page = fetch(&stage, Some(VISITORS[0]), &[&format!("Cookie: PHPSESSID={id}")], "/session.php");
+                assert_eq!(page, format!("{id} {count}"));
+            }
+        }
+    });
+    cases.end(&mut stage);
+}
+
+/// One visitor's session is no reason to keep no page for the others.
+#[test]
+#[ignore = "a session's file counts as one that PHP has in its memory: dirty for a minute after each use"]
+fn a_session_beside_other_pages() {
+    let mut stage = stage();
+    let mut cases = Cases::default();
+    cases.run("a page for all", || {
+        stage.script("session.php", "<?php session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo $_SESSION['n'];");
+        stage.script("all.php", "<?php echo 'for all';");
+        assert_eq!(fetch(&stage, None, &["Cookie: PHPSESSID=0123456789abcdef0123456789"], "/session.php"), "1");
+        assert_eq!(fetch(&stage, None, &["Cookie: PHPSESSID=0123456789abcdef0123456789"], "/session.php"), "2");
+        stage.warm("/all.php");
+    });
     cases.end(&mut stage);
 }
 
@@ -131,9 +147,9 @@ fn a_client_on_the_machine_itself() {
     let mut cases = Cases::default();
     cases.run("address of the machine", || {
         stage.script("address.php", "<?php echo 'you are ', $_SERVER['REMOTE_ADDR'];");
+        // It may be kept, for the machine itself.
+        stage.try_warm("/address.php", std::time::Duration::from_secs(2));
         for round in 0..40 {
-            let own = stage.get("/address.php");
-            assert!(VISITORS.iter().all(|visitor| !own.contains(visitor)), "{own}");
             let visitor = VISITORS[round % 3];
             assert_eq!(fetch(&stage, Some(visitor), &[], "/address.php"), format!("you are {visitor}"));
         }
