@@ -72,6 +72,8 @@ pub struct Databases {
     connections: HashMap<u64, Connection>,
     /// Connections whose beginning nobody saw.
     begun_before: HashSet<u64>,
+    /// Connections by which others ask for the structure.
+    askers: HashSet<u64>,
     texts: Texts,
     catalogues: Catalogues,
     reads: VecDeque<Read>,
@@ -90,6 +92,7 @@ impl Databases {
         Databases {
             connections: HashMap::new(),
             begun_before,
+            askers: HashSet::new(),
             texts: Texts::default(),
             catalogues: Catalogues::new(),
             reads: VecDeque::new(),
@@ -103,7 +106,7 @@ impl Databases {
     /// Takes note of what happened on a connection.
     pub fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
         if let SqlStep::Received { client, .. } = sql.what
-            && self.catalogues.is_own_client(client)
+            && (self.catalogues.is_own_client(client) || self.is_asker(sql, client))
         {
             // It only asks; and what it asks is not plain enough to be understood.
             return self.forget(sql.connection, event.clock);
@@ -124,8 +127,27 @@ impl Databases {
                 }
             }
             SqlStep::Idle => self.end_doubt(sql.connection, event.clock),
-            SqlStep::Closed => self.forget(sql.connection, event.clock),
+            SqlStep::Closed => {
+                self.askers.remove(&sql.connection);
+                self.forget(sql.connection, event.clock);
+            }
         }
+    }
+
+    /// Is the connection one by which another nicache asks for the structure? Only a client that is new is looked at.
+    fn is_asker(&mut self, sql: SqlEvent, client: u32) -> bool {
+        if self.askers.contains(&sql.connection) {
+            return true;
+        }
+        let is_new = self.connections.get(&sql.connection).is_none_or(|known| known.client != client);
+        let is_asker = is_new && client != 0 && Catalogues::is_others_client(client, sql.dialect);
+        if is_asker {
+            if self.askers.len() >= CONNECTIONS_MAX {
+                self.askers.clear();
+            }
+            self.askers.insert(sql.connection);
+        }
+        is_asker
     }
 
     /// A process of a database server has ended: whatever its connections were about to do is done, or never will be.
