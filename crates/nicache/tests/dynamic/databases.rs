@@ -272,6 +272,7 @@ fn encrypted_clients() {
     cases.run("a client on TLS", || {
         let url = table(&stage, "secret", "");
         assert!(stage.sql("SHOW VARIABLES LIKE 'have_ssl'").contains("YES"));
+        println!("  {}", stage.get(&page(&stage, "cipher", "SHOW STATUS LIKE 'Ssl_cipher'")));
         stage.change(&url, "new", || {
             drop(stage.sql_with(&["--ssl"], "UPDATE secret SET text = 'new' WHERE id = 1"));
         });

@@ -154,13 +154,13 @@ fn another_server() {
 fn what_requests_do_is_done() {
     let mut stage = Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {});
     let mut cases = Cases::default();
-    stage.sql("CREATE TABLE visits (n INT PRIMARY KEY, visits INT); INSERT INTO visits VALUES (1, 0), (2, 0), (3, 0)");
+    stage.sql("CREATE TABLE counted (n INT PRIMARY KEY, visits INT); INSERT INTO counted VALUES (1, 0), (2, 0), (3, 0)");
     let sql = "$db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');";
-    let counted = |n: u32| stage.sql(&format!("SELECT visits FROM visits WHERE n = {n}")).trim().parse::<u64>().unwrap();
+    let counted = |n: u32| stage.sql(&format!("SELECT visits FROM counted WHERE n = {n}")).trim().parse::<u64>().unwrap();
     let scripts = [
-        ("counts", 1, format!("{sql} $db->query('UPDATE visits SET visits = visits + 1 WHERE n = 1'); echo 'counted';")),
-        ("late", 2, format!("echo 'counted'; fastcgi_finish_request(); usleep(50000); {sql} $db->query('UPDATE visits SET visits = visits + 1 WHERE n = 2');")),
-        ("seldom", 3, format!("if (apcu_add('turn', 1, 1)) {{ {sql} $db->query('UPDATE visits SET visits = visits + 1 WHERE n = 3'); }} echo 'counted';")),
+        ("counts", 1, format!("{sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 1'); echo 'counted';")),
+        ("late", 2, format!("echo 'counted'; fastcgi_finish_request(); usleep(50000); {sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 2');")),
+        ("seldom", 3, format!("if (apcu_add('turn', 1, 1)) {{ {sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 3'); }} echo 'counted';")),
     ];
     for (name, n, text) in &scripts {
         cases.run(name, || {
