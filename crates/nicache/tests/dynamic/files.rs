@@ -98,7 +98,8 @@ fn what_a_script_reads() {
     });
     cases.run("through a bind mount", || {
         let url = page(&stage, "bound");
-        let script = format!("mkdir -p {data}/../tmp/m; mount --bind {data} {data}/../tmp/m; echo new >{data}/../tmp/m/bound");
+        let script =
+            format!("mkdir -p {data}/../tmp/m; mount --bind {data} {data}/../tmp/m; echo new >{data}/../tmp/m/bound");
         stage.change(&url, "new", || {
             let status = Command::new("unshare").args(["--mount", "sh", "-ec", &script]).status().unwrap();
             assert!(status.success());
@@ -110,7 +111,8 @@ fn what_a_script_reads() {
         let file = OpenOptions::new().read(true).write(true).open(stage.path("data/mapped")).unwrap();
         use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
         // SAFETY: a new mapping, which nothing else in this process knows of.
-        let at = unsafe { mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0) };
+        let at =
+            unsafe { mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0) };
         let at = at.unwrap().cast::<u8>();
         drop(file);
         for letters in [b"aaa", b"bbb", b"ccc"] {
@@ -167,7 +169,9 @@ fn what_a_script_reads() {
     });
     cases.run("the times stay", || {
         let url = page(&stage, "times");
-        let script = format!("touch -r {data}/times {data}/reference; echo new >{data}/times; touch -r {data}/reference {data}/times");
+        let script = format!(
+            "touch -r {data}/times {data}/reference; echo new >{data}/times; touch -r {data}/reference {data}/times"
+        );
         stage.change(&url, "new", || shell(&script));
     });
     cases.run("emptied, then written", || {
@@ -190,7 +194,8 @@ fn what_a_script_reads() {
         stage.warm(&url);
         shell(&format!("fallocate --punch-hole --offset 0 --length 3 {data}/punched"));
         stage.expect(&url, "\0\0\0");
-        let script = format!("head -c 4096 /dev/zero | tr '\\0' d | dd of={data}/punched bs=4096 oflag=direct status=none");
+        let script =
+            format!("head -c 4096 /dev/zero | tr '\\0' d | dd of={data}/punched bs=4096 oflag=direct status=none");
         stage.change(&url, "dddd", || shell(&script));
     });
     cases.run("changed while it is being read", || {
@@ -330,7 +335,9 @@ fn where_php_itself_is_late() {
         let (mut written, mut shown) = (vec![Instant::now()], 0);
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(9) {
-            if written.last().unwrap().elapsed() > Duration::from_millis(430) && begun.elapsed() < Duration::from_secs(5) {
+            if written.last().unwrap().elapsed() > Duration::from_millis(430)
+                && begun.elapsed() < Duration::from_secs(5)
+            {
                 stage.write("include/often.php", &format!("<?php return {};", written.len()));
                 written.push(Instant::now());
             }
@@ -360,7 +367,9 @@ fn where_php_itself_is_late() {
         // It may be old as long as PHP remembers where the link led.
         assert!(stage.try_warm("/app.php", Duration::from_secs(10)).is_some());
         crate::machine::reload_php(&stage);
-        let fresh = || (stage.client().request("GET", "/app.php", &[("X-Direct", "1")], b"").ok()?.text() == "new").then_some(());
+        let fresh = || {
+            (stage.client().request("GET", "/app.php", &[("X-Direct", "1")], b"").ok()?.text() == "new").then_some(())
+        };
         assert!(crate::common::within(Duration::from_secs(10), fresh).is_some());
         stage.expect("/app.php", "new");
     });

@@ -18,14 +18,19 @@ pub fn reload_php(stage: &Stage) {
 
 /// The first process of the site whose command line begins with `name`.
 pub fn process(stage: &Stage, name: &str) -> u64 {
-    let is_it = |pid: &&u64| {
-        std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name))
-    };
+    let is_it =
+        |pid: &&u64| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name));
     *stage.nicache.processes().iter().find(is_it).unwrap_or_else(|| panic!("no process {name}"))
 }
 
 /// Readers and a writer of one page; every reply must show a version that was current at some time from its request to its end.
-fn under_load(stage: &Stage, url: &str, duration: Duration, mut write: impl FnMut(usize), mut meanwhile: impl FnMut(Duration)) -> (u64, u64) {
+fn under_load(
+    stage: &Stage,
+    url: &str,
+    duration: Duration,
+    mut write: impl FnMut(usize),
+    mut meanwhile: impl FnMut(Duration),
+) -> (u64, u64) {
     let began: Mutex<Vec<Instant>> = Mutex::new(vec![Instant::now()]);
     let ended: Mutex<Vec<Instant>> = Mutex::new(vec![Instant::now()]);
     let (replies, failed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -44,7 +49,10 @@ fn under_load(stage: &Stage, url: &str, duration: Duration, mut write: impl FnMu
                         continue;
                     };
                     let text = reply.text();
-                    let version: usize = text.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or_else(|_| panic!("torn: `{text}`"));
+                    let version: usize = text
+                        .trim_matches(|c: char| !c.is_ascii_digit())
+                        .parse()
+                        .unwrap_or_else(|_| panic!("torn: `{text}`"));
                     let most = began.lock().unwrap().len() - 1;
                     if version < least {
                         stop.store(true, Ordering::Relaxed);
@@ -255,6 +263,7 @@ fn the_watcher_is_killed() {
 
 /// The process of the site that runs this program.
 fn running(stage: &Stage, program: &str) -> u64 {
-    let is_it = |pid: &&u64| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == program);
+    let is_it =
+        |pid: &&u64| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == program);
     *stage.nicache.processes().iter().find(is_it).unwrap_or_else(|| panic!("no process {program}"))
 }

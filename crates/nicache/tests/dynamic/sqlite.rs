@@ -11,7 +11,13 @@ fn sqlite(stage: &Stage, name: &str, sql: &str) {
 }
 
 fn create(stage: &Stage, name: &str, mode: &str) {
-    sqlite(stage, name, &format!("PRAGMA journal_mode={mode}; CREATE TABLE t (id INTEGER PRIMARY KEY, text); INSERT INTO t VALUES (1, 'old')"));
+    sqlite(
+        stage,
+        name,
+        &format!(
+            "PRAGMA journal_mode={mode}; CREATE TABLE t (id INTEGER PRIMARY KEY, text); INSERT INTO t VALUES (1, 'old')"
+        ),
+    );
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
     std::fs::set_permissions(stage.path(&format!("data/{name}")), everybody).unwrap();
 }
@@ -53,7 +59,12 @@ fn changes() {
             let name = format!("wal_{flags}");
             create(&stage, &name, "WAL");
             let url = page(&stage, &name, flags);
-            let mut shell = Command::new("sqlite3").arg(stage.path(&format!("data/{name}"))).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut shell = Command::new("sqlite3")
+                .arg(stage.path(&format!("data/{name}")))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
             let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
             let mut output = std::io::BufReader::new(output);
             stage.try_warm(&url, std::time::Duration::from_secs(1));

@@ -48,7 +48,17 @@ pub struct Setup {
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { database: Database::None, revalidate: 0, workers: 3, php: &[], options: &[], nginx: "", tls: false, respawn: false, outside: false }
+        Setup {
+            database: Database::None,
+            revalidate: 0,
+            workers: 3,
+            php: &[],
+            options: &[],
+            nginx: "",
+            tls: false,
+            respawn: false,
+            outside: false,
+        }
     }
 }
 

@@ -92,7 +92,11 @@ fn clocks_and_chance() {
             let mut client = stage.client();
             while set.elapsed() < T + SLACK + SLACK {
                 let reply = client.get("/memory.php").unwrap().text();
-                assert!(reply.ends_with(&format!(" {round}")) || set.elapsed() < T + SLACK, "`{reply}` after {:?}", set.elapsed());
+                assert!(
+                    reply.ends_with(&format!(" {round}")) || set.elapsed() < T + SLACK,
+                    "`{reply}` after {:?}",
+                    set.elapsed()
+                );
             }
         }
     });
@@ -132,7 +136,9 @@ fn another_server() {
             let mut told = 0u32;
             for stream in listener.incoming() {
                 told += 1;
-                if std::io::Write::write_all(&mut stream.unwrap(), format!("{}\n", told / 10).as_bytes()).is_err() || told >= 90 {
+                if std::io::Write::write_all(&mut stream.unwrap(), format!("{}\n", told / 10).as_bytes()).is_err()
+                    || told >= 90
+                {
                     return;
                 }
             }
@@ -154,13 +160,31 @@ fn another_server() {
 fn what_requests_do_is_done() {
     let mut stage = Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {});
     let mut cases = Cases::default();
-    stage.sql("CREATE TABLE counted (n INT PRIMARY KEY, visits INT); INSERT INTO counted VALUES (1, 0), (2, 0), (3, 0)");
+    stage
+        .sql("CREATE TABLE counted (n INT PRIMARY KEY, visits INT); INSERT INTO counted VALUES (1, 0), (2, 0), (3, 0)");
     let sql = "$db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');";
-    let counted = |n: u32| stage.sql(&format!("SELECT visits FROM counted WHERE n = {n}")).trim().parse::<u64>().unwrap();
+    let counted =
+        |n: u32| stage.sql(&format!("SELECT visits FROM counted WHERE n = {n}")).trim().parse::<u64>().unwrap();
     let scripts = [
-        ("counts", 1, format!("{sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 1'); echo 'counted';")),
-        ("late", 2, format!("echo 'counted'; fastcgi_finish_request(); usleep(50000); {sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 2');")),
-        ("seldom", 3, format!("if (apcu_add('turn', 1, 1)) {{ {sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 3'); }} echo 'counted';")),
+        (
+            "counts",
+            1,
+            format!("{sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 1'); echo 'counted';"),
+        ),
+        (
+            "late",
+            2,
+            format!(
+                "echo 'counted'; fastcgi_finish_request(); usleep(50000); {sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 2');"
+            ),
+        ),
+        (
+            "seldom",
+            3,
+            format!(
+                "if (apcu_add('turn', 1, 1)) {{ {sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 3'); }} echo 'counted';"
+            ),
+        ),
     ];
     for (name, n, text) in &scripts {
         cases.run(name, || {
