@@ -276,7 +276,7 @@ __noinline int is_postgres_question(__u64 ino, __u32 len)
 			return 1;
 		if (at + 5 > len || at >= SQL_TEXT_BYTES)
 			return 0;
-		bpf_probe_read_kernel(head, 6, text->bytes + at);
+		bpf_probe_read_kernel(head, 7, text->bytes + at);
 		size = (__u32)head[1] << 24 | (__u32)head[2] << 16 | (__u32)head[3] << 8 | head[4];
 		if (size < 4 || size > len || at + 1 + size > len)
 			return 0;
@@ -292,8 +292,12 @@ __noinline int is_postgres_question(__u64 ino, __u32 len)
 			parsed = 1;
 			break;
 		case 'B':
+			/* The unnamed portal and statement: others may be of an earlier Parse, which was none of these. */
+			if (!parsed || head[5] || head[6])
+				return 0;
+			break;
 		case 'E':
-			if (!parsed)
+			if (!parsed || head[5])
 				return 0;
 			break;
 		case 'D':
@@ -429,6 +433,8 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 		return 0;
 	}
 	if (!connection) {
+		/* Nobody saw what it did before: it may have begun a transaction that is to be committed. */
+		fresh.wrote = 1;
 		bpf_map_update_elem(&sql_connections, &identity.ino, &fresh, BPF_ANY);
 		connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
 	}

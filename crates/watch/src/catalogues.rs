@@ -103,6 +103,12 @@ impl Catalogues {
         process != 0 && self.clients.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
     }
 
+    /// Is it a client that another nicache has started to ask? Two of them would have each other ask again and again.
+    pub fn is_others_client(process: u32, dialect: Dialect) -> bool {
+        let arguments = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        arguments.split(|&byte| byte == 0).any(|argument| argument == catalogue_query(dialect).as_bytes())
+    }
+
     /// The structure of something on this server is about to change, or has; with `settings`, maybe also what sessions begin with.
     pub fn handle_change(&mut self, server: u32, settings: bool, now_ns: u64) {
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
@@ -188,7 +194,8 @@ fn fetch(place: &Place, clients: &Mutex<HashSet<u32>>) -> io::Result<Catalogue> 
 fn mysql_client(server: u32) -> io::Result<Command> {
     let socket = listening_socket(server)?;
     let mut command = Command::new("mariadb");
-    command.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", "--user=root"]);
+    // Encrypted, it would not be understood by another nicache, which would take it for a change.
+    command.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", "--user=root", "--skip-ssl"]);
     command.arg("--socket").arg(socket).arg("--execute").arg(catalogue_query(Dialect::MySql));
     Ok(command)
 }

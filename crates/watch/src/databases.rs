@@ -81,6 +81,8 @@ pub struct Databases {
     server_netns: u32,
     /// Database servers that the server uses: only these are asked for their structure.
     used: HashSet<Server>,
+    /// Connections by which others ask for the structure.
+    askers: HashSet<u64>,
     texts: Texts,
     catalogues: Catalogues,
     reads: VecDeque<Read>,
@@ -101,6 +103,7 @@ impl Databases {
             used: HashSet::new(),
             connections: HashMap::new(),
             begun_before,
+            askers: HashSet::new(),
             texts: Texts::default(),
             catalogues: Catalogues::new(),
             reads: VecDeque::new(),
@@ -114,7 +117,7 @@ impl Databases {
     /// Takes note of what happened on a connection.
     pub fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
         if let SqlStep::Received { client, .. } = sql.what
-            && self.catalogues.is_own_client(client)
+            && (self.catalogues.is_own_client(client) || self.is_asker(sql, client))
         {
             // It only asks; and what it asks is not plain enough to be understood.
             return self.forget(sql.connection, event.clock);
@@ -124,7 +127,7 @@ impl Databases {
                 if !certain {
                     tracing::trace!(bytes = %event.path.escape_ascii(), "received");
                 }
-                self.receive(event, sql, client);
+                self.receive(event, sql, client, certain);
             }
             SqlStep::Sent => {
                 if is_greeting(sql.dialect, &event.path) {
@@ -135,8 +138,27 @@ impl Databases {
                 }
             }
             SqlStep::Idle => self.end_doubt(sql.connection, event.clock),
-            SqlStep::Closed => self.forget(sql.connection, event.clock),
+            SqlStep::Closed => {
+                self.askers.remove(&sql.connection);
+                self.forget(sql.connection, event.clock);
+            }
         }
+    }
+
+    /// Is the connection one by which another nicache asks for the structure? Only a client that is new is looked at.
+    fn is_asker(&mut self, sql: SqlEvent, client: u32) -> bool {
+        if self.askers.contains(&sql.connection) {
+            return true;
+        }
+        let is_new = self.connections.get(&sql.connection).is_none_or(|known| known.client != client);
+        let is_asker = is_new && client != 0 && Catalogues::is_others_client(client, sql.dialect);
+        if is_asker {
+            if self.askers.len() >= CONNECTIONS_MAX {
+                self.askers.clear();
+            }
+            self.askers.insert(sql.connection);
+        }
+        is_asker
     }
 
     /// A process of a database server has ended: whatever its connections were about to do is done, or never will be.
@@ -151,7 +173,7 @@ impl Databases {
         self.used.remove(&server);
     }
 
-    fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) {
+    fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32, certain: bool) {
         self.end_doubt(sql.connection, event.clock);
         if is_startup(sql.dialect, &event.path) {
             self.forget(sql.connection, event.clock);
@@ -183,7 +205,11 @@ impl Databases {
                     tracing::debug!(?reason, connection = sql.connection, "a statement may touch everything");
                     let everything: Arc<[Access]> = [Access::EVERYTHING].into();
                     self.push_read(event, sql.connection, client, event.time_ns, false, everything.clone());
-                    self.note_change(event, sql.connection, client, everything);
+                    // What the kernel has seen to be a question changes nothing because of a session that is not understood; and its end is
+                    // told by nobody, so that it would stay in doubt as long as its connection is idle.
+                    if !certain || !matches!(reason, Reason::Gap | Reason::Lexing) {
+                        self.note_change(event, sql.connection, client, everything);
+                    }
                 }
                 Event::SchemaChanged => self.handle_schema_change(sql.connection, reason, event.time_ns),
                 Event::RequestEnd => {}

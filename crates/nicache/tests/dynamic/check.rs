@@ -1,0 +1,120 @@
+//! What a test does with a page: sees that it is kept, changes what it depends on, sees the change at once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use nicache_applications::Client;
+use serde_json::Value;
+
+use crate::common;
+use crate::stage::Stage;
+
+/// How long a page may take to become an entry.
+const PATIENCE: Duration = Duration::from_secs(12);
+/// Requests after a change, by so many connections, in so long.
+const CONNECTIONS: usize = 4;
+const REQUESTS: usize = 200;
+const WATCHED: Duration = Duration::from_millis(1500);
+
+/// Runs cases one after the other, and fails at the end if any of them did.
+#[derive(Default)]
+pub struct Cases {
+    failed: Vec<String>,
+}
+
+impl Cases {
+    pub fn run(&mut self, name: &str, case: impl FnOnce()) {
+        // To look at one alone.
+        if std::env::var("NICACHE_CASE").is_ok_and(|only| !name.contains(&only)) {
+            return;
+        }
+        let begun = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(case));
+        println!("{} {name} {:.1} s", if outcome.is_ok() { "ok" } else { "FAILED" }, begun.elapsed().as_secs_f64());
+        if outcome.is_err() {
+            self.failed.push(name.to_owned());
+        }
+    }
+
+    pub fn end(self, stage: &mut Stage) {
+        if !self.failed.is_empty() {
+            let status = common::status(stage.nicache.name());
+            let log = stage.nicache.log_text();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = lines[lines.len().saturating_sub(60)..].join("\n");
+            let said = std::fs::read_to_string(stage.path("log/php.log")).unwrap_or_default();
+            let said: Vec<&str> = said.lines().collect();
+            println!("{}", said[said.len().saturating_sub(20)..].join("\n"));
+            if let Some(path) = std::env::var_os("NICACHE_TEST_LOG") {
+                std::fs::write(path, &log).unwrap();
+            }
+            panic!("failed: {:?}\n{:#}\n{tail}", self.failed, status["counters"]);
+        }
+    }
+}
+
+impl Stage {
+    /// Requests a page until it is served from the card, and returns what it shows.
+    pub fn warm(&self, path: &str) -> String {
+        self.try_warm(path, PATIENCE).unwrap_or_else(|| {
+            let status = common::status(self.nicache.name());
+            let counters = status["counters"].as_object().unwrap();
+            let is_telling = |name: &str| !name.starts_with("bus_") && !name.starts_with("flow");
+            let is_counted = |count: &Value| count.as_u64().is_some_and(|count| count > 0);
+            let told = counters.iter().filter(|(name, count)| is_telling(name) && is_counted(count));
+            let told: Vec<String> = told.map(|(name, count)| format!("{name} {count}")).collect();
+            panic!("{path} is never kept, it shows `{}`: {told:?}", self.get(path))
+        })
+    }
+
+    /// The same, if it is served from the card within `limit`.
+    pub fn try_warm(&self, path: &str, limit: Duration) -> Option<String> {
+        let mut client = self.client();
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline {
+            let before = self.counter("hits_dynamic");
+            let replies: Vec<String> = (0..3).map(|_| client.get(path).unwrap().text()).collect();
+            if self.counter("hits_dynamic") >= before + 3 {
+                assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
+                return Some(replies[0].clone());
+            }
+            std::thread::sleep(Duration::from_millis(15));
+        }
+        None
+    }
+
+    /// The very next reply and all that follow for a while show `new`, and the card takes part again.
+    pub fn expect(&self, path: &str, new: &str) {
+        self.expect_all(path, |reply| reply.contains(new), new);
+    }
+
+    pub fn expect_all(&self, path: &str, right: impl Fn(&str) -> bool + Sync, what: &str) {
+        let begun = Instant::now();
+        let mut client = self.client();
+        let first = client.get(path).unwrap().text();
+        assert!(right(&first), "{path}: the first reply is not `{what}`, but `{first}`");
+        let before = self.counter("hits_dynamic");
+        let (address, right) = (self.address(), &right);
+        std::thread::scope(|scope| {
+            for _ in 0..CONNECTIONS {
+                scope.spawn(move || {
+                    let mut client = Client::new(address);
+                    for _ in 0..REQUESTS / CONNECTIONS {
+                        let reply = client.get(path).unwrap().text();
+                        assert!(right(&reply), "{path}: not `{what}`, but `{reply}` {:?} after", begun.elapsed());
+                        std::thread::sleep(WATCHED * CONNECTIONS as u32 / REQUESTS as u32);
+                    }
+                });
+            }
+        });
+        println!("  {path}: {} hits afterwards", self.counter("hits_dynamic") - before);
+    }
+
+    /// Sees the page kept, then makes a change, after which it shows `new` at once.
+    pub fn change(&self, path: &str, new: &str, change: impl FnOnce()) {
+        let old = self.warm(path);
+        assert!(!old.contains(new), "{path} shows `{new}` before the change: `{old}`");
+        change();
+        self.expect(path, new);
+    }
+}

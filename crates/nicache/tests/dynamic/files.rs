@@ -1,0 +1,377 @@
+//! Files that a page is made of, changed in every way.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use nicache_applications::Client;
+
+use crate::check::Cases;
+use crate::stage::{Setup, Stage};
+
+const READS: &str = "<?php echo 'It says ', file_get_contents('@FOLDER@/data/@NAME@'), '!';";
+
+/// A page that shows a file of its own.
+fn page(stage: &Stage, name: &str) -> String {
+    stage.write(&format!("data/{name}"), "old");
+    stage.script(&format!("{name}.php"), &READS.replace("@NAME@", name));
+    format!("/{name}.php")
+}
+
+fn shell(script: &str) {
+    let status = Command::new("sh").args(["-ec", script]).status().unwrap();
+    assert!(status.success(), "{script}");
+}
+
+#[test]
+fn what_a_script_reads() {
+    let mut stage = Stage::start(&Setup::default(), |_| {});
+    let mut cases = Cases::default();
+    let data = stage.path("data").display().to_string();
+    cases.run("in place", || {
+        let url = page(&stage, "place");
+        stage.change(&url, "new", || stage.write("data/place", "new"));
+    });
+    cases.run("renamed over", || {
+        let url = page(&stage, "renamed");
+        stage.change(&url, "new", || stage.replace("data/renamed", "new"));
+    });
+    cases.run("include in place", || {
+        stage.write("include/place.php", "<?php return 'old';");
+        stage.script("include.php", "<?php echo 'It says ', include '@FOLDER@/include/place.php';");
+        stage.change("/include.php", "new", || stage.write("include/place.php", "<?php return 'new';"));
+        stage.change("/include.php", "newer", || stage.replace("include/place.php", "<?php return 'newer';"));
+    });
+    cases.run("the script itself", || {
+        stage.script("itself.php", "<?php echo 'old';");
+        stage.change("/itself.php", "new", || stage.script("itself.php", "<?php echo 'new';"));
+    });
+    cases.run("a file that appears and goes", || {
+        stage.script("exists.php", "<?php echo file_exists('@FOLDER@/data/appears') ? 'yes' : 'no';");
+        stage.change("/exists.php", "yes", || stage.write("data/appears", ""));
+        stage.change("/exists.php", "no", || std::fs::remove_file(stage.path("data/appears")).unwrap());
+    });
+    cases.run("a folder on the way appears", || {
+        stage.script("way.php", "<?php echo @file_get_contents('@FOLDER@/data/a/b/c') ?: 'nothing';");
+        stage.change("/way.php", "deep", || {
+            std::fs::create_dir_all(stage.path("data/x/b")).unwrap();
+            stage.write("data/x/b/c", "deep");
+            std::fs::rename(stage.path("data/x"), stage.path("data/a")).unwrap();
+        });
+    });
+    cases.run("index.php beside index.html", || {
+        std::fs::create_dir(stage.path("site/index")).unwrap();
+        stage.script("index/index.html", "old");
+        for _ in 0..5 {
+            assert_eq!(stage.get("/index/"), "old");
+        }
+        stage.script("index/index.php", "<?php echo 'new';");
+        stage.expect("/index/", "new");
+        stage.change("/index/", "old", || std::fs::remove_file(stage.path("site/index/index.php")).unwrap());
+    });
+    cases.run("a directory is listed", || {
+        std::fs::create_dir(stage.path("data/listed")).unwrap();
+        stage.script("list.php", "<?php echo implode(' ', scandir('@FOLDER@/data/listed'));");
+        stage.change("/list.php", "one", || stage.write("data/listed/one", ""));
+        stage.change("/list.php", "two", || {
+            std::fs::rename(stage.path("data/listed/one"), stage.path("data/listed/two")).unwrap();
+        });
+        stage.script("glob.php", "<?php echo count(glob('@FOLDER@/data/listed/*')), ' files';");
+        stage.change("/glob.php", "0 files", || std::fs::remove_file(stage.path("data/listed/two")).unwrap());
+    });
+    cases.run("attributes", || {
+        stage.write("data/attributes", "");
+        let script = "<?php clearstatcache(); printf('%o', fileperms('@FOLDER@/data/attributes'));";
+        stage.script("attributes.php", script);
+        stage.change("/attributes.php", "600", || shell(&format!("chmod 600 {data}/attributes")));
+        stage.script("time.php", "<?php clearstatcache(); echo filemtime('@FOLDER@/data/attributes');");
+        stage.change("/time.php", "1000000000", || shell(&format!("touch -d @1000000000 {data}/attributes")));
+    });
+    cases.run("hard link", || {
+        let url = page(&stage, "hard");
+        std::fs::create_dir(stage.path("tmp/elsewhere")).unwrap();
+        let other = stage.path("tmp/elsewhere/name");
+        std::fs::hard_link(stage.path("data/hard"), &other).unwrap();
+        stage.change(&url, "new", || std::fs::write(&other, "new").unwrap());
+    });
+    cases.run("through a bind mount", || {
+        let url = page(&stage, "bound");
+        let script =
+            format!("mkdir -p {data}/../tmp/m; mount --bind {data} {data}/../tmp/m; echo new >{data}/../tmp/m/bound");
+        stage.change(&url, "new", || {
+            let status = Command::new("unshare").args(["--mount", "sh", "-ec", &script]).status().unwrap();
+            assert!(status.success());
+        });
+    });
+    cases.run("stores through a mapping", || {
+        let url = page(&stage, "mapped");
+        stage.warm(&url);
+        let file = OpenOptions::new().read(true).write(true).open(stage.path("data/mapped")).unwrap();
+        use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+        // SAFETY: a new mapping, which nothing else in this process knows of.
+        let at =
+            unsafe { mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0) };
+        let at = at.unwrap().cast::<u8>();
+        drop(file);
+        for letters in [b"aaa", b"bbb", b"ccc"] {
+            // SAFETY: the mapping is a page long.
+            unsafe { std::ptr::copy_nonoverlapping(letters.as_ptr(), at, 3) };
+            stage.expect(&url, std::str::from_utf8(letters).unwrap());
+        }
+        // SAFETY: the whole mapping, not used any more.
+        unsafe { munmap(at.cast(), 4096) }.unwrap();
+        stage.change(&url, "new", || stage.write("data/mapped", "new"));
+    });
+    cases.run("a descriptor that stays open for writing", || {
+        let url = page(&stage, "held");
+        stage.warm(&url);
+        let mut file = OpenOptions::new().write(true).open(stage.path("data/held")).unwrap();
+        for text in ["n01", "n02", "n03"] {
+            std::io::Seek::rewind(&mut file).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            stage.expect(&url, text);
+        }
+        drop(file);
+        stage.change(&url, "new", || stage.write("data/held", "new"));
+    });
+    cases.run("io_uring", || {
+        use io_uring::{IoUring, opcode, types};
+        let url = page(&stage, "ring");
+        let mut ring = IoUring::new(8).unwrap();
+        let file = OpenOptions::new().write(true).open(stage.path("data/ring")).unwrap();
+        let put = |ring: &mut IoUring, file: &File, text: &'static str| {
+            let write = opcode::Write::new(types::Fd(file.as_raw_fd()), text.as_ptr(), text.len() as u32).build();
+            // SAFETY: the text is static, and the descriptor lives until the completion has come.
+            unsafe { ring.submission().push(&write) }.unwrap();
+            ring.submit_and_wait(1).unwrap();
+            assert_eq!(ring.completion().next().unwrap().result(), text.len() as i32);
+        };
+        put(&mut ring, &file, "one");
+        stage.expect(&url, "one");
+        put(&mut ring, &file, "two");
+        stage.expect(&url, "two");
+        drop(file);
+        stage.change(&url, "new", || {
+            // Opened before the ring's write, by the ring itself.
+            let path = std::ffi::CString::new(stage.path("data/ring").to_str().unwrap()).unwrap();
+            let open = opcode::OpenAt::new(types::Fd(-100), path.as_ptr()).flags(1).build();
+            // SAFETY: the path lives until the completion has come.
+            unsafe { ring.submission().push(&open) }.unwrap();
+            ring.submit_and_wait(1).unwrap();
+            let descriptor = ring.completion().next().unwrap().result();
+            assert!(descriptor >= 0);
+            // SAFETY: a new descriptor, which nobody else has.
+            let file = unsafe { <File as std::os::fd::FromRawFd>::from_raw_fd(descriptor) };
+            put(&mut ring, &file, "new");
+        });
+    });
+    cases.run("the times stay", || {
+        let url = page(&stage, "times");
+        let script = format!(
+            "touch -r {data}/times {data}/reference; echo new >{data}/times; touch -r {data}/reference {data}/times"
+        );
+        stage.change(&url, "new", || shell(&script));
+    });
+    cases.run("emptied, then written", || {
+        let url = page(&stage, "emptied");
+        let mut file = None;
+        stage.change(&url, "says !", || {
+            file = Some(OpenOptions::new().write(true).truncate(true).open(stage.path("data/emptied")).unwrap());
+        });
+        file.take().unwrap().write_all(b"new").unwrap();
+        stage.expect(&url, "new");
+        stage.change(&url, "says !", || shell(&format!("truncate -s 0 {data}/emptied")));
+    });
+    cases.run("a reflink or copy over it", || {
+        let url = page(&stage, "copied");
+        stage.write("data/source", "new");
+        stage.change(&url, "new", || shell(&format!("cp --reflink=auto {data}/source {data}/copied")));
+    });
+    cases.run("a sparse hole and a direct write", || {
+        let url = page(&stage, "punched");
+        stage.warm(&url);
+        shell(&format!("fallocate --punch-hole --offset 0 --length 3 {data}/punched"));
+        stage.expect(&url, "\0\0\0");
+        let script =
+            format!("head -c 4096 /dev/zero | tr '\\0' d | dd of={data}/punched bs=4096 oflag=direct status=none");
+        stage.change(&url, "dddd", || shell(&script));
+    });
+    cases.run("changed while it is being read", || {
+        stage.write("data/left", "old");
+        stage.write("data/right", "old");
+        let read = "file_get_contents('@FOLDER@/data/";
+        let text = format!("<?php $l = {read}left'); usleep(300000); echo $l, ' ', {read}right');");
+        stage.script("torn.php", &text);
+        stage.warm("/torn.php");
+        let address = stage.address();
+        for round in 0..3 {
+            let versions = format!("v{round} v{round}");
+            std::thread::scope(|scope| {
+                stage.write("data/left", &format!("u{round}"));
+                let reader = scope.spawn(move || Client::new(address).get("/torn.php").unwrap().text());
+                std::thread::sleep(Duration::from_millis(150));
+                stage.write("data/left", &format!("v{round}"));
+                stage.write("data/right", &format!("v{round}"));
+                // The server itself may tear it, for this one.
+                println!("  {}", reader.join().unwrap());
+            });
+            stage.expect("/torn.php", &versions);
+        }
+    });
+    cases.run("logs do not disturb", || {
+        // nginx and PHP write logs of their own, too.
+        stage.script("logs.php", "<?php echo 'logged';");
+        stage.warm("/logs.php");
+        let mut log = OpenOptions::new().append(true).create(true).open(stage.path("log/other.log")).unwrap();
+        let before = stage.counter("hits_dynamic");
+        let mut client = stage.client();
+        for _ in 0..50 {
+            log.write_all(b"a line\n").unwrap();
+            assert_eq!(client.get("/logs.php").unwrap().text(), "logged");
+        }
+        assert!(stage.counter("hits_dynamic") > before + 25, "lines of a log void pages");
+    });
+    cases.end(&mut stage);
+}
+
+#[test]
+fn where_links_lead() {
+    // Otherwise PHP itself remembers for two minutes where links lead.
+    let setup = Setup { php: &["realpath_cache_size=0", "opcache.revalidate_path=1"], ..Setup::default() };
+    let mut stage = Stage::start(&setup, |_| {});
+    let mut cases = Cases::default();
+    let data = stage.path("data").display().to_string();
+    cases.run("a symbolic link is switched", || {
+        stage.write("data/first", "old");
+        stage.write("data/second", "new");
+        shell(&format!("ln -s first {data}/link"));
+        stage.script("link.php", "<?php echo file_get_contents('@FOLDER@/data/link');");
+        stage.change("/link.php", "new", || shell(&format!("ln -s second {data}/l2; mv -T {data}/l2 {data}/link")));
+    });
+    cases.run("a symbolic link to a folder is switched", || {
+        deploy(&stage);
+        stage.change("/app.php", "new", || shell(&format!("ln -s two {data}/l3; mv -T {data}/l3 {data}/current")));
+    });
+    cases.end(&mut stage);
+}
+
+/// Two releases of a small application, the first of them current.
+fn deploy(stage: &Stage) {
+    for (name, says) in [("one", "old"), ("two", "new")] {
+        std::fs::create_dir(stage.path(&format!("data/{name}"))).unwrap();
+        stage.write(&format!("data/{name}/app.php"), "<?php echo include __DIR__ . '/text.php';");
+        stage.write(&format!("data/{name}/text.php"), &format!("<?php return '{says}';"));
+    }
+    shell(&format!("ln -s one {}/current", stage.path("data").display()));
+    stage.script("app.php", "<?php include '@FOLDER@/data/current/app.php';");
+}
+
+/// The server itself lags behind here. Once it shows the new page, no entry may bring the old one back; and the card may be behind the server
+/// by no more than T.
+#[test]
+fn where_php_itself_is_late() {
+    const REVALIDATE: Duration = Duration::from_secs(2);
+    const SLACK: Duration = Duration::from_millis(800);
+    let setup = Setup {
+        revalidate: 2,
+        workers: 2,
+        php: &["opcache.file_update_protection=0", "user_ini.cache_ttl=1"],
+        ..Setup::default()
+    };
+    let mut stage = Stage::start(&setup, |_| {});
+    let mut cases = Cases::default();
+    // Requests until the page is certain to be new, with every reply and what came before it.
+    let follow = |url: &str, limit: Duration, together: bool| {
+        let edited = Instant::now();
+        let mut client = stage.client();
+        let mut new_at = None;
+        while edited.elapsed() < limit + Duration::from_secs(2) {
+            let asked = edited.elapsed();
+            let is_new = client.get(url).unwrap().text().contains("new");
+            assert!(is_new || !together || new_at.is_none(), "{url}: old at {asked:?} although new at {new_at:?}");
+            assert!(is_new || asked < limit, "{url}: old {asked:?} after the edit");
+            if is_new {
+                new_at.get_or_insert(asked);
+            }
+            std::thread::sleep(Duration::from_millis(7));
+        }
+        println!("  {url}: new after {:?}", new_at.unwrap());
+    };
+    cases.run("an include just after it was looked at", || {
+        stage.write("include/late.php", "<?php return 'old';");
+        stage.script("late.php", "<?php echo include '@FOLDER@/include/late.php';");
+        stage.warm("/late.php");
+        // Until PHP has just looked at it.
+        std::thread::sleep(REVALIDATE);
+        stage.direct("/late.php");
+        std::thread::sleep(Duration::from_millis(100));
+        stage.write("include/late.php", "<?php return 'new';");
+        // Everything else goes, so that the page is filled again while PHP is late.
+        assert!(crate::common::command(&["purge", "--all", "--name", stage.nicache.name()]).status.success());
+        follow("/late.php", REVALIDATE + crate::stage::T + SLACK, true);
+    });
+    cases.run("an include that another page loaded, on any worker", || {
+        stage.write("include/shared.php", "<?php return 'old';");
+        for name in ["one", "two", "three"] {
+            stage.script(&format!("{name}.php"), "<?php echo include '@FOLDER@/include/shared.php';");
+        }
+        stage.warm("/one.php");
+        // The first execution of these finds the include in memory.
+        stage.warm("/two.php");
+        stage.warm("/three.php");
+        stage.replace("include/shared.php", "<?php return 'new';");
+        follow("/three.php", REVALIDATE + crate::stage::T + SLACK, true);
+        for url in ["/one.php", "/two.php"] {
+            assert_eq!(stage.get(url), "new");
+        }
+    });
+    cases.run("edited while it is being revalidated, again and again", || {
+        stage.write("include/often.php", "<?php return 0;");
+        stage.script("often.php", "<?php echo include '@FOLDER@/include/often.php';");
+        stage.warm("/often.php");
+        let mut client = stage.client();
+        let (mut written, mut shown) = (vec![Instant::now()], 0);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(9) {
+            if written.last().unwrap().elapsed() > Duration::from_millis(430)
+                && begun.elapsed() < Duration::from_secs(5)
+            {
+                stage.write("include/often.php", &format!("<?php return {};", written.len()));
+                written.push(Instant::now());
+            }
+            let asked = Instant::now();
+            let version: usize = client.get("/often.php").unwrap().text().parse().unwrap();
+            assert!(version >= shown, "{version} after {shown}");
+            shown = version;
+            if let Some(next) = written.get(version + 1) {
+                let age = asked.saturating_duration_since(*next);
+                assert!(age < REVALIDATE + crate::stage::T + SLACK, "version {version} is {age:?} out of date");
+            }
+        }
+        assert_eq!(shown, written.len() - 1);
+    });
+    cases.run(".user.ini appears", || {
+        stage.script("ini.php", "<?php echo ini_get('highlight.string');");
+        stage.warm("/ini.php");
+        stage.script(".user.ini", "highlight.string = new");
+        // Each process looks for itself.
+        follow("/ini.php", Duration::from_secs(1) + crate::stage::T + SLACK, false);
+    });
+    cases.run("a release is switched, then PHP reloaded", || {
+        deploy(&stage);
+        stage.warm("/app.php");
+        let data = stage.path("data").display().to_string();
+        shell(&format!("ln -s two {data}/l2; mv -T {data}/l2 {data}/current"));
+        // It may be old as long as PHP remembers where the link led.
+        assert!(stage.try_warm("/app.php", Duration::from_secs(10)).is_some());
+        crate::machine::reload_php(&stage);
+        let fresh = || {
+            (stage.client().request("GET", "/app.php", &[("X-Direct", "1")], b"").ok()?.text() == "new").then_some(())
+        };
+        assert!(crate::common::within(Duration::from_secs(10), fresh).is_some());
+        stage.expect("/app.php", "new");
+    });
+    cases.end(&mut stage);
+}

@@ -1,0 +1,269 @@
+//! Programs that are stopped, killed and reloaded.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nicache_applications::Client;
+use rustix::process::Signal;
+
+use crate::check::Cases;
+use crate::common::{kill, within};
+use crate::stage::{Database, Setup, Stage};
+
+/// Has PHP-FPM begin anew.
+pub fn reload_php(stage: &Stage) {
+    kill(process(stage, "php-fpm: master"), Signal::USR2);
+}
+
+/// The first process of the site whose command line begins with `name`.
+pub fn process(stage: &Stage, name: &str) -> u64 {
+    let is_it =
+        |pid: &&u64| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(name));
+    *stage.nicache.processes().iter().find(is_it).unwrap_or_else(|| panic!("no process {name}"))
+}
+
+/// Readers and a writer of one page; every reply must show a version that was current at some time from its request to its end.
+fn under_load(
+    stage: &Stage,
+    url: &str,
+    duration: Duration,
+    mut write: impl FnMut(usize),
+    mut meanwhile: impl FnMut(Duration),
+) -> (u64, u64) {
+    let began: Mutex<Vec<Instant>> = Mutex::new(vec![Instant::now()]);
+    let ended: Mutex<Vec<Instant>> = Mutex::new(vec![Instant::now()]);
+    let (replies, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (address, stop) = (stage.address(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                let mut client = Client::new(address);
+                while !stop.load(Ordering::Relaxed) {
+                    // Versions whose writing had ended before the request; a reply may show no older one.
+                    let least = ended.lock().unwrap().len() - 1;
+                    let asked = Instant::now();
+                    let Some(reply) = client.get(url).ok().filter(|reply| reply.status == 200) else {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_millis(20));
+                        continue;
+                    };
+                    let text = reply.text();
+                    let version: usize = text
+                        .trim_matches(|c: char| !c.is_ascii_digit())
+                        .parse()
+                        .unwrap_or_else(|_| panic!("torn: `{text}`"));
+                    let most = began.lock().unwrap().len() - 1;
+                    if version < least {
+                        stop.store(true, Ordering::Relaxed);
+                        let since = asked.saturating_duration_since(ended.lock().unwrap()[version + 1]);
+                        panic!("{url}: version {version} although {least} was there, {since:?} after its end");
+                    }
+                    assert!(version <= most, "{url}: version {version} of {most}");
+                    replies.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+        }
+        let start = Instant::now();
+        let mut version = 0;
+        while start.elapsed() < duration && !stop.load(Ordering::Relaxed) {
+            version += 1;
+            began.lock().unwrap().push(Instant::now());
+            write(version);
+            ended.lock().unwrap().push(Instant::now());
+            meanwhile(start.elapsed());
+            std::thread::sleep(Duration::from_millis(40));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    (replies.into_inner(), failed.into_inner())
+}
+
+const READERS: usize = 16;
+
+/// A page that shows a version in a file, and one that shows a version in a table.
+fn versioned(stage: &Stage) {
+    stage.write("data/version", "0");
+    stage.script("file.php", "<?php echo 'version ', file_get_contents('@FOLDER@/data/version');");
+    stage.sql("CREATE TABLE versions (id INT PRIMARY KEY, version INT); INSERT INTO versions VALUES (1, 0)");
+    let script = "<?php mysqli_report(MYSQLI_REPORT_OFF); $db = @new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');
+        $rows = @$db->query('SELECT version FROM versions WHERE id = 1'); if (!$rows) { http_response_code(503); exit; }
+        echo 'version ', $rows->fetch_row()[0];";
+    stage.script("table.php", script);
+}
+
+fn load_stage() -> Stage {
+    let stage = Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {});
+    versioned(&stage);
+    stage
+}
+
+#[test]
+fn writers_and_readers() {
+    let mut stage = load_stage();
+    let mut cases = Cases::default();
+    cases.run("a file in place, and renamed over", || {
+        stage.warm("/file.php");
+        let before = stage.counter("hits_dynamic");
+        let write = |version: usize| {
+            // In place, a reader may meet the empty file; so it is never empty here.
+            stage.replace("data/version", &version.to_string());
+        };
+        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(4), write, |_| {});
+        println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
+        assert!(failed == 0 && stage.counter("hits_dynamic") > before);
+    });
+    cases.run("an include", || {
+        stage.write("include/version.php", "<?php return 0;");
+        stage.script("include.php", "<?php echo 'version ', include '@FOLDER@/include/version.php';");
+        stage.warm("/include.php");
+        let before = stage.counter("hits_dynamic");
+        let write = |version: usize| stage.replace("include/version.php", &format!("<?php return {version};"));
+        let (replies, failed) = under_load(&stage, "/include.php", Duration::from_secs(4), write, |_| {});
+        println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
+        assert!(failed == 0 && stage.counter("hits_dynamic") > before);
+    });
+    for (name, before_it, after_it) in [("a table", "", ""), ("a table, in transactions", "BEGIN;", "COMMIT;")] {
+        cases.run(name, || {
+            stage.sql("UPDATE versions SET version = 0");
+            stage.warm("/table.php");
+            let before = stage.counter("hits_dynamic");
+            let mut shell = stage.mariadb_shell();
+            let write = |version: usize| {
+                shell.run(&format!("{before_it} UPDATE versions SET version = {version} WHERE id = 1;"));
+                if !after_it.is_empty() {
+                    std::thread::sleep(Duration::from_millis(20));
+                    shell.run(after_it);
+                }
+            };
+            let (replies, failed) = under_load(&stage, "/table.php", Duration::from_secs(4), write, |_| {});
+            println!("  {replies} replies, {} hits", stage.counter("hits_dynamic") - before);
+            assert!(failed == 0 && stage.counter("hits_dynamic") > before);
+        });
+    }
+    cases.end(&mut stage);
+}
+
+#[test]
+fn what_happens_to_programs() {
+    let mut stage = load_stage();
+    let mut cases = Cases::default();
+    let write_file = |version: usize| stage.replace("data/version", &version.to_string());
+    cases.run("the watcher stands still for 5 s", || {
+        write_file(0);
+        stage.warm("/file.php");
+        let watcher = stage.nicache.pid("watch_pid");
+        let mut state = 0;
+        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_millis(7500), write_file, |at| {
+            if state == 0 && at > Duration::from_millis(500) {
+                kill(watcher, Signal::STOP);
+                state = 1;
+            } else if state == 1 && at > Duration::from_millis(5500) {
+                kill(watcher, Signal::CONT);
+                state = 2;
+            }
+        });
+        if state == 1 {
+            kill(watcher, Signal::CONT);
+        }
+        println!("  {replies} replies");
+        assert!(failed == 0 && replies > 100);
+        stage.warm("/file.php");
+    });
+    cases.run("more events than the ring holds", || {
+        write_file(0);
+        stage.warm("/file.php");
+        let address = stage.address();
+        // The server's own processes ask for files as quickly as they can.
+        stage.script("flood.php", "<?php $end = microtime(true) + 3; while (microtime(true) < $end) { clearstatcache(); @stat('/nowhere/' . rand()); } echo 'done';");
+        let flood = std::thread::spawn(move || Client::new(address).get("/flood.php").map(|reply| reply.text()));
+        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(4), write_file, |_| {});
+        assert_eq!(flood.join().unwrap().unwrap(), "done");
+        println!("  {replies} replies");
+        assert_eq!(failed, 0);
+        write_file(0);
+        stage.warm("/file.php");
+    });
+    cases.run("PHP and nginx begin anew", || {
+        write_file(0);
+        stage.warm("/file.php");
+        let mut done = 0;
+        let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(5), write_file, |at| {
+            if done < 2 && at > Duration::from_millis(1000 + 1500 * done) {
+                done += 1;
+                if done == 1 { reload_php(&stage) } else { kill(process(&stage, "nginx: master"), Signal::HUP) }
+            }
+        });
+        println!("  {replies} replies, {failed} failed");
+        assert!(replies > failed && done == 2);
+        stage.warm("/file.php");
+    });
+    cases.end(&mut stage);
+}
+
+/// A database that is killed and comes back.
+#[test]
+fn a_database_that_dies() {
+    // It is not a program of the run, whose end would end everything, but of the server: a shell that starts it again and again.
+    let mut stage = Stage::start(&Setup { database: Database::MariaDb, respawn: true, ..Setup::default() }, |_| {});
+    versioned(&stage);
+    let mut cases = Cases::default();
+    cases.run("killed under load", || {
+        stage.warm("/table.php");
+        let write = |version: usize| {
+            // It may be away; then the writer goes on trying.
+            let sql = format!("UPDATE versions SET version = {version} WHERE id = 1");
+            let written = within(Duration::from_secs(20), || stage.try_sql(&sql).ok());
+            assert!(written.is_some());
+        };
+        let mut killed = false;
+        let (replies, failed) = under_load(&stage, "/table.php", Duration::from_secs(8), write, |at| {
+            if !killed && at > Duration::from_secs(2) {
+                killed = true;
+                kill(running(&stage, "mariadbd"), Signal::KILL);
+            }
+        });
+        println!("  {replies} replies, {failed} failed");
+        assert!(killed && replies > 100);
+        stage.warm("/table.php");
+        stage.change("/table.php", "version 77", || drop(stage.sql("UPDATE versions SET version = 77")));
+    });
+    cases.run("a table in memory is empty after that", || {
+        stage.sql("CREATE TABLE memory (id INT) ENGINE=MEMORY; INSERT INTO memory VALUES (1)");
+        let script = "<?php mysqli_report(MYSQLI_REPORT_OFF); $db = @new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');
+            $rows = @$db->query('SELECT COUNT(*) FROM memory'); if (!$rows) { http_response_code(503); exit; } echo 'rows ', $rows->fetch_row()[0];";
+        stage.script("memory.php", script);
+        assert_eq!(stage.warm("/memory.php"), "rows 1");
+        kill(running(&stage, "mariadbd"), Signal::KILL);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(within(Duration::from_secs(20), || stage.try_sql("SELECT 1").ok()).is_some());
+        stage.expect("/memory.php", "rows 0");
+    });
+    cases.end(&mut stage);
+}
+
+/// Whoever vouches for freshness is gone: nothing is served any more, and nothing stale until then.
+#[test]
+fn the_watcher_is_killed() {
+    let stage = load_stage();
+    stage.warm("/file.php");
+    let watcher = stage.nicache.pid("watch_pid");
+    let mut killed = false;
+    let write = |version: usize| stage.replace("data/version", &version.to_string());
+    let (replies, failed) = under_load(&stage, "/file.php", Duration::from_secs(3), write, |at| {
+        if !killed && at > Duration::from_secs(1) {
+            killed = true;
+            kill(watcher, Signal::KILL);
+        }
+    });
+    println!("  {replies} replies, {failed} failed");
+    assert!(killed && replies > 50);
+}
+
+/// The process of the site that runs this program.
+fn running(stage: &Stage, program: &str) -> u64 {
+    let is_it =
+        |pid: &&u64| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == program);
+    *stage.nicache.processes().iter().find(is_it).unwrap_or_else(|| panic!("no process {program}"))
+}

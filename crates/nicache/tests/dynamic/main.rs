@@ -1,0 +1,18 @@
+//! Computed pages of real programs behind `nicache run`: nothing that changes them may leave an old one behind (COHERENCE.md).
+//!
+//! Every case first sees hits of its page, so that none passes because nothing was kept. Where a page may never be kept, the case says so.
+#![allow(unsafe_code)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod check;
+mod stage;
+
+mod databases;
+mod files;
+mod machine;
+mod postgres;
+mod privacy;
+mod sqlite;
+mod unseen;

@@ -1,0 +1,166 @@
+//! PostgreSQL: changes of all kinds.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::check::Cases;
+use crate::stage::{Database, Setup, Stage};
+
+fn stage() -> Stage {
+    Stage::start(&Setup { database: Database::Postgres, ..Setup::default() }, |_| {})
+}
+
+fn page(stage: &Stage, name: &str, query: &str) -> String {
+    let text = "<?php $db = pg_connect('host=@FOLDER@/run dbname=site user=postgres');
+        foreach (pg_fetch_all(pg_query($db, \"@QUERY@\")) as $row) echo implode(' ', $row), '. ';";
+    stage.script(&format!("{name}.php"), &text.replace("@QUERY@", query));
+    format!("/{name}.php")
+}
+
+fn table(stage: &Stage, name: &str) -> String {
+    stage.psql(&format!(
+        "CREATE TABLE {name} (id INT PRIMARY KEY, text TEXT); INSERT INTO {name} VALUES (1, 'old'), (2, 'other')"
+    ));
+    page(stage, name, &format!("SELECT text FROM {name} WHERE id = 1"))
+}
+
+#[test]
+fn changes() {
+    let mut stage = stage();
+    let mut cases = Cases::default();
+    cases.run("psql", || {
+        let url = table(&stage, "plain");
+        stage.change(&url, "new", || drop(stage.psql("UPDATE plain SET text = 'new' WHERE id = 1")));
+        let upsert = "INSERT INTO plain VALUES (1) ON CONFLICT (id) DO UPDATE SET text = 'newest'";
+        stage.change(&url, "newest", || drop(stage.psql(upsert)));
+        let with = "WITH a AS (UPDATE plain SET text = 'by-with' WHERE id = 1 RETURNING 1) SELECT * FROM a";
+        stage.change(&url, "by-with", || drop(stage.psql(with)));
+    });
+    cases.run("transactions", || {
+        let url = table(&stage, "slow");
+        stage.warm(&url);
+        let mut shell = stage.psql_shell();
+        shell.run("BEGIN; UPDATE slow SET text = 'new' WHERE id = 1;");
+        stage.expect(&url, "old");
+        shell.run("COMMIT;");
+        stage.expect(&url, "new");
+        shell.run("BEGIN; UPDATE slow SET text = 'wrong' WHERE id = 1;");
+        shell.run("ROLLBACK;");
+        stage.expect(&url, "new");
+        shell.run("BEGIN; UPDATE slow SET text = 'newer' WHERE id = 1; SAVEPOINT a; UPDATE slow SET text = 'wrong'; ROLLBACK TO a;");
+        stage.expect(&url, "new");
+        shell.run("END;");
+        stage.expect(&url, "newer");
+        shell.run("BEGIN; UPDATE slow SET text = 'prepared' WHERE id = 1;");
+        drop(shell);
+        stage.expect(&url, "newer");
+    });
+    cases.run("COPY", || {
+        let count = page(&stage, "copied", "SELECT COUNT(*) FROM copied");
+        stage.psql("CREATE TABLE copied (id INT)");
+        let mut shell = stage.psql_shell();
+        stage.change(&count, "2.", || drop(shell.run("COPY copied FROM STDIN;\n1\n2\n\\.")));
+        stage.write("data/rows", "3\n");
+        let sql = format!("COPY copied FROM '{}'", stage.path("data/rows").display());
+        stage.change(&count, "3.", || drop(stage.psql(&sql)));
+    });
+    cases.run("structure, views, triggers", || {
+        let url = table(&stage, "base");
+        stage.psql("CREATE MATERIALIZED VIEW kept AS SELECT text FROM base WHERE id = 1");
+        stage.psql("CREATE VIEW seen AS SELECT text FROM base WHERE id = 1");
+        let (kept, seen) = (page(&stage, "kept", "SELECT text FROM kept"), page(&stage, "seen", "SELECT text FROM seen"));
+        stage.change(&seen, "new", || drop(stage.psql("UPDATE base SET text = 'new' WHERE id = 1")));
+        stage.change(&kept, "new", || drop(stage.psql("REFRESH MATERIALIZED VIEW kept")));
+        stage.psql("CREATE TABLE source (text TEXT)");
+        stage.psql("CREATE FUNCTION copies() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN UPDATE base SET text = NEW.text WHERE id = 1; RETURN NEW; END $$");
+        stage.psql("CREATE TRIGGER t AFTER INSERT ON source FOR EACH ROW EXECUTE FUNCTION copies()");
+        stage.change(&url, "by-trigger", || drop(stage.psql("INSERT INTO source VALUES ('by-trigger')")));
+        stage.change(&url, "by-do", || drop(stage.psql("DO $$ BEGIN EXECUTE 'UPDATE ba' || 'se SET text = ''by-do'' WHERE id = 1'; END $$")));
+        stage.change(&seen, "third", || drop(stage.psql("CREATE OR REPLACE VIEW seen AS SELECT 'third'::text AS text")));
+        let count = page(&stage, "count", "SELECT 'rows ' || COUNT(*) FROM base");
+        stage.change(&count, "rows 0", || drop(stage.psql("TRUNCATE base")));
+    });
+    cases.end(&mut stage);
+}
+
+#[test]
+fn functions_that_write() {
+    let mut stage = stage();
+    let mut cases = Cases::default();
+    cases.run("a function", || {
+        let url = table(&stage, "called");
+        stage.psql("CREATE FUNCTION writes(t TEXT) RETURNS INT LANGUAGE sql AS $$ UPDATE called SET text = t WHERE id = 1; SELECT 1 $$");
+        std::thread::sleep(Duration::from_millis(500));
+        stage.change(&url, "new", || drop(stage.psql("SELECT writes('new')")));
+        let mut shell = stage.psql_shell();
+        stage.warm(&url);
+        shell.run("BEGIN; SELECT writes('newer');");
+        stage.expect(&url, "new");
+        shell.run("COMMIT;");
+        stage.expect(&url, "newer");
+        // The connection is quiet before: nothing but this has the page looked at again.
+        shell.run("SELECT 1;");
+        stage.change(&url, "third", || drop(shell.run("SELECT writes('third');")));
+    });
+    cases.run("a sequence", || {
+        stage.psql("CREATE SEQUENCE numbers");
+        let url = page(&stage, "numbers", "SELECT last_value FROM numbers");
+        stage.change(&url, "5000", || drop(stage.psql("SELECT setval('numbers', 5000)")));
+    });
+    cases.end(&mut stage);
+}
+
+/// A client that sends a question and, behind it, asks for a statement that it has prepared before.
+#[test]
+fn several_messages_at_once() {
+    let mut stage = stage();
+    let mut cases = Cases::default();
+    cases.run("a prepared update behind a question", || {
+        let url = table(&stage, "piped");
+        let mut socket = UnixStream::connect(stage.path("run/.s.PGSQL.5432")).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let startup = b"\0\x03\0\0user\0postgres\0database\0site\0\0";
+        let mut bytes = (startup.len() as u32 + 4).to_be_bytes().to_vec();
+        bytes.extend(startup);
+        socket.write_all(&bytes).unwrap();
+        until_ready(&mut socket);
+        let update = b"u\0UPDATE piped SET text = 'new' WHERE id = 1\0\0\0";
+        socket.write_all(&[message(b'P', update), message(b'S', b"")].concat()).unwrap();
+        until_ready(&mut socket);
+        let batch = [
+            message(b'P', b"\0SELECT 1\0\0\0"),
+            message(b'B', b"\0\0\0\0\0\0\0\0"),
+            message(b'E', b"\0\0\0\0\0"),
+            message(b'B', b"\0u\0\0\0\0\0\0\0"),
+            message(b'E', b"\0\0\0\0\0"),
+            message(b'S', b""),
+        ];
+        stage.change(&url, "new", || {
+            socket.write_all(&batch.concat()).unwrap();
+            until_ready(&mut socket);
+        });
+    });
+    cases.end(&mut stage);
+}
+
+fn message(kind: u8, text: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend((text.len() as u32 + 4).to_be_bytes());
+    bytes.extend(text);
+    bytes
+}
+
+/// Reads messages up to ReadyForQuery.
+fn until_ready(socket: &mut UnixStream) {
+    loop {
+        let mut head = [0; 5];
+        socket.read_exact(&mut head).unwrap();
+        let mut rest = vec![0; u32::from_be_bytes(head[1..].try_into().unwrap()) as usize - 4];
+        socket.read_exact(&mut rest).unwrap();
+        assert_ne!(head[0], b'E', "{}", String::from_utf8_lossy(&rest));
+        if head[0] == b'Z' {
+            return;
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! A site of scripts that the test writes, with nginx, PHP-FPM and maybe a database, behind `nicache run`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use nicache_applications::{Application, Client, Settings, Site};
+use tempfile::TempDir;
+
+use crate::common::{self, Nicache, is_running, private_network, within};
+
+/// The server's clock and what else nobody sees may be this old.
+pub const T: Duration = Duration::from_secs(1);
+
+/// Preparing a database takes both processors for a while.
+static PREPARING: Mutex<()> = Mutex::new(());
+
+/// Which database runs beside the web server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Database {
+    None,
+    MariaDb,
+    Postgres,
+}
+
+/// How a stage is set up.
+pub struct Setup {
+    pub database: Database,
+    /// `opcache.revalidate_freq`.
+    pub revalidate: u32,
+    pub workers: u32,
+    /// Further settings of PHP, each `name=value`.
+    pub php: &'static [&'static str],
+    /// Further options of `nicache run`.
+    pub options: &'static [&'static str],
+    /// Further directives of nginx's `server`. `@FOLDER@` stands for the folder.
+    pub nginx: &'static str,
+    /// MariaDB has a certificate.
+    pub tls: bool,
+    /// The database is started again when it ends.
+    pub respawn: bool,
+    /// The database is no program of the run, and there before it.
+    pub outside: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            database: Database::None,
+            revalidate: 0,
+            workers: 3,
+            php: &[],
+            options: &[],
+            nginx: "",
+            tls: false,
+            respawn: false,
+            outside: false,
+        }
+    }
+}
+
+enum Folder {
+    Plain(TempDir),
+    Prepared(Box<Site>),
+}
+
+/// A running site. Dropping it ends everything and removes its folder.
+pub struct Stage {
+    pub nicache: Nicache,
+    pub folder: PathBuf,
+    held: Option<Folder>,
+    outside: Option<Child>,
+}
+
+impl Stage {
+    /// Starts it in a network of its own.
+    pub fn start(setup: &Setup, prepare: impl FnOnce(&Path)) -> Stage {
+        private_network();
+        let held = folder_for(setup);
+        let folder = match &held {
+            Folder::Plain(folder) => folder.path().to_owned(),
+            Folder::Prepared(site) => site.folder().to_owned(),
+        };
+        for name in ["site", "include", "run", "tmp", "log", "data"] {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        for name in ["run", "tmp", "log", "data"] {
+            let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+            std::fs::set_permissions(folder.join(name), everybody).unwrap();
+        }
+        let root = folder.display().to_string();
+        std::fs::write(folder.join("nginx.conf"), NGINX.replace("@SERVER@", setup.nginx).replace("@FOLDER@", &root))
+            .unwrap();
+        let workers = setup.workers.to_string();
+        std::fs::write(folder.join("php.conf"), FPM.replace("@WORKERS@", &workers).replace("@FOLDER@", &root)).unwrap();
+        let mut outside = None;
+        if let (true, Folder::Prepared(site)) = (setup.outside, &held) {
+            let command = &site.with()[0];
+            outside = Some(Command::new(&command[0]).args(&command[1..]).stdin(Stdio::null()).spawn().unwrap());
+            let is_there = || run(mariadb(&folder).args(["--execute", "SELECT 1"])).ok();
+            assert!(within(Duration::from_secs(30), is_there).is_some());
+        }
+        prepare(&folder);
+
+        let mut php = format!("php-fpm8.2 --nodaemonize --fpm-config '{root}/php.conf'");
+        php += &format!(" -d opcache.revalidate_freq={} -d apc.enabled=1", setup.revalidate);
+        for setting in setup.php {
+            php += &format!(" -d {setting}");
+        }
+        let mut with = Vec::new();
+        if let (None, Folder::Prepared(site)) = (&outside, &held) {
+            let mut command = site.with()[0].clone();
+            if setup.tls {
+                make_certificate(&folder);
+                command.extend([format!("--ssl-cert={root}/data/tls.pem"), format!("--ssl-key={root}/data/tls.key")]);
+            }
+            if setup.respawn {
+                let script = "while :; do \"$@\"; sleep 0.2; done";
+                command = [["sh", "-c", script, "sh"].map(str::to_owned).to_vec(), command].concat();
+            }
+            with.push(shlex::try_join(command.iter().map(String::as_str)).unwrap());
+        }
+        with.push(php);
+        let mut options: Vec<&str> = with.iter().flat_map(|command| ["--with", command.as_str()]).collect();
+        options.extend(setup.options);
+        let configuration = format!("{root}/nginx.conf");
+        let server = ["nginx", "-p", &root, "-e", "stderr", "-c", &configuration].map(str::to_owned);
+        let nicache = Nicache::start_with(&options, &server, |command| {
+            if std::env::var_os("NICACHE_LOG").is_none() {
+                command.env("NICACHE_LOG", "info,nicache_watch=debug,nicache_card=debug");
+            }
+        });
+        let stage = Stage { nicache, folder, held: Some(held), outside };
+        stage.script("ready.php", "<?php echo 'ready';");
+        let is_ready = || {
+            let reply = stage.client().get("/ready.php");
+            reply.is_ok_and(|reply| reply.text() == "ready").then_some(())
+        };
+        assert!(within(Duration::from_secs(15), is_ready).is_some(), "PHP is not there");
+        match setup.database {
+            Database::None => {}
+            Database::MariaDb => stage.wait_for(|| stage.try_sql("SELECT 1").is_ok()),
+            Database::Postgres => stage.wait_for(|| stage.try_psql("SELECT 1").is_ok()),
+        }
+        stage
+    }
+
+    fn wait_for(&self, mut ready: impl FnMut() -> bool) {
+        assert!(within(Duration::from_secs(30), || ready().then_some(())).is_some(), "the database is not there");
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((self.nicache.server(), 80))
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(self.address())
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Writes a file in place.
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Writes a file below the document root. `@FOLDER@` stands for the site's folder.
+    pub fn script(&self, name: &str, text: &str) {
+        self.write(&format!("site/{name}"), &text.replace("@FOLDER@", &self.folder.display().to_string()));
+    }
+
+    /// Puts a new file in the place of another.
+    pub fn replace(&self, name: &str, text: &str) {
+        let new = self.path(&format!("{name}.new"));
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, self.path(name)).unwrap();
+    }
+
+    pub fn counter(&self, name: &str) -> u64 {
+        let status = common::status(self.nicache.name());
+        status["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {status:#}"))
+    }
+
+    /// What the server itself says: a request that the card lets pass, and whose reply it does not keep.
+    pub fn direct(&self, path: &str) -> String {
+        self.client().request("GET", path, &[("X-Direct", "1")], b"").unwrap().text()
+    }
+
+    pub fn get(&self, path: &str) -> String {
+        self.client().get(path).unwrap().text()
+    }
+
+    /// Runs statements by the `mariadb` client as root.
+    pub fn sql(&self, text: &str) -> String {
+        self.try_sql(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    /// The same with further options of the client.
+    pub fn sql_with(&self, options: &[&str], text: &str) -> String {
+        run(self.mariadb().args(options).args(["--execute", text])).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    pub fn try_sql(&self, text: &str) -> Result<String, String> {
+        run(self.mariadb().args(["--execute", text]))
+    }
+
+    fn mariadb(&self) -> Command {
+        mariadb(&self.folder)
+    }
+
+    /// Runs statements by the `psql` client.
+    pub fn psql(&self, text: &str) -> String {
+        self.try_psql(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn try_psql(&self, text: &str) -> Result<String, String> {
+        run(self.postgres().args(["--command", text]))
+    }
+
+    fn postgres(&self) -> Command {
+        let mut command = Command::new("psql");
+        command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1"]);
+        command.args(["--username=postgres", "--dbname=site", "--host"]).arg(self.path("run"));
+        command
+    }
+
+    /// A `mariadb` that stays connected.
+    pub fn mariadb_shell(&self) -> Shell {
+        Shell::mariadb(&self.folder)
+    }
+
+    /// A `psql` that stays connected.
+    pub fn psql_shell(&self) -> Shell {
+        Shell::new(self.postgres(), "\\echo said")
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let processes = self.nicache.processes();
+        let _ = self.nicache.process.kill();
+        let _ = self.nicache.process.wait();
+        if let Some(outside) = &mut self.outside {
+            let _ = outside.kill();
+            let _ = outside.wait();
+        }
+        // They would write into the folder while it is removed.
+        let all_gone = || (!processes.iter().any(|pid| is_running(*pid))).then_some(());
+        within(Duration::from_secs(5), all_gone);
+        self.held.take();
+    }
+}
+
+fn folder_for(setup: &Setup) -> Folder {
+    let application = match setup.database {
+        Database::None => {
+            let folder = tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
+            let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(folder.path(), everybody).unwrap();
+            return Folder::Plain(folder);
+        }
+        Database::MariaDb => Application::PhpPage,
+        Database::Postgres => Application::Flask,
+    };
+    let _alone = PREPARING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Folder::Prepared(Box::new(application.prepare_with(&Settings::default()).unwrap()))
+}
+
+fn mariadb(folder: &Path) -> Command {
+    let mut command = Command::new("mariadb");
+    command.args(["--no-defaults", "--batch", "--skip-column-names", "--unbuffered", "--user=root", "--socket"]);
+    command.arg(folder.join("run/mariadb.sock")).arg("--database=site");
+    command
+}
+
+fn make_certificate(folder: &Path) {
+    let (key, certificate) = (folder.join("data/tls.key"), folder.join("data/tls.pem"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout"]);
+    run(openssl.arg(&key).arg("-out").arg(certificate)).unwrap();
+    std::fs::set_permissions(key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+}
+
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// A database client with a connection that stays.
+pub struct Shell {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    echo: &'static str,
+}
+
+impl Shell {
+    /// Connected to the database in a site's folder.
+    pub fn mariadb(folder: &Path) -> Shell {
+        Shell::new(mariadb(folder), "SELECT 'said';")
+    }
+
+    fn new(mut command: Command, echo: &'static str) -> Shell {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        let mut shell = Shell { process, input, output, echo };
+        shell.run("");
+        shell
+    }
+
+    /// Runs statements, and returns when they are done.
+    pub fn run(&mut self, text: &str) -> String {
+        self.send(text);
+        writeln!(self.input, "{}", self.echo).unwrap();
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            let bytes = self.output.read_line(&mut line).unwrap();
+            assert!(bytes > 0, "the client of the database has ended at: {text}");
+            if line.trim() == "said" {
+                return said;
+            }
+            said += &line;
+        }
+    }
+
+    /// Has statements run, and does not wait.
+    pub fn send(&mut self, text: &str) {
+        writeln!(self.input, "{text}").unwrap();
+        self.input.flush().unwrap();
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+const NGINX: &str = "daemon off;
+user www-data;
+worker_processes 2;
+pid @FOLDER@/run/nginx.pid;
+error_log @FOLDER@/log/nginx.log warn;
+events { worker_connections 512; }
+http {
+    include /etc/nginx/mime.types;
+    sendfile on;
+    access_log @FOLDER@/log/access.log;
+    client_body_temp_path @FOLDER@/tmp/body;
+    proxy_temp_path @FOLDER@/tmp/proxy;
+    fastcgi_temp_path @FOLDER@/tmp/fastcgi;
+    uwsgi_temp_path @FOLDER@/tmp/uwsgi;
+    scgi_temp_path @FOLDER@/tmp/scgi;
+    server {
+        listen 80;
+        root @FOLDER@/site;
+        index index.php index.html;
+        keepalive_requests 100000;
+        @SERVER@
+        location ~ \\.php$ {
+            try_files $uri =404;
+            fastcgi_pass unix:@FOLDER@/run/php.sock;
+            include /etc/nginx/fastcgi_params;
+            fastcgi_param SCRIPT_FILENAME $document_root$fastcgi_script_name;
+        }
+    }
+}
+";
+
+const FPM: &str = "[global]
+error_log = @FOLDER@/log/php-fpm.log
+pid = @FOLDER@/run/php-fpm.pid
+daemonize = no
+[site]
+access.log = @FOLDER@/log/php-access.log
+user = www-data
+group = www-data
+listen = @FOLDER@/run/php.sock
+listen.owner = www-data
+pm = static
+pm.max_children = @WORKERS@
+php_admin_value[session.save_path] = @FOLDER@/tmp
+php_admin_value[sys_temp_dir] = @FOLDER@/tmp
+php_admin_value[error_log] = @FOLDER@/log/php.log
+php_admin_flag[log_errors] = on
+";

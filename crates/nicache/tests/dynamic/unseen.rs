@@ -1,0 +1,204 @@
+//! What nobody can see (the clock, chance, memory, other programs) is never older than T, and what is different each time is never shared;
+//! and what requests do to the site is done at least once in T.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use nicache_applications::Client;
+
+use crate::check::Cases;
+use crate::stage::{Database, Setup, Stage, T};
+
+/// For an execution and the machine's other work.
+const SLACK: Duration = Duration::from_millis(500);
+
+fn unix_s() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+/// Many clients ask for some seconds; each reply is looked at with its age in mind.
+fn ask(stage: &Stage, url: &str, duration: Duration, look: impl Fn(&str, f64) + Sync) {
+    let (address, look) = (stage.address(), &look);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(move || {
+                let (mut client, begun) = (Client::new(address), Instant::now());
+                while begun.elapsed() < duration {
+                    let asked = unix_s();
+                    look(&client.get(url).unwrap().text(), asked);
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn clocks_and_chance() {
+    let mut stage = Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {});
+    let mut cases = Cases::default();
+    let sql = "$db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');";
+    let clocks = [
+        ("request_time", "echo $_SERVER['REQUEST_TIME'];".to_owned()),
+        ("time", "echo time();".to_owned()),
+        ("date", "echo (new DateTime())->format('U');".to_owned()),
+        ("coarse", "echo intdiv(time(), 2) * 2 + 1;".to_owned()),
+        ("now", format!("{sql} echo $db->query('SELECT UNIX_TIMESTAMP()')->fetch_row()[0];")),
+        ("sysdate", format!("{sql} echo $db->query('SELECT UNIX_TIMESTAMP(SYSDATE())')->fetch_row()[0];")),
+        ("exec", "echo shell_exec('date +%s');".to_owned()),
+        ("proc", "$u = (float) explode(' ', file_get_contents('/proc/uptime'))[0]; echo (int) ($u + $_SERVER['REQUEST_TIME_FLOAT'] - hrtime(true) / 1e9);".to_owned()),
+    ];
+    for (name, text) in clocks {
+        cases.run(name, || {
+            stage.script(&format!("{name}.php"), &format!("<?php {text}"));
+            ask(&stage, &format!("/{name}.php"), Duration::from_millis(2500), |reply, asked| {
+                let said: f64 = reply.trim().parse().unwrap_or_else(|_| panic!("{name}: {reply}"));
+                // A full second is what the page itself leaves out, and two for the coarse one.
+                let age = asked - (said + 1.0);
+                assert!(age < (T + SLACK).as_secs_f64(), "{name} is {age} s old");
+            });
+        });
+    }
+    let different = [
+        ("microtime", "echo microtime(true), ' ', hrtime(true);".to_owned()),
+        ("rand", "echo mt_rand(), ' ', random_int(0, 1 << 60), rand();".to_owned()),
+        ("uniqid", "echo uniqid('', true);".to_owned()),
+        ("uuid", format!("{sql} echo $db->query('SELECT UUID()')->fetch_row()[0];")),
+        ("sqlrand", format!("{sql} echo $db->query('SELECT RAND()')->fetch_row()[0];")),
+        ("connection", format!("{sql} echo $db->query('SELECT CONNECTION_ID()')->fetch_row()[0];")),
+        ("apcu", "echo apcu_inc('n');".to_owned()),
+        ("counter", "$f = fopen('@FOLDER@/tmp/counter', 'c+'); flock($f, LOCK_EX); $n = 1 + (int) fgets($f); rewind($f); fwrite($f, $n); echo $n;".to_owned()),
+        ("pid", "echo getmypid(), ' ', $_SERVER['REMOTE_PORT'], ' ', apcu_inc('m');".to_owned()),
+        ("inserted", format!("{sql} $db->query('CREATE TABLE IF NOT EXISTS hits (n INT AUTO_INCREMENT PRIMARY KEY)'); $db->query('INSERT INTO hits VALUES ()'); echo $db->insert_id;")),
+    ];
+    for (name, text) in different {
+        cases.run(name, || {
+            stage.script(&format!("{name}.php"), &format!("<?php {text}"));
+            let seen = std::sync::Mutex::new(HashMap::new());
+            ask(&stage, &format!("/{name}.php"), Duration::from_millis(1200), |reply, asked| {
+                let first = seen.lock().unwrap().insert(reply.to_owned(), asked);
+                assert!(first.is_none(), "{name}: `{reply}` twice");
+            });
+            assert!(seen.lock().unwrap().len() > 50);
+        });
+    }
+    cases.run("memory of PHP", || {
+        stage.script("memory.php", "<?php echo memory_get_usage() > 0 ? 'some' : 'none', ' ', apcu_fetch('set');");
+        stage.script("set.php", "<?php apcu_store('set', $_GET['v']); echo 'done';");
+        for round in 0..3 {
+            stage.warm("/memory.php");
+            assert_eq!(stage.get(&format!("/set.php?v={round}")), "done");
+            let set = Instant::now();
+            let mut client = stage.client();
+            while set.elapsed() < T + SLACK + SLACK {
+                let reply = client.get("/memory.php").unwrap().text();
+                assert!(
+                    reply.ends_with(&format!(" {round}")) || set.elapsed() < T + SLACK,
+                    "`{reply}` after {:?}",
+                    set.elapsed()
+                );
+            }
+        }
+    });
+    cases.end(&mut stage);
+}
+
+#[test]
+fn another_server() {
+    let nginx = "location = /other { return 404; } location /backend/ { alias @FOLDER@/backend/; }";
+    let mut stage = Stage::start(&Setup { nginx, ..Setup::default() }, |folder| {
+        std::fs::create_dir(folder.join("backend")).unwrap();
+        std::fs::write(folder.join("backend/answer"), "old").unwrap();
+    });
+    let mut cases = Cases::default();
+    cases.run("a file of a backend of the same group", || {
+        stage.script("curl.php", "<?php $c = curl_init('http://127.0.0.1/backend/answer'); curl_setopt($c, CURLOPT_RETURNTRANSFER, 1); echo 'It says ', curl_exec($c);");
+        stage.change("/curl.php", "new", || stage.replace("backend/answer", "new"));
+        stage.change("/curl.php", "newer", || stage.write("backend/answer", "newer"));
+    });
+    cases.run("memory of a backend of the same group", || {
+        stage.script("inner.php", "<?php echo apcu_fetch('inner') ?: 'old';");
+        stage.script("outer.php", "<?php $c = curl_init('http://127.0.0.1/inner.php'); curl_setopt($c, CURLOPT_RETURNTRANSFER, 1); echo 'It says ', curl_exec($c);");
+        stage.script("store.php", "<?php apcu_store('inner', 'new'); echo 'done';");
+        stage.warm("/outer.php");
+        assert_eq!(stage.get("/store.php"), "done");
+        std::thread::sleep(T + SLACK);
+        stage.expect("/outer.php", "new");
+    });
+    cases.run("a program that was started by the page, and stays", || {
+        let script = "<?php $s = @stream_socket_client('unix://@FOLDER@/run/teller'); echo $s ? fgets($s) : 'nobody';";
+        stage.script("teller.php", script);
+        let socket = stage.path("run/teller");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        // Outside of the server's group: nobody sees what it says.
+        let teller = std::thread::spawn(move || {
+            let mut told = 0u32;
+            for stream in listener.incoming() {
+                told += 1;
+                if std::io::Write::write_all(&mut stream.unwrap(), format!("{}\n", told / 10).as_bytes()).is_err()
+                    || told >= 90
+                {
+                    return;
+                }
+            }
+        });
+        let (mut client, mut last) = (stage.client(), (0, Instant::now()));
+        while !teller.is_finished() {
+            let value: u32 = client.get("/teller.php").unwrap().text().trim().parse().unwrap();
+            assert!(value >= last.0);
+            if value != last.0 {
+                last = (value, Instant::now());
+            }
+            assert!(last.1.elapsed() < Duration::from_secs(20));
+        }
+    });
+    cases.end(&mut stage);
+}
+
+#[test]
+fn what_requests_do_is_done() {
+    let mut stage = Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {});
+    let mut cases = Cases::default();
+    stage
+        .sql("CREATE TABLE counted (n INT PRIMARY KEY, visits INT); INSERT INTO counted VALUES (1, 0), (2, 0), (3, 0)");
+    let sql = "$db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');";
+    let counted =
+        |n: u32| stage.sql(&format!("SELECT visits FROM counted WHERE n = {n}")).trim().parse::<u64>().unwrap();
+    let scripts = [
+        (
+            "counts",
+            1,
+            format!("{sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 1'); echo 'counted';"),
+        ),
+        (
+            "late",
+            2,
+            format!(
+                "echo 'counted'; fastcgi_finish_request(); usleep(50000); {sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 2');"
+            ),
+        ),
+        (
+            "seldom",
+            3,
+            format!(
+                "if (apcu_add('turn', 1, 1)) {{ {sql} $db->query('UPDATE counted SET visits = visits + 1 WHERE n = 3'); }} echo 'counted';"
+            ),
+        ),
+    ];
+    for (name, n, text) in &scripts {
+        cases.run(name, || {
+            stage.script(&format!("{name}.php"), &format!("<?php {text}"));
+            let url = format!("/{name}.php");
+            ask(&stage, &url, Duration::from_secs(1), |reply, _| assert_eq!(reply, "counted"));
+            let before = counted(*n);
+            let begun = Instant::now();
+            ask(&stage, &url, Duration::from_secs(4), |reply, _| assert_eq!(reply, "counted"));
+            let done = counted(*n) - before;
+            println!("  {name}: {done} in {:?}", begun.elapsed());
+            // At its own pace, which is once in a second at most for the last.
+            assert!(done >= if *n == 3 { 1 } else { 3 }, "{name}: {done} in {:?}", begun.elapsed());
+        });
+    }
+    cases.end(&mut stage);
+}
