@@ -144,7 +144,7 @@ fn changes_of_rows() {
         };
         let scripts = [
             ("mysqli", format!("{connect} $s = $db->prepare('UPDATE prepared SET text = ? WHERE id = 1'); $s->bind_param('s', $v); $s->execute();")),
-            ("multi", format!("{connect} $db->multi_query(\"SELECT 1; UPDATE prepared SET text = '$v' WHERE id = 1\"); while ($db->more_results()) $db->next_result();")),
+            ("multi", format!("{connect} $db->multi_query(\"SELECT 1; UPDATE prepared SET text = '$v' WHERE id = 1\"); do $db->store_result(); while ($db->next_result());")),
             ("emulated", pdo("true")),
             ("native", pdo("false")),
             ("text", format!("{connect} $db->query(\"PREPARE p FROM 'UPDATE prepared SET text = ? WHERE id = 1'\"); $db->query(\"SET @v = '$v'\"); $db->query('EXECUTE p USING @v');")),
@@ -166,7 +166,7 @@ fn changes_of_rows() {
         stage.change("/asked_native.php", "new", || drop(stage.sql("UPDATE asked SET text = 'new' WHERE id = 1")));
         stage.script(
             "asked_kept.php",
-            "<?php $db = new mysqli('p:', 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');
+            "<?php $db = new mysqli('p:localhost', 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');
              $s = $db->prepare('SELECT text FROM asked WHERE id = 1'); $s->execute(); echo $s->get_result()->fetch_row()[0];",
         );
         stage.change("/asked_kept.php", "newer", || drop(stage.sql("UPDATE asked SET text = 'newer' WHERE id = 1")));

@@ -125,7 +125,7 @@ fn another_server() {
         std::thread::sleep(T + SLACK);
         stage.expect("/outer.php", "new");
     });
-    cases.run("a program that was started by the page, and stays", || {
+    cases.run("a program that nobody sees", || {
         let script = "<?php $s = @stream_socket_client('unix://@FOLDER@/run/teller'); echo $s ? fgets($s) : 'nobody';";
         stage.script("teller.php", script);
         let socket = stage.path("run/teller");
@@ -137,7 +137,7 @@ fn another_server() {
             for stream in listener.incoming() {
                 told += 1;
                 if std::io::Write::write_all(&mut stream.unwrap(), format!("{}\n", told / 10).as_bytes()).is_err()
-                    || told >= 90
+                    || told >= 40
                 {
                     return;
                 }
@@ -145,7 +145,8 @@ fn another_server() {
         });
         let (mut client, mut last) = (stage.client(), (0, Instant::now()));
         while !teller.is_finished() {
-            let value: u32 = client.get("/teller.php").unwrap().text().trim().parse().unwrap();
+            // Nothing when the teller has just ended.
+            let Ok(value) = client.get("/teller.php").unwrap().text().trim().parse::<u32>() else { break };
             assert!(value >= last.0);
             if value != last.0 {
                 last = (value, Instant::now());
