@@ -27,14 +27,12 @@ pub struct Recheck {
 /// What is to be asked.
 pub(crate) struct Rechecks {
     waiting: Vec<Recheck>,
-    /// Counts the requests, each of which is made in other clothes.
-    turn: u32,
 }
 
 impl Rechecks {
     /// Nothing.
     pub(crate) fn new() -> Rechecks {
-        Rechecks { waiting: Vec::with_capacity(RECHECKS_MAX), turn: 0 }
+        Rechecks { waiting: Vec::with_capacity(RECHECKS_MAX) }
     }
 
     /// Asks for what a client has just asked for.
@@ -46,8 +44,7 @@ impl Rechecks {
         keys: &KeyConfig,
         counters: &mut Counters,
     ) {
-        self.turn = self.turn.wrapping_add(1);
-        if let Some(own) = recheck_head(head, vary, keys, self.turn) {
+        if let Some(own) = recheck_head(head, vary, keys, 0) {
             self.ask(Recheck { port, head: own }, counters);
         }
     }

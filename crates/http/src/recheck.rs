@@ -22,7 +22,8 @@ const CLOTHES: [(&str, Option<&str>); 4] = [
     (agent!("Windows NT 10.0; Win64; x64"), Some("en-US,en;q=0.9")),
 ];
 
-/// The head of the card's own request for what `head` asks for, in clothes that change with `turn`; `None` if `head` is no GET that may be answered from card memory.
+/// The head of the card's own request for what `head` asks for, in clothes that change with `turn`; with 0, another kind of device
+/// than the client's. `None` if `head` is no GET that may be answered from card memory.
 pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig, turn: u32) -> Option<Box<[u8]>> {
     let mut scratch = HeaderScratch::new();
     let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, keys) else { return None };
@@ -38,7 +39,14 @@ pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig, tur
             || named(keys.separating())
             || vary.is_some_and(named)
     };
-    let (agent, language) = CLOTHES[turn as usize % CLOTHES.len()];
+    let is_mobile = |value: &[u8]| value.windows(4).any(|four| four == b"Mobi");
+    let from_mobile =
+        request.headers.iter().any(|header| header.name.eq_ignore_ascii_case("user-agent") && is_mobile(header.value));
+    let index = match turn {
+        0 => usize::from(from_mobile),
+        turn => turn as usize % CLOTHES.len(),
+    };
+    let (agent, language) = CLOTHES[index];
     let mut said = [false; 2];
     for header in request.headers.iter().filter(|header| chooses(header.name.as_bytes())) {
         said[0] |= header.name.eq_ignore_ascii_case("user-agent");
@@ -56,6 +64,10 @@ pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig, tur
         && !chooses(b"accept-language")
     {
         out.extend_from_slice(format!("Accept-Language: {language}\r\n").as_bytes());
+    }
+    let from_elsewhere = request.headers.iter().any(|header| header.name.eq_ignore_ascii_case("referer"));
+    if !from_elsewhere && !chooses(b"referer") {
+        out.extend_from_slice(b"Referer: http://nicache.invalid/\r\n");
     }
     out.extend_from_slice(b"\r\n");
     Some(out.into())
@@ -95,7 +107,7 @@ mod tests {
     #[test]
     fn what_selects_the_variant_stays() {
         let keys = KeyConfig::new([7; 16]);
-        let names = VaryNames::from_list(&["user-agent", "accept-language"]).unwrap();
+        let names = VaryNames::from_list(&["user-agent", "accept-language", "referer"]).unwrap();
         let head = b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: Phone\r\nAccept-Language: de\r\n\r\n";
         let own = recheck_head(head, Some(&names), &keys, 1).unwrap();
         assert_eq!(&*own, head);

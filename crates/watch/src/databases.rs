@@ -66,8 +66,12 @@ struct Connection {
     server: u32,
     /// Where its tables are.
     place: Option<Place>,
+    /// Its client has spoken.
+    is_heard: bool,
     /// Numbers of its changes that are in doubt.
     in_doubt: Vec<u64>,
+    /// They come from what the kernel took for a question, so that nobody tells when it is done.
+    ends_with_reply: bool,
     times_ns: VecDeque<u64>,
 }
 
@@ -77,6 +81,8 @@ pub struct Databases {
     connections: HashMap<u64, Connection>,
     /// Connections whose beginning nobody saw.
     begun_before: HashSet<u64>,
+    /// Something was changed by what the kernel took for a mere question.
+    unseen_change: bool,
     /// Inode number of the server's network namespace.
     server_netns: u32,
     /// Database servers that the server uses: only these are asked for their structure.
@@ -99,6 +105,7 @@ impl Databases {
     /// Nothing read or changed yet. `begun_before`: connections (by the inode of the server's socket) that exist already.
     pub fn new(begun_before: HashSet<u64>, server_netns: u32) -> Databases {
         Databases {
+            unseen_change: false,
             server_netns,
             used: HashSet::new(),
             connections: HashMap::new(),
@@ -135,6 +142,9 @@ impl Databases {
                 }
                 if let Some(connection) = self.connection(event, sql, 0) {
                     connection.session.handle_server(&event.path);
+                    if std::mem::take(&mut connection.ends_with_reply) {
+                        self.end_doubt(sql.connection, event.clock);
+                    }
                 }
             }
             SqlStep::Idle => self.end_doubt(sql.connection, event.clock),
@@ -178,6 +188,7 @@ impl Databases {
         if is_startup(sql.dialect, &event.path) {
             self.forget(sql.connection, event.clock);
         }
+        self.note_use(event, sql, client);
         let mut happened = Vec::new();
         let mut texts = std::mem::take(&mut self.texts);
         let catalogue = self.catalogue_of(event, sql);
@@ -200,6 +211,7 @@ impl Databases {
                 Event::Statement(execution) => self.note_read(event, sql.connection, client, &execution),
                 Event::InProgress { writes } | Event::BecomesVisible { writes } => {
                     self.note_change(event, sql.connection, client, writes.into());
+                    self.note_unseen(certain, sql.connection);
                 }
                 Event::Everything { reason } => {
                     tracing::debug!(?reason, connection = sql.connection, "a statement may touch everything");
@@ -209,6 +221,7 @@ impl Databases {
                     // told by nobody, so that it would stay in doubt as long as its connection is idle.
                     if !certain || !matches!(reason, Reason::Gap | Reason::Lexing) {
                         self.note_change(event, sql.connection, client, everything);
+                        self.note_unseen(certain, sql.connection);
                     }
                 }
                 Event::SchemaChanged => self.handle_schema_change(sql.connection, reason, event.time_ns),
@@ -225,10 +238,7 @@ impl Databases {
         let is_new = !self.connections.contains_key(&sql.connection);
         let place = if is_new { place_of(event, sql) } else { None };
         if let Some(place) = &place
-            && !self.used.contains(&place.server)
-            && (client == 0 && sql.what != SqlStep::Sent
-                || is_in_namespace(client, self.server_netns)
-                || is_in_namespace(event.tgid, self.server_netns))
+            && is_in_namespace(event.tgid, self.server_netns)
         {
             self.used.insert(place.server);
         }
@@ -243,13 +253,36 @@ impl Databases {
             client,
             server: event.tgid,
             place,
+            is_heard: false,
             in_doubt: Vec::new(),
+            ends_with_reply: false,
             times_ns: VecDeque::new(),
         });
         if client != 0 {
             connection.client = client;
         }
         Some(connection)
+    }
+
+    /// Is it the server that speaks on the connection? Then it uses that database.
+    fn note_use(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) {
+        let known = self.connections.get(&sql.connection);
+        if known.is_some_and(|connection| connection.is_heard) {
+            return;
+        }
+        let server_netns = self.server_netns;
+        let place = match known {
+            Some(connection) => connection.place.clone(),
+            None => place_of(event, sql),
+        };
+        if let Some(place) = place
+            && (client == 0 || is_in_namespace(client, server_netns))
+        {
+            self.used.insert(place.server);
+        }
+        if let Some(connection) = self.connection(event, sql, client) {
+            connection.is_heard = true;
+        }
     }
 
     fn catalogue_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Arc<Catalogue>> {
@@ -277,6 +310,19 @@ impl Databases {
             self.used.insert(server);
             self.catalogues.get(&Place { server, dialect, database: None }, now_ns);
         }
+    }
+
+    /// A SELECT that calls a function which writes, and the like: the kernel has told nobody.
+    fn note_unseen(&mut self, certain: bool, name: u64) {
+        if certain && let Some(connection) = self.connections.get_mut(&name) {
+            connection.ends_with_reply = true;
+            self.unseen_change = true;
+        }
+    }
+
+    /// Has something changed since the last call that the kernel took for a mere question? Then cards are to be told.
+    pub fn take_unseen_change(&mut self) -> bool {
+        std::mem::take(&mut self.unseen_change)
     }
 
     /// Keeps the knowledge of the databases' structure up to date. To be called now and then.

@@ -185,6 +185,9 @@ impl Registrar {
                 }
             }
         });
+        if self.databases.take_unseen_change() {
+            self.table.record_change(SourceSlot::DATABASES);
+        }
         self.corrupt |= drained == Drained::Corrupt;
         drained
     }

@@ -40,6 +40,8 @@ fn changed_ns_of(path: &[u8], identity: Identity) -> Option<u64> {
 #[derive(Debug)]
 struct File {
     path: Option<Box<[u8]>>,
+    /// It was opened for reading alone. What a program opens to read and write is its data (a session, a database), which it reads anew each time.
+    is_read_only: bool,
     /// Process that opened it, if only one did.
     opener: Option<u32>,
     first_opened_ns: u64,
@@ -129,6 +131,7 @@ impl Retained {
             table.track(identity.slot());
             File {
                 path: path.map(Box::from),
+                is_read_only: false,
                 opener: Some(event.tgid),
                 first_opened_ns: event.time_ns,
                 opened: event.clock,
@@ -147,6 +150,7 @@ impl Retained {
             file.changes += 1;
         }
         file.opened = file.opened.max(event.clock);
+        file.is_read_only |= event.open_flags & O_ACCMODE == 0;
         if file.changed_ns != event.changed_ns {
             (file.changed_ns, file.changed_since) = (event.changed_ns, event.clock);
         }
@@ -177,7 +181,7 @@ impl Retained {
             let stamp = table.stamp_of(identity.slot());
             let looked_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
             let seen = file.opened.max(looked_at);
-            if stamp < seen || file.is_volatile() || file.is_same_as_opened(*identity, stamp) {
+            if stamp < seen || !file.is_read_only || file.is_volatile() || file.is_same_as_opened(*identity, stamp) {
                 file.dirty = None;
                 continue;
             }
