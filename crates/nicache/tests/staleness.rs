@@ -32,8 +32,9 @@ fn run(http: &str, settings: &[&str], arguments: &[&str]) -> Value {
     assert_coherent(&report);
     assert_eq!(number(&report, "timeouts"), 0, "{report:#}");
     assert!(number(&report, "card.fills_stored") > 100 && number(&report, "card.purges_by_source") > 100, "{report:#}");
-    // The clients and the card agree about what was a hit.
-    assert_eq!(number(&report, "hits"), number(&report, "card.hits"), "{report:#}");
+    // The clients and the card agree about what was a hit, but for those that a connection's end has cut off.
+    let (hits, card_hits) = (number(&report, "hits"), number(&report, "card.hits"));
+    assert!(hits <= card_hits && card_hits - hits <= number(&report, "broken"), "{hits} of {card_hits}: {report:#}");
     report
 }
 
@@ -58,7 +59,9 @@ fn caching_server(handshake: &str) {
     let arguments = ["--synthetic", "--duration", "10", "--clients", "4", "--server-keeps-files-open"];
     let report = run(OPEN_FILE_CACHE, &["--handshake", handshake], &arguments);
     assert!(number(&report, "stale_by_server") > 0, "the server's cache is not at work: {report:#}");
-    assert!(number(&report, "card.fill_refused_not_looked_up") > 0, "{report:#}");
+    let reasons = ["not_looked_up", "dirty"];
+    let refused = reasons.iter().any(|reason| report["card"][format!("fill_refused_{reason}")].as_u64() > Some(0));
+    assert!(refused, "{report:#}");
     assert!(number(&report, "hits") > 100, "{report:#}");
 }
 
