@@ -252,6 +252,33 @@ impl LookupEvent {
 }
 
 #[cfg(test)]
+impl LookupEvent {
+    /// For tests: process 1 looked an empty path up.
+    pub(crate) fn blank(time_ns: u64) -> LookupEvent {
+        LookupEvent {
+            time_ns,
+            clock: Stamp(0),
+            ret: 0,
+            kind: EventKind::Lookup,
+            tgid: 1,
+            tid: 1,
+            nr: 2,
+            dirfd: libc::AT_FDCWD,
+            inode: None,
+            mode: 0,
+            size: 0,
+            changed_ns: 0,
+            open_flags: 0,
+            directory: None,
+            incomplete: false,
+            nofollow: false,
+            own_root: false,
+            path: Box::default(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

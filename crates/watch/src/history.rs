@@ -98,26 +98,7 @@ mod tests {
     use super::*;
 
     fn event(time_ns: u64) -> LookupEvent {
-        LookupEvent {
-            time_ns,
-            clock: nicache_coherence::Stamp(0),
-            ret: 0,
-            kind: EventKind::Lookup,
-            tgid: 1,
-            tid: 1,
-            nr: 2,
-            dirfd: -100,
-            inode: None,
-            mode: 0,
-            size: 0,
-            changed_ns: 0,
-            open_flags: 0,
-            directory: None,
-            incomplete: false,
-            nofollow: false,
-            own_root: false,
-            path: Box::default(),
-        }
+        LookupEvent::blank(time_ns)
     }
 
     #[test]

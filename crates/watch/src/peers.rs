@@ -153,33 +153,13 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::event::EventKind;
 
     #[test]
     fn only_the_group_itself_is_watched() {
         let netns = std::fs::read_link("/proc/self/ns/net").unwrap();
         let netns: u32 = netns.to_str().unwrap()["net:[".len()..].trim_end_matches(']').parse().unwrap();
         let mut peers = Peers::new(netns, None);
-        let event = LookupEvent {
-            time_ns: 0,
-            clock: nicache_coherence::Stamp(0),
-            ret: 1,
-            kind: EventKind::Sent(Peer::Local(1)),
-            tgid: 1,
-            tid: 1,
-            nr: 1,
-            dirfd: 3,
-            inode: None,
-            mode: 0,
-            size: 0,
-            changed_ns: 0,
-            open_flags: 0,
-            directory: None,
-            incomplete: false,
-            nofollow: false,
-            own_root: false,
-            path: Box::default(),
-        };
+        let event = LookupEvent::blank(0);
         let me = std::process::id();
         assert!(peers.check(&event, Peer::Local(me)).is_ok());
         assert!(Peers::new(netns + 1, None).check(&event, Peer::Local(me)).is_err());

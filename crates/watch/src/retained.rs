@@ -220,24 +220,14 @@ mod tests {
 
     fn opened(identity: Identity, path: &[u8], clock: Stamp, tgid: u32) -> LookupEvent {
         LookupEvent {
-            time_ns: clock.0 * 1000,
             clock,
             ret: 3,
-            kind: EventKind::Lookup,
             tgid,
-            tid: tgid,
-            nr: 257,
-            dirfd: -100,
             inode: Some(identity),
             mode: S_IFREG,
             size: 1,
-            changed_ns: 0,
-            open_flags: 0,
-            directory: None,
-            incomplete: false,
-            nofollow: false,
-            own_root: false,
             path: path.into(),
+            ..LookupEvent::blank(clock.0 * 1000)
         }
     }
 
