@@ -26,6 +26,8 @@
 #define CONTROL_SERVICE_PORTS 40 /* up to four, 16 bits each */
 #define CONTROL_DATABASES 48     /* 1: there are database servers on this machine */
 
+#define CONTROL_STRICT_SQL 56    /* 1: a SELECT may change something, by a function that it calls */
+
 /* Kinds of database servers, by the protocol that they speak. */
 #define DATABASE_MYSQL 1
 #define DATABASE_POSTGRES 2

@@ -168,7 +168,7 @@ __noinline int is_question(__u32 from, __u32 end, __u32 wrote)
 	__u32 zero = 0, at, i;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
 	struct sql_scan *scan;
-	__u64 word = 0;
+	__u64 word = 0, *strict = control_word(CONTROL_STRICT_SQL);
 	__u8 bytes[12];
 
 	if (!text || end > SQL_TEXT_BYTES || from >= end)
@@ -192,7 +192,7 @@ __noinline int is_question(__u32 from, __u32 end, __u32 wrote)
 	for (i = 0; i < 8; i++)
 		word |= (__u64)(bytes[i] | 0x20) << (8 * i);
 	if ((word & 0xffffffffffff) == (WORD4('s', 'e', 'l', 'e') | (__u64)'c' << 32 | (__u64)'t' << 40)) {
-		if (!ends_word(bytes[6]))
+		if (!ends_word(bytes[6]) || !strict || *strict)
 			return 0;
 	} else if ((word & 0xffffffff) == WORD4('s', 'h', 'o', 'w')) {
 		if (!ends_word(bytes[4]))

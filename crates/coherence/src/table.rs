@@ -11,6 +11,7 @@
 //!    256 server_netns    inode number of the server's namespace     supervisor writes, kernel reads
 //!    320 service_ports   up to four ports of the web server         watcher writes, kernel reads
 //!    384 databases       1: there are database servers              watcher and kernel write, kernel reads
+//!    448 strict_sql      1: a SELECT may change something           watcher writes, kernel reads
 //! revisions (2^20 x u64):
 //!     bit 63 watched | bit 62 tracked: a change also changes the slot DYNAMIC
 //!     bits 0..61 stamp: value of `clock` when the source last changed
@@ -64,6 +65,8 @@ pub enum ControlWord {
     ServicePorts = 40,
     /// 1: there are database servers on this machine.
     Databases = 48,
+    /// 1: a SELECT may change something, by a function that it calls.
+    StrictSql = 56,
 }
 
 /// The table itself. See the module's head for layout and protocol.
@@ -171,6 +174,11 @@ impl RevisionTable {
     pub fn set_service_ports(&self, ports: &[u16]) {
         let word = ports.iter().take(4).rev().fold(0, |word, &port| word << 16 | u64::from(port));
         self.control(ControlWord::ServicePorts).store(word, Ordering::SeqCst);
+    }
+
+    /// May a SELECT change something, by a function that it calls? Then the kernel takes none for a mere question.
+    pub fn set_strict_sql(&self, strict: bool) {
+        self.control(ControlWord::StrictSql).store(u64::from(strict), Ordering::SeqCst);
     }
 
     /// From now on the kernel looks for what database servers receive.
@@ -288,5 +296,5 @@ fn unmap(address: NonNull<AtomicU64>, bytes: usize) {
     debug_assert!(unmapped.is_ok());
 }
 
-const _: () = assert!((ControlWord::Databases as usize) < CONTROL_BYTES / size_of::<u64>());
+const _: () = assert!((ControlWord::StrictSql as usize) < CONTROL_BYTES / size_of::<u64>());
 const _: () = assert!(LEASE_RENEWAL_NS * 4 <= LEASE_NS);

@@ -139,6 +139,11 @@ impl Catalogue {
         self.defaults
     }
 
+    /// Are there functions or sequences, by which a SELECT may change something? Then [`crate::is_certain_read`] is not to be believed.
+    pub fn select_may_write(&self) -> bool {
+        !self.routines.is_empty() || self.tables.iter().any(|table| table.storage == Storage::Sequence)
+    }
+
     /// Does something inside the server change tables without a statement of a connection (events, replication)?
     /// Then no reply that reads the database can be kept beyond the time limit for what cannot be seen.
     pub fn has_hidden_writers(&self) -> bool {

@@ -92,6 +92,13 @@ impl Catalogues {
         self.states.get(place).and_then(|state| state.catalogue.clone())
     }
 
+    /// May a SELECT on this server change something? Yes, unless all that was asked about is known and has neither functions nor sequences.
+    pub fn select_may_write(&self, server: u32) -> bool {
+        let mut known = self.states.iter().filter(|(place, _)| place.server == server).peekable();
+        known.peek().is_none()
+            || known.any(|(_, state)| state.catalogue.as_ref().is_none_or(|catalogue| catalogue.select_may_write()))
+    }
+
     /// The settings that sessions begin with, as last known.
     pub fn defaults(&mut self, place: &Place, now_ns: u64) -> Option<Defaults> {
         self.get(place, now_ns);

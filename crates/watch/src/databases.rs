@@ -325,6 +325,11 @@ impl Databases {
         std::mem::take(&mut self.unseen_change)
     }
 
+    /// May a SELECT on a server that is used change something?
+    pub fn select_may_write(&self) -> bool {
+        self.used.iter().any(|&server| self.catalogues.select_may_write(server))
+    }
+
     /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
     pub fn handle_time(&mut self, now_ns: u64) {
         self.catalogues.handle_time(now_ns);

@@ -120,6 +120,7 @@ impl Registrar {
     pub fn handle_time(&mut self) {
         renew_lease(&self.table, &mut self.lease_renewed_ns);
         self.databases.handle_time(now_ns());
+        self.table.set_strict_sql(self.databases.select_may_write());
     }
 
     /// Ends the lease at once: nobody vouches any more.
@@ -185,6 +186,7 @@ impl Registrar {
                 }
             }
         });
+        self.table.set_strict_sql(self.databases.select_may_write());
         if self.databases.take_unseen_change() {
             self.table.record_change(SourceSlot::DATABASES);
         }
