@@ -21,8 +21,9 @@ use nicache_tcp::Time;
 use crate::counters::{Counters, FillAbort};
 use crate::limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
 use crate::link::CoherenceLink;
+use crate::outcomes::{Outcome, Outcomes};
 use crate::recheck::Recheck;
-use crate::store::{Execution, Executor, NewEntry, NotInserted, Store};
+use crate::store::{Computed, Execution, Executor, NewEntry, NotInserted, Store};
 
 /// Bytes of a request head that a fill keeps, to apply `Vary` and to name the target.
 const REQUEST_BYTES: usize = 2048;
@@ -181,6 +182,7 @@ pub struct Fills {
     asked: usize,
     /// Fills that have ended.
     ended: u64,
+    outcomes: Outcomes,
     /// The card's own requests are made in other clothes each time.
     turn: u32,
 }
@@ -226,6 +228,7 @@ impl Fills {
             whole: Vec::with_capacity(FILLS_MAX),
             asked: 0,
             ended: 0,
+            outcomes: Outcomes::new(),
             turn: 0,
         }
     }
@@ -282,6 +285,7 @@ impl Fills {
             Err(reason) => {
                 if let Some(reason) = reason {
                     counters.count_abort(reason);
+                    self.note(id, Outcome::Aborted(reason));
                 }
                 self.free(id, store);
                 false
@@ -304,6 +308,7 @@ impl Fills {
         let shareable = if store.wants_dynamic() { reply.shareable_if_agreed() } else { reply.shareable };
         if let Err(reason) = shareable {
             counters.fills_not_shared[reason.index()] += 1;
+            self.note(id, Outcome::NotShared(reason));
             return Err(None);
         }
         fill.may_be_static = reply.shareable.is_ok() && !closes_once;
@@ -395,8 +400,19 @@ impl Fills {
     pub fn abort(&mut self, id: FillId, reason: FillAbort, store: &mut Store, counters: &mut Counters) {
         if self.get(id).is_some_and(|fill| matches!(fill.state, State::Forwarded | State::Receiving)) {
             counters.count_abort(reason);
+            self.note(id, Outcome::Aborted(reason));
             self.free(id, store);
         }
+    }
+
+    /// What last became of a reply for the key, and when its request was forwarded.
+    pub fn last_outcome(&self, base: &Key) -> Option<(Outcome, Time)> {
+        self.outcomes.last(base)
+    }
+
+    fn note(&mut self, id: FillId, outcome: Outcome) {
+        let fill = &self.fills[id.index as usize];
+        self.outcomes.note(&fill.base, outcome, fill.forwarded);
     }
 
     /// Is the server, or the watcher, working on a reply for the key?
@@ -455,6 +471,7 @@ impl Fills {
                 self.asked += 1;
             } else if fill.is_overdue(now) {
                 counters.count_abort(FillAbort::NoVerdict);
+                self.note(id, Outcome::Aborted(FillAbort::NoVerdict));
                 self.free(id, store);
             } else {
                 // It has enough to do.
@@ -470,6 +487,7 @@ impl Fills {
             if fill.state == State::Asked && fill.is_overdue(now) {
                 let id = FillId { index, generation: fill.generation };
                 counters.count_abort(FillAbort::NoVerdict);
+                self.note(id, Outcome::Aborted(FillAbort::NoVerdict));
                 self.asked -= 1;
                 self.free(id, store);
             }
@@ -483,8 +501,12 @@ impl Fills {
         if fill.state != State::Asked {
             return;
         }
+        let mut outcome = None;
         match &verdict.verdict {
-            Verdict::Refused(reason) => counters.fills_refused[reason.index()] += 1,
+            Verdict::Refused(reason) => {
+                counters.fills_refused[reason.index()] += 1;
+                outcome = Some(Outcome::Refused(*reason));
+            }
             Verdict::Stored { class, sources, record, previous_unchanged } => {
                 let taken = (fill.template.take(), fill.body.take());
                 if let (Some(template), Some(body)) = taken {
@@ -517,22 +539,34 @@ impl Fills {
                         record: *record,
                         unsafe_requests: fill.unsafe_requests,
                     };
-                    if fill.lost != store.revisions().lost() {
+                    let inserted = if fill.lost != store.revisions().lost() {
                         store.release(new.body);
-                        counters.count_abort(FillAbort::ChangedAtInsert);
+                        Err(NotInserted::Changed)
                     } else {
-                        let inserted = match execution {
-                            None => store.insert(new, counters).map(Some),
+                        match execution {
+                            None => store.insert(new, counters).map(Computed::Stored),
                             Some(execution) => store.insert_computed(new, execution, counters),
-                        };
-                        match inserted {
-                            Ok(stored) => counters.fills_stored += u64::from(stored.is_some()),
-                            Err(NotInserted::Changed) => counters.count_abort(FillAbort::ChangedAtInsert),
-                            Err(NotInserted::NoPlace) => counters.count_abort(FillAbort::Resources),
                         }
-                    }
+                    };
+                    counters.fills_stored += u64::from(matches!(inserted, Ok(Computed::Stored(_))));
+                    outcome = Some(match inserted {
+                        Ok(Computed::Stored(_)) => Outcome::Stored,
+                        Ok(Computed::First) => Outcome::First,
+                        Ok(Computed::Differed) => Outcome::Differed,
+                        Err(reason) => {
+                            let reason = match reason {
+                                NotInserted::Changed => FillAbort::ChangedAtInsert,
+                                NotInserted::NoPlace => FillAbort::Resources,
+                            };
+                            counters.count_abort(reason);
+                            Outcome::Aborted(reason)
+                        }
+                    });
                 }
             }
+        }
+        if let Some(outcome) = outcome {
+            self.note(id, outcome);
         }
         self.asked -= 1;
         self.free(id, store);

@@ -28,6 +28,12 @@ pub enum Command {
     /// Show what a running nicache does
     #[command(after_help = "Example: nicache status --json")]
     Status(StatusArgs),
+    /// Say what the card has of a page: its class, what it depends on, for how long, or why it is not there
+    #[command(after_help = WHY_EXAMPLES)]
+    Why(WhyArgs),
+    /// Say which pages a change of a file, a directory or a table would purge
+    #[command(after_help = WHO_EXAMPLES)]
+    Who(WhoArgs),
     /// Drop cached replies from the card
     #[command(after_help = "Examples:\n  nicache purge --all\n  nicache purge http://www.example.com/style.css")]
     Purge(PurgeArgs),
@@ -86,6 +92,14 @@ const REPLAY_EXAMPLES: &str = "Examples:
 Without --url, nginx is started behind a nicache of its own, with a site that has the log's sizes. With --url, the
 server's document root must be the folder given with --site, and the server another user than root (it is shown
 files that it may not read). The status is 1 if a reply was stale, torn, corrupt or did not come.";
+
+const WHY_EXAMPLES: &str = "Examples:
+  nicache why http://www.example.com/2024/05/hello-world/
+  nicache why '/item.php?id=1' --json";
+
+const WHO_EXAMPLES: &str = "Examples:
+  nicache who /var/www/html/wp-config.php
+  nicache who wordpress.wp_posts";
 
 const PROVE_EXAMPLES: &str = r#"Examples:
   nicache prove --url http://10.77.0.2/ --pages /,/about.html --name nic0 \
@@ -316,6 +330,31 @@ pub enum HitKind {
 /// Arguments of `status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
+    /// Which one.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Arguments of `why`.
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// The page: a URL as clients ask for it, or its path (beginning with /) whatever the host name
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Show every source instead of the first ones
+    #[arg(long)]
+    pub all: bool,
+    /// Which one.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Arguments of `who`.
+#[derive(Debug, Args)]
+pub struct WhoArgs {
+    /// A path, or a table: TABLE, SCHEMA.TABLE or DATABASE:SCHEMA.TABLE
+    #[arg(value_name = "SOURCE")]
+    pub source: String,
     /// Which one.
     #[command(flatten)]
     pub target: Target,

@@ -12,6 +12,8 @@ mod run;
 mod server;
 mod status;
 mod watch;
+mod who;
+mod why;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,8 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Run(options) => run::execute(*options),
         Command::Status(arguments) => status::execute(&arguments),
         Command::Purge(arguments) => purge::execute(&arguments),
+        Command::Why(arguments) => why::execute(&arguments),
+        Command::Who(arguments) => who::execute(&arguments),
         Command::Bypass(arguments) => bypass::execute(&arguments),
         Command::Bench(command) => bench::execute(&command),
         Command::Prove(arguments) => Ok(prove::execute(&arguments)),

@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::inquiry::{EntryReport, PageReport, WhoReport, WhyReport};
 use crate::setup::{receive_message, send_message};
 
 /// Longest request or response line, in bytes.
@@ -62,6 +63,20 @@ pub enum Question {
         /// Origin-form target, beginning with `/`.
         target: String,
     },
+    /// What is there of this page?
+    Page {
+        /// Host as in the `Host` header; `None`: any host.
+        host: Option<String>,
+        /// Origin-form target, beginning with `/`.
+        target: String,
+    },
+    /// Which entries were judged by these?
+    EntriesOf {
+        /// The watcher's numbers, at most [`crate::inquiry::RECORDS_MAX`].
+        records: Vec<u64>,
+        /// All dynamic ones as well.
+        every_dynamic: bool,
+    },
     /// Stop (true) or resume (false) answering and storing.
     Bypass {
         /// New state.
@@ -101,6 +116,15 @@ pub enum Answer {
     Purged {
         /// Entries dropped.
         entries: u64,
+    },
+    /// To [`Question::Page`].
+    Page(PageReport),
+    /// To [`Question::EntriesOf`].
+    Entries {
+        /// At most [`crate::inquiry::ENTRIES_MAX`].
+        entries: Vec<EntryReport>,
+        /// All of them.
+        count: u64,
     },
     /// To [`Question::Bypass`].
     Bypass {
@@ -228,6 +252,18 @@ pub enum Request {
         /// What is asked of it.
         question: Question,
     },
+    /// What is there of a page, and on what does it depend?
+    Why {
+        /// Host as in the `Host` header; `None`: any host.
+        host: Option<String>,
+        /// Origin-form target, beginning with `/`.
+        target: String,
+    },
+    /// Which pages depend on a file, a directory or a table?
+    Who {
+        /// An absolute path, or a table.
+        source: String,
+    },
 }
 
 /// The supervisor's response.
@@ -241,6 +277,10 @@ pub enum Response {
         /// What the card said.
         answer: Answer,
     },
+    /// To [`Request::Why`].
+    Why(Box<WhyReport>),
+    /// To [`Request::Who`].
+    Who(Box<WhoReport>),
     /// Not possible.
     Error {
         /// Why.

@@ -15,6 +15,7 @@ mod control;
 mod demo;
 mod engine;
 mod following;
+mod inquiry;
 mod live;
 mod logs;
 mod options;

@@ -17,6 +17,7 @@ pub mod namespace;
 mod netlink;
 mod ready;
 mod tap;
+mod watch_link;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ use end::Signals;
 use instance::Instance;
 use namespace::Namespace;
 use ready::Readiness;
+use watch_link::WatchLink;
 
 /// How long the watcher may take to load its programs.
 const WATCH_START: Duration = Duration::from_secs(20);
@@ -83,6 +85,7 @@ struct Running<'a> {
     published: Published,
     card_link: Arc<CardLink>,
     card: Child,
+    watch_link: Arc<WatchLink>,
     watch: Child,
     /// Keeps the kernel witness alive even if the watcher is killed.
     _witness: Vec<OwnedFd>,
@@ -127,6 +130,8 @@ impl<'a> Running<'a> {
         drop((wire, host));
         let card_link = Arc::new(CardLink::start(card.channel.try_clone()?, access_log.clone())?);
 
+        let watch_link = Arc::new(WatchLink::new(watch.channel.try_clone()?));
+
         let published = publish::start(plan, &instance.interface, subnet)?;
         share::start(&plan.share, &namespace)?;
         let server = start_server(&namespace, &argv, &plan.with)?;
@@ -139,6 +144,7 @@ impl<'a> Running<'a> {
             published,
             card_link,
             card,
+            watch_link,
             watch,
             _witness: witness,
             access_log,
@@ -182,7 +188,8 @@ impl<'a> Running<'a> {
 
     fn begin_service(&mut self) -> Result<()> {
         if let Some(control) = self.control.take() {
-            self.control = Some(control.serve(self.status(), self.started, Arc::clone(&self.card_link))?);
+            let (card, watch) = (Arc::clone(&self.card_link), Arc::clone(&self.watch_link));
+            self.control = Some(control.serve(self.status(), self.started, card, watch)?);
         }
         Ok(())
     }

@@ -85,6 +85,11 @@ impl Records {
         number
     }
 
+    /// All that are remembered, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (RecordNumber, &Record)> {
+        (self.forgotten + 1..).map(RecordNumber).zip(&self.records)
+    }
+
     /// The record of that number, unless it was forgotten.
     pub fn get(&self, number: RecordNumber) -> Option<&Record> {
         let index = number.0.checked_sub(self.forgotten + 1)?;

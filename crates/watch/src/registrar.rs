@@ -69,14 +69,14 @@ pub struct RegistrarCounters {
 
 /// See the module's head.
 pub struct Registrar {
-    table: Arc<RevisionTable>,
+    pub(crate) table: Arc<RevisionTable>,
     ring: LookupRing,
     coverage: Coverage,
     history: History,
-    retained: Retained,
+    pub(crate) retained: Retained,
     databases: Databases,
     database_processes: Option<DatabaseProcesses>,
-    records: Records,
+    pub(crate) records: Records,
     counters: RegistrarCounters,
     lease_renewed_ns: u64,
     corrupt: bool,

@@ -169,6 +169,16 @@ impl Retained {
         }
     }
 
+    /// Files followed.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// May the server have this file in its memory?
+    pub fn has(&self, identity: Identity) -> bool {
+        self.files.contains_key(&identity)
+    }
+
     /// Are there more files than can be followed?
     pub fn has_overflowed(&self) -> bool {
         self.overflowed

@@ -17,29 +17,53 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Questions answered together at most.
 const BATCH_MAX: usize = 16;
 
+/// Somebody who asks what the watcher knows, at a socket of their own.
+pub trait Operator {
+    /// Where questions come in.
+    fn socket(&self) -> BorrowedFd<'_>;
+
+    /// Answers one that has come.
+    ///
+    /// # Errors
+    /// Nobody is there any more; the watcher ends.
+    fn answer(&mut self, registrar: &mut Registrar) -> io::Result<()>;
+}
+
 /// Serves one card until it closes its end of `socket` (SOCK_SEQPACKET). The lease ends with the loop.
 ///
 /// A datagram that is no [`Question`] ends it, too: the other side is not the card that it should be.
 ///
 /// # Errors
 /// What the socket says; [`io::ErrorKind::InvalidData`] for a malformed datagram.
-pub fn run_watcher(registrar: &mut Registrar, socket: BorrowedFd<'_>) -> io::Result<()> {
-    let result = serve(registrar, socket);
+pub fn run_watcher(
+    registrar: &mut Registrar,
+    socket: BorrowedFd<'_>,
+    operator: Option<&mut dyn Operator>,
+) -> io::Result<()> {
+    let result = serve(registrar, socket, operator);
     registrar.end_lease();
     result
 }
 
-fn serve(registrar: &mut Registrar, socket: BorrowedFd<'_>) -> io::Result<()> {
+fn serve(registrar: &mut Registrar, socket: BorrowedFd<'_>, mut operator: Option<&mut dyn Operator>) -> io::Result<()> {
     // One byte longer than any message, so that a longer datagram is noticed.
     let mut batch = vec![([0; MESSAGE_BYTES_MAX + 1], 0); BATCH_MAX];
     let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos().into() };
     loop {
         registrar.handle_time();
         registrar.handle_events();
-        match poll(&mut [PollFd::new(&socket, PollFlags::IN)], Some(&pause)) {
-            Ok(0) | Err(Errno::INTR) => continue,
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
+        let is_asked = {
+            let asked = operator.as_ref().map(|operator| operator.socket());
+            let mut sockets = vec![PollFd::new(&socket, PollFlags::IN)];
+            sockets.extend(asked.as_ref().map(|asked| PollFd::new(asked, PollFlags::IN)));
+            match poll(&mut sockets, Some(&pause)) {
+                Ok(0) | Err(Errno::INTR) => continue,
+                Ok(_) => sockets.get(1).is_some_and(|asked| !asked.revents().is_empty()),
+                Err(error) => return Err(error.into()),
+            }
+        };
+        if is_asked && let Some(operator) = &mut operator {
+            operator.answer(registrar)?;
         }
         loop {
             let mut count = 0;

@@ -149,6 +149,11 @@ impl Candidates {
         self.find(key).is_some_and(|at| now < self.candidates[at].left_alone_until)
     }
 
+    /// Until when it is left alone; may be over.
+    pub(super) fn left_alone_until(&self, key: &Key) -> Option<Time> {
+        self.find(key).map(|at| self.candidates[at].left_alone_until)
+    }
+
     /// What the watcher is to be asked about the execution before.
     pub(super) fn previous(&self, key: &Key) -> Option<(RecordNumber, Stamp)> {
         self.find(key).map(|at| (self.candidates[at].record, self.candidates[at].stamp))

@@ -3,6 +3,7 @@
 use nicache_coherence::{Epoch, RecordNumber, SourceSet, SourceSlot, Stamp};
 use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::BodyId;
+use nicache_tcp::Time;
 
 use super::agreement::Age;
 use super::reinstate::Standing;
@@ -21,6 +22,28 @@ impl EntryId {
 
     pub(super) fn from_wire(id: u64) -> EntryId {
         EntryId { index: id as u32, generation: (id >> 32) as u32 }
+    }
+}
+
+/// May an entry be served?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryState {
+    /// Yes.
+    Good,
+    /// Something that it may depend on has changed: not before the watcher has looked.
+    Suspect,
+    /// A source has changed, or its time is over: not before the server has said the same again.
+    Lapsed,
+}
+
+impl EntryState {
+    /// The name for programs.
+    pub const fn label(self) -> &'static str {
+        match self {
+            EntryState::Good => "good",
+            EntryState::Suspect => "suspect",
+            EntryState::Lapsed => "lapsed",
+        }
     }
 }
 
@@ -84,6 +107,16 @@ impl Entry {
     /// Did the server answer without a database? Then what it knows is in files or in its own memory.
     pub(super) fn rests_on_memory(&self) -> bool {
         !self.sources.as_slice().contains(&SourceSlot::DATABASES)
+    }
+
+    /// The watcher's number for what it was judged by.
+    pub fn record(&self) -> RecordNumber {
+        self.record
+    }
+
+    /// From then on it is not served; `None` for a file.
+    pub fn expires(&self) -> Option<Time> {
+        self.age.as_ref().map(|age| age.expires)
     }
 
     /// What the entry depends on.

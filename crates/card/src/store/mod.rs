@@ -20,7 +20,7 @@ use nicache_policy::{Admission, Incoming, Policy, Removal};
 use nicache_tcp::Time;
 
 pub use agreement::{Execution, Executor};
-pub use entry::{Entry, EntryId};
+pub use entry::{Entry, EntryId, EntryState};
 pub use vary::VaryRules;
 
 use self::agreement::{Age, Basis, Candidates, Opinion};
@@ -40,6 +40,17 @@ pub enum Found {
     Lapsed,
     /// Nothing (any more).
     Absent,
+}
+
+/// What has become of a computed reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Computed {
+    /// It is an entry, or has renewed one.
+    Stored(EntryId),
+    /// It is the first of two that must agree.
+    First,
+    /// It differs from another although no source has changed.
+    Differed,
 }
 
 struct Place {
@@ -370,7 +381,7 @@ impl Store {
         Ok(EntryId { index, generation })
     }
 
-    /// Turns the fill of a computed reply into an entry, or renews the one that is there, if the executions agree. `None`: not yet.
+    /// Turns the fill of a computed reply into an entry, or renews the one that is there, if the executions agree.
     ///
     /// # Errors
     /// As [`Store::insert`].
@@ -379,7 +390,7 @@ impl Store {
         new: NewEntry,
         execution: Execution,
         counters: &mut Counters,
-    ) -> Result<Option<EntryId>, NotInserted> {
+    ) -> Result<Computed, NotInserted> {
         let epoch = self.revisions.epoch();
         if self.revisions.stamp_of(SourceSlot::EVERYTHING) >= new.stamp {
             self.release(new.body);
@@ -402,7 +413,7 @@ impl Store {
                 counters.renewed += 1;
                 self.release(new.body);
                 self.suspect_if(is_suspect, id);
-                return Ok(Some(id));
+                return Ok(Computed::Stored(id));
             }
             let differs = self.get(id).is_some_and(|old| {
                 old.is_dynamic()
@@ -414,7 +425,7 @@ impl Store {
             self.remove(id, Removal::Purged);
             self.candidates.note_entry(&key, &execution, basis, differs);
             self.release(new.body);
-            return Ok(None);
+            return Ok(if differs { Computed::Differed } else { Computed::First });
         }
         let revisions = &self.revisions;
         let unchanged = |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
@@ -427,12 +438,16 @@ impl Store {
                 }
                 counters.agreed += 1;
                 self.suspect_if(is_suspect, id);
-                Ok(Some(id))
+                Ok(Computed::Stored(id))
             }
-            opinion => {
-                counters.executions_differed += u64::from(opinion == Opinion::Differs);
+            Opinion::First => {
                 self.release(new.body);
-                Ok(None)
+                Ok(Computed::First)
+            }
+            Opinion::Differs => {
+                counters.executions_differed += 1;
+                self.release(new.body);
+                Ok(Computed::Differed)
             }
         }
     }
@@ -465,6 +480,29 @@ impl Store {
     /// Is it a page whose executions differ although nothing has changed?
     pub fn is_left_alone(&self, key: &Key, now: Time) -> bool {
         self.candidates.is_left_alone(key, now)
+    }
+
+    /// Until when a page whose executions differ is left alone; may be over.
+    pub fn left_alone_until(&self, key: &Key) -> Option<Time> {
+        self.candidates.left_alone_until(key)
+    }
+
+    /// All entries that can be found.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.places.iter().filter_map(|place| place.entry.as_ref()).filter(|entry| !entry.dead)
+    }
+
+    /// May the entry be served?
+    pub fn state_of(&self, entry: &Entry, now: Time) -> EntryState {
+        let is_over = entry.age.as_ref().is_some_and(|age| now >= age.expires)
+            || entry.is_dynamic() && entry.unsafe_requests != self.unsafe_requests && entry.rests_on_memory();
+        match entry.standing {
+            _ if is_over => EntryState::Lapsed,
+            Standing::Lapsed => EntryState::Lapsed,
+            Standing::Suspect | Standing::Asked(_) => EntryState::Suspect,
+            Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => EntryState::Good,
+            Standing::Good => EntryState::Suspect,
+        }
     }
 
     /// The request by which the server is to be asked again, if it is time to.

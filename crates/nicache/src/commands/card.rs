@@ -1,5 +1,6 @@
 //! `nicache card`, the card process.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,17 +9,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_card::{AccessRecord as Hit, Card, CardConfig, CoherenceLink, Handshake, NoWatcher, Store};
+use nicache_card::{
+    AccessRecord as Hit, Card, CardConfig, CoherenceLink, Entry, EntryView, Handshake, NoWatcher, Outcome, Store,
+};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
 use nicache_policy::{Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, ReceiveSteering, TapConfig, TapQueue};
+use nicache_tcp::Time;
 
 use crate::control::{
     ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard,
 };
 use crate::engine::{RECHECK_PORTS, Rechecker, Shard, Waker, WatcherLink, merge, monotonic, report};
+use crate::inquiry::{self, ENTRIES_MAX, EntryReport, PageReport};
 use crate::logs;
 use crate::options::{HandshakeKind, PolicyKind};
 use crate::setup::{CardSetup, child_start};
@@ -186,6 +191,15 @@ fn answer(question: Question, shards: &Shards, watched: bool) -> Result<Answer> 
         }
         Question::PurgeAll => purge(shards, None),
         Question::PurgeTarget { host, target } => purge(shards, Some((host, target))),
+        Question::Page { host, target } => page(shards, host, target),
+        Question::EntriesOf { records, every_dynamic } => {
+            let records: HashSet<u64> = records.into_iter().collect();
+            let chosen = Arc::new(move |entry: &Entry| {
+                every_dynamic && entry.is_dynamic() || records.contains(&entry.record().0)
+            });
+            let (entries, count) = entries_where(shards, chosen)?;
+            Ok(Answer::Entries { entries, count })
+        }
         Question::Bypass { on } => {
             for shard in shards {
                 shard.ask(move |card| card.set_bypass(on))?;
@@ -210,6 +224,87 @@ fn purge(shards: &Shards, which: Option<(Option<String>, String)>) -> Result<Ans
         })? as u64;
     }
     Ok(Answer::Purged { entries })
+}
+
+type Chosen = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
+
+fn entries_where(shards: &Shards, chosen: Chosen) -> Result<(Vec<EntryReport>, u64)> {
+    let (mut entries, mut count) = (Vec::new(), 0);
+    for (number, shard) in shards.iter().enumerate() {
+        let (room, chosen) = (ENTRIES_MAX - entries.len(), Arc::clone(&chosen));
+        let now = monotonic();
+        let (found, found_count) = shard.ask(move |card| card.entries_where(|entry| chosen(entry), room, now))?;
+        entries.extend(found.into_iter().map(|view| entry_report(number, view, now)));
+        count += found_count as u64;
+    }
+    Ok((entries, count))
+}
+
+fn entry_report(shard: usize, view: EntryView, now: Time) -> EntryReport {
+    EntryReport {
+        key: hexadecimal(&view.key.0),
+        shard,
+        host: inquiry::text(&view.host),
+        target: inquiry::text(&view.target),
+        class: if view.is_dynamic { "dynamic" } else { "static" }.to_owned(),
+        state: view.state.label().to_owned(),
+        body_bytes: view.body_len,
+        left_ms: view.expires.map(|expires| millis(expires.0.saturating_sub(now.0))),
+        record: view.record.0,
+    }
+}
+
+fn page(shards: &Shards, host: Option<String>, target: String) -> Result<Answer> {
+    let mut report = PageReport::default();
+    let (wanted_host, wanted_target) = (host.clone(), target.clone());
+    let chosen = Arc::new(move |entry: &Entry| {
+        *entry.target == *wanted_target.as_bytes()
+            && wanted_host.as_ref().is_none_or(|host| entry.host.eq_ignore_ascii_case(host.as_bytes()))
+    });
+    (report.entries, report.entries_count) = entries_where(shards, chosen)?;
+    // Without a host: that of an entry, since the reasons are kept by key.
+    let host = host.or_else(|| report.entries.first().map(|entry| entry.host.clone())).unwrap_or_default();
+    let mut newest = None;
+    for shard in shards {
+        let (host, target) = (host.clone(), target.clone());
+        let now = monotonic();
+        let state = shard.ask(move |card| card.page_state(&host, &target, now))?;
+        report.key = report.key.or_else(|| state.key.map(|key| hexadecimal(&key.0)));
+        report.bypass = report.bypass.or_else(|| state.bypass.map(|reason| reason.label().to_owned()));
+        let left = state.left_alone_until.map(|until| millis(until.0.saturating_sub(now.0)));
+        report.left_alone_ms = report.left_alone_ms.max(left);
+        if report.vary.is_empty() {
+            report.vary = state.vary;
+        }
+        if let Some((outcome, at)) = state.last
+            && newest.is_none_or(|newest| at > newest)
+        {
+            newest = Some(at);
+            report.last = Some(outcome_label(outcome));
+            report.last_ms = Some(millis(now.0.saturating_sub(at.0)));
+        }
+    }
+    Ok(Answer::Page(report))
+}
+
+/// As the counters are named.
+fn outcome_label(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Stored => "stored".to_owned(),
+        Outcome::First => "first".to_owned(),
+        Outcome::Differed => "differed".to_owned(),
+        Outcome::NotShared(reason) => format!("fill_not_shared_{}", reason.label()),
+        Outcome::Aborted(reason) => format!("fill_aborted_{}", reason.label()),
+        Outcome::Refused(reason) => format!("fill_refused_{}", reason.label()),
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn millis(ns: u64) -> u64 {
+    ns / 1_000_000
 }
 
 fn send_access_records(shards: &Shards, channel: &CardChannel) {

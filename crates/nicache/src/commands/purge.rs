@@ -11,7 +11,10 @@ use crate::control::{Answer, Question, Request, Response, ask};
 pub fn execute(arguments: &PurgeArgs) -> Result<ExitCode> {
     let question = match &arguments.url {
         None => Question::PurgeAll,
-        Some(url) => parse(url)?,
+        Some(url) => {
+            let (host, target) = parse_url(url)?;
+            Question::PurgeTarget { host, target }
+        }
     };
     match ask(arguments.target.name.as_deref(), &Request::Card { question })? {
         Response::Card { answer: Answer::Purged { entries } } if arguments.target.json => {
@@ -24,10 +27,10 @@ pub fn execute(arguments: &PurgeArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A URL, or a path for any host.
-fn parse(url: &str) -> Result<Question> {
+/// Host and target of a URL, or of a path for any host.
+pub fn parse_url(url: &str) -> Result<(Option<String>, String)> {
     if url.starts_with('/') {
-        return Ok(Question::PurgeTarget { host: None, target: url.to_owned() });
+        return Ok((None, url.to_owned()));
     }
     let Some(rest) = url.strip_prefix("http://") else {
         bail!("`{url}` is neither an http:// URL nor a path that begins with /");
@@ -38,7 +41,7 @@ fn parse(url: &str) -> Result<Question> {
         bail!("`{url}` is no URL that a client would request");
     }
     let target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    Ok(Question::PurgeTarget { host: Some(host.to_owned()), target })
+    Ok((Some(host.to_owned()), target))
 }
 
 #[cfg(test)]
@@ -47,10 +50,8 @@ mod tests {
 
     #[test]
     fn urls_and_paths() {
-        let purge = |host: Option<&str>, target: &str| Question::PurgeTarget {
-            host: host.map(str::to_owned),
-            target: target.to_owned(),
-        };
+        let parse = parse_url;
+        let purge = |host: Option<&str>, target: &str| (host.map(str::to_owned), target.to_owned());
         assert_eq!(parse("/a?b").unwrap(), purge(None, "/a?b"));
         assert_eq!(parse("http://x.example:8080/a/b?c").unwrap(), purge(Some("x.example:8080"), "/a/b?c"));
         assert_eq!(parse("http://x").unwrap(), purge(Some("x"), "/"));

@@ -1,14 +1,18 @@
 //! `nicache watch`, the watcher process.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use nicache_watch::{KernelWatcher, LookupRing, Registrar, run_watcher};
+use nicache_coherence::RecordNumber;
+use nicache_watch::{Dependents, Explanation, KernelWatcher, LookupRing, Operator, Registrar, run_watcher};
 
+use crate::inquiry::{FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
 use crate::logs;
-use crate::setup::{WatchReport, WatchSetup, child_start, receive_message, send_message};
+use crate::setup::{MESSAGE_BYTES_MAX, WatchReport, WatchSetup, child_start, receive_message, send_message};
 
 /// Watches until the supervisor or the card is gone.
 pub fn execute() -> Result<ExitCode> {
@@ -40,6 +44,66 @@ pub fn execute() -> Result<ExitCode> {
     registrar.follow_databases(watcher.databases());
     registrar.handle_time();
     send_message(&supervisor, &report, &witness)?;
-    run_watcher(&mut registrar, card.as_fd()).context("the card sent what no card sends, or its socket broke")?;
+    let mut operator = Supervisor { socket: supervisor };
+    run_watcher(&mut registrar, card.as_fd(), Some(&mut operator))
+        .context("the card sent what no card sends, or its socket broke")?;
     Ok(ExitCode::FAILURE)
+}
+
+/// Who asks on behalf of `nicache why` and `nicache who`.
+struct Supervisor {
+    socket: OwnedFd,
+}
+
+impl Operator for Supervisor {
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    fn answer(&mut self, registrar: &mut Registrar) -> io::Result<()> {
+        let question = receive_message(&self.socket).map_err(io::Error::other)?;
+        let Some((question, _)) = question else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+        let mut answer = answer(question, registrar);
+        // Paths may be of any length.
+        while let FromWatch::Explained { sources: Some(sources) } = &mut answer
+            && serde_json::to_vec(sources).is_ok_and(|bytes| bytes.len() > MESSAGE_BYTES_MAX - 1024)
+        {
+            sources.paths.truncate(sources.paths.len() / 2);
+            sources.tables.truncate(sources.tables.len() / 2);
+        }
+        send_message(&self.socket, &answer, &[]).map_err(io::Error::other)
+    }
+}
+
+fn answer(question: ToWatch, registrar: &mut Registrar) -> FromWatch {
+    match question {
+        ToWatch::Explain { record } => {
+            FromWatch::Explained { sources: registrar.explain(RecordNumber(record)).map(sources_report) }
+        }
+        ToWatch::DependsOnPath { path } => dependents_report(registrar.dependents_of_path(Path::new(&path))),
+        ToWatch::DependsOnTable { table } => dependents_report(registrar.dependents_of_table(&table)),
+    }
+}
+
+fn sources_report(explanation: Explanation) -> SourcesReport {
+    let paths = explanation.paths.into_iter().take(PATHS_MAX).map(|path| PathReport {
+        path: text(path.path.as_bytes()),
+        used: path.used.label().to_owned(),
+        revision: path.revision,
+    });
+    SourcesReport {
+        paths: paths.collect(),
+        paths_count: explanation.paths_count as u64,
+        tables: explanation.tables.iter().take(PATHS_MAX).map(|table| text(table.as_bytes())).collect(),
+        retained: explanation.retained as u64,
+    }
+}
+
+fn dependents_report(dependents: Dependents) -> FromWatch {
+    let records = dependents.records.iter().rev().take(RECORDS_MAX).map(|record| record.0);
+    FromWatch::Dependents {
+        records: records.collect(),
+        records_count: dependents.records.len() as u64,
+        every_dynamic: dependents.every_dynamic,
+    }
 }

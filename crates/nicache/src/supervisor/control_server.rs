@@ -1,4 +1,4 @@
-//! The control socket: answers `nicache status`, `purge` and `bypass`.
+//! The control socket: answers `nicache status`, `purge`, `bypass`, `why` and `who`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::card_link::CardLink;
-use crate::control::{Request, Response, Status, read_line, write_line};
+use super::watch_link::WatchLink;
+use crate::control::{Answer, Question, Request, Response, Status, read_line, write_line};
+use crate::inquiry::{FromWatch, ToWatch, WhoReport, WhyReport};
 
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -31,11 +33,17 @@ impl ControlServer {
     }
 
     /// Serves from a thread until the process ends, one client at a time. `status`: what does not change.
-    pub fn serve(self, status: Status, started: Instant, card: Arc<CardLink>) -> Result<ControlServer> {
+    pub fn serve(
+        self,
+        status: Status,
+        started: Instant,
+        card: Arc<CardLink>,
+        watch: Arc<WatchLink>,
+    ) -> Result<ControlServer> {
         let listener = self.listener.try_clone()?;
         let body = move || {
             for client in listener.incoming().flatten() {
-                if let Err(error) = answer(client, &status, started, &card) {
+                if let Err(error) = answer(client, &status, started, &card, &watch) {
                     tracing::debug!("control socket: {error:#}");
                 }
             }
@@ -51,20 +59,69 @@ impl Drop for ControlServer {
     }
 }
 
-fn answer(mut client: UnixStream, status: &Status, started: Instant, card: &CardLink) -> Result<()> {
+fn answer(mut client: UnixStream, status: &Status, started: Instant, card: &CardLink, watch: &WatchLink) -> Result<()> {
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    let response = read_line(&client).and_then(|request| respond(request, status, started, card));
+    let response = read_line(&client).and_then(|request| respond(request, status, started, card, watch));
     let response = response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
     write_line(&mut client, &response)
 }
 
-fn respond(request: Request, status: &Status, started: Instant, card: &CardLink) -> Result<Response> {
+fn respond(
+    request: Request,
+    status: &Status,
+    started: Instant,
+    card: &CardLink,
+    watch: &WatchLink,
+) -> Result<Response> {
     Ok(match request {
         Request::Status => {
             let counters = card.counters()?;
             Response::Status(Box::new(Status { uptime_s: started.elapsed().as_secs(), counters, ..status.clone() }))
         }
         Request::Card { question } => Response::Card { answer: card.ask(question)? },
+        Request::Why { host, target } => Response::Why(Box::new(why(host, target, status, card, watch)?)),
+        Request::Who { .. } if status.watch_unavailable.is_some() => {
+            bail!("nothing is watched, and so nothing is cached")
+        }
+        Request::Who { source } => Response::Who(Box::new(who(source, card, watch)?)),
     })
+}
+
+fn why(host: Option<String>, target: String, status: &Status, card: &CardLink, watch: &WatchLink) -> Result<WhyReport> {
+    let ask_page = |host: Option<String>| match card.ask(Question::Page { host, target: target.clone() })? {
+        Answer::Page(page) => Ok(page),
+        Answer::Refused { reason } => bail!("{reason}"),
+        other => bail!("the card answered {other:?}"),
+    };
+    let any_host = host.is_none();
+    let mut page = ask_page(host)?;
+    if any_host && page.entries.is_empty() {
+        let own = status.url.trim_start_matches("http://").trim_end_matches('/');
+        page = ask_page(Some(own.to_owned()))?;
+    }
+    let mut sources = Vec::new();
+    for entry in &page.entries {
+        match watch.ask(&ToWatch::Explain { record: entry.record })? {
+            FromWatch::Explained { sources: explained } => sources.push(explained),
+            other => bail!("the watcher answered {other:?}"),
+        }
+    }
+    Ok(WhyReport { page, sources })
+}
+
+fn who(source: String, card: &CardLink, watch: &WatchLink) -> Result<WhoReport> {
+    let question = match source.starts_with('/') {
+        true => ToWatch::DependsOnPath { path: source },
+        false => ToWatch::DependsOnTable { table: source },
+    };
+    let (records, every_dynamic) = match watch.ask(&question)? {
+        FromWatch::Dependents { records, every_dynamic, .. } => (records, every_dynamic),
+        other => bail!("the watcher answered {other:?}"),
+    };
+    match card.ask(Question::EntriesOf { records, every_dynamic })? {
+        Answer::Entries { entries, count } => Ok(WhoReport { entries, entries_count: count, every_dynamic }),
+        Answer::Refused { reason } => bail!("{reason}"),
+        other => bail!("the card answered {other:?}"),
+    }
 }

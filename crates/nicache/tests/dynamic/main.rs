@@ -10,6 +10,7 @@ mod check;
 mod stage;
 
 mod databases;
+mod explain;
 mod files;
 mod machine;
 mod postgres;

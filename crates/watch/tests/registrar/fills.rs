@@ -406,7 +406,7 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
     let server = &scene.server;
     let registrar = &mut scene.registrar;
     std::thread::scope(|scope| {
-        let service = scope.spawn(move || nicache_watch::run_watcher(registrar, watcher.as_fd()));
+        let service = scope.spawn(move || nicache_watch::run_watcher(registrar, watcher.as_fd(), None));
         while !table.lease_holds(now_ns()) {
             std::thread::yield_now();
         }

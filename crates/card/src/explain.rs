@@ -1,0 +1,89 @@
+//! What the card tells an operator about a page: what it has of it, and why it has no more.
+
+use nicache_coherence::RecordNumber;
+use nicache_http::{BypassReason, HeaderScratch, Key, RequestOutcome, parse_request};
+use nicache_port::Port;
+use nicache_tcp::Time;
+
+use crate::card::Card;
+use crate::outcomes::Outcome;
+use crate::store::{Entry, EntryState};
+
+/// What there is of a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageState {
+    /// The key of a plain GET, in which no header but Host counts.
+    pub key: Option<Key>,
+    /// Why such a request is not for the card, if it is not.
+    pub bypass: Option<BypassReason>,
+    /// What last became of a reply to it, and when its request was forwarded.
+    pub last: Option<(Outcome, Time)>,
+    /// Its executions differ, so that it is left alone until then.
+    pub left_alone_until: Option<Time>,
+    /// Names of the headers by which the server chooses among variants.
+    pub vary: Vec<String>,
+}
+
+/// One entry as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryView {
+    /// Under what it is found.
+    pub key: Key,
+    /// The request target that filled it.
+    pub target: Box<[u8]>,
+    /// The host that the request named.
+    pub host: Box<[u8]>,
+    /// Bytes of its body.
+    pub body_len: u64,
+    /// The watcher's number for what it was judged by.
+    pub record: RecordNumber,
+    /// Is it a reply that the server computed?
+    pub is_dynamic: bool,
+    /// May it be served?
+    pub state: EntryState,
+    /// From then on it is not served; `None` for a file.
+    pub expires: Option<Time>,
+}
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// What the card knows of the page that a plain GET would get. `host` and `target` as in a request.
+    pub fn page_state(&self, host: &str, target: &str, now: Time) -> PageState {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let mut scratch = HeaderScratch::new();
+        let mut state = PageState { key: None, bypass: None, last: None, left_alone_until: None, vary: Vec::new() };
+        match parse_request(head.as_bytes(), &mut scratch, &self.config.keys) {
+            RequestOutcome::Complete(request) => {
+                let key = request.key;
+                state.key = Some(key);
+                state.last = self.fills.last_outcome(&key);
+                state.left_alone_until = self.store.left_alone_until(&key).filter(|until| now < *until);
+                let names = self.store.vary.names(&key).into_iter().flat_map(|names| names.iter());
+                state.vary = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+            }
+            RequestOutcome::Bypass { reason, .. } => state.bypass = Some(reason),
+            RequestOutcome::Partial => {}
+        }
+        state
+    }
+
+    /// The entries that `chosen` says, at most `max`, and how many there are.
+    pub fn entries_where(&self, chosen: impl Fn(&Entry) -> bool, max: usize, now: Time) -> (Vec<EntryView>, usize) {
+        let (mut views, mut count) = (Vec::new(), 0);
+        for entry in self.store.entries().filter(|entry| chosen(entry)) {
+            count += 1;
+            if views.len() < max {
+                views.push(EntryView {
+                    key: entry.key,
+                    target: entry.target.clone(),
+                    host: entry.host.clone(),
+                    body_len: entry.body_len,
+                    record: entry.record(),
+                    is_dynamic: entry.is_dynamic(),
+                    state: self.store.state_of(entry, now),
+                    expires: entry.expires(),
+                });
+            }
+        }
+        (views, count)
+    }
+}

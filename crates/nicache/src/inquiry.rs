@@ -1,0 +1,176 @@
+//! What an operator asks about pages and sources (`nicache why`, `nicache who`), as it travels between command, supervisor, card and
+//! watcher: JSON, see [`crate::control`].
+
+use serde::{Deserialize, Serialize};
+
+/// Entries in one answer at most.
+pub const ENTRIES_MAX: usize = 100;
+/// Records in one question at most.
+pub const RECORDS_MAX: usize = 1000;
+/// Paths of one entry that an answer names at most.
+pub const PATHS_MAX: usize = 500;
+/// Longest text in an answer, in bytes.
+pub const TEXT_BYTES_MAX: usize = 256;
+
+/// What the card knows of a page.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PageReport {
+    /// Key of a plain GET on the first shard, in hexadecimal.
+    pub key: Option<String>,
+    /// Why such a request is not for the card, if it is not.
+    pub bypass: Option<String>,
+    /// What last became of a reply: `stored`, `first`, `differed`, or a reason as `fill_refused_wrote`.
+    pub last: Option<String>,
+    /// How long ago its request was forwarded, in milliseconds.
+    pub last_ms: Option<u64>,
+    /// Its executions differ; it is left alone for so many more milliseconds.
+    pub left_alone_ms: Option<u64>,
+    /// Headers by which the server chooses among variants.
+    pub vary: Vec<String>,
+    /// At most [`ENTRIES_MAX`].
+    pub entries: Vec<EntryReport>,
+    /// All of them.
+    pub entries_count: u64,
+}
+
+/// One entry.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EntryReport {
+    /// Key in hexadecimal.
+    pub key: String,
+    /// Number of the queue whose card memory holds it.
+    pub shard: usize,
+    /// The host that its request named.
+    pub host: String,
+    /// The request target.
+    pub target: String,
+    /// `static` or `dynamic`.
+    pub class: String,
+    /// `good`, `suspect` (the watcher is asked before it is served again) or `lapsed` (the server is asked before).
+    pub state: String,
+    /// Bytes of the body.
+    pub body_bytes: u64,
+    /// For how long it may be served before the server has said the same again, in milliseconds; only of a dynamic one.
+    pub left_ms: Option<u64>,
+    /// The watcher's number for what it was judged by.
+    pub record: u64,
+}
+
+/// Supervisor to watcher.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum ToWatch {
+    /// On what does this entry depend?
+    Explain {
+        /// [`EntryReport::record`].
+        record: u64,
+    },
+    /// What depends on a file or directory?
+    DependsOnPath {
+        /// Absolute.
+        path: String,
+    },
+    /// What depends on a table?
+    DependsOnTable {
+        /// `TABLE`, `SCHEMA.TABLE` or `DATABASE:SCHEMA.TABLE`.
+        table: String,
+    },
+}
+
+/// Watcher to supervisor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum FromWatch {
+    /// To [`ToWatch::Explain`]; `None`: forgotten.
+    Explained {
+        /// The sources.
+        sources: Option<SourcesReport>,
+    },
+    /// To the other two.
+    Dependents {
+        /// Records, newest first, at most [`RECORDS_MAX`]. Those of entries that are gone may be among them.
+        records: Vec<u64>,
+        /// All of them.
+        records_count: u64,
+        /// Every dynamic entry depends on it.
+        every_dynamic: bool,
+    },
+}
+
+/// On what an entry depends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SourcesReport {
+    /// At most [`PATHS_MAX`].
+    pub paths: Vec<PathReport>,
+    /// All of them.
+    pub paths_count: u64,
+    /// Tables and rows.
+    pub tables: Vec<String>,
+    /// Files that the server's programs have read since their start; a change of any of them ends a dynamic entry, too.
+    pub retained: u64,
+}
+
+/// One path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PathReport {
+    /// As the server spelled it.
+    pub path: String,
+    /// `read`, `missing` or `listed`.
+    pub used: String,
+    /// Revision of what is there.
+    pub revision: Option<u64>,
+}
+
+/// To `nicache why`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WhyReport {
+    /// What the card knows.
+    pub page: PageReport,
+    /// What the watcher knows of each entry, in the same order.
+    pub sources: Vec<Option<SourcesReport>>,
+}
+
+/// To `nicache who`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WhoReport {
+    /// Entries that a change would purge, at most [`ENTRIES_MAX`].
+    pub entries: Vec<EntryReport>,
+    /// All of them.
+    pub entries_count: u64,
+    /// The server may hold the file in its memory, so that a change purges every dynamic entry.
+    pub every_dynamic: bool,
+}
+
+/// Text for a report, cut to [`TEXT_BYTES_MAX`].
+pub fn text(bytes: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(bytes).into_owned();
+    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::setup::MESSAGE_BYTES_MAX;
+
+    #[test]
+    fn full_reports_fit_a_message() {
+        let name = "\u{e9}".repeat(TEXT_BYTES_MAX / 2);
+        let entry = EntryReport {
+            key: "0".repeat(32),
+            shard: 63,
+            host: "h".repeat(255),
+            target: name.clone(),
+            class: "dynamic".into(),
+            state: "suspect".into(),
+            body_bytes: u64::MAX,
+            left_ms: Some(u64::MAX),
+            record: u64::MAX,
+        };
+        let page = PageReport { entries: vec![entry; ENTRIES_MAX], ..PageReport::default() };
+        assert!(serde_json::to_vec(&page).unwrap().len() < MESSAGE_BYTES_MAX);
+        let records = vec![u64::MAX; RECORDS_MAX];
+        let answer = FromWatch::Dependents { records, records_count: u64::MAX, every_dynamic: true };
+        assert!(serde_json::to_vec(&answer).unwrap().len() < MESSAGE_BYTES_MAX);
+    }
+}

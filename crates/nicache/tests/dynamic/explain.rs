@@ -1,0 +1,109 @@
+//! `nicache why` and `nicache who`: what a page depends on, why it is not kept, and what depends on a source.
+
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::check::Cases;
+use crate::common::{NICACHE, within};
+use crate::stage::{Database, Setup, Stage};
+
+fn nicache(stage: &Stage, arguments: &[&str]) -> String {
+    let output = Command::new(NICACHE).args(arguments).args(["--name", stage.nicache.name()]).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(stage: &Stage, arguments: &[&str]) -> Value {
+    serde_json::from_str(&nicache(stage, &[arguments, &["--json"]].concat())).unwrap()
+}
+
+fn targets(report: &Value) -> Vec<&str> {
+    report["entries"].as_array().unwrap().iter().map(|entry| entry["target"].as_str().unwrap()).collect()
+}
+
+/// Computed pages, and a file.
+fn warm(stage: &Stage, pages: &[&str]) {
+    pages.iter().for_each(|page| drop(stage.warm(page)));
+    let is_stored = || {
+        stage.get("/static.html");
+        (!targets(&json(stage, &["why", "/static.html"])["page"]).is_empty()).then_some(())
+    };
+    assert!(within(Duration::from_secs(20), is_stored).is_some(), "the file is never kept");
+}
+
+#[test]
+fn pages_and_sources() {
+    let mut stage = Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {});
+    let mut cases = Cases::default();
+    stage.sql(
+        "CREATE TABLE shown (id INT PRIMARY KEY, text VARCHAR(20)); INSERT INTO shown VALUES (1, 'one'), (2, 'two')",
+    );
+    let sql = "$db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');";
+    let row = "echo $db->query('SELECT text FROM shown WHERE id = ' . (int) $_GET['id'])->fetch_row()[0];";
+    stage.script("row.php", &format!("<?php {sql} {row}"));
+    stage.script("plain.php", "<?php echo is_file('@FOLDER@/data/missing') ? 'there' : 'not there';");
+    stage.write("site/static.html", "static");
+    cases.run("what a page depends on", || {
+        warm(&stage, &["/row.php?id=1", "/row.php?id=2", "/plain.php"]);
+        let report = json(&stage, &["why", "/row.php?id=1"]);
+        assert_eq!(targets(&report["page"]), ["/row.php?id=1"], "{report:#}");
+        let entry = &report["page"]["entries"][0];
+        assert_eq!(entry["class"], "dynamic");
+        assert!(entry["left_ms"].as_u64().is_some_and(|left| left <= 1000), "{entry}");
+        let sources = &report["sources"][0];
+        assert_eq!(sources["tables"].as_array().unwrap(), &["site.shown where id = 1"], "{sources:#}");
+        let paths: Vec<&str> =
+            sources["paths"].as_array().unwrap().iter().map(|path| path["path"].as_str().unwrap()).collect();
+        assert!(paths.iter().any(|path| path.ends_with("/site/row.php")), "{paths:?}");
+        assert!(sources["retained"].as_u64() > Some(0));
+
+        let report = json(&stage, &["why", "/plain.php"]);
+        let paths = report["sources"][0]["paths"].as_array().unwrap();
+        let missing = paths.iter().find(|path| path["path"].as_str().unwrap().ends_with("/data/missing"));
+        assert_eq!(missing.unwrap()["used"], "missing", "{report:#}");
+        let text = nicache(&stage, &["why", "/static.html"]);
+        assert!(text.contains("static, 6 bytes of body: served from the card until a source changes\n"), "{text}");
+    });
+    cases.run("why it is not there", || {
+        stage.script("private.php", "<?php header('Cache-Control: private'); echo 1;");
+        stage.script("writes.php", "<?php file_put_contents('@FOLDER@/tmp/x', rand()); echo 1;");
+        stage.script("clock.php", "<?php echo hrtime(true);");
+        for (page, reason) in [
+            ("/private.php", "fill_not_shared_private"),
+            ("/writes.php", "fill_refused_wrote"),
+            ("/none.php", "fill_not_shared_status"),
+        ] {
+            stage.get(page);
+            stage.get(page);
+            std::thread::sleep(Duration::from_millis(300));
+            let report = json(&stage, &["why", &format!("http://{}{page}", stage.nicache.server())]);
+            assert_eq!(report["page"]["last"], reason, "{report:#}");
+        }
+        let text = nicache(&stage, &["why", "/writes.php"]);
+        assert!(text.contains("not in card memory") && text.contains("changed a file or a row"), "{text}");
+        (0..20).for_each(|_| drop(stage.get("/clock.php")));
+        let report = json(&stage, &["why", "/clock.php"]);
+        assert!(targets(&report["page"]).is_empty() && report["page"]["last"].is_string(), "{report:#}");
+        let text = nicache(&stage, &["why", "/never-asked.php"]);
+        assert!(text.contains("ask for it twice"), "{text}");
+    });
+    cases.run("what depends on a source", || {
+        warm(&stage, &["/row.php?id=1", "/plain.php"]);
+        let who = |source: &str| json(&stage, &["who", source]);
+        let of_table = who("site.shown");
+        assert!(targets(&of_table).contains(&"/row.php?id=1"), "{of_table:#}");
+        assert!(!targets(&of_table).contains(&"/plain.php"), "{of_table:#}");
+        assert!(targets(&who("site.other")).is_empty());
+        let folder = stage.folder.display();
+        let of_file = who(&format!("{folder}/site/static.html"));
+        assert_eq!((targets(&of_file), &of_file["every_dynamic"]), (vec!["/static.html"], &Value::Bool(false)));
+        let of_missing = who(&format!("{folder}/data/missing"));
+        assert_eq!(targets(&of_missing), ["/plain.php"], "{of_missing:#}");
+        let of_script = who(&format!("{folder}/site/plain.php"));
+        assert_eq!(of_script["every_dynamic"], true, "{of_script:#}");
+        assert!(nicache(&stage, &["who", "/etc/hostname"]).contains("no page in card memory"));
+    });
+    cases.end(&mut stage);
+}
