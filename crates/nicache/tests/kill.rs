@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Nicache, Site, assert_all_gone, curl, kill, private_network};
 use rustix::process::Signal;
 
-const GONE: Duration = Duration::from_secs(1);
+const GONE: Duration = Duration::from_secs(3);
 
 /// Kills what `victims` names and checks that nothing survives.
 fn kill_and_check(victims: &[&str], says: &str) {

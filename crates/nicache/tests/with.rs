@@ -11,8 +11,8 @@ use common::{
 };
 use rustix::process::Signal;
 
-const GONE: Duration = Duration::from_secs(1);
-const STOPPED: Duration = Duration::from_secs(8);
+const GONE: Duration = Duration::from_secs(3);
+const STOPPED: Duration = Duration::from_secs(20);
 
 /// A site whose nginx asks PHP-FPM behind a Unix socket for `*.php`.
 fn php_site() -> Site {
