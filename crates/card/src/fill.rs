@@ -3,7 +3,7 @@
 //! A reply whose length is not known before its end (chunked, or ended by the connection's end) is collected in a body that grows,
 //! and copied once more into one that fits. A chunked one is kept as one chunk.
 //!
-//! A fill notes the clock before its request is forwarded (SYSTEM.md idea 4). It never holds a frame back: bytes are copied
+//! A fill notes the clock before its request is forwarded. It never holds a frame back: bytes are copied
 //! after the frame was sent on. When the reply is whole, the watcher is asked for its sources; until the verdict comes, the
 //! key misses.
 

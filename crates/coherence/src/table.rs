@@ -32,6 +32,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::rule::Rule;
 use crate::source::{Epoch, SOURCE_SLOTS, SourceSlot, Stamp};
 
 /// Size of the control page in bytes.
@@ -205,6 +206,9 @@ impl RevisionTable {
     /// The clock when the slot last changed.
     #[inline]
     pub fn stamp_of(&self, slot: SourceSlot) -> Stamp {
+        if slot == SourceSlot::EVERYTHING && !Rule::Processes.holds() {
+            return Stamp(0);
+        }
         Stamp(self.revision(slot).load(Ordering::SeqCst) & STAMP_MASK)
     }
 

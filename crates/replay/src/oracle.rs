@@ -3,7 +3,7 @@
 //! A file has one writer, so its history is a sequence of steps, each with the time of its call and of its return. The
 //! state made by step *i* can be seen from the call of step *i* (the effect may come at any time before the return)
 //! until the return of step *i*+1. A reply may show any state that can be seen at some moment between the sending of
-//! its request and its last byte. A state that ceased before the request was sent is **stale** (SYSTEM.md, I1).
+//! its request and its last byte. A state that ceased before the request was sent is **stale**.
 //!
 //! A server that sends a file while it is written in place sends a mixture, with or without a card. So lines of several
 //! versions, or a length between two states, are accepted (and counted apart) if all of these versions can be seen

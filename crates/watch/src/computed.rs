@@ -1,4 +1,4 @@
-//! Replies that the server computed: from what, and whether it was only asked (COHERENCE.md, class *dynamic*).
+//! Replies that the server computed: from what, and whether it was only asked (docs/coherence.md).
 //!
 //! The sources are all files and directories that the server looked at between forward and end of the request, and all that it may have
 //! in its own memory from before ([`Retained`](crate::retained::Retained)), and what it read from databases. What cannot be seen (the clock, chance, what a program of the group remembers) is for
@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use nicache_coherence::{FillRequest, RefusalReason};
+use nicache_coherence::{FillRequest, RefusalReason, Rule};
 use nicache_sql::Access;
 
 use crate::contents;
@@ -85,7 +85,8 @@ pub(crate) fn survey_computed<'a>(
         return Err(RefusalReason::Wrote);
     }
     let reads = databases.reads(from_ns, to_ns, |client| peers.may_be_server(client))?;
-    if databases.has_changed(&reads, request.stamp) {
+    let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
+    if databases.has_changed(&reads, since) {
         return Err(RefusalReason::Changed);
     }
     Ok(Computed { survey, reads: (asked_database || !reads.is_empty()).then_some(reads) })
@@ -155,7 +156,8 @@ fn ensure_settled(files: &[(Rc<Node>, Option<u64>)], request: &FillRequest<'_>) 
     let settled_before_ns = since_boot + i128::from(request.forwarded_ns) - UNSETTLED_NS;
     let mut seen = HashSet::new();
     for (node, opened_len) in files {
-        if node.changed_ns >= settled_before_ns || opened_len.is_some_and(|len| len != node.size) {
+        let is_unsettled = node.changed_ns >= settled_before_ns && Rule::Forwarded.holds();
+        if is_unsettled || opened_len.is_some_and(|len| len != node.size) {
             tracing::debug!(inode = ?node.identity, opened_len, len = node.size, "a file is being changed");
             return Err(RefusalReason::Changed);
         }

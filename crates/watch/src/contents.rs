@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use nicache_coherence::{BODY_HASH_BYTES, RefusalReason};
+use nicache_coherence::{BODY_HASH_BYTES, RefusalReason, Rule};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
@@ -62,6 +62,7 @@ fn ensure_no_writer(file: &OwnedFd) -> Result<(), RefusalReason> {
     // process. SIGURG is ignored unless somebody asks for it.
     fcntl(file, F_SETSIG, libc::SIGURG).map_err(|_| RefusalReason::Io)?;
     match fcntl(file, libc::F_SETLEASE, libc::F_RDLCK) {
+        Err(_) if !Rule::OpenForWriting.holds() => Ok(()),
         Ok(()) => fcntl(file, libc::F_SETLEASE, libc::F_UNLCK).map_err(|_| RefusalReason::Io),
         Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Err(RefusalReason::OpenForWriting),
         Err(_) => Err(RefusalReason::Io),

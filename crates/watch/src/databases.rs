@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use nicache_coherence::{RefusalReason, Stamp};
+use nicache_coherence::{RefusalReason, Rule, Stamp};
 use nicache_sql::{Access, Catalogue, Dialect, Event, Execution, Parse, Reason, Session, Statement, conflicts, parse};
 
 use crate::catalogues::{Catalogues, Place};
@@ -459,7 +459,7 @@ impl Databases {
         if since < self.remembers_since {
             return true;
         }
-        let in_time = |change: &&Change| change.done.is_none_or(|done| done >= since);
+        let in_time = |change: &&Change| change.done.map_or(Rule::Doubt.holds(), |done| done >= since);
         let meets = |change: &&Change| {
             let is_there = |server: Server| server == change.server || server == 0 || change.server == 0;
             reads

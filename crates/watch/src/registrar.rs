@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use nicache_coherence::{
     Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RecordNumber, RefusalReason, ReinstateRequest,
-    ReinstateVerdict, Reinstatement, RevisionTable, SourceSet, SourceSlot, Stamp, Verdict,
+    ReinstateVerdict, Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot, Stamp, Verdict,
 };
 
 use crate::computed::{Computed, survey_computed};
@@ -221,7 +221,7 @@ impl Registrar {
         }
         let sources: Vec<SourceSlot> = record.sources.iter().copied().collect();
         // Something that other entries depend on has changed, and nothing of this one.
-        if !is_dynamic || !self.table.is_unchanged(&sources, request.since) {
+        if (!is_dynamic || !self.table.is_unchanged(&sources, request.since)) && Rule::Paths.holds() {
             let events = record.events.iter().map(|event| Selected { event, sent: false });
             let Ok(now) = survey(events, resolver, Purpose::FindSources) else { return Reinstatement::Gone };
             let is_same = now.sources == record.sources && now.directories == record.directories;
@@ -311,6 +311,7 @@ impl Registrar {
         if self.retained.has_overflowed() {
             return Err(RefusalReason::TooManyRetained);
         }
+        let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
         let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone());
         let Computed { survey, reads } =
             survey_computed(&self.history, &self.databases, request, resolver, &mut peers)?;
@@ -318,21 +319,21 @@ impl Registrar {
             self.table.track(slot);
         }
         let sources: Vec<SourceSlot> = survey.sources.iter().copied().collect();
-        if let Some(&slot) = sources.iter().find(|&&slot| self.table.stamp_of(slot) >= request.stamp) {
+        if let Some(&slot) = sources.iter().find(|&&slot| self.table.stamp_of(slot) >= since) {
             tracing::debug!(slot = slot.0, "a source has changed");
             return Err(RefusalReason::Changed);
         }
         if self.retained.is_dirty(&self.table, now_ns()) {
             return Err(RefusalReason::Dirty);
         }
-        let is_unchanged = !self.retained.has_changed(&self.table, request.stamp, request.finished_ns)
-            && self.table.lost() == request.lost;
+        let is_unchanged =
+            !self.retained.has_changed(&self.table, since, request.finished_ns) && self.table.lost() == request.lost;
         if !is_unchanged {
             return Err(RefusalReason::Changed);
         }
         let mut sources = SourceSet::new();
         sources.insert(SourceSlot::DYNAMIC).map_err(|_| RefusalReason::TooManySources)?;
-        if reads.is_some() {
+        if reads.is_some() && Rule::Databases.holds() {
             sources.insert(SourceSlot::DATABASES).map_err(|_| RefusalReason::TooManySources)?;
         }
         let mut record = Record::new(Class::Dynamic, survey, request.finished_ns);

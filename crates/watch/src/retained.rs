@@ -1,13 +1,13 @@
 //! Files that the server may have in its own memory: whatever it has read since its start, other than to send it on with sendfile.
 //!
 //! A cache of compiled scripts, of templates or of open files answers from memory, so that a later request looks at none of the files
-//! that its reply depends on (COHERENCE.md rule 2). And after a change the server goes on with what it has until it looks at the file
+//! that its reply depends on (docs/coherence.md rule 2). And after a change the server goes on with what it has until it looks at the file
 //! again: until then the file is *dirty*, and no reply may be kept (rule 3).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use nicache_coherence::{RevisionTable, Stamp};
+use nicache_coherence::{RevisionTable, Rule, Stamp};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::event::{EventKind, Identity, LookupEvent};
@@ -187,6 +187,9 @@ impl Retained {
     /// Has a file changed that the server has not looked at since?
     pub fn is_dirty(&mut self, table: &RevisionTable, now_ns: u64) -> bool {
         let mut dirty = false;
+        if !Rule::Dirty.holds() {
+            return false;
+        }
         for (identity, file) in &mut self.files {
             let stamp = table.stamp_of(identity.slot());
             let looked_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
@@ -207,6 +210,9 @@ impl Retained {
     /// Is any file changed since the clock was `since` that the server had read before `read_before_ns`? What it read only later is
     /// not in a reply that was ready before.
     pub fn has_changed(&mut self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
+        if !Rule::Retained.holds() {
+            return false;
+        }
         for (identity, file) in &mut self.files {
             let stamp = table.stamp_of(identity.slot());
             if stamp < since || file.first_opened_ns > read_before_ns || file.is_volatile() {

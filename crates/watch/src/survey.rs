@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use nicache_coherence::{FillRequest, RefusalReason, SourceSlot};
+use nicache_coherence::{FillRequest, RefusalReason, Rule, SourceSlot};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
@@ -96,6 +96,11 @@ pub(crate) fn survey<'a>(
     let settled_before_s = unix_s() - SETTLED_S;
     let mut listed = Vec::new();
     for Selected { event, sent } in events {
+        let is_missing = event.ret < 0 && !Rule::MissingPaths.holds();
+        let is_only_looked_at = event.ret >= 0 && event.inode.is_none() && !Rule::Attributes.holds();
+        if is_missing || is_only_looked_at {
+            continue;
+        }
         if event.kind == EventKind::Readdir {
             let Some(identity) = event.inode else { return Err(RefusalReason::Io) };
             listed.push(identity.slot());

@@ -1,7 +1,7 @@
 //! Every way of changing a file, really done: after the call has returned, the slot of the file or of a directory on
 //! its path has a stamp not below a clock that was advanced before, and the epoch has moved.
 //!
-//! Needs the capabilities to load eBPF programs and an ext4 file system (COHERENCE: "what it must survive").
+//! Needs the capabilities to load eBPF programs and an ext4 file system.
 
 mod common;
 

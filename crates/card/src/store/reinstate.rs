@@ -1,4 +1,4 @@
-//! Entries whose sources have changed, until the watcher has said whether they may be served again (COHERENCE.md, reinstatement).
+//! Entries whose sources have changed, until the watcher has said whether they may be served again (docs/coherence.md rule 6).
 //!
 //! A file that is made or removed in a directory voids every entry whose look-ups went through it. Such an entry is *suspect*: it is
 //! not served, requests for it pass, and the watcher is asked with a stamp of its own. If it says that every look-up still leads where

@@ -1,4 +1,4 @@
-//! Computed pages of real programs behind `nicache run`: nothing that changes them may leave an old one behind (COHERENCE.md).
+//! Computed pages of real programs behind `nicache run`: nothing that changes them may leave an old one behind (docs/coherence.md).
 //!
 //! Every case first sees hits of its page, so that none passes because nothing was kept. Where a page may never be kept, the case says so.
 #![allow(unsafe_code)]
@@ -15,5 +15,6 @@ mod files;
 mod machine;
 mod postgres;
 mod privacy;
+mod rules;
 mod sqlite;
 mod unseen;

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use nicache_applications::{Application, Client, Settings, Site};
+use nicache_coherence::{RULE_OFF, Rule};
 use tempfile::TempDir;
 
 use crate::common::{self, Nicache, is_running, private_network, within};
@@ -44,6 +45,8 @@ pub struct Setup {
     pub respawn: bool,
     /// The database is no program of the run, and there before it.
     pub outside: bool,
+    /// A rule that is turned off, to see what comes of it.
+    pub without: Option<Rule>,
 }
 
 impl Default for Setup {
@@ -58,6 +61,7 @@ impl Default for Setup {
             tls: false,
             respawn: false,
             outside: false,
+            without: None,
         }
     }
 }
@@ -131,6 +135,9 @@ impl Stage {
         let nicache = Nicache::start_with(&options, &server, |command| {
             if std::env::var_os("NICACHE_LOG").is_none() {
                 command.env("NICACHE_LOG", "info,nicache_watch=debug,nicache_card=debug");
+            }
+            if let Some(rule) = setup.without {
+                command.env(RULE_OFF, rule.label());
             }
         });
         let stage = Stage { nicache, folder, held: Some(held), outside };
@@ -209,7 +216,8 @@ impl Stage {
         run(self.mariadb().args(["--execute", text]))
     }
 
-    fn mariadb(&self) -> Command {
+    /// A client of the database that can be given further options.
+    pub fn mariadb(&self) -> Command {
         mariadb(&self.folder)
     }
 

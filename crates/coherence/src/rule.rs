@@ -1,0 +1,121 @@
+//! The rules of coherence as switches, so that a test can turn one off and see that its oracle notices.
+//!
+//! In a build without debug assertions every rule is in force, and the switch does not exist.
+
+/// Environment variable that names the rule to turn off.
+pub const RULE_OFF: &str = "NICACHE_RULE_OFF";
+
+/// A rule. The numbers in brackets are those of docs/coherence.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Rule {
+    /// What the server's programs have read since their start counts for every computed reply (1, 2).
+    Retained,
+    /// A changed file that the server has not looked at again lets nothing be kept (3).
+    Dirty,
+    /// Processes that start, end or are replaced void what their group produced (4).
+    Processes,
+    /// A path that is not there is a source (5).
+    MissingPaths,
+    /// A path that was looked at and not opened is a source (5).
+    Attributes,
+    /// After a change of a directory or a link, a path must lead where it led (6).
+    Paths,
+    /// A file that somebody has mapped or open for writing is not kept (7, 8).
+    OpenForWriting,
+    /// A change counts from before the request was forwarded (11).
+    Forwarded,
+    /// What a database receives voids what was read from it, unless it only asks (10, 12).
+    Databases,
+    /// A change of a database is in doubt until its client goes on (10).
+    Doubt,
+    /// A reply is shared only if two executions agree (14, 15).
+    Agreement,
+    /// What cannot be seen is never older than T (15, 18).
+    Age,
+}
+
+impl Rule {
+    /// All rules.
+    pub const ALL: [Rule; 12] = [
+        Rule::Retained,
+        Rule::Dirty,
+        Rule::Processes,
+        Rule::MissingPaths,
+        Rule::Attributes,
+        Rule::Paths,
+        Rule::OpenForWriting,
+        Rule::Forwarded,
+        Rule::Databases,
+        Rule::Doubt,
+        Rule::Agreement,
+        Rule::Age,
+    ];
+
+    /// The name in [`RULE_OFF`].
+    pub const fn label(self) -> &'static str {
+        match self {
+            Rule::Retained => "retained",
+            Rule::Dirty => "dirty",
+            Rule::Processes => "processes",
+            Rule::MissingPaths => "missing_paths",
+            Rule::Attributes => "attributes",
+            Rule::Paths => "paths",
+            Rule::OpenForWriting => "open_for_writing",
+            Rule::Forwarded => "forwarded",
+            Rule::Databases => "databases",
+            Rule::Doubt => "doubt",
+            Rule::Agreement => "agreement",
+            Rule::Age => "age",
+        }
+    }
+
+    /// Is the rule in force?
+    #[inline]
+    pub fn holds(self) -> bool {
+        switch::off() != Some(self)
+    }
+}
+
+#[cfg(debug_assertions)]
+mod switch {
+    use std::sync::OnceLock;
+
+    use super::{RULE_OFF, Rule};
+
+    static OFF: OnceLock<Option<Rule>> = OnceLock::new();
+
+    #[inline]
+    pub fn off() -> Option<Rule> {
+        *OFF.get_or_init(|| {
+            let name = std::env::var(RULE_OFF).ok()?;
+            let rule = Rule::ALL.into_iter().find(|rule| rule.label() == name);
+            // A test that turns nothing off would pass for the wrong reason.
+            Some(rule.unwrap_or_else(|| panic!("{RULE_OFF}: there is no rule `{name}`")))
+        })
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod switch {
+    use super::Rule;
+
+    #[inline(always)]
+    pub fn off() -> Option<Rule> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_rules_hold_unless_one_is_turned_off() {
+        assert!(Rule::ALL.iter().all(|rule| rule.holds()));
+        for (at, rule) in Rule::ALL.iter().enumerate() {
+            assert_eq!(*rule as usize, at);
+            assert_eq!(Rule::ALL.iter().filter(|other| other.label() == rule.label()).count(), 1);
+        }
+    }
+}
