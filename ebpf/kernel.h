@@ -56,7 +56,9 @@ struct in6_addr {
 
 struct sock_common {
 	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
 	__u32 skc_daddr;
+	__u32 skc_rcv_saddr;
 	__u16 skc_dport;
 	__u16 skc_num;
 	unsigned short skc_family;
@@ -108,12 +110,17 @@ struct thread_info {
 	__u32 status;
 };
 
+struct signal_struct {
+	int nr_threads;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	int pid;
 	int tgid;
 	char comm[16];
 	struct files_struct *files;
+	struct signal_struct *signal;
 	struct nsproxy *nsproxy;
 };
 

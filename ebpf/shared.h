@@ -43,7 +43,7 @@
 #define EVENT_WROTE 5    /* the server changed something; inode set if it is the content of a file */
 #define EVENT_REMOVED 6  /* the server removed a name; path as of a look-up */
 #define EVENT_MOVED 8    /* a process of the server has another working directory; path as of a look-up, none if unknown */
-#define EVENT_SENT 7     /* the server sent to a peer: dev = address family, dir_dev = local port, ino = see below */
+#define EVENT_SENT 7     /* the server sent to a peer: dev = address family, dir_dev = local port, dir_ino = inode of the socket, ino = see below */
 
 /* Of a connection of a database server: ino = inode of its socket there, dev = kind of server */
 #define EVENT_SQL_RECEIVED 9 /* bytes in the place of the path; dir_dev = process of the client, 0 if unknown */
@@ -53,12 +53,21 @@
 #define EVENT_DATABASE_GONE 13 /* ret = the process */
 #define EVENT_DATABASE_STARTED 14 /* the same; dev = kind of server */
 
+/* Of a process of the server that takes requests: ino = inode of the connection's socket, dev = one of REQUEST_* */
+#define EVENT_REQUEST 15
+#define REQUEST_CONNECTION 1 /* it has another connection than before */
+#define REQUEST_FASTCGI 2    /* it has read ret bytes of a FastCGI connection; bytes in the place of the path */
+#define REQUEST_HTTP 3       /* it has read from a client of the web server; dir_ino = address << 16 | port, 0 if of no other machine */
+#define REQUEST_GONE 4       /* it has ended */
+
 /* event.flags */
 #define FLAG_INODE 1      /* dev, ino, mode are those of the opened file */
 #define FLAG_DIRECTORY 2  /* dir_dev, dir_ino are those of dirfd */
 #define FLAG_INCOMPLETE 4 /* the path is longer than PATH_BYTES - 1, or could not be read */
 #define FLAG_NOFOLLOW 8   /* a symbolic link at the end of the path is not followed */
 #define FLAG_CERTAIN 32   /* received bytes that are certain to change nothing */
+#define FLAG_CONCURRENT 64 /* the process has threads, or several connections at once: it is followed no more */
+#define FLAG_REQUEST_END 128 /* what was sent ends a FastCGI request */
 #define FLAG_OWN_ROOT 16  /* openat2 with RESOLVE_IN_ROOT or RESOLVE_BENEATH */
 
 struct event_head {

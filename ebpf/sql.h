@@ -333,54 +333,6 @@ static __noinline int report_sql(__u64 kind, __u64 ino, __u32 database, __u32 pe
 	return 0;
 }
 
-struct sql_report {
-	__u64 kind;
-	__u64 ino;
-	const void *bytes;
-	__u32 len;
-	__u32 database;
-	__u32 peer;
-	__u32 flags;
-};
-
-#define SQL_EVENT(name, size)                                                                  \
-	struct name {                                                                          \
-		struct event_head head;                                                        \
-		__u8 bytes[size];                                                              \
-	};                                                                                     \
-	static __noinline int report_##name(struct sql_report *report)                         \
-	{                                                                                      \
-		struct name *event;                                                            \
-		__u32 len, flags;                                                              \
-                                                                                               \
-		if (!report)                                                                   \
-			return 0;                                                              \
-		event = bpf_ringbuf_reserve(&lookups, sizeof(*event), 0);                      \
-		if (!event) {                                                                  \
-			count_lost();                                                          \
-			return 0;                                                              \
-		}                                                                              \
-		len = report->len;                                                             \
-		flags = report->flags;                                                         \
-		if (len > size)                                                                \
-			len = size;                                                            \
-		fill_head(&event->head, report->kind, 0, 0, -1);                               \
-		event->head.ino = report->ino;                                                 \
-		event->head.dev = report->database;                                            \
-		event->head.dir_dev = report->peer;                                            \
-		event->head.path_len = len;                                                    \
-		if (bpf_probe_read_user(event->bytes, len, report->bytes))                     \
-			flags |= FLAG_INCOMPLETE;                                              \
-		event->head.flags = flags;                                                     \
-		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);                                   \
-		return 0;                                                                      \
-	}
-
-SQL_EVENT(sql_tiny, 64)
-SQL_EVENT(sql_small, 512)
-SQL_EVENT(sql_medium, 4096)
-SQL_EVENT(sql_large, 32768)
-
 static __always_inline __u32 peer_of(struct file *file)
 {
 	struct socket *socket = BPF_CORE_READ(file, private_data);
@@ -412,7 +364,7 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	__u32 zero = 0, len, flags = 0;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
 	const void *bytes = (const void *)regs->si;
-	struct sql_report report = {.kind = EVENT_SQL_RECEIVED, .database = kind};
+	struct bytes_report report = {.kind = EVENT_SQL_RECEIVED, .dev = kind};
 	int certain = 0;
 
 	if (!text || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK || !is_client_family(file))
@@ -474,15 +426,15 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	report.ino = identity.ino;
 	report.bytes = bytes;
 	report.len = len;
-	report.peer = peer_of(file);
+	report.dir_dev = peer_of(file);
 	report.flags = flags;
 	if (len <= 64)
-		return report_sql_tiny(&report);
+		return report_bytes_tiny(&report);
 	if (len <= 512)
-		return report_sql_small(&report);
+		return report_bytes_small(&report);
 	if (len <= 4096)
-		return report_sql_medium(&report);
-	return report_sql_large(&report);
+		return report_bytes_medium(&report);
+	return report_bytes_large(&report);
 }
 
 static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
@@ -490,7 +442,7 @@ static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __
 	struct file *file = file_of(bpf_get_current_task_btf(), regs->di);
 	struct identity identity = {};
 	struct sql_connection *connection, fresh = {};
-	struct sql_report report = {.kind = EVENT_SQL_SENT, .database = kind};
+	struct bytes_report report = {.kind = EVENT_SQL_SENT, .dev = kind};
 	struct sql_statement statement = {};
 	__u8 head[9], yes = 1;
 
@@ -518,7 +470,7 @@ static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __
 	report.ino = identity.ino;
 	report.bytes = (const void *)regs->si;
 	report.len = ret > 64 ? 64 : ret;
-	return report_sql_tiny(&report);
+	return report_bytes_tiny(&report);
 }
 
 static __always_inline int observe_database(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)

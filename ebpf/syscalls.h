@@ -17,6 +17,7 @@
 #define NR_writev 20
 #define NR_access 21
 #define NR_sendfile 40
+#define NR_accept 43
 #define NR_sendto 44
 #define NR_recvfrom 45
 #define NR_sendmsg 46
@@ -68,6 +69,7 @@
 #define NR_faccessat 269
 #define NR_unshare 272
 #define NR_utimensat 280
+#define NR_accept4 288
 #define NR_pwritev 296
 #define NR_name_to_handle_at 303
 #define NR_open_by_handle_at 304

@@ -16,7 +16,7 @@
  *   chmod, chown, utimes                                                 ext4_mark_inode_dirty of the file
  *   access control lists, mounts, namespaces                             sys_exit
  *   fork, exec, exit in the server's namespace                           sched_process_*
- * What database servers receive and answer is in sql.h.
+ * What database servers receive and answer is in sql.h, which request a process of the server works on in requests.h.
  *
  * Deliberately absent: writes to the block device below a mounted file system (the kernel itself does not keep those
  * coherent), and setting an access control list through io_uring.
@@ -76,7 +76,7 @@ struct {
 
 /* One bit per system call that sys_exit cares about, so that all others cost one load and a shift. */
 const volatile __u64 interesting[NR_MAX / 64] = {
-	[0] = BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) | BIT(NR_access) | BIT(NR_sendfile) |
+	[0] = BIT(NR_accept) | BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) | BIT(NR_access) | BIT(NR_sendfile) |
 	      BIT(NR_read) | BIT(NR_readv) | BIT(NR_recvfrom) | BIT(NR_recvmsg) | BIT(NR_write) | BIT(NR_pwrite64) | BIT(NR_writev) | BIT(NR_sendto) | BIT(NR_sendmsg),
 	[1] = BIT(NR_getdents) | BIT(NR_chdir) | BIT(NR_fchdir) | BIT(NR_creat) | BIT(NR_readlink) | BIT(NR_truncate) |
 	      BIT(NR_ftruncate) | BIT(NR_rename) | BIT(NR_mkdir) | BIT(NR_rmdir) | BIT(NR_link) | BIT(NR_unlink) |
@@ -85,7 +85,7 @@ const volatile __u64 interesting[NR_MAX / 64] = {
 	      BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) | BIT(NR_fsetxattr) | BIT(NR_getxattr),
 	[3] = BIT(NR_lgetxattr) | BIT(NR_listxattr) | BIT(NR_llistxattr) | BIT(NR_removexattr) |
 	      BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_getdents64) | BIT(NR_clock_settime),
-	[4] = BIT(NR_openat) | BIT(NR_newfstatat) | BIT(NR_readlinkat) | BIT(NR_faccessat) | BIT(NR_unshare) |
+	[4] = BIT(NR_accept4) | BIT(NR_openat) | BIT(NR_newfstatat) | BIT(NR_readlinkat) | BIT(NR_faccessat) | BIT(NR_unshare) |
 	      BIT(NR_name_to_handle_at) | BIT(NR_open_by_handle_at) | BIT(NR_setns) | BIT(NR_mkdirat) | BIT(NR_mknodat) |
 	      BIT(NR_unlinkat) | BIT(NR_renameat) | BIT(NR_linkat) | BIT(NR_symlinkat) | BIT(NR_fchmodat) |
 	      BIT(NR_utimensat) | BIT(NR_pwritev) | BIT(NR_sendmmsg) | BIT(NR_renameat2),
@@ -493,10 +493,13 @@ static __noinline int report_removed(const char *path, __s32 dirfd, __u64 nr)
 	return 0;
 }
 
+#include "bytes.h"
+#include "requests.h"
+
 /* The server wrote to a descriptor: to a file, which makes its request one that is not only a question, or to a peer.
  * Files opened for appending are logs.
  */
-static __noinline int report_written(int fd, __u64 nr, __s64 ret)
+static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 {
 	struct event_head *head;
 	struct file *file = file_of(bpf_get_current_task_btf(), fd);
@@ -504,8 +507,9 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret)
 	struct socket *socket;
 	struct sock *sk;
 	struct pid *peer;
-	__u32 family, address, words[4] = {};
+	__u32 family, address;
 	__u16 port, local;
+	int ends;
 
 	if (!identify(file, &identity))
 		return 0;
@@ -525,24 +529,19 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret)
 	/* To a client of the web server: not a question. */
 	if ((family == AF_INET || family == AF_INET6) && is_service_port(local))
 		return 0;
-	address = BPF_CORE_READ(sk, __sk_common.skc_daddr);
-	if (family == AF_INET6) {
-		/* An IPv4 address, or the loopback one, in the clothes of IPv6. */
-		bpf_probe_read_kernel(words, sizeof(words), &sk->__sk_common.skc_v6_daddr);
-		if (!words[0] && !words[1] && words[2] == __builtin_bswap32(0xffff)) {
-			family = AF_INET;
-			address = words[3];
-		} else if (!words[0] && !words[1] && !words[2] && words[3] == __builtin_bswap32(1)) {
-			family = AF_INET;
-			address = __builtin_bswap32(0x7f000001);
-		}
-	}
+	ends = ends_request(identity.ino, nr, ret, bytes);
+	address = peer_address(sk);
+	if (address)
+		family = AF_INET;
 	head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
 	if (!head) {
 		count_lost();
 		return 0;
 	}
 	fill_head(head, EVENT_SENT, nr, ret, fd);
+	if (ends)
+		head->flags = FLAG_REQUEST_END;
+	head->dir_ino = identity.ino;
 	head->dev = family;
 	head->dir_dev = local;
 	if (family == AF_INET) {
@@ -635,6 +634,14 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 		lookup.dirfd = regs->di;
 		lookup.path = (const char *)regs->si;
 		break;
+	case NR_accept:
+	case NR_accept4:
+		return ret >= 0 ? observe_accepted(ret) : 0;
+	case NR_read:
+	case NR_readv:
+	case NR_recvfrom:
+	case NR_recvmsg:
+		return ret > 0 ? observe_request(regs->di, nr, ret, regs->si) : 0;
 	case NR_getdents:
 	case NR_getdents64:
 		return report_descriptor(EVENT_READDIR, nr, ret, regs->di);
@@ -648,7 +655,7 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 	case NR_sendto:
 	case NR_sendmsg:
 	case NR_sendmmsg:
-		return ret > 0 ? report_written(regs->di, nr, ret) : 0;
+		return ret > 0 ? report_written(regs->di, nr, ret, regs->si) : 0;
 	case NR_unlink:
 		return ret < 0 ? 0 : report_removed((const char *)regs->di, AT_FDCWD, nr);
 	case NR_unlinkat:
@@ -671,12 +678,12 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 		return ret < 0 ? 0 : report_descriptor(EVENT_WROTE, nr, ret, -1);
 	case NR_fchmod:
 	case NR_ftruncate:
-		return ret < 0 ? 0 : report_written(regs->di, nr, ret);
+		return ret < 0 ? 0 : report_written(regs->di, nr, ret, 0);
 	case NR_utimensat:
 		if (ret < 0)
 			return 0;
 		/* Without a path it is about the descriptor. */
-		return regs->si ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(regs->di, nr, ret);
+		return regs->si ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(regs->di, nr, ret, 0);
 	case NR_io_uring_setup:
 	case NR_open_by_handle_at:
 		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);
@@ -844,6 +851,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	} else if (is_server(task)) {
 		change_slot(SLOT_EVERYTHING);
 	}
+	forget_request_process(tgid);
 	return 0;
 }
 

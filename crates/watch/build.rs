@@ -6,7 +6,7 @@ use std::process::Command;
 fn main() {
     let ebpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ebpf");
     let object = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("witness.bpf.o");
-    for file in ["witness.bpf.c", "kernel.h", "shared.h", "sql.h", "syscalls.h"] {
+    for file in ["witness.bpf.c", "bytes.h", "kernel.h", "requests.h", "shared.h", "sql.h", "syscalls.h"] {
         println!("cargo::rerun-if-changed={}", ebpf.join(file).display());
     }
     println!("cargo::rerun-if-env-changed=CLANG");

@@ -7,6 +7,7 @@
 //! after the frame was sent on. When the reply is whole, the watcher is asked for its sources; until the verdict comes, the
 //! key misses.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use hashbrown::HashTable;
@@ -70,6 +71,7 @@ struct Fill {
     base: Key,
     key: Key,
     by: Executor,
+    client: SocketAddrV4,
     port: u16,
     /// The card's own request for the same, if the reply may be one that the server computed.
     recheck: Option<Box<[u8]>>,
@@ -155,6 +157,8 @@ pub struct Asked<'a> {
     pub key: Key,
     /// For whom the server works.
     pub by: Executor,
+    /// The client's end of the connection that it is forwarded on.
+    pub client: SocketAddrV4,
     /// TCP port of the service.
     pub port: u16,
     /// The whole request.
@@ -197,6 +201,7 @@ impl Fills {
                 base: Key([0; 16]),
                 key: Key([0; 16]),
                 by: Executor::Card,
+                client: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
                 port: 0,
                 recheck: None,
                 may_be_static: true,
@@ -236,7 +241,7 @@ impl Fills {
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
     pub fn begin(&mut self, asked: Asked<'_>, store: &Store, now: Time, counters: &mut Counters) -> Option<FillId> {
-        let Asked { base, key, by, port, head: request_head } = asked;
+        let Asked { base, key, by, client, port, head: request_head } = asked;
         let fills = &self.fills;
         let is_same = |fill: &Fill| fill.base == base && (fill.by == Executor::Card) == (by == Executor::Card);
         if self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])).is_some() {
@@ -255,6 +260,7 @@ impl Fills {
         fill.base = base;
         fill.key = key;
         fill.by = by;
+        fill.client = client;
         fill.port = port;
         fill.recheck = None;
         fill.request[..request_head.len()].copy_from_slice(request_head);
@@ -464,6 +470,7 @@ impl Fills {
                 may_be_dynamic: fill.recheck.is_some(),
                 previous: if fill.recheck.is_some() { store.previous(&fill.key) } else { None },
                 last_modified: fill.last_modified.as_deref().and_then(parse_imf_fixdate),
+                client: fill.client,
                 target: target_of(&fill.request[..fill.request_len]),
             };
             if link.ask(&Question::Fill(request)) {

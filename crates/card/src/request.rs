@@ -3,6 +3,7 @@
 //! Requests of one connection are answered in order (RFC 9112 section 9.3.2). Hits behind hits are queued at once; the side that
 //! talks to the client changes only when everything sent before is acknowledged, and until then the client's bytes are held.
 
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use nicache_http::{
@@ -412,7 +413,8 @@ impl<W: Port, H: Port> Card<W, H> {
         self.counters.recheck_requests += u64::from(by == Executor::Card);
         if let (Some((base, key)), Some(hold)) = (forward.store_as, &flow.hold) {
             let head = &hold.bytes()[..forward.head_len];
-            let asked = Asked { base, key, by, port: flow.key.server_port, head };
+            let client = SocketAddrV4::new(flow.key.client.into(), flow.key.client_port);
+            let asked = Asked { base, key, by, client, port: flow.key.server_port, head };
             flow.fill = self.fills.begin(asked, &self.store, now, &mut self.counters);
             if forward.recheck && flow.fill.is_some() && self.config.rechecker.is_some() {
                 let names = self.store.vary.names(&base);

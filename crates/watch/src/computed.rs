@@ -1,6 +1,7 @@
 //! Replies that the server computed: from what, and whether it was only asked (docs/coherence.md).
 //!
-//! The sources are all files and directories that the server looked at between forward and end of the request, and all that it may have
+//! The sources are all files and directories that the server looked at between forward and end of the request, but for what is proven to be
+//! other requests' (`attribution.rs`), and all that it may have
 //! in its own memory from before ([`Retained`](crate::retained::Retained)), and what it read from databases. What cannot be seen (the clock, chance, what a program of the group remembers) is for
 //! the card: it compares two executions, and lets no entry grow old.
 //!
@@ -15,9 +16,10 @@ use std::rc::Rc;
 use nicache_coherence::{FillRequest, RefusalReason, Rule};
 use nicache_sql::Access;
 
+use crate::attribution::{Attribution, Others};
 use crate::contents;
 use crate::databases::{Databases, Server};
-use crate::event::{EventKind, Identity, LookupEvent};
+use crate::event::{EventKind, Identity, LookupEvent, Peer};
 use crate::history::History;
 use crate::peers::Peers;
 use crate::resolve::{Node, Resolver};
@@ -48,12 +50,21 @@ pub(crate) struct Computed<'a> {
 pub(crate) fn survey_computed<'a>(
     history: &'a History,
     databases: &Databases,
+    attribution: &Attribution,
     request: &FillRequest<'_>,
     resolver: &mut Resolver,
     peers: &mut Peers,
 ) -> Result<Computed<'a>, RefusalReason> {
-    let events: Vec<&LookupEvent> =
+    let mut events: Vec<&LookupEvent> =
         history.since(request.forwarded_ns).take_while(|event| event.time_ns <= request.finished_ns).collect();
+    let (from_ns, to_ns) = (request.forwarded_ns, request.finished_ns);
+    let others =
+        attribution.others(request.client, from_ns, to_ns).filter(|others| !has_called(&events, others, peers));
+    let everything = events.len();
+    if let Some(others) = &others {
+        events.retain(|event| !others.has(event));
+    }
+    tracing::trace!(everything, kept = events.len(), exact = others.is_some(), "what the server did");
     // What is sent from a file that was opened before is in no look-up, and the file may have another name by now, or none.
     let is_opened = |sent: &LookupEvent| {
         events
@@ -67,7 +78,7 @@ pub(crate) fn survey_computed<'a>(
     let mut asked_database = false;
     for event in &events {
         match event.kind {
-            EventKind::Sent(peer) => asked_database |= peers.check(event, peer)?,
+            EventKind::Sent(sent) => asked_database |= peers.check(event, sent.to)?,
             EventKind::Wrote if !scratch.is_content(event) => return Err(wrote(event)),
             EventKind::Removed if !scratch.is_path(event) => return Err(wrote(event)),
             _ => {}
@@ -80,16 +91,28 @@ pub(crate) fn survey_computed<'a>(
         .map(|event| Selected { event, sent: false });
     let survey = survey(lookups, resolver, Purpose::FindSources)?;
     ensure_settled(&survey.files, request)?;
-    let (from_ns, to_ns) = (request.forwarded_ns, request.finished_ns);
-    if databases.has_written(from_ns, to_ns, |client| peers.may_be_server(client)) {
+    let mut is_of_request = |client, time_ns| {
+        !others.as_ref().is_some_and(|others| others.has_statement(client, time_ns)) && peers.may_be_server(client)
+    };
+    if databases.has_written(from_ns, to_ns, &mut is_of_request) {
         return Err(RefusalReason::Wrote);
     }
-    let reads = databases.reads(from_ns, to_ns, |client| peers.may_be_server(client))?;
+    let reads = databases.reads(from_ns, to_ns, is_of_request)?;
     let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
     if databases.has_changed(&reads, since) {
         return Err(RefusalReason::Changed);
     }
     Ok(Computed { survey, reads: (asked_database || !reads.is_empty()).then_some(reads) })
+}
+
+/// Has the request's own execution talked to a program other than a database? What that did then may be anything.
+fn has_called(events: &[&LookupEvent], others: &Others<'_>, peers: &mut Peers) -> bool {
+    events.iter().any(|event| match event.kind {
+        EventKind::Sent(sent) if sent.to != Peer::Local(event.tgid) => {
+            others.is_call(event, sent) && peers.check(event, sent.to) != Ok(true)
+        }
+        _ => false,
+    })
 }
 
 fn wrote(event: &LookupEvent) -> RefusalReason {

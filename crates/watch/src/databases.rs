@@ -409,7 +409,7 @@ impl Databases {
         self.begun_before.remove(&name);
     }
 
-    /// What was read between the two moments, by clients that may be the server.
+    /// What was read between the two moments, by clients (processes, 0: unknown) that may have done it for the request, at those times.
     ///
     /// # Errors
     /// It cannot be told, or is not what is committed.
@@ -417,7 +417,7 @@ impl Databases {
         &self,
         from_ns: u64,
         to_ns: u64,
-        mut is_server: impl FnMut(u32) -> bool,
+        mut is_of_request: impl FnMut(u32, u64) -> bool,
     ) -> Result<Vec<(Server, Access)>, RefusalReason> {
         if from_ns < self.reads_since_ns {
             return Err(RefusalReason::EventsLost);
@@ -425,7 +425,7 @@ impl Databases {
         let mut accesses: Vec<(Server, Access)> = Vec::new();
         let begin = self.reads.partition_point(|read| read.time_ns < from_ns);
         for read in self.reads.range(begin..).take_while(|read| read.time_ns <= to_ns) {
-            if !is_server(read.client) {
+            if !is_of_request(read.client, read.time_ns) {
                 continue;
             }
             if read.dirty || read.as_of_ns < from_ns {
@@ -440,15 +440,15 @@ impl Databases {
         Ok(accesses)
     }
 
-    /// Did a client that may be the server change anything between the two moments?
-    pub fn has_written(&self, from_ns: u64, to_ns: u64, mut is_server: impl FnMut(u32) -> bool) -> bool {
+    /// Did a client that may have done it for the request change anything between the two moments?
+    pub fn has_written(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
         let during = |change: &&Change| (from_ns..=to_ns).contains(&change.time_ns);
         self.changes
             .iter()
             .rev()
             .take_while(|change| change.time_ns >= from_ns)
             .filter(during)
-            .any(|change| is_server(change.client))
+            .any(|change| is_of_request(change.client, change.time_ns))
     }
 
     /// May anything of it have changed since the clock was `since`?

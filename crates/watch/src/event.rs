@@ -4,7 +4,7 @@
 
 use std::mem::offset_of;
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use nicache_coherence::{SourceSlot, Stamp};
 use nicache_sql::Dialect;
@@ -27,7 +27,9 @@ pub enum EventKind {
     /// The process has another working directory, which the path leads to; no path: unknown.
     Moved,
     /// Something was sent to another program.
-    Sent(Peer),
+    Sent(Sent),
+    /// A process that takes requests has taken one, or part of one; bytes are in the place of the path.
+    Request(RequestEvent),
     /// Something happened on a connection of a database server; bytes are in the place of the path.
     Sql(SqlEvent),
     /// A database server has been started: process `ret`.
@@ -67,6 +69,41 @@ pub enum SqlStep {
 
 const MYSQL: u32 = 1;
 const POSTGRES: u32 = 2;
+
+/// What a process of the server did with the connection on which it takes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestEvent {
+    /// Inode number of its socket.
+    pub connection: u64,
+    /// What it did.
+    pub what: RequestStep,
+    /// The process has threads, or several connections at once: nothing more is told of it.
+    pub concurrent: bool,
+}
+
+/// See [`RequestEvent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestStep {
+    /// It has another connection than before.
+    Connection,
+    /// It has read `ret` bytes that are part of FastCGI requests. If the event is incomplete, they are not there.
+    FastCgi,
+    /// It has read from a client of the web server; `None` if that may be a program of this machine.
+    Http(Option<SocketAddrV4>),
+    /// It has ended.
+    Gone,
+}
+
+/// Something that the server has sent, other than to its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// To whom.
+    pub to: Peer,
+    /// Inode number of its own socket.
+    pub connection: u64,
+    /// It was the end of a FastCGI request.
+    pub ends_request: bool,
+}
 
 /// Whom the server talks to, other than its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -180,6 +217,8 @@ const FLAG_INCOMPLETE: u16 = 4;
 const FLAG_NOFOLLOW: u16 = 8;
 const FLAG_OWN_ROOT: u16 = 16;
 const FLAG_CERTAIN: u16 = 32;
+const FLAG_CONCURRENT: u16 = 64;
+const FLAG_REQUEST_END: u16 = 128;
 
 impl LookupEvent {
     /// Does it start at the working directory of its process?
@@ -226,10 +265,29 @@ impl LookupEvent {
                 }
                 13 => EventKind::DatabaseGone,
                 14 => EventKind::DatabaseStarted(dialect(u32_at(offset_of!(Head, dev))?)?),
-                7 => EventKind::Sent(match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, ino))?) {
-                    (AF_UNIX, process) => Peer::Local(process as u32),
-                    (AF_INET, address) => Peer::Ipv4(Ipv4Addr::from((address >> 16) as u32), address as u16),
-                    (family, _) => Peer::Other(family),
+                7 => EventKind::Sent(Sent {
+                    to: match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, ino))?) {
+                        (AF_UNIX, process) => Peer::Local(process as u32),
+                        (AF_INET, address) => Peer::Ipv4(Ipv4Addr::from((address >> 16) as u32), address as u16),
+                        (family, _) => Peer::Other(family),
+                    },
+                    connection: u64_at(offset_of!(Head, dir_ino))?,
+                    ends_request: flags & FLAG_REQUEST_END != 0,
+                }),
+                15 => EventKind::Request(RequestEvent {
+                    connection: u64_at(offset_of!(Head, ino))?,
+                    what: match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, dir_ino))?) {
+                        (1, _) => RequestStep::Connection,
+                        (2, _) => RequestStep::FastCgi,
+                        (3, 0) => RequestStep::Http(None),
+                        (3, peer) => {
+                            let address = Ipv4Addr::from((peer >> 16) as u32);
+                            RequestStep::Http(Some(SocketAddrV4::new(address, peer as u16)))
+                        }
+                        (4, _) => RequestStep::Gone,
+                        _ => return None,
+                    },
+                    concurrent: flags & FLAG_CONCURRENT != 0,
                 }),
                 _ => return None,
             },

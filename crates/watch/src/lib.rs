@@ -2,17 +2,20 @@
 //!
 //! * [`KernelWatcher`] (`kernel.rs`): loads the eBPF witnesses of `ebpf/witness.bpf.c`, which write the revision table.
 //! * [`LookupRing`], [`LookupEvent`]: what the server looked up, as the kernel saw it.
+//! * [`Attribution`] (`attribution.rs`): which request a process of the server worked on when.
 //! * [`Registrar`] (`registrar.rs`): judges whether a reply may become an entry, on which sources it depends, and whether it may stay.
 //! * [`run_watcher`] (`service.rs`): the watcher's loop around a socket to the card.
 //!
 //! Deliberately absent: which process starts which, and how descriptors are inherited (the command's business).
 
+mod attribution;
 mod catalogues;
 mod computed;
 mod contents;
 mod databases;
 mod event;
 mod explain;
+mod fastcgi;
 mod history;
 mod kernel;
 mod peers;
@@ -25,7 +28,8 @@ mod ring;
 mod service;
 mod survey;
 
-pub use event::{EventKind, Identity, LookupEvent, Peer, SqlEvent, SqlStep};
+pub use attribution::{Attribution, Others};
+pub use event::{EventKind, Identity, LookupEvent, Peer, RequestEvent, RequestStep, Sent, SqlEvent, SqlStep};
 pub use explain::{Dependents, EXPLAINED_MAX, ExplainedPath, Explanation, Use};
 pub use history::{HISTORY_EVENTS_MAX, HISTORY_NS};
 pub use kernel::{Coverage, KernelWatcher, WatchError};

@@ -15,8 +15,8 @@
 //! witnessed before and took effect after (the lock is held from one to the other) is over in steps 2 and 4, whose look-ups
 //! and bytes then differ from what the server said.
 //!
-//! Concurrent requests: an event loop's look-ups cannot be told apart by thread or time, so a fill gets those of all
-//! requests in flight, but for files that are *proven* to be another reply's: opened, and then sent with sendfile, with
+//! Concurrent requests: what a process did that works on one request at a time is that request's (`attribution.rs`). An event loop's look-ups cannot be told
+//! apart by thread or time, so a fill gets those of all requests in flight, but for files that are *proven* to be another reply's: opened, and then sent with sendfile, with
 //! another length than this body.
 //!
 //! An entry is reinstated if nothing but directories has changed since its stamp, and behind a barrier every look-up leads where it
@@ -35,6 +35,7 @@ use nicache_coherence::{
     ReinstateVerdict, Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot, Stamp, Verdict,
 };
 
+use crate::attribution::Attribution;
 use crate::computed::{Computed, survey_computed};
 use crate::contents;
 use crate::databases::Databases;
@@ -73,6 +74,9 @@ pub struct Registrar {
     ring: LookupRing,
     coverage: Coverage,
     history: History,
+    attribution: Attribution,
+    /// `RevisionTable::lost` when `attribution` was last cleared.
+    attributed_since_lost: u64,
     pub(crate) retained: Retained,
     databases: Databases,
     database_processes: Option<DatabaseProcesses>,
@@ -92,6 +96,8 @@ impl Registrar {
             ring,
             coverage,
             history,
+            attribution: Attribution::default(),
+            attributed_since_lost: 0,
             retained: Retained::default(),
             databases: Databases::new(HashSet::new(), 0),
             database_processes: None,
@@ -171,7 +177,7 @@ impl Registrar {
 
     fn drain(&mut self) -> Drained {
         let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
-        let (table, databases) = (&self.table, &mut self.databases);
+        let (table, databases, attribution) = (&self.table, &mut self.databases, &mut self.attribution);
         let drained = self.ring.drain(|event| {
             *events += 1;
             match event.kind {
@@ -180,12 +186,19 @@ impl Registrar {
                     databases.handle_started(event.ret as u32, dialect, event.time_ns);
                 }
                 EventKind::DatabaseGone => databases.handle_gone(&event),
+                EventKind::Request(_) => attribution.observe(&event),
                 _ => {
+                    attribution.observe(&event);
                     retained.observe(&event, table);
                     history.push(event);
                 }
             }
         });
+        let lost = self.table.lost();
+        if lost != self.attributed_since_lost {
+            self.attributed_since_lost = lost;
+            self.attribution.clear();
+        }
         self.table.set_strict_sql(self.databases.select_may_write());
         if self.databases.take_unseen_change() {
             self.table.record_change(SourceSlot::DATABASES);
@@ -314,7 +327,7 @@ impl Registrar {
         let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
         let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone());
         let Computed { survey, reads } =
-            survey_computed(&self.history, &self.databases, request, resolver, &mut peers)?;
+            survey_computed(&self.history, &self.databases, &self.attribution, request, resolver, &mut peers)?;
         for &slot in &survey.sources {
             self.table.track(slot);
         }

@@ -120,6 +120,7 @@ impl Nginx {
             may_be_static: true,
             may_be_dynamic: false,
             previous: None,
+            client: std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 1),
             target: b"/",
         };
         let mut resolver = self.registrar.resolver();

@@ -1,5 +1,7 @@
 //! May this reply become an entry?
 
+use std::net::{Ipv4Addr, SocketAddrV4};
+
 use super::refusal::RefusalReason;
 use super::{BODY_HASH_BYTES, DecodeError, Kind, VERSION, split_head, word_at};
 use crate::source::{SOURCES_MAX, SourceSet, SourceSlot, Stamp};
@@ -39,6 +41,8 @@ pub struct FillRequest<'a> {
     pub may_be_dynamic: bool,
     /// An earlier reply to the same request, and its stamp: have its sources changed since?
     pub previous: Option<(RecordNumber, Stamp)>,
+    /// For whom the request was forwarded: the address and port that the server sees.
+    pub client: SocketAddrV4,
     /// Request target, for logs only; [`TARGET_BYTES_MAX`] bytes are sent.
     pub target: &'a [u8],
 }
@@ -87,7 +91,7 @@ pub enum Verdict {
     Refused(RefusalReason),
 }
 
-const REQUEST_HEAD_BYTES: usize = 120;
+const REQUEST_HEAD_BYTES: usize = 128;
 const VERDICT_HEAD_BYTES: usize = 24;
 const SLOT_BYTES: usize = size_of::<SourceSlot>();
 const FLAG_LAST_MODIFIED: u32 = 1;
@@ -126,6 +130,9 @@ impl<'a> FillRequest<'a> {
         let (record, since) = self.previous.unwrap_or_default();
         out[104..112].copy_from_slice(&record.0.to_le_bytes());
         out[112..120].copy_from_slice(&since.0.to_le_bytes());
+        out[120..124].copy_from_slice(&self.client.ip().to_bits().to_le_bytes());
+        out[124..126].copy_from_slice(&self.client.port().to_le_bytes());
+        out[126..128].copy_from_slice(&[0, 0]);
         let len = REQUEST_HEAD_BYTES + target.len();
         out[REQUEST_HEAD_BYTES..len].copy_from_slice(target);
         &out[..len]
@@ -155,6 +162,9 @@ impl<'a> FillRequest<'a> {
             (0, 0, 0) => None,
             _ => return Err(DecodeError::Field),
         };
+        let [.., a, b, c, d, low, high, 0, 0] = *head else { return Err(DecodeError::Field) };
+        let client =
+            SocketAddrV4::new(Ipv4Addr::from_bits(u32::from_le_bytes([a, b, c, d])), u16::from_le_bytes([low, high]));
         let mut body_hash = [0; BODY_HASH_BYTES];
         body_hash.copy_from_slice(&head[72..104]);
         Ok(FillRequest {
@@ -170,6 +180,7 @@ impl<'a> FillRequest<'a> {
             may_be_static: flags & FLAG_MAY_BE_STATIC != 0,
             may_be_dynamic: flags & FLAG_MAY_BE_DYNAMIC != 0,
             previous,
+            client,
             target,
         })
     }
@@ -263,6 +274,7 @@ mod tests {
             may_be_static: true,
             may_be_dynamic: false,
             previous: None,
+            client: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 4711),
             target,
         }
     }
@@ -272,6 +284,7 @@ mod tests {
         fn a_request_comes_back_as_it_was(
             words in any::<[u64; 7]>(), body_hash in any::<[u8; 32]>(), last_modified in any::<Option<u64>>(),
             may_be_static in any::<bool>(), may_be_dynamic in any::<bool>(), previous in any::<Option<(u64, u64)>>(),
+            client in any::<(u32, u16)>(),
             target in proptest::collection::vec(any::<u8>(), 0..=TARGET_BYTES_MAX),
         ) {
             let [id, stamp, asked, forwarded_ns, finished_ns, lost, body_len] = words;
@@ -279,7 +292,7 @@ mod tests {
             let previous = previous.map(|(record, since)| (RecordNumber(record), Stamp(since)));
             let request = FillRequest {
                 id, stamp, asked, forwarded_ns, finished_ns, lost, body_len, body_hash, last_modified, may_be_static,
-                may_be_dynamic, previous, target: &target,
+                may_be_dynamic, previous, client: SocketAddrV4::new(client.0.into(), client.1), target: &target,
             };
             let mut out = [0xee; FILL_REQUEST_BYTES_MAX];
             prop_assert_eq!(FillRequest::decode(request.encode(&mut out)), Ok(request));

@@ -9,6 +9,7 @@ mod common;
 mod check;
 mod stage;
 
+mod attribution;
 mod databases;
 mod explain;
 mod files;

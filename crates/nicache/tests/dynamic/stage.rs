@@ -370,6 +370,10 @@ http {
     fastcgi_temp_path @FOLDER@/tmp/fastcgi;
     uwsgi_temp_path @FOLDER@/tmp/uwsgi;
     scgi_temp_path @FOLDER@/tmp/scgi;
+    upstream kept {
+        server unix:@FOLDER@/run/php.sock;
+        keepalive 1;
+    }
     server {
         listen 80;
         root @FOLDER@/site;

@@ -428,6 +428,7 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
                 may_be_static: true,
                 may_be_dynamic: false,
                 previous: None,
+                client: std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 1),
                 target: b"/page",
             };
             let mut out = [0; FILL_REQUEST_BYTES_MAX];

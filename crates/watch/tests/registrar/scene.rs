@@ -77,6 +77,7 @@ impl Scene {
             may_be_static: true,
             may_be_dynamic: false,
             previous: None,
+            client: std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 1),
             target: b"/page",
         };
         let mut resolver = self.registrar.resolver();

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * Which request a process of the server works on. Included by witness.bpf.c.
+ *
+ * Read first: crates/watch/src/attribution.rs (what is made of it, and why what is missed here makes a source set larger, never smaller).
+ *
+ * A process is followed as long as it has one thread and one connection at a time: the last one that it has accepted, or that it reads from
+ * a client of the web server. When the next one comes, the last one must be closed. A process that is found to have two at once, or that
+ * could be handed descriptors by others, is followed no more.
+ */
+#ifndef NICACHE_REQUESTS_H
+#define NICACHE_REQUESTS_H
+
+/* A longer read is told of without its bytes. */
+#define REQUEST_BYTES 4096
+
+/* What is spoken on a connection. */
+#define SPEAKS_UNKNOWN 0
+#define SPEAKS_FASTCGI 1
+#define SPEAKS_HTTP 2
+#define SPEAKS_OTHER 3
+
+#define FASTCGI_HEADER_BYTES 8
+#define FASTCGI_END_BYTES 16
+#define FASTCGI_BEGIN 1
+#define FASTCGI_END 3
+
+struct request_process {
+	__u64 ino; /* the connection's socket */
+	__s32 fd;
+	__u8 speaks;
+	__u8 concurrent;
+};
+
+/* An entry stays until its process ends, so that nothing is forgotten of it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct request_process);
+} request_processes SEC(".maps");
+
+/* An IPv4 address, or the loopback one, in the clothes of IPv6; 0: another. */
+static __always_inline __u32 unwrap_ipv6(const struct in6_addr *from)
+{
+	__u32 words[4] = {};
+
+	bpf_probe_read_kernel(words, sizeof(words), from);
+	if (!words[0] && !words[1] && words[2] == __builtin_bswap32(0xffff))
+		return words[3];
+	if (!words[0] && !words[1] && !words[2] && words[3] == __builtin_bswap32(1))
+		return __builtin_bswap32(0x7f000001);
+	return 0;
+}
+
+/* IPv4 address of the other end, in the network's byte order; 0: none. */
+static __always_inline __u32 peer_address(struct sock *sk)
+{
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+
+	if (family == AF_INET)
+		return BPF_CORE_READ(sk, __sk_common.skc_daddr);
+	return family == AF_INET6 ? unwrap_ipv6(&sk->__sk_common.skc_v6_daddr) : 0;
+}
+
+static __always_inline __u32 local_address(struct sock *sk)
+{
+	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+
+	if (family == AF_INET)
+		return BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
+	return family == AF_INET6 ? unwrap_ipv6(&sk->__sk_common.skc_v6_rcv_saddr) : 0;
+}
+
+static __noinline int report_request(__u64 what, __u64 ino, __u64 peer, __u64 flags)
+{
+	struct event_head *head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
+
+	if (!head) {
+		count_lost();
+		return 0;
+	}
+	fill_head(head, EVENT_REQUEST, 0, 0, -1);
+	head->ino = ino;
+	head->dev = what;
+	head->dir_ino = peer;
+	head->flags = flags;
+	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+static __always_inline struct request_process *request_process_of(__u32 tgid)
+{
+	return bpf_map_lookup_elem(&request_processes, &tgid);
+}
+
+static __always_inline struct request_process *add_request_process(__u32 tgid)
+{
+	struct request_process fresh = {};
+
+	/* A process for which there is no room is not followed at all. */
+	bpf_map_update_elem(&request_processes, &tgid, &fresh, BPF_NOEXIST);
+	return request_process_of(tgid);
+}
+
+/* The calling process has another connection. Not static, and so the next ones: the verifier looks at such functions once. */
+__noinline int note_connection(int fd, __u64 ino)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 tgid = task->tgid;
+	struct request_process *process = request_process_of(tgid);
+	struct identity identity = {};
+
+	if (!process)
+		process = add_request_process(tgid);
+	if (!process || process->concurrent)
+		return 0;
+	if (BPF_CORE_READ(task, signal, nr_threads) > 1)
+		process->concurrent = 1;
+	if (process->ino && process->ino != ino && identify(file_of(task, process->fd), &identity) &&
+	    (identity.mode & S_IFMT) == S_IFSOCK && identity.ino == process->ino)
+		process->concurrent = 1;
+	process->ino = ino;
+	process->fd = fd;
+	process->speaks = SPEAKS_UNKNOWN;
+	return report_request(REQUEST_CONNECTION, ino, 0, process->concurrent ? FLAG_CONCURRENT : 0);
+}
+
+/* The calling process can be handed descriptors. */
+__noinline int note_concurrent(__u64 ino)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct request_process *process = request_process_of(tgid);
+
+	if (!process)
+		process = add_request_process(tgid);
+	if (!process || process->concurrent)
+		return 0;
+	process->concurrent = 1;
+	return report_request(REQUEST_CONNECTION, ino, 0, FLAG_CONCURRENT);
+}
+
+__noinline int observe_accepted(int fd)
+{
+	struct identity identity = {};
+
+	if (!identify(file_of(bpf_get_current_task_btf(), fd), &identity))
+		return 0;
+	return note_connection(fd, identity.ino);
+}
+
+__noinline int report_fastcgi(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
+{
+	struct bytes_report report = {.kind = EVENT_REQUEST, .dev = REQUEST_FASTCGI, .ino = ino, .ret = ret};
+
+	report.bytes = (const void *)bytes;
+	report.len = ret;
+	if (ret > REQUEST_BYTES || (nr != NR_read && nr != NR_recvfrom)) {
+		report.len = 0;
+		report.flags = FLAG_INCOMPLETE;
+	}
+	if (report.len <= 64)
+		return report_bytes_tiny(&report);
+	if (report.len <= 512)
+		return report_bytes_small(&report);
+	return report_bytes_medium(&report);
+}
+
+/* The server has read `ret` bytes of a descriptor. */
+__noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 tgid = task->tgid, address;
+	struct request_process *process = request_process_of(tgid);
+	struct file *file;
+	struct identity identity = {};
+	struct socket *socket;
+	struct sock *sk;
+	__u8 head[FASTCGI_HEADER_BYTES] = {};
+	__u64 peer = 0;
+	__u16 family;
+	bool is_client;
+
+	if (process && process->concurrent)
+		return 0;
+	file = file_of(task, fd);
+	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK)
+		return 0;
+	socket = BPF_CORE_READ(file, private_data);
+	sk = BPF_CORE_READ(socket, sk);
+	if (!sk)
+		return 0;
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	is_client = (family == AF_INET || family == AF_INET6) && is_service_port(BPF_CORE_READ(sk, __sk_common.skc_num));
+	if (!process || process->ino != identity.ino) {
+		if (nr == NR_recvmsg && family == AF_UNIX)
+			return note_concurrent(identity.ino);
+		/* It may have come by another way than accept. */
+		if (is_client)
+			note_connection(fd, identity.ino);
+		process = request_process_of(tgid);
+		if (!process || process->concurrent || process->ino != identity.ino)
+			return 0;
+	}
+	if (process->speaks == SPEAKS_UNKNOWN) {
+		process->speaks = is_client ? SPEAKS_HTTP : SPEAKS_OTHER;
+		if (!is_client && (nr == NR_read || nr == NR_recvfrom) && ret >= FASTCGI_HEADER_BYTES &&
+		    !bpf_probe_read_user(head, sizeof(head), (const void *)bytes) && head[0] == 1 &&
+		    head[1] == FASTCGI_BEGIN && head[4] == 0 && head[5] == 8)
+			process->speaks = SPEAKS_FASTCGI;
+	}
+	if (process->speaks == SPEAKS_FASTCGI)
+		return report_fastcgi(identity.ino, nr, ret, bytes);
+	if (process->speaks != SPEAKS_HTTP)
+		return 0;
+	/* A client on this machine may be the server itself. */
+	address = peer_address(sk);
+	if (address && address != local_address(sk) && (__builtin_bswap32(address) >> 24) != 127)
+		peer = (__u64)__builtin_bswap32(address) << 16 |
+		       __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+	return report_request(REQUEST_HTTP, identity.ino, peer, 0);
+}
+
+/* Is what was just sent the end of a FastCGI request? */
+__noinline int ends_request(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct request_process *process = request_process_of(tgid);
+	__u8 end[FASTCGI_END_BYTES] = {};
+
+	if (!process || process->ino != ino || process->speaks != SPEAKS_FASTCGI)
+		return 0;
+	if ((nr != NR_write && nr != NR_sendto) || ret < FASTCGI_END_BYTES)
+		return 0;
+	if (bpf_probe_read_user(end, sizeof(end), (const void *)(bytes + ret - FASTCGI_END_BYTES)))
+		return 0;
+	return end[0] == 1 && end[1] == FASTCGI_END && end[4] == 0 && end[5] == 8;
+}
+
+static __always_inline void forget_request_process(__u32 tgid)
+{
+	if (!bpf_map_delete_elem(&request_processes, &tgid))
+		report_request(REQUEST_GONE, 0, 0, 0);
+}
+
+#endif
