@@ -12,8 +12,9 @@
 
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use nicache_coherence::{FillRequest, RefusalReason, Rule};
+use nicache_coherence::{Class, FillRequest, RefusalReason, RevisionTable, Rule};
 use nicache_sql::Access;
 
 use crate::attribution::{Attribution, Others};
@@ -22,8 +23,10 @@ use crate::databases::{Databases, Server};
 use crate::event::{EventKind, Identity, LookupEvent, Peer};
 use crate::history::History;
 use crate::peers::Peers;
+use crate::pickled::{common_root, unpickle};
+use crate::records::{Looked, Record};
 use crate::resolve::{Node, Resolver};
-use crate::survey::{Purpose, Selected, Survey, survey};
+use crate::survey::{Purpose, Selected, survey};
 
 /// A file whose last change is this close before the request may be one whose change was still under way. The kernel's coarse clock may
 /// be one tick of 10 ms behind.
@@ -36,25 +39,36 @@ const O_EXCL: u32 = 0o200;
 const MADE_UP: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];
 
 /// What a computed reply depends on.
-pub(crate) struct Computed<'a> {
+pub(crate) struct Computed {
     /// Files and directories.
-    pub(crate) survey: Survey<'a>,
+    pub(crate) looked: Arc<Looked>,
+    /// They were known from an earlier reply.
+    pub(crate) is_pickled: bool,
     /// What was read from databases; `None` if none was asked.
     pub(crate) reads: Option<Vec<(Server, Access)>>,
 }
 
-/// Finds out what a computed reply depends on.
+/// What was seen of the server.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    pub(crate) history: &'a History,
+    pub(crate) databases: &'a Databases,
+    pub(crate) attribution: &'a Attribution,
+}
+
+/// Finds out what a computed reply depends on. `earlier`: what another reply to the same request did.
 ///
 /// # Errors
 /// Why it may not be kept.
-pub(crate) fn survey_computed<'a>(
-    history: &'a History,
-    databases: &Databases,
-    attribution: &Attribution,
+pub(crate) fn survey_computed(
+    seen: Seen<'_>,
     request: &FillRequest<'_>,
+    earlier: Option<&Record>,
+    table: &RevisionTable,
     resolver: &mut Resolver,
     peers: &mut Peers,
-) -> Result<Computed<'a>, RefusalReason> {
+) -> Result<Computed, RefusalReason> {
+    let Seen { history, databases, attribution } = seen;
     let mut events: Vec<&LookupEvent> =
         history.since(request.forwarded_ns).take_while(|event| event.time_ns <= request.finished_ns).collect();
     let (from_ns, to_ns) = (request.forwarded_ns, request.finished_ns);
@@ -84,13 +98,25 @@ pub(crate) fn survey_computed<'a>(
             _ => {}
         }
     }
-    let lookups = events
+    let lookups: Vec<&LookupEvent> = events
         .into_iter()
         .filter(|event| matches!(event.kind, EventKind::Lookup | EventKind::Readdir))
         .filter(|event| !scratch.is_path(event) && !scratch.is_content(event) && !is_made_up(event))
-        .map(|event| Selected { event, sent: false });
-    let survey = survey(lookups, resolver, Purpose::FindSources)?;
-    ensure_settled(&survey.files, request)?;
+        .collect();
+    let pickled = earlier
+        .filter(|record| record.class == Class::Dynamic)
+        .and_then(|record| unpickle(record, &lookups, table, resolver));
+    let is_pickled = pickled.is_some();
+    let looked = match pickled {
+        Some(looked) => looked,
+        None => {
+            let root = common_root(lookups.iter().copied(), resolver);
+            let selected = lookups.into_iter().map(|event| Selected { event, sent: false });
+            let survey = survey(selected, resolver, Purpose::FindSources)?;
+            ensure_settled(&survey.files, request)?;
+            Arc::new(Looked::new(survey, root))
+        }
+    };
     let mut is_of_request = |client, time_ns| {
         !others.as_ref().is_some_and(|others| others.has_statement(client, time_ns)) && peers.may_be_server(client)
     };
@@ -102,7 +128,7 @@ pub(crate) fn survey_computed<'a>(
     if databases.has_changed(&reads, since) {
         return Err(RefusalReason::Changed);
     }
-    Ok(Computed { survey, reads: (asked_database || !reads.is_empty()).then_some(reads) })
+    Ok(Computed { looked, is_pickled, reads: (asked_database || !reads.is_empty()).then_some(reads) })
 }
 
 /// Has the request's own execution talked to a program other than a database? What that did then may be anything.

@@ -79,7 +79,7 @@ impl Registrar {
         self.handle_events();
         let record = self.records.get(number)?;
         let mut paths: BTreeMap<(String, Use), Option<SourceSlot>> = BTreeMap::new();
-        for event in &record.events {
+        for event in &record.looked.events {
             let (used, slot) = use_of(event);
             paths.insert((name_of(event), used), slot);
         }
@@ -105,7 +105,8 @@ impl Registrar {
         let slots: Vec<SourceSlot> = [identity, behind].into_iter().flatten().map(Identity::slot).collect();
         let name = path.as_os_str().as_encoded_bytes();
         let records = self.records.iter().filter(|(_, record)| {
-            record.fixed.iter().any(|slot| slots.contains(slot)) || record.events.iter().any(|event| is_at(event, name))
+            record.looked.fixed.iter().any(|slot| slots.contains(slot))
+                || record.looked.events.iter().any(|event| is_at(event, name))
         });
         let records = records.map(|(number, _)| number).collect();
         let every_dynamic = [identity, behind].into_iter().flatten().any(|identity| self.retained.has(identity));

@@ -19,6 +19,7 @@ mod fastcgi;
 mod history;
 mod kernel;
 mod peers;
+mod pickled;
 mod processes;
 mod records;
 mod registrar;

@@ -1,29 +1,26 @@
 //! What a fill was judged by, so that its entry can be judged again: in order of age, in bounded memory.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use nicache_coherence::{Class, RecordNumber, SourceSlot};
+use nicache_coherence::{Class, RecordNumber, SourceSlot, Stamp};
 use nicache_sql::Access;
 
 use crate::databases::Server;
 use crate::event::LookupEvent;
-use crate::resolve::Permissions;
+use crate::resolve::{Permissions, Root};
 use crate::survey::Survey;
 
 /// Bytes that all records take at most, about; older ones are forgotten, and their entries not reinstated.
 pub const RECORDS_BYTES_MAX: usize = 32 << 20;
 
-/// What one entry depends on, and how that was found.
-#[derive(Clone, Debug)]
-pub struct Record {
-    /// What kind of reply it is.
-    pub class: Class,
-    /// When the reply was whole (CLOCK_MONOTONIC).
-    pub finished_ns: u64,
-    /// What was read from databases.
-    pub reads: Vec<(Server, Access)>,
+/// Look-ups and what they lead to; several replies to one request may share them.
+#[derive(Clone, Debug, Default)]
+pub struct Looked {
     /// The server's look-ups.
     pub events: Vec<LookupEvent>,
+    /// Where their absolute paths start; `None` if that differs.
+    pub root: Option<Root>,
     /// Every source.
     pub sources: BTreeSet<SourceSlot>,
     /// Those that may not have changed at all: all but directories that something was looked up in.
@@ -32,14 +29,12 @@ pub struct Record {
     pub directories: BTreeSet<(SourceSlot, Permissions)>,
 }
 
-impl Record {
+impl Looked {
     /// What a survey has found.
-    pub(crate) fn new(class: Class, survey: Survey<'_>, finished_ns: u64) -> Record {
-        Record {
-            class,
-            finished_ns,
-            reads: Vec::new(),
+    pub(crate) fn new(survey: Survey<'_>, root: Option<Root>) -> Looked {
+        Looked {
             events: survey.kept.into_iter().cloned().collect(),
+            root,
             sources: survey.sources,
             fixed: survey.fixed.into_iter().collect(),
             directories: survey.directories,
@@ -49,17 +44,38 @@ impl Record {
     fn bytes(&self) -> usize {
         let events: usize = self.events.iter().map(|event| size_of::<LookupEvent>() + event.path.len()).sum();
         let nodes = self.sources.len() + self.fixed.len() + self.directories.len();
-        size_of::<Record>()
-            + events
-            + self.reads.len() * 2 * size_of::<(Server, Access)>()
-            + nodes * 2 * size_of::<(SourceSlot, Permissions)>()
+        events + nodes * 2 * size_of::<(SourceSlot, Permissions)>()
+    }
+}
+
+/// What one entry depends on, and how that was found.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// What kind of reply it is.
+    pub class: Class,
+    /// The clock before the look-ups were done again.
+    pub since: Stamp,
+    /// When the reply was whole (CLOCK_MONOTONIC).
+    pub finished_ns: u64,
+    /// What was read from databases.
+    pub reads: Vec<(Server, Access)>,
+    /// The look-ups.
+    pub looked: Arc<Looked>,
+}
+
+impl Record {
+    /// Bytes that are this record's alone.
+    fn bytes(&self) -> usize {
+        let looked = if Arc::strong_count(&self.looked) == 1 { self.looked.bytes() } else { 0 };
+        size_of::<Record>() + looked + self.reads.len() * 2 * size_of::<(Server, Access)>()
     }
 }
 
 /// See the module's head.
 #[derive(Debug)]
 pub struct Records {
-    records: VecDeque<Record>,
+    /// With the bytes that each was counted for.
+    records: VecDeque<(Record, usize)>,
     /// Number before that of the oldest.
     forgotten: u64,
     bytes: usize,
@@ -73,27 +89,40 @@ impl Records {
 
     /// Remembers one more.
     pub fn push(&mut self, record: Record) -> RecordNumber {
-        self.bytes += record.bytes();
-        self.records.push_back(record);
+        let bytes = record.bytes();
+        self.bytes += bytes;
+        self.records.push_back((record, bytes));
         let number = RecordNumber(self.forgotten + self.records.len() as u64);
         while self.bytes > RECORDS_BYTES_MAX
-            && let Some(oldest) = self.records.pop_front()
+            && let Some((oldest, bytes)) = self.records.pop_front()
         {
-            self.bytes -= oldest.bytes();
+            self.bytes -= bytes;
             self.forgotten += 1;
+            // Its look-ups stay if a later record shares them, and count there then.
+            if Arc::strong_count(&oldest.looked) > 1 {
+                self.hand_on(&oldest.looked);
+            }
         }
         number
     }
 
     /// All that are remembered, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (RecordNumber, &Record)> {
-        (self.forgotten + 1..).map(RecordNumber).zip(&self.records)
+        (self.forgotten + 1..).map(RecordNumber).zip(self.records.iter().map(|(record, _)| record))
     }
 
     /// The record of that number, unless it was forgotten.
     pub fn get(&self, number: RecordNumber) -> Option<&Record> {
         let index = number.0.checked_sub(self.forgotten + 1)?;
-        self.records.get(usize::try_from(index).ok()?)
+        self.records.get(usize::try_from(index).ok()?).map(|(record, _)| record)
+    }
+
+    /// The oldest record that shares the look-ups is charged for them from now on.
+    fn hand_on(&mut self, looked: &Arc<Looked>) {
+        if let Some((_, bytes)) = self.records.iter_mut().find(|(record, _)| Arc::ptr_eq(&record.looked, looked)) {
+            *bytes += looked.bytes();
+            self.bytes += looked.bytes();
+        }
     }
 }
 
@@ -102,15 +131,29 @@ mod tests {
     use super::*;
 
     fn record(slots: u32) -> Record {
-        Record {
-            class: Class::Static,
-            finished_ns: 0,
-            reads: Vec::new(),
-            events: Vec::new(),
-            sources: (0..slots).map(SourceSlot).collect(),
-            fixed: Vec::new(),
-            directories: BTreeSet::new(),
+        let looked = Looked { sources: (0..slots).map(SourceSlot).collect(), ..Looked::default() };
+        Record { class: Class::Static, since: Stamp(0), finished_ns: 0, reads: Vec::new(), looked: Arc::new(looked) }
+    }
+
+    #[test]
+    fn shared_look_ups_count_once_as_long_as_somebody_has_them() {
+        let mut records = Records::new(0);
+        let first = record(1000);
+        let shared = Arc::clone(&first.looked);
+        let whole = first.looked.bytes();
+        records.push(Record { looked: Arc::clone(&shared), ..first });
+        let of_one = records.bytes;
+        for _ in 0..3 {
+            records.push(Record { looked: Arc::clone(&shared), ..record(0) });
         }
+        drop(shared);
+        assert!(records.bytes < of_one + whole);
+        // When the first is forgotten, the next is charged.
+        while records.get(RecordNumber(1)).is_some() {
+            records.push(record(5000));
+        }
+        assert_eq!(records.bytes, records.records.iter().map(|(_, bytes)| bytes).sum::<usize>());
+        assert!(records.records.front().is_some_and(|(_, bytes)| *bytes > whole));
     }
 
     #[test]
@@ -124,7 +167,7 @@ mod tests {
         let kept: Vec<u64> = (1..=count).filter(|&n| records.get(RecordNumber(n)).is_some()).collect();
         assert!(kept.len() > 1000 && kept.len() < count as usize, "{} kept", kept.len());
         for n in kept {
-            assert_eq!(records.get(RecordNumber(n)).map(|record| record.sources.len() as u64), Some(n % 60));
+            assert_eq!(records.get(RecordNumber(n)).map(|record| record.looked.sources.len() as u64), Some(n % 60));
         }
         assert!(records.get(RecordNumber(0)).is_none() && records.get(RecordNumber(count + 1)).is_none());
     }

@@ -36,7 +36,7 @@ use nicache_coherence::{
 };
 
 use crate::attribution::Attribution;
-use crate::computed::{Computed, survey_computed};
+use crate::computed::{Computed, Seen, survey_computed};
 use crate::contents;
 use crate::databases::Databases;
 use crate::event::EventKind;
@@ -44,7 +44,7 @@ use crate::history::History;
 use crate::kernel::Coverage;
 use crate::peers::Peers;
 use crate::processes::DatabaseProcesses;
-use crate::records::{Record, Records};
+use crate::records::{Looked, Record, Records};
 use crate::resolve::Resolver;
 use crate::retained::Retained;
 use crate::ring::{Drained, LookupRing};
@@ -62,6 +62,8 @@ pub struct RegistrarCounters {
     pub refused: [u64; RefusalReason::ALL.len()],
     /// Look-up events taken from the kernel.
     pub events: u64,
+    /// Computed replies whose look-ups were those of an earlier one, so that they were not done again.
+    pub pickled: u64,
     /// Entries that may stay.
     pub reinstated: u64,
     /// Entries that may not.
@@ -226,20 +228,20 @@ impl Registrar {
         }
         let Some(record) = self.records.get(request.record) else { return Reinstatement::Gone };
         let is_dynamic = record.class == Class::Dynamic;
-        if !self.table.is_unchanged(&record.fixed, request.since)
+        if !self.table.is_unchanged(&record.looked.fixed, request.since)
             || is_dynamic && self.retained.has_changed(&self.table, request.since, record.finished_ns)
             || self.databases.has_changed(&record.reads, request.since)
         {
             return Reinstatement::Gone;
         }
-        let sources: Vec<SourceSlot> = record.sources.iter().copied().collect();
+        let sources: Vec<SourceSlot> = record.looked.sources.iter().copied().collect();
         // Something that other entries depend on has changed, and nothing of this one.
         if (!is_dynamic || !self.table.is_unchanged(&sources, request.since)) && Rule::Paths.holds() {
-            let events = record.events.iter().map(|event| Selected { event, sent: false });
+            let events = record.looked.events.iter().map(|event| Selected { event, sent: false });
             let Ok(now) = survey(events, resolver, Purpose::FindSources) else { return Reinstatement::Gone };
-            let is_same = now.sources == record.sources && now.directories == record.directories;
+            let is_same = now.sources == record.looked.sources && now.directories == record.looked.directories;
             // Once more, as the look-ups took a while.
-            if !is_same || !self.table.is_unchanged(&record.fixed, request.since) {
+            if !is_same || !self.table.is_unchanged(&record.looked.fixed, request.since) {
                 return Reinstatement::Gone;
             }
         }
@@ -314,7 +316,13 @@ impl Registrar {
         if !is_unchanged {
             return Err(RefusalReason::Changed);
         }
-        let record = Record::new(Class::Static, survey, request.finished_ns);
+        let record = Record {
+            class: Class::Static,
+            since: request.stamp,
+            finished_ns: request.finished_ns,
+            reads: Vec::new(),
+            looked: Arc::new(Looked::new(survey, None)),
+        };
         let record = self.records.push(record);
         Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged: false })
     }
@@ -326,13 +334,15 @@ impl Registrar {
         }
         let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
         let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone());
-        let Computed { survey, reads } =
-            survey_computed(&self.history, &self.databases, &self.attribution, request, resolver, &mut peers)?;
-        for &slot in &survey.sources {
+        let seen = Seen { history: &self.history, databases: &self.databases, attribution: &self.attribution };
+        let earlier = request.previous.and_then(|(number, _)| self.records.get(number));
+        let Computed { looked, is_pickled, reads } =
+            survey_computed(seen, request, earlier, &self.table, resolver, &mut peers)?;
+        self.counters.pickled += u64::from(is_pickled);
+        for &slot in &looked.sources {
             self.table.track(slot);
         }
-        let sources: Vec<SourceSlot> = survey.sources.iter().copied().collect();
-        if let Some(&slot) = sources.iter().find(|&&slot| self.table.stamp_of(slot) >= since) {
+        if let Some(&slot) = looked.sources.iter().find(|&&slot| self.table.stamp_of(slot) >= since) {
             tracing::debug!(slot = slot.0, "a source has changed");
             return Err(RefusalReason::Changed);
         }
@@ -349,8 +359,13 @@ impl Registrar {
         if reads.is_some() && Rule::Databases.holds() {
             sources.insert(SourceSlot::DATABASES).map_err(|_| RefusalReason::TooManySources)?;
         }
-        let mut record = Record::new(Class::Dynamic, survey, request.finished_ns);
-        record.reads = reads.unwrap_or_default();
+        let record = Record {
+            class: Class::Dynamic,
+            since: request.asked,
+            finished_ns: request.finished_ns,
+            reads: reads.unwrap_or_default(),
+            looked,
+        };
         let previous_unchanged = request.previous.is_some_and(|(number, since)| self.is_unchanged(number, since));
         let record = self.records.push(record);
         Ok(Verdict::Stored { class: Class::Dynamic, sources, record, previous_unchanged })
@@ -360,7 +375,7 @@ impl Registrar {
     fn is_unchanged(&mut self, number: RecordNumber, since: Stamp) -> bool {
         let Some(record) = self.records.get(number) else { return false };
         record.class == Class::Dynamic
-            && record.sources.iter().all(|&slot| self.table.stamp_of(slot) < since)
+            && record.looked.sources.iter().all(|&slot| self.table.stamp_of(slot) < since)
             && !self.retained.has_changed(&self.table, since, record.finished_ns)
             && !self.databases.has_changed(&record.reads, since)
     }

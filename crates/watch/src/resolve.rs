@@ -71,6 +71,9 @@ impl Node {
     }
 }
 
+/// Where absolute paths start: directory and mount.
+pub type Root = (Identity, u64);
+
 /// Mode bits, owner and group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permissions {
@@ -101,6 +104,14 @@ pub struct Walk {
     pub watched: bool,
 }
 
+/// Where a path starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Origin {
+    Root(Identity, u64),
+    /// Thread and descriptor.
+    Process(u32, i32),
+}
+
 /// Where a process's paths start.
 #[derive(Clone, Debug)]
 pub struct Base {
@@ -113,7 +124,7 @@ pub struct Base {
 pub struct Resolver {
     coverage: Coverage,
     bases: HashMap<(u32, i32), Base>,
-    directories: HashMap<(u32, i32, Vec<u8>), Walk>,
+    directories: HashMap<(Origin, Vec<u8>), Walk>,
     watched_devices: HashMap<u32, bool>,
 }
 
@@ -139,36 +150,68 @@ impl Resolver {
         }
         let dirfd = if event.path.starts_with(b"/") { libc::AT_FDCWD } else { event.dirfd };
         let base = self.base(event, dirfd)?;
-        // A path's directory part is remembered, so that a thousand files of one directory cost one walk.
         let Some(split) = event.path.iter().rposition(|&byte| byte == b'/').filter(|&at| at + 1 < event.path.len())
         else {
             let walk = self.start(&base, &event.path)?;
             return self.walk(&base, walk, &event.path, event.nofollow);
         };
         let (prefix, name) = event.path.split_at(split + 1);
-        let key = (event.tid, dirfd, prefix.to_vec());
-        let directory = match self.directories.get(&key) {
-            Some(walk) => walk.clone(),
+        let origin = match prefix.starts_with(b"/") {
+            true => Origin::Root(base.root.identity, base.root.mount),
+            false => Origin::Process(event.tid, dirfd),
+        };
+        let directory = self.directory(origin, &base, prefix)?;
+        self.step(&base, directory, name, event.nofollow)
+    }
+
+    /// A path's directory part, with its final slash. Each is walked once, from the one above, so that a thousand files cost as many steps as
+    /// there are directories.
+    fn directory(&mut self, origin: Origin, base: &Base, prefix: &[u8]) -> Result<Walk, RefusalReason> {
+        let key = (origin, prefix.to_vec());
+        if let Some(walk) = self.directories.get(&key) {
+            return Ok(walk.clone());
+        }
+        let above = prefix[..prefix.len() - 1].iter().rposition(|&byte| byte == b'/');
+        let walk = match above {
+            Some(at) => {
+                let (above, name) = prefix.split_at(at + 1);
+                let above = self.directory(origin, base, above)?;
+                // A slash after a slash is no component, and not the root.
+                if name == b"/" { above } else { self.step(base, above, name, false)? }
+            }
             None => {
-                let walk = self.start(&base, prefix)?;
-                let walk = self.walk(&base, walk, prefix, false)?;
-                if self.directories.len() >= DIRECTORIES_MAX {
-                    self.directories.clear();
-                }
-                self.directories.insert(key, walk.clone());
-                walk
+                let walk = self.start(base, prefix)?;
+                self.walk(base, walk, prefix, false)?
             }
         };
+        if self.directories.len() >= DIRECTORIES_MAX {
+            self.directories.clear();
+        }
+        self.directories.insert(key, walk.clone());
+        Ok(walk)
+    }
+
+    /// Goes on from a directory that was walked to.
+    fn step(&mut self, base: &Base, directory: Walk, name: &[u8], nofollow: bool) -> Result<Walk, RefusalReason> {
         match &directory.outcome {
             Outcome::Missing => Ok(directory),
             Outcome::Found(node) if node.kind != FileType::Directory => {
                 Ok(Walk { outcome: Outcome::Missing, ..directory })
             }
             Outcome::Found(node) => {
-                let base = Base { root: base.root, start: node.clone() };
-                self.walk(&base, directory.clone(), name, event.nofollow)
+                let base = Base { root: base.root.clone(), start: node.clone() };
+                self.walk(&base, directory, name, nofollow)
             }
         }
+    }
+
+    /// Where the absolute paths of the event's process start.
+    ///
+    /// # Errors
+    /// [`RefusalReason::Io`] if the process is gone.
+    pub fn root_of(&mut self, event: &LookupEvent) -> Result<Root, RefusalReason> {
+        let base = self.base(event, libc::AT_FDCWD)?;
+        Ok((base.root.identity, base.root.mount))
     }
 
     fn base(&mut self, event: &LookupEvent, dirfd: i32) -> Result<Base, RefusalReason> {
