@@ -44,6 +44,8 @@ const ALPHA: f64 = 0.75;
 const POINTS: usize = 240;
 /// Look-ups are kept for longer than any request takes.
 const KEPT_NS: u64 = 60_000_000_000;
+/// Events come nearly in order of time.
+const DISORDER_NS: u64 = 50_000_000;
 /// Between two looks at the kernel's ring.
 const PAUSE: Duration = Duration::from_millis(5);
 /// One edit in so many is of a file that scripts include.
@@ -110,12 +112,15 @@ fn measure(plan: &Plan, script: Script, progress: &mut Progress) -> Result<CaseR
     let watcher = KernelWatcher::load(u32::try_from(netns)?)?;
     let table = Arc::new(watcher.table()?);
     table.set_service_ports(&[site::server_address().port()]);
-    let ring = LookupRing::map(watcher.ring_fd())?;
+    let mut ring = LookupRing::map(watcher.ring_fd())?;
+    let mut attribution = Attribution::default();
     // Connections that are accepted from here on are seen.
     let workers = if script == Script::Slow { plan.workers } else { plan.workers.min(FAST_WORKERS) };
-    let site = Site::start(&server, script, plan.sleep, workers, logs.path())?;
+    let site = Site::start(&server, script, plan.sleep, workers, logs.path(), || {
+        let _ = ring.drain(|event| attribution.observe(&event));
+    })?;
     progress.step(&format!("{}: {} requests", script.label(), plan.requests));
-    let mut observer = Observer::new(plan, &site, ring, table);
+    let mut observer = Observer::new(plan, &site, ring, table, attribution);
     let answers = send_requests(plan, &client);
     let outcome = observer.follow(&answers.0);
     for sender in answers.1 {
@@ -163,13 +168,19 @@ struct Observer<'a> {
 }
 
 impl<'a> Observer<'a> {
-    fn new(plan: &'a Plan, site: &'a Site, ring: LookupRing, table: Arc<RevisionTable>) -> Observer<'a> {
+    fn new(
+        plan: &'a Plan,
+        site: &'a Site,
+        ring: LookupRing,
+        table: Arc<RevisionTable>,
+        attribution: Attribution,
+    ) -> Observer<'a> {
         Observer {
             plan,
             site,
             ring,
             table,
-            attribution: Attribution::default(),
+            attribution,
             lookups: VecDeque::new(),
             knowledge: Method::ALL.map(Knowledge::new).into(),
             edits: Vec::new(),
@@ -199,7 +210,10 @@ impl<'a> Observer<'a> {
             };
             self.drain()?;
             batch.sort_by_key(|answered| answered.finished_ns);
-            batch.iter().for_each(|answered| self.note(answered));
+            for answered in &batch {
+                self.note(answered);
+                self.drain()?;
+            }
             if is_over {
                 let elapsed_ns = begun.elapsed().as_nanos() as f64;
                 self.in_flight /= elapsed_ns;
@@ -249,9 +263,15 @@ impl<'a> Observer<'a> {
         let others = self.attribution.others(client, forwarded_ns, finished_ns);
         self.identified += usize::from(others.is_some());
         let mut seen = Seen::default();
-        // Nearly in order: two processors may read the clock the other way round.
-        for (source, event) in &self.lookups {
-            if !(forwarded_ns..=finished_ns).contains(&event.time_ns) {
+        for (source, event) in self.lookups.iter().rev() {
+            if event.time_ns > finished_ns {
+                continue;
+            }
+            if event.time_ns < forwarded_ns {
+                // Nearly in order: two processors may read the clock the other way round.
+                if event.time_ns + DISORDER_NS < forwarded_ns {
+                    break;
+                }
                 continue;
             }
             seen.looked_at.insert(*source);

@@ -69,11 +69,18 @@ pub struct Site {
 }
 
 impl Site {
-    /// Writes the files and starts the programs with so many workers in the namespace.
+    /// Writes the files and starts the programs with so many workers in the namespace. Calls `meanwhile` again and again until they are there.
     ///
     /// # Errors
     /// The programs do not start.
-    pub fn start(namespace: &Namespace, script: Script, sleep: Duration, workers: u32, logs: &Path) -> Result<Site> {
+    pub fn start(
+        namespace: &Namespace,
+        script: Script,
+        sleep: Duration,
+        workers: u32,
+        logs: &Path,
+        meanwhile: impl FnMut(),
+    ) -> Result<Site> {
         let folder = tempfile::Builder::new().prefix("nicache-bench-sets-").tempdir_in("/var/lib")?;
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
         let root = folder.path().display().to_string();
@@ -108,11 +115,11 @@ impl Site {
         let nginx =
             Process::start(namespace, crate::wire::SERVER_CPU, Enclosure::None, &nginx, &logs.join("nginx.log"))?;
         let mut site = Site { folder, _nginx: nginx, _php: php };
-        site.wait()?;
+        site.wait(meanwhile)?;
         Ok(site)
     }
 
-    fn wait(&mut self) -> Result<()> {
+    fn wait(&mut self, mut meanwhile: impl FnMut()) -> Result<()> {
         let socket = self.folder.path().join("run/php.sock");
         let begun = Instant::now();
         while !socket.exists() || !self.folder.path().join("run/nginx.pid").exists() {
@@ -121,10 +128,15 @@ impl Site {
             if begun.elapsed() > Duration::from_secs(60) {
                 bail!("PHP-FPM or nginx is not there after a minute");
             }
-            std::thread::sleep(Duration::from_millis(20));
+            meanwhile();
+            std::thread::sleep(Duration::from_millis(5));
         }
         // All workers are forked before the socket is used; the last of them are still starting.
-        std::thread::sleep(Duration::from_millis(1500));
+        let there = Instant::now();
+        while there.elapsed() < Duration::from_millis(2000) {
+            meanwhile();
+            std::thread::sleep(Duration::from_millis(5));
+        }
         Ok(())
     }
 
