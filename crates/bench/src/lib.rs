@@ -6,6 +6,8 @@
 //! [`dynamic`]: the same for pages that PHP computes and that change now and then, with nginx's own cache as one more; and how many of
 //! the replies were stale.
 //!
+//! [`sets`]: which files a page is made of, by the CacheCard paper's method and by nicache's, and what the answers lead to.
+//!
 //! [`pipeline`]: the card alone, between two ports in memory: nanoseconds (and instructions, where the machine counts them) per
 //! request of each kind, without kernel, client or server.
 //!
@@ -17,6 +19,7 @@
 
 pub mod dynamic;
 pub mod pipeline;
+pub mod sets;
 mod summary;
 pub mod wire;
 

@@ -398,6 +398,9 @@ pub enum BenchCommand {
     /// stale replies
     #[command(after_help = BENCH_DYNAMIC_EXAMPLES)]
     Dynamic(BenchDynamicArgs),
+    /// Which files a page is made of: the CacheCard paper's method and nicache's, on the same requests, and what edits then purge
+    #[command(after_help = BENCH_SETS_EXAMPLES)]
+    Sets(BenchSetsArgs),
     /// The card alone: nanoseconds per request of each kind
     #[command(after_help = "Example: nicache bench pipeline --only hit")]
     Pipeline(BenchPipelineArgs),
@@ -491,6 +494,61 @@ pub enum DynamicPart {
     Pages,
     /// What the watchers cost a page that is not cached.
     Watchers,
+}
+
+const BENCH_SETS_EXAMPLES: &str = "Examples:
+  sudo nicache bench sets --quick
+  sudo nicache bench sets --save sets.json --figure sets.svg
+  sudo nicache bench sets --interval 1 --sleep 1000
+
+Needs root, two CPUs, nginx, PHP-FPM and 8 GB of memory for the processes of PHP; takes about two minutes.";
+
+/// Arguments of `bench sets`.
+#[derive(Debug, Args)]
+pub struct BenchSetsArgs {
+    /// Print the result as JSON, the course of it included
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "requests", "interval", "sleep", "workers", "quick"])]
+    pub from: Option<PathBuf>,
+    /// Few requests and processes: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+    /// Requests of each kind of script [default: 6000]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub requests: Option<usize>,
+    /// Milliseconds between two requests, on average [default: 2]
+    #[arg(long, value_name = "MS", value_parser = parse_positive)]
+    pub interval: Option<f64>,
+    /// Milliseconds that a slow script sleeps [default: 2000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=5000))]
+    pub sleep: Option<u64>,
+    /// Processes of PHP for slow scripts [default: 1300]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8000))]
+    pub workers: Option<u32>,
+    /// Edits of files per second
+    #[arg(long, value_name = "N", default_value = "10", value_parser = parse_positive)]
+    pub edits: f64,
+    /// Seed of what is random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=1_000_000).contains(count));
+    count.ok_or_else(|| "a number from 1 to 1000000".to_owned())
+}
+
+fn parse_positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| (0.001..=1000.0).contains(number));
+    number.ok_or_else(|| "a number from 0.001 to 1000".to_owned())
 }
 
 /// Arguments of `bench pipeline`.

@@ -6,16 +6,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bench::{dynamic, pipeline, wire};
+use nicache_bench::{dynamic, pipeline, sets, wire};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::cli::{BenchCommand, BenchDynamicArgs, BenchPipelineArgs, BenchWireArgs, DynamicPart};
+use crate::cli::{BenchCommand, BenchDynamicArgs, BenchPipelineArgs, BenchSetsArgs, BenchWireArgs, DynamicPart};
 
 /// Measures, and prints what came out.
 pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
     match command {
         BenchCommand::Wire(arguments) => run_wire(arguments),
         BenchCommand::Dynamic(arguments) => run_dynamic(arguments),
+        BenchCommand::Sets(arguments) => run_sets(arguments),
         BenchCommand::Pipeline(arguments) => run_pipeline(arguments),
     }
 }
@@ -90,6 +91,34 @@ fn dynamic_plan(arguments: &BenchDynamicArgs) -> Result<dynamic::Plan> {
         watchers: arguments.only != Some(DynamicPart::Pages),
         stop,
     })
+}
+
+fn run_sets(arguments: &BenchSetsArgs) -> Result<ExitCode> {
+    let quick = arguments.quick;
+    let report = match &arguments.from {
+        Some(path) => sets::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
+        None => sets::run(&sets::Plan {
+            requests: arguments.requests.unwrap_or(if quick { 600 } else { 6000 }),
+            interval: Duration::from_secs_f64(arguments.interval.unwrap_or(if quick { 5.0 } else { 2.0 }) / 1e3),
+            sleep: Duration::from_millis(arguments.sleep.unwrap_or(if quick { 300 } else { 2000 })),
+            workers: arguments.workers.unwrap_or(if quick { 150 } else { 1300 }),
+            edits: arguments.edits,
+            seed: arguments.seed,
+        })?,
+    };
+    let json = serde_json::to_string(&report)?;
+    if let Some(path) = &arguments.save {
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.figure {
+        std::fs::write(path, sets::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        println!("{json}");
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_pipeline(arguments: &BenchPipelineArgs) -> Result<ExitCode> {

@@ -42,9 +42,10 @@ fn while_asked_for<T>(stage: &Stage, other: &str, job: impl FnOnce() -> T) -> T 
     })
 }
 
-/// How many of the changes does a page survive that was made while the other one was asked for?
-fn survived(stage: &Stage, page: &str, other: &str, mut change: impl FnMut(usize)) -> usize {
+/// How many of the changes does a page survive that was made anew while the other one was asked for? It is made of the file `own`.
+fn survived(stage: &Stage, page: &str, own: &str, other: &str, mut change: impl FnMut(usize)) -> usize {
     let survives = |round: &usize| {
+        stage.write(&format!("data/{own}"), &"x".repeat(round + 30));
         while_asked_for(stage, other, || stage.warm(page));
         std::thread::sleep(Duration::from_millis(200));
         let before = stage.counter("hits_dynamic");
@@ -58,10 +59,12 @@ fn survived(stage: &Stage, page: &str, other: &str, mut change: impl FnMut(usize
 /// Neither a change of the other page's row nor of its file voids the page; changes of its own do, at once.
 fn separates(stage: &Stage, one: &str, two: &str) {
     let (page_one, page_two) = (format!("/{one}.php"), format!("/{two}.php"));
-    let rows =
-        survived(stage, &page_one, &page_two, |round| drop(stage.sql(&format!("UPDATE {two} SET text = 'r{round}'"))));
-    let files =
-        survived(stage, &page_one, &page_two, |round| stage.write(&format!("data/{two}"), &"x".repeat(round + 10)));
+    let rows = survived(stage, &page_one, one, &page_two, |round| {
+        drop(stage.sql(&format!("UPDATE {two} SET text = 'r{round}'")))
+    });
+    let files = survived(stage, &page_one, one, &page_two, |round| {
+        stage.write(&format!("data/{two}"), &"x".repeat(round + 10))
+    });
     println!("  {rows} changes of the other's row and {files} of its file of {ROUNDS} each");
     assert!(rows >= ROUNDS / 2 && files >= ROUNDS / 2, "{rows} and {files} of {ROUNDS}");
     for (page, table) in [(&page_one, one), (&page_two, two)] {
@@ -104,8 +107,9 @@ fn slow_pages_at_the_same_time() {
     cases.run("connections to PHP that stay open", || {
         let [one, two] = ["k_one", "k_two"].map(|name| page(&stage, name));
         let (one, two) = (format!("/kept{one}"), format!("/kept{two}"));
-        let rows =
-            survived(&stage, &one, &two, |round| drop(stage.sql(&format!("UPDATE k_two SET text = 'r{round}'"))));
+        let rows = survived(&stage, &one, "k_one", &two, |round| {
+            drop(stage.sql(&format!("UPDATE k_two SET text = 'r{round}'")))
+        });
         println!("  {rows} of {ROUNDS}");
         assert!(rows >= ROUNDS / 2, "{rows} of {ROUNDS}");
         while_asked_for(&stage, &two, || {
@@ -117,8 +121,9 @@ fn slow_pages_at_the_same_time() {
         let [one, two] = ["h_one", "h_two"].map(|name| page(&stage, name));
         let (one, two) = (format!("/hidden{one}"), format!("/hidden{two}"));
         // Everything counts: which also shows that the cases before do not pass by themselves.
-        let rows =
-            survived(&stage, &one, &two, |round| drop(stage.sql(&format!("UPDATE h_two SET text = 'r{round}'"))));
+        let rows = survived(&stage, &one, "h_one", &two, |round| {
+            drop(stage.sql(&format!("UPDATE h_two SET text = 'r{round}'")))
+        });
         assert_eq!(rows, 0);
         stage.change(&one, "new", || drop(stage.sql("UPDATE h_one SET text = 'new'")));
     });
@@ -145,14 +150,13 @@ fn slow_pages_at_the_same_time() {
         });
     });
     cases.run("a page that works on after its end", || {
-        stage.write("data/late", "old");
         let text = "<?php $n = (int) $_GET['n']; echo 'done'; fastcgi_finish_request(); usleep(80000);
             file_put_contents('@FOLDER@/data/late', \"late $n\");
             $db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');
             $db->query(\"UPDATE late SET text = 'late $n'\");";
         stage.sql("CREATE TABLE late (text VARCHAR(20)); INSERT INTO late VALUES ('old')");
         stage.script("late.php", text);
-        let shows = "<?php usleep(60000); echo file_get_contents('@FOLDER@/data/late'), ' and ';
+        let shows = "<?php usleep(60000); echo @file_get_contents('@FOLDER@/data/late'), ' and ';
             $db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');
             echo $db->query('SELECT text FROM late')->fetch_row()[0];";
         stage.script("shows.php", shows);
@@ -167,7 +171,7 @@ fn slow_pages_at_the_same_time() {
         }
     });
     cases.run("clients that go away", || {
-        let [one, two] = ["left", "stays"].map(|name| page(&stage, name));
+        let [one, two] = ["leaves", "stays"].map(|name| page(&stage, name));
         let leave = || {
             use std::io::Write;
             let mut stream = std::net::TcpStream::connect(stage.address()).unwrap();
