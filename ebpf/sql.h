@@ -470,6 +470,7 @@ static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __
 	report.ino = identity.ino;
 	report.bytes = (const void *)regs->si;
 	report.len = ret > 64 ? 64 : ret;
+	report.ret = ret;
 	return report_bytes_tiny(&report);
 }
 

@@ -65,6 +65,7 @@ mod steer;
 mod target;
 mod transaction;
 mod walk;
+mod whole_reply;
 
 pub use catalogue::{Catalogue, CatalogueError, Defaults, expand, query as catalogue_query};
 pub use coarse::{COARSE_BYTES, COARSE_TEXT_BYTES, is_certain_read};
@@ -74,3 +75,4 @@ pub use reason::Reason;
 pub use session::{Event, Execution, Parse, Session, Uncached};
 pub use statement::{Class, STATEMENT_BYTES_MAX, Setting, Statement, TableUse, Upsert, is_plain, parse};
 pub use target::{Dialect, TableName, Target};
+pub use whole_reply::is_whole_reply;

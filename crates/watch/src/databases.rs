@@ -3,7 +3,8 @@
 //! Read first: the head of `nicache_sql` (its events, and what a caller owes it), `ebpf/sql.h` (when the kernel stamps
 //! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES)).
 //!
-//! A change is in doubt from the moment that the server receives it until it asks the connection for more. A reply that was computed
+//! A change is in doubt from the moment that the server receives it until it is certain to be done: the server has sent a short reply that is whole
+//! (`nicache_sql::is_whole_reply`), or asks the connection for more. A reply that was computed
 //! from what it touches is not kept if the change was in doubt at any time since the request was forwarded; an entry goes if
 //! it was since the entry's stamp. The kernel has made every entry that depends on databases suspect at both moments, so nothing is
 //! served before this has been looked at.
@@ -12,7 +13,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use nicache_coherence::{RefusalReason, Rule, Stamp};
-use nicache_sql::{Access, Catalogue, Dialect, Event, Execution, Parse, Reason, Session, Statement, conflicts, parse};
+use nicache_sql::{
+    Access, Catalogue, Dialect, Event, Execution, Parse, Reason, Session, Statement, conflicts, is_whole_reply, parse,
+};
 
 use crate::catalogues::{Catalogues, Place};
 use crate::event::{LookupEvent, SqlEvent, SqlStep};
@@ -73,6 +76,9 @@ struct Connection {
     /// They come from what the kernel took for a question, so that nobody tells when it is done.
     ends_with_reply: bool,
     times_ns: VecDeque<u64>,
+    /// Requests since the server's last reply, and whether one of them may do something that nobody knows, or later.
+    requests: u32,
+    is_odd: bool,
 }
 
 /// See the module's head.
@@ -142,7 +148,11 @@ impl Databases {
                 }
                 if let Some(connection) = self.connection(event, sql, 0) {
                     connection.session.handle_server(&event.path);
-                    if std::mem::take(&mut connection.ends_with_reply) {
+                    let requests = std::mem::take(&mut connection.requests);
+                    let is_odd = std::mem::take(&mut connection.is_odd);
+                    let len = usize::try_from(event.ret).unwrap_or(usize::MAX);
+                    let is_done = requests == 1 && !is_odd && is_whole_reply(sql.dialect, &event.path, len);
+                    if std::mem::take(&mut connection.ends_with_reply) || is_done {
                         self.end_doubt(sql.connection, event.clock);
                     }
                 }
@@ -202,10 +212,11 @@ impl Databases {
             None => happened.push(Event::Everything { reason: Reason::Gap }),
         }
         self.texts = texts;
-        let mut reason = None;
+        let (mut reason, mut requests, mut is_odd) = (None, 0, event.incomplete);
         for happened in happened {
             if let Event::Everything { reason: new } = happened {
                 reason = Some(new);
+                is_odd = true;
             }
             match happened {
                 Event::Statement(execution) => self.note_read(event, sql.connection, client, &execution),
@@ -225,8 +236,12 @@ impl Databases {
                     }
                 }
                 Event::SchemaChanged => self.handle_schema_change(sql.connection, reason, event.time_ns),
-                Event::RequestEnd => {}
+                Event::RequestEnd => requests += 1,
             }
+        }
+        if let Some(connection) = self.connections.get_mut(&sql.connection) {
+            connection.requests = connection.requests.saturating_add(requests);
+            connection.is_odd |= is_odd;
         }
     }
 
@@ -257,6 +272,8 @@ impl Databases {
             in_doubt: Vec::new(),
             ends_with_reply: false,
             times_ns: VecDeque::new(),
+            requests: 0,
+            is_odd: false,
         });
         if client != 0 {
             connection.client = client;

@@ -56,6 +56,24 @@ fn changes() {
         drop(shell);
         stage.expect(&url, "newer");
     });
+    cases.run("a client that changes something and falls silent", || {
+        let url = table(&stage, "silent");
+        let mut shell = stage.psql_shell();
+        for round in 0..5 {
+            stage.warm(&url);
+            shell.send(&format!("UPDATE silent SET text = 'round {round}' WHERE id = 1;"));
+            let text = format!("round {round}");
+            stage.wait_until(|| stage.direct(&url).contains(&text));
+            stage.expect(&url, &text);
+        }
+        stage.warm(&url);
+        shell.send("BEGIN; UPDATE silent SET text = 'not yet' WHERE id = 1;");
+        std::thread::sleep(Duration::from_millis(200));
+        stage.expect(&url, "round 4");
+        shell.send("COMMIT;");
+        stage.wait_until(|| stage.direct(&url).contains("not yet"));
+        stage.expect(&url, "not yet");
+    });
     cases.run("COPY", || {
         let count = page(&stage, "copied", "SELECT COUNT(*) FROM copied");
         stage.psql("CREATE TABLE copied (id INT)");

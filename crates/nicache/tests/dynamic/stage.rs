@@ -155,6 +155,11 @@ impl Stage {
         stage
     }
 
+    /// Waits for something that is certain to come.
+    pub fn wait_until(&self, mut is_there: impl FnMut() -> bool) {
+        assert!(within(Duration::from_secs(30), || is_there().then_some(())).is_some(), "it does not come");
+    }
+
     fn wait_for(&self, mut ready: impl FnMut() -> bool) {
         assert!(within(Duration::from_secs(30), || ready().then_some(())).is_some(), "the database is not there");
     }
