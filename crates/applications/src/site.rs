@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::application::Application;
 use crate::edit::Edit;
 use crate::folder::Folder;
+use crate::login::Login;
 
 /// What can be chosen about a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Site {
     pub(crate) server: Vec<String>,
     pub(crate) pages: Vec<Page>,
     pub(crate) edits: Vec<Edit>,
+    pub(crate) configuration: String,
+    pub(crate) logins: Vec<Login>,
     pub(crate) folder: Folder,
 }
 
@@ -89,6 +92,16 @@ impl Site {
     /// Pages that anybody may ask for: the front page first, then an article or the like.
     pub fn pages(&self) -> &[Page] {
         &self.pages
+    }
+
+    /// What an operator would write into the configuration file of nicache for it, in TOML; empty if nothing.
+    pub fn configuration(&self) -> &str {
+        &self.configuration
+    }
+
+    /// Visitors who have accounts.
+    pub fn logins(&self) -> &[Login] {
+        &self.logins
     }
 
     /// Ways to change what the pages show, while it runs.

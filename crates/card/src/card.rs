@@ -138,8 +138,6 @@ impl<W: Port, H: Port> Card<W, H> {
         link: Box<dyn CoherenceLink + Send>,
         now: Time,
     ) -> Card<W, H> {
-        let mut store = store;
-        store.set_age_max(config.age_max);
         let period_end = store.policy().period().map(|period| now + period);
         Card {
             ports: Ports { wire, host, ip_id: config.secret as u16, host_quiet: false, host_skips: 0 },

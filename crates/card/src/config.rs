@@ -1,12 +1,12 @@
 //! What an operator can set of a card.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use nicache_http::KeyConfig;
 use nicache_tcp::isn::IsnKey;
 
 use crate::limits::FLOWS_DEFAULT;
+use crate::path::Paths;
 
 /// Who answers a client's SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -39,8 +39,9 @@ pub struct CardConfig {
     pub mss: u16,
     /// Are hits recorded for the access log?
     pub access_log: bool,
-    /// How old what nobody can see may be in a reply that the server computed; zero: only files are cached.
-    pub age_max: Duration,
+    /// What is set for paths: among other things, whether computed replies are cached, and how old they may become. Default: only files are
+    /// cached.
+    pub paths: Paths,
     /// Who asks the server again for the card.
     pub rechecker: Option<Rechecker>,
 }
@@ -68,7 +69,7 @@ impl CardConfig {
             isn_key: IsnKey(secret),
             mss: 1460,
             access_log: false,
-            age_max: Duration::ZERO,
+            paths: Paths::default(),
             rechecker: None,
         }
     }

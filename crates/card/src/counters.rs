@@ -136,6 +136,16 @@ pub struct Counters {
     pub purges_by_source: u64,
     /// Entries that stayed although a directory among their sources had changed.
     pub reinstated: u64,
+    /// Executions that were taken for the same although what is masked differs.
+    pub masked: u64,
+    /// Misses below a path that the operator has excluded.
+    pub misses_excluded: u64,
+    /// Misses of pages that are left alone, since their executions differ although nothing has changed.
+    pub misses_differing: u64,
+    /// Misses of pages that are left alone, since they are purged more often than used.
+    pub misses_not_worth: u64,
+    /// Times that a page was put aside for that.
+    pub put_aside: u64,
     /// Computed replies that became entries, as two executions agreed.
     pub agreed: u64,
     /// Dynamic entries that stayed, as the server said the same again.
@@ -201,6 +211,11 @@ impl Default for Counters {
             fills_aborted: [0; FillAbort::ALL.len()],
             purges_by_source: 0,
             reinstated: 0,
+            masked: 0,
+            misses_excluded: 0,
+            misses_differing: 0,
+            misses_not_worth: 0,
+            put_aside: 0,
             agreed: 0,
             renewed: 0,
             executions_differed: 0,

@@ -3,18 +3,23 @@
 //! A reply whose length is not known before its end (chunked, or ended by the connection's end) is collected in a body that grows,
 //! and copied once more into one that fits. A chunked one is kept as one chunk.
 //!
+//! What the operator has set for its path is looked up before it begins.
+//!
 //! A fill notes the clock before its request is forwarded. It never holds a frame back: bytes are copied
 //! after the frame was sent on. When the reply is whole, the watcher is asked for its sources; until the verdict comes, the
 //! key misses.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use nicache_coherence::{BODY_HASH_BYTES, Class, FillRequest, FillVerdict, Question, RecordNumber, Verdict};
+use nicache_coherence::{
+    BODY_HASH_BYTES, Class, FillRequest, FillVerdict, Question, RecordNumber, RefusalReason, Verdict,
+};
 use nicache_http::{
-    Framing, HeadTemplate, HeaderScratch, HttpDate, Key, KeyConfig, ReplyHead, RequestOutcome, Vary, VaryNames,
-    parse_imf_fixdate, parse_request, recheck_head, vary_key,
+    Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ReplyHead, ReplyOutcome, RequestOutcome, Vary,
+    VaryNames, parse_imf_fixdate, parse_reply_with, parse_request, recheck_head, vary_key,
 };
 use nicache_memory::BodyId;
 use nicache_tcp::Time;
@@ -23,6 +28,7 @@ use crate::counters::{Counters, FillAbort};
 use crate::limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
 use crate::link::CoherenceLink;
 use crate::outcomes::{Outcome, Outcomes};
+use crate::path::{Digests, PathSettings, WholeReply};
 use crate::recheck::Recheck;
 use crate::store::{Computed, Execution, Executor, NewEntry, NotInserted, Store};
 
@@ -72,6 +78,7 @@ struct Fill {
     key: Key,
     by: Executor,
     client: SocketAddrV4,
+    settings: Arc<PathSettings>,
     port: u16,
     /// The card's own request for the same, if the reply may be one that the server computed.
     recheck: Option<Box<[u8]>>,
@@ -159,6 +166,8 @@ pub struct Asked<'a> {
     pub by: Executor,
     /// The client's end of the connection that it is forwarded on.
     pub client: SocketAddrV4,
+    /// What is set for its path.
+    pub settings: Arc<PathSettings>,
     /// TCP port of the service.
     pub port: u16,
     /// The whole request.
@@ -202,6 +211,7 @@ impl Fills {
                 key: Key([0; 16]),
                 by: Executor::Card,
                 client: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+                settings: Arc::default(),
                 port: 0,
                 recheck: None,
                 may_be_static: true,
@@ -241,7 +251,7 @@ impl Fills {
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
     pub fn begin(&mut self, asked: Asked<'_>, store: &Store, now: Time, counters: &mut Counters) -> Option<FillId> {
-        let Asked { base, key, by, client, port, head: request_head } = asked;
+        let Asked { base, key, by, client, settings, port, head: request_head } = asked;
         let fills = &self.fills;
         let is_same = |fill: &Fill| fill.base == base && (fill.by == Executor::Card) == (by == Executor::Card);
         if self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])).is_some() {
@@ -261,6 +271,7 @@ impl Fills {
         fill.key = key;
         fill.by = by;
         fill.client = client;
+        fill.settings = settings;
         fill.port = port;
         fill.recheck = None;
         fill.request[..request_head.len()].copy_from_slice(request_head);
@@ -307,20 +318,28 @@ impl Fills {
         store: &mut Store,
         counters: &mut Counters,
     ) -> Result<(), Option<FillAbort>> {
-        let Answered { reply, head, closes_once } = answered;
+        let Answered { closes_once, .. } = answered;
         self.turn = self.turn.wrapping_add(1);
         let turn = self.turn;
         let fill = self.get(id).ok_or(None)?;
-        let shareable = if store.wants_dynamic() { reply.shareable_if_agreed() } else { reply.shareable };
+        let settings = Arc::clone(&fill.settings);
+        // The reply as it is to be stored, and as the operator reads it.
+        let without_cookies = settings.dropped_cookies.removed_from(answered.head);
+        let head = without_cookies.as_deref().unwrap_or(answered.head);
+        let ReplyOutcome::Complete(reply) = parse_reply_with(head, Method::Get, &settings.replies) else {
+            return Err(Some(FillAbort::Incomplete));
+        };
+        let shareable = match answered.reply.framing {
+            Framing::None => return Err(Some(FillAbort::NoBody)),
+            _ if settings.wants_dynamic() => reply.shareable_if_agreed(),
+            _ => reply.shareable,
+        };
         if let Err(reason) = shareable {
             counters.fills_not_shared[reason.index()] += 1;
             self.note(id, Outcome::NotShared(reason));
             return Err(None);
         }
-        fill.may_be_static = reply.shareable.is_ok() && !closes_once;
-        if reply.framing == Framing::None {
-            return Err(Some(FillAbort::NoBody));
-        }
+        fill.may_be_static = answered.reply.shareable.is_ok() && !closes_once;
         if head.len() > REPLY_HEAD_BYTES_MAX {
             return Err(Some(FillAbort::HeadTooLarge));
         }
@@ -333,7 +352,7 @@ impl Fills {
             }
             _ => fill.base,
         };
-        if store.wants_dynamic() && !store.is_left_alone(&fill.key, fill.forwarded) {
+        if settings.wants_dynamic() && store.is_left_alone(&fill.key, fill.forwarded).is_none() {
             let names = if let Vary::Names(names) = &reply.vary { Some(names) } else { None };
             fill.recheck = recheck_head(&fill.request[..fill.request_len], names, keys, turn);
         }
@@ -419,6 +438,12 @@ impl Fills {
     fn note(&mut self, id: FillId, outcome: Outcome) {
         let fill = &self.fills[id.index as usize];
         self.outcomes.note(&fill.base, outcome, fill.forwarded);
+    }
+
+    /// May the reply be kept although no file has its bytes?
+    pub fn wants_dynamic(&self, id: FillId) -> bool {
+        let fill = self.fills.get(id.index as usize).filter(|fill| fill.generation == id.generation);
+        fill.is_some_and(|fill| fill.settings.wants_dynamic())
     }
 
     /// Is the server, or the watcher, working on a reply for the key?
@@ -513,6 +538,9 @@ impl Fills {
             Verdict::Refused(reason) => {
                 counters.fills_refused[reason.index()] += 1;
                 outcome = Some(Outcome::Refused(*reason));
+                if *reason == RefusalReason::Changed && fill.by != Executor::Card {
+                    store.note_wasted(&fill.key, fill.forwarded, counters);
+                }
             }
             Verdict::Stored { class, sources, record, previous_unchanged } => {
                 let taken = (fill.template.take(), fill.body.take());
@@ -524,7 +552,8 @@ impl Fills {
                             by: fill.by,
                             forwarded: fill.forwarded,
                             finished: fill.finished.unwrap_or(fill.forwarded),
-                            digest: digest(&template, fill),
+                            digests: digests(&template, fill, body, store),
+                            age_max: fill.settings.age_max,
                             unchanged_since: fill.previous.filter(|_| *previous_unchanged),
                             recheck: Recheck { port: fill.port, head: fill.recheck.take().unwrap_or_default() },
                         }),
@@ -612,14 +641,15 @@ impl Default for Fills {
     }
 }
 
-/// Hash of a whole reply but for its date, which is different each time.
-fn digest(template: &HeadTemplate, fill: &Fill) -> [u8; 32] {
-    let mut head = vec![0; template.len()];
-    template.render(&HttpDate::from_unix_s(0), &mut head);
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&(head.len() as u64).to_le_bytes()).update(&head);
-    hasher.update(&[u8::from(fill.closes)]).update(&fill.body_len.to_le_bytes()).update(&fill.body_hash);
-    hasher.finalize().into()
+fn digests(template: &HeadTemplate, fill: &Fill, body: BodyId, store: &Store) -> Digests {
+    let whole = WholeReply { template, closes: fill.closes, body_len: fill.body_len, body_hash: fill.body_hash };
+    whole.digests(&fill.settings, || {
+        let mut bytes = Vec::with_capacity(usize::try_from(fill.body_len).ok()?);
+        for extent in store.memory().extents(body, 0..fill.body_len).ok()? {
+            bytes.extend_from_slice(extent);
+        }
+        Some(bytes)
+    })
 }
 
 /// The request target, for logs.

@@ -195,7 +195,7 @@ impl<W: Port, H: Port> Card<W, H> {
             // A server of files that closes although the client would go on does so now and then; what computes replies may do so
             // always, which two of them that agree show.
             let closes_once = reply.keep_alive == last && !reply.always_closes();
-            let is_odd = closes_once && (reply.keep_alive || !self.store.wants_dynamic());
+            let is_odd = closes_once && (reply.keep_alive || !self.fills.wants_dynamic(fill));
             let goes_on = if is_odd {
                 self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
                 false

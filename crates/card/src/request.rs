@@ -4,6 +4,7 @@
 //! talks to the client changes only when everything sent before is acknowledged, and until then the client's bytes are held.
 
 use std::net::SocketAddrV4;
+use std::sync::Arc;
 use std::time::Duration;
 
 use nicache_http::{
@@ -20,7 +21,8 @@ use crate::fill::Asked;
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::memo::Meaning;
-use crate::store::{EntryId, Executor, Found};
+use crate::path::PathSettings;
+use crate::store::{EntryId, Executor, Found, LeftAlone};
 use crate::wait::{REPLY_MAX, VERDICT_MAX};
 
 /// What a request at the front of the client's bytes leads to.
@@ -67,8 +69,8 @@ struct Forward {
     head_len: usize,
     head_request: bool,
     keep_alive: bool,
-    /// The keys of a request whose reply may be stored.
-    store_as: Option<(Key, Key)>,
+    /// How the reply may be stored.
+    store_as: Option<StoreAs>,
     /// The card is to ask for the same, too, so that there are two replies to compare.
     recheck: bool,
     /// It may change something.
@@ -76,6 +78,15 @@ struct Forward {
     /// The entry whose 304 is to be learned.
     learn: Option<EntryId>,
     reason: Option<Reason>,
+}
+
+/// How a reply may be stored.
+struct StoreAs {
+    /// The key without what `Vary` says, and with it.
+    base: Key,
+    key: Key,
+    by: Executor,
+    settings: Arc<PathSettings>,
 }
 
 /// A request whose end is known although the card does not take its bytes.
@@ -285,7 +296,11 @@ impl<W: Port, H: Port> Card<W, H> {
         let epoch = self.store.revisions().epoch();
         let is_plain_get = request.method == Method::Get && !request.conditional.is_conditional();
         if self.is_rechecker(flow) {
-            forward.store_as = is_plain_get.then_some((base, key));
+            let settings = self.config.paths.of(&self.config.keys, request.host, request.target);
+            if is_plain_get && !settings.is_excluded {
+                let settings = Arc::clone(settings);
+                forward.store_as = Some(StoreAs { base, key, by: Executor::Card, settings });
+            }
             return Decision::Forward(forward);
         }
         let found = self.store.find(&key, epoch, now, &mut self.counters);
@@ -295,14 +310,31 @@ impl<W: Port, H: Port> Card<W, H> {
             Found::Suspect if self.may_wait(flow, VERDICT_MAX, now) => return Decision::Wait(VERDICT_MAX),
             Found::Suspect => return Decision::Forward(forward),
             Found::Lapsed | Found::Absent => {
+                let settings = self.config.paths.of(&self.config.keys, request.host, request.target);
+                if settings.is_excluded {
+                    self.counters.misses_excluded += u64::from(commit);
+                    return Decision::Forward(forward);
+                }
+                match self.store.is_left_alone(&key, now) {
+                    None => {}
+                    Some(LeftAlone::Differs) => {
+                        self.counters.misses_differing += u64::from(commit);
+                        return Decision::Forward(forward);
+                    }
+                    Some(LeftAlone::NotWorth) => {
+                        self.counters.misses_not_worth += u64::from(commit);
+                        return Decision::Forward(forward);
+                    }
+                }
                 let was_there = found == Found::Lapsed || self.store.was_popular(&key);
                 if was_there && self.fills.is_under_way(&base) && self.may_wait(flow, REPLY_MAX, now) {
                     return Decision::Wait(REPLY_MAX);
                 }
                 let admitted = was_there || commit && self.store.admit(&key);
-                if admitted && is_plain_get && !self.store.is_left_alone(&key, now) {
-                    forward.store_as = Some((base, key));
-                    forward.recheck = was_there || self.store.executor(&key) == Some(self.executor(flow));
+                if admitted && is_plain_get {
+                    let by = if request.bears_cookies { Executor::Bearer } else { self.executor(flow) };
+                    forward.store_as = Some(StoreAs { base, key, by, settings: Arc::clone(settings) });
+                    forward.recheck = was_there || self.store.executor(&key) == Some(by);
                 }
                 return Decision::Forward(forward);
             }
@@ -411,10 +443,10 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.wait = None;
         let by = self.executor(flow);
         self.counters.recheck_requests += u64::from(by == Executor::Card);
-        if let (Some((base, key)), Some(hold)) = (forward.store_as, &flow.hold) {
+        if let (Some(StoreAs { base, key, by, settings }), Some(hold)) = (forward.store_as, &flow.hold) {
             let head = &hold.bytes()[..forward.head_len];
             let client = SocketAddrV4::new(flow.key.client.into(), flow.key.client_port);
-            let asked = Asked { base, key, by, client, port: flow.key.server_port, head };
+            let asked = Asked { base, key, by, client, settings, port: flow.key.server_port, head };
             flow.fill = self.fills.begin(asked, &self.store, now, &mut self.counters);
             if forward.recheck && flow.fill.is_some() && self.config.rechecker.is_some() {
                 let names = self.store.vary.names(&base);

@@ -6,6 +6,13 @@
 use crate::head::list;
 use crate::reason::NotShared;
 
+/// Directives against sharing that the operator lifts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lifted {
+    pub(crate) private: bool,
+    pub(crate) no_store: bool,
+}
+
 /// What the Cache-Control fields of one reply say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheControl {
@@ -15,11 +22,13 @@ pub(crate) struct CacheControl {
 
 impl CacheControl {
     /// Takes the value of one field. Quoted arguments and unknown directives are odd.
-    pub(crate) fn add(&mut self, value: &[u8]) -> Result<(), NotShared> {
+    pub(crate) fn add(&mut self, value: &[u8], lifted: Lifted) -> Result<(), NotShared> {
         let mut outcome = Ok(());
         for directive in list(value) {
             if let Err(reason) = self.directive(directive) {
                 outcome = match reason {
+                    NotShared::Private if lifted.private => outcome,
+                    NotShared::NoStore if lifted.no_store => outcome,
                     NotShared::Private | NotShared::NoStore => return Err(reason),
                     odd => Err(odd),
                 };
@@ -34,7 +43,9 @@ impl CacheControl {
             None => (directive, None),
         };
         match (name.to_ascii_lowercase_in(&mut [0; 24]), argument) {
-            (b"private", _) => Err(NotShared::Private),
+            (b"private", None) => Err(NotShared::Private),
+            // The argument names the fields that are private, or says something that is not known.
+            (b"private", Some(_)) => Err(NotShared::CacheControlOdd),
             (b"no-store", _) => Err(NotShared::NoStore),
             (b"max-age", Some(seconds)) if self.max_age_s.is_none() => {
                 self.max_age_s = Some(crate::length::parse_content_length(seconds).ok_or(NotShared::CacheControlOdd)?);
@@ -83,7 +94,7 @@ mod tests {
             ("public,immutable , max-age=31536000, stale-while-revalidate=5", Ok(Some(31_536_000))),
             ("private", Err(NotShared::Private)),
             ("max-age=x, PRIVATE", Err(NotShared::Private)),
-            ("private=\"Set-Cookie\"", Err(NotShared::Private)),
+            ("private=\"Set-Cookie\"", Err(NotShared::CacheControlOdd)),
             ("no-store", Err(NotShared::NoStore)),
             ("no-cache=\"a, no-store\"", Err(NotShared::CacheControlOdd)),
             ("no-cache=\"a\"", Err(NotShared::CacheControlOdd)),
@@ -98,8 +109,24 @@ mod tests {
         ];
         for (value, expected) in table {
             let mut control = CacheControl::default();
-            let outcome = control.add(value.as_bytes()).map(|()| control.max_age_s);
+            let outcome = control.add(value.as_bytes(), Lifted::default()).map(|()| control.max_age_s);
             assert_eq!(outcome, *expected, "{value}");
         }
+    }
+
+    #[test]
+    fn what_the_operator_lifts() {
+        let lifted = Lifted { private: true, no_store: true };
+        for (value, expected) in [
+            ("private, max-age=5", Ok(())),
+            ("no-store, no-cache, must-revalidate", Ok(())),
+            ("no-store, secret-directive", Err(NotShared::CacheControlOdd)),
+            ("private=\"a\"", Err(NotShared::CacheControlOdd)),
+        ] {
+            assert_eq!(CacheControl::default().add(value.as_bytes(), lifted), expected, "{value}");
+        }
+        let private = Lifted { private: true, no_store: false };
+        assert_eq!(CacheControl::default().add(b"private, no-store", private), Err(NotShared::NoStore));
+        assert_eq!(CacheControl::default().add(b"private, no-store", Lifted::default()), Err(NotShared::Private));
     }
 }

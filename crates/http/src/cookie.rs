@@ -15,7 +15,7 @@ impl CookiePattern {
         }
     }
 
-    fn matches(&self, name: &[u8]) -> bool {
+    pub(crate) fn matches(&self, name: &[u8]) -> bool {
         match self {
             CookiePattern::Exact(exact) => **exact == *name,
             CookiePattern::Prefix(prefix) => name.starts_with(prefix),
@@ -23,12 +23,13 @@ impl CookiePattern {
     }
 }
 
-/// Has each cookie in `value` a name that one of the patterns matches? Names are compared with case.
+/// Has each cookie in `value` a name that one of the patterns, or of `more` of them, matches? Names are compared with case.
 ///
 /// A pair without a name or without `=`, a quote, and a comma (which some servers take for a separator, RFC 2965)
 /// make the field harmful.
-pub(crate) fn is_harmless(value: &[u8], patterns: &[CookiePattern]) -> bool {
-    if patterns.is_empty() || value.iter().any(|b| matches!(b, b'"' | b',')) {
+pub(crate) fn is_harmless(value: &[u8], patterns: &[CookiePattern], more: &[CookiePattern]) -> bool {
+    let has_none = patterns.is_empty() && more.is_empty();
+    if has_none || value.iter().any(|b| matches!(b, b'"' | b',')) {
         return false;
     }
     value.split(|b| *b == b';').all(|pair| {
@@ -37,7 +38,7 @@ pub(crate) fn is_harmless(value: &[u8], patterns: &[CookiePattern]) -> bool {
             Some(0) | None => false,
             Some(name_len) => {
                 let name = &pair[..name_len];
-                crate::head::is_token(name) && patterns.iter().any(|pattern| pattern.matches(name))
+                crate::head::is_token(name) && patterns.iter().chain(more).any(|pattern| pattern.matches(name))
             }
         }
     })
@@ -51,7 +52,7 @@ mod tests {
     fn every_name_must_match() {
         let patterns = [CookiePattern::new("_ga"), CookiePattern::new("_pk_*")];
         for good in ["_ga=1", "_ga=1; _pk_id.7=x", "_pk_=", "_ga=a=b;_ga=2"] {
-            assert!(is_harmless(good.as_bytes(), &patterns), "{good}");
+            assert!(is_harmless(good.as_bytes(), &patterns, &[]), "{good}");
         }
         for bad in [
             "",
@@ -67,9 +68,11 @@ mod tests {
             ";_ga=1",
             "$Version=1; _ga=1",
         ] {
-            assert!(!is_harmless(bad.as_bytes(), &patterns), "{bad}");
+            assert!(!is_harmless(bad.as_bytes(), &patterns, &[]), "{bad}");
         }
-        assert!(!is_harmless(b"_ga=1", &[]));
-        assert!(is_harmless(b"anything=1", &[CookiePattern::new("*")]));
+        assert!(!is_harmless(b"_ga=1", &[], &[]));
+        assert!(is_harmless(b"anything=1", &[CookiePattern::new("*")], &[]));
+        assert!(is_harmless(b"_ga=1; a=2", &patterns, &[CookiePattern::new("a")]));
+        assert!(is_harmless(b"a=2", &[], &[CookiePattern::new("a")]));
     }
 }

@@ -12,7 +12,8 @@
 //! ```
 
 use crate::connection::ConnectionClass;
-use crate::cookie::CookiePattern;
+use crate::cookie::{CookiePattern, is_harmless};
+use crate::path::{self, PATTERNS_MAX, PathMatch, PathPattern, PatternError};
 use crate::reason::NotShared;
 use crate::siphash::SipHash;
 use crate::vary::VaryNames;
@@ -37,6 +38,14 @@ pub struct KeyConfig {
     harmless_cookies: Vec<CookiePattern>,
     harmless_headers: Vec<Box<[u8]>>,
     separating: VaryNames,
+    paths: Vec<PathCookies>,
+}
+
+/// Paths, and the cookies that are harmless there.
+#[derive(Clone, Debug)]
+struct PathCookies {
+    pattern: PathPattern,
+    cookies: Vec<CookiePattern>,
 }
 
 impl KeyConfig {
@@ -48,6 +57,7 @@ impl KeyConfig {
             harmless_cookies: Vec::new(),
             harmless_headers: Vec::new(),
             separating: VaryNames::default(),
+            paths: Vec::new(),
         }
     }
 
@@ -75,12 +85,37 @@ impl KeyConfig {
         Ok(self)
     }
 
-    pub(crate) fn separating(&self) -> &VaryNames {
-        &self.separating
+    /// Adds a pattern of paths behind those that are there, with cookies that are harmless on these paths (as [`Self::allow_cookie`] says).
+    ///
+    /// # Errors
+    /// [`PatternError::TooMany`].
+    pub fn add_path<T: AsRef<str>>(mut self, pattern: PathPattern, cookies: &[T]) -> Result<KeyConfig, PatternError> {
+        if self.paths.len() == PATTERNS_MAX {
+            return Err(PatternError::TooMany);
+        }
+        let cookies = cookies.iter().map(|name| CookiePattern::new(name.as_ref())).collect();
+        self.paths.push(PathCookies { pattern, cookies });
+        Ok(self)
     }
 
-    pub(crate) fn harmless_cookies(&self) -> &[CookiePattern] {
-        &self.harmless_cookies
+    /// Which pattern of those that were added a request falls under. Takes a walk through the target for each pattern.
+    pub fn path_of(&self, host: &[u8], target: &[u8]) -> PathMatch {
+        path::find(self.paths.iter().map(|path| &path.pattern), host, target)
+    }
+
+    /// Do no replies at this path depend on the cookies in `value`?
+    #[cold]
+    pub(crate) fn are_cookies_harmless(&self, value: &[u8], host: &[u8], target: &[u8]) -> bool {
+        let more: &[CookiePattern] = match self.path_of(host, target) {
+            PathMatch::Pattern(number) => &self.paths[number].cookies,
+            PathMatch::None => &[],
+            PathMatch::Odd => return false,
+        };
+        is_harmless(value, &self.harmless_cookies, more)
+    }
+
+    pub(crate) fn separating(&self) -> &VaryNames {
+        &self.separating
     }
 
     pub(crate) fn is_harmless_header(&self, name: &[u8]) -> bool {

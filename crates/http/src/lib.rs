@@ -30,6 +30,8 @@ mod host;
 mod key;
 mod length;
 mod limits;
+mod mask;
+mod path;
 mod protocol;
 mod reason;
 mod recheck;
@@ -37,6 +39,7 @@ mod reply;
 mod reply_field;
 mod request;
 mod request_field;
+mod set_cookie;
 mod siphash;
 mod target;
 mod template;
@@ -52,10 +55,13 @@ pub use limits::{
     CHUNK_EXTENSION_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, TEMPLATE_BYTES_MAX, TRAILER_BYTES_MAX, VARY_NAME_BYTES_MAX,
     VARY_NAMES_MAX,
 };
+pub use mask::{LITERAL_BYTES_MAX, MASKS_MAX, MaskError, Masks, PREFIX_BYTES_MIN, RUN_BYTES_MAX};
+pub use path::{PATTERN_BYTES_MAX, PATTERNS_MAX, PathMatch, PathPattern, PatternError};
 pub use protocol::{Method, Version};
 pub use reason::{BypassReason, MalformedReply, NotShared};
 pub use recheck::recheck_head;
 pub use reply::{Framing, ReplyConfig, ReplyHead, ReplyOutcome, parse_reply, parse_reply_with};
 pub use request::{Extent, HeaderScratch, Request, RequestOutcome, is_worth_parsing, parse_request};
+pub use set_cookie::CookieNames;
 pub use template::HeadTemplate;
 pub use vary::{Vary, VaryNames};

@@ -1,7 +1,7 @@
 //! The request by which the card itself asks the server for a page again: the same page, as another client would ask for it.
 //!
 //! What chose the reply stays (the request line, the fields of the key, those that `Vary` names); everything else that the first client said
-//! about itself goes, and the card says something else instead, each time another thing, so that a reply that depends on it comes out different.
+//! about itself, cookies first of all, goes, and the card says something else instead, each time another thing, so that a reply that depends on it comes out different.
 
 use crate::key::KeyConfig;
 use crate::protocol::Method;

@@ -3,7 +3,7 @@
 //! A head that leaves the reply's end in doubt is [`ReplyOutcome::Malformed`], and the card stops tracking the
 //! connection. A head that is certain but unusual carries in [`ReplyHead::shareable`] the reason why it is not stored.
 
-use crate::cache_control::CacheControl;
+use crate::cache_control::{CacheControl, Lifted};
 use crate::conditional::opaque_tag;
 use crate::connection::ConnectionOptions;
 use crate::date::parse_imf_fixdate;
@@ -105,18 +105,26 @@ pub(crate) struct Renewal {
 #[derive(Clone, Debug, Default)]
 pub struct ReplyConfig {
     usual_headers: Vec<Box<[u8]>>,
+    lifted: Lifted,
 }
 
 impl ReplyConfig {
     /// Only the built-in list of usual headers.
     pub const fn new() -> ReplyConfig {
-        ReplyConfig { usual_headers: Vec::new() }
+        ReplyConfig { usual_headers: Vec::new(), lifted: Lifted { private: false, no_store: false } }
     }
 
     /// Declares a reply header usual: the same in each reply for the same file. Danger: a value that differs by
     /// client or by request is repeated to others.
     pub fn allow_header(mut self, name: &str) -> ReplyConfig {
         self.usual_headers.push(name.as_bytes().into());
+        self
+    }
+
+    /// Lifts `Cache-Control: private`, or `no-store`, for servers that say so on pages that are the same for everybody. Danger: what is
+    /// someone's own is then kept from others only by its cookies, and by two replies that differ.
+    pub fn lift(mut self, private: bool, no_store: bool) -> ReplyConfig {
+        self.lifted = Lifted { private, no_store };
         self
     }
 
@@ -241,7 +249,7 @@ impl<'b> Fields<'b> {
             ReplyField::LastModified => once(&mut self.last_modified, value, &mut self.reason),
             ReplyField::Etag => once(&mut self.etag, value, &mut self.reason),
             ReplyField::CacheControl => {
-                let added = self.cache_control.add(value);
+                let added = self.cache_control.add(value, config.lifted);
                 self.note_error(added);
             }
             ReplyField::Vary => {

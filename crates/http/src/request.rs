@@ -7,7 +7,6 @@
 
 use crate::conditional::Conditional;
 use crate::connection::{ConnectionClass, ConnectionOptions};
-use crate::cookie::is_harmless;
 use crate::diagnose::diagnose;
 use crate::head::{Lines, Spacing};
 use crate::host::is_plain_host;
@@ -77,6 +76,8 @@ pub struct Request<'a> {
     pub key: Key,
     /// Its condition, if any.
     pub conditional: Conditional<'a>,
+    /// It has cookies, all of them harmless.
+    pub bears_cookies: bool,
     /// All header fields, for [`crate::vary_key`].
     pub headers: &'a [Header<'a>],
 }
@@ -166,6 +167,7 @@ struct Fields<'b> {
     accept_encoding: Option<&'b [u8]>,
     accept: Option<&'b [u8]>,
     origin: Option<&'b [u8]>,
+    cookie: Option<&'b [u8]>,
     reason: Option<BypassReason>,
 }
 
@@ -221,7 +223,8 @@ impl<'b> Fields<'b> {
             RequestField::Authorization => self.note(BypassReason::Authorization),
             RequestField::Precondition => self.note(BypassReason::Precondition),
             RequestField::Cookie => {
-                if !is_harmless(value, config.harmless_cookies()) {
+                // RFC 6265 section 5.4: a client sends one such field.
+                if self.cookie.replace(value).is_some() {
                     self.note(BypassReason::Cookie);
                 }
             }
@@ -277,6 +280,10 @@ impl<'b> Fields<'b> {
             Some(BypassReason::Body)
         } else if let Err(reason) = check_target(target) {
             Some(reason)
+        } else if let Some(cookie) = self.cookie
+            && !config.are_cookies_harmless(cookie, host, target)
+        {
+            Some(self.reason.unwrap_or(BypassReason::Cookie))
         } else {
             self.reason
         };
@@ -305,6 +312,7 @@ impl<'b> Fields<'b> {
             keep_alive: connection.is_keep_alive(),
             key,
             conditional: self.conditional,
+            bears_cookies: self.cookie.is_some(),
             headers,
         })
     }

@@ -3,6 +3,8 @@
 //! A flag and its key in the file have the same name; a flag beats the file; a list given by flags replaces the file's
 //! list. Doc comments are the help text, so they are written for the user.
 
+mod path;
+
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -11,6 +13,8 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
+
+pub use path::PathOptions;
 
 /// Least memory a card can work with.
 pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
@@ -111,6 +115,19 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vary: Vec<String>,
 
+    /// Files in which the server keeps what belongs to one visitor's session, exact or as `/folder/prefix*`, e.g.
+    /// `/var/lib/php/sessions/sess_*`: to write them changes nothing for others. Repeatable
+    #[arg(long, value_name = "PATH")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub session_files: Vec<PathBuf>,
+
+    /// Settings for some paths, as a table of TOML without its braces; in the configuration file they are `[[path]]` tables, see
+    /// docs/dynamic.md. The first pattern that matches counts. Repeatable.
+    /// Example: --path 'pattern = "/feed/*", recheck = "10s"' --path 'pattern = "/admin*", cache = false'
+    #[arg(long, value_name = "TABLE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<PathOptions>,
+
     /// Name of this nicache for `status`, `purge` and `bypass` [default: that of its interface, nic0, nic1, ...]
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,6 +172,8 @@ pub struct RunPlan {
     pub ignore_cookies: Vec<String>,
     pub ignore_headers: Vec<String>,
     pub vary: Vec<String>,
+    pub session_files: Vec<PathBuf>,
+    pub paths: Vec<PathOptions>,
     pub name: Option<String>,
     pub json: bool,
     pub log_format: LogFormat,
@@ -202,6 +221,8 @@ impl RunOptions {
             ignore_cookies: self.ignore_cookie,
             ignore_headers: self.ignore_header,
             vary: self.vary,
+            session_files: self.session_files,
+            paths: self.path,
             name: self.name,
             json: self.json.unwrap_or(false),
             log_format: self.log_format.unwrap_or(LogFormat::Text),
@@ -217,6 +238,13 @@ impl RunOptions {
         if !(1..=QUEUES_MAX).contains(&plan.queues) {
             bail!("queues: between 1 and {QUEUES_MAX}");
         }
+        path::check(&plan.paths, plan.recheck.0)?;
+        if let Some(odd) = plan.session_files.iter().find(|file| !is_session_pattern(file)) {
+            bail!(
+                "session-files: `{}` is no absolute path, nor the beginning of file names in a folder with a final `*`",
+                odd.display()
+            );
+        }
         for (index, publish) in plan.publish.iter().enumerate() {
             if plan.publish[..index].iter().any(|earlier| earlier.address == publish.address) {
                 bail!("publish: {} is given twice", publish.address);
@@ -230,6 +258,14 @@ impl RunOptions {
         }
         Ok(plan)
     }
+}
+
+/// A file, or the beginning of names in a folder: one that would be all of a folder must say more.
+fn is_session_pattern(path: &Path) -> bool {
+    let Some(text) = path.to_str() else { return false };
+    let stem = text.strip_suffix('*').unwrap_or(text);
+    let is_plain = !stem.contains('*') && !stem.contains("//") && !stem.contains("/./") && !stem.contains("/../");
+    stem.len() > 1 && stem.starts_with('/') && is_plain
 }
 
 /// Splits a command as a shell does.
@@ -468,7 +504,8 @@ mod tests {
 
     /// The example file with every setting uncommented: `# key = value` lines have exactly one space after the `#`.
     fn example_uncommented() -> String {
-        let setting = |line: &&str| line.strip_prefix("# ").is_some_and(|rest| rest.contains(" = "));
+        let is_setting = |rest: &str| rest.contains(" = ") || rest.starts_with("[[");
+        let setting = |line: &&str| line.strip_prefix("# ").is_some_and(is_setting);
         EXAMPLE.lines().filter(setting).map(|line| format!("{}\n", &line[2..])).collect()
     }
 

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{HandshakeKind, LogFormat, PolicyKind};
+use crate::options::{HandshakeKind, LogFormat, PathOptions, PolicyKind};
 
 /// Longest message on a child's socket, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
@@ -62,6 +62,8 @@ pub struct CardSetup {
     pub ignore_headers: Vec<String>,
     /// Headers that always separate replies.
     pub vary: Vec<String>,
+    /// Settings for some paths.
+    pub paths: Vec<PathOptions>,
     /// Number of files of the kernel witness; 0: there is none, so the lease counts as expired and nothing is cached.
     pub witness_files: usize,
 }
@@ -75,6 +77,8 @@ pub struct WatchSetup {
     pub server_netns: u64,
     /// Service ports.
     pub http_ports: Vec<u16>,
+    /// Files of sessions.
+    pub session_files: Vec<PathBuf>,
 }
 
 /// The watcher's only message to the supervisor, once it can or cannot watch.

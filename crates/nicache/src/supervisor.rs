@@ -119,6 +119,7 @@ impl<'a> Running<'a> {
             log_format: plan.log_format,
             server_netns: namespace.inode(),
             http_ports: plan.http_ports.clone(),
+            session_files: plan.session_files.clone(),
         };
         let (watch, report, witness) = start_watch(&setup, watch_side)?;
         if let Some(reason) = &report.unavailable {
@@ -293,6 +294,7 @@ fn card_setup(plan: &RunPlan, instance: &Instance, witness_files: usize) -> Card
         ignore_cookies: plan.ignore_cookies.clone(),
         ignore_headers: plan.ignore_headers.clone(),
         vary: plan.vary.clone(),
+        paths: plan.paths.clone(),
         witness_files,
     }
 }

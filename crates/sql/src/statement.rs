@@ -4,6 +4,8 @@
 //! used again. The parser is asked only for SELECT, INSERT, UPDATE, DELETE and their kin; short statements that steer
 //! the session are read by word (`steer.rs`). Whatever is not understood in full is [`Class::Everything`].
 
+use std::borrow::Cow;
+
 use sqlparser::dialect::{MySqlDialect, PostgreSqlDialect};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
@@ -183,10 +185,26 @@ pub fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|b| matches!(b, b' '..=b'~' | b'\t' | b'\r' | b'\n') && !matches!(b, b'\\' | b'"'))
 }
 
+/// Comments that MySQL reads as advice on how to join, and nothing else.
+const ADVICE: [&[u8]; 3] = [b"/*! STRAIGHT_JOIN */", b"/*! HIGH_PRIORITY */", b"/*! SQL_NO_CACHE */"];
+
+/// The text without advice, if that stands before anything quoted.
+fn without_advice(text: &[u8]) -> Cow<'_, [u8]> {
+    let unquoted = text.iter().position(|b| matches!(b, b'\'' | b'"' | b'`')).unwrap_or(text.len());
+    let begins = |at: &usize| text[*at..unquoted].starts_with(b"/*!");
+    let Some(at) = (0..unquoted).find(begins) else { return Cow::Borrowed(text) };
+    match ADVICE.iter().find(|advice| text[at..unquoted].starts_with(advice)) {
+        Some(advice) => Cow::Owned([&text[..at], b" ", &text[at + advice.len()..]].concat()),
+        None => Cow::Borrowed(text),
+    }
+}
+
 fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
     if text.len() > STATEMENT_BYTES_MAX {
         return Err(Reason::TooLarge);
     }
+    let text = if dialect == Dialect::MySql { without_advice(text) } else { Cow::Borrowed(text) };
+    let text = &*text;
     if dialect == Dialect::MySql {
         for pair in text.windows(3) {
             match pair {
@@ -202,7 +220,7 @@ fn parse_all(dialect: Dialect, text: &[u8]) -> Result<Vec<Statement>, Reason> {
     let text = match core::str::from_utf8(text) {
         Ok(text) => text.into(),
         // Bytes that are no UTF-8 stand for themselves; no certain name or value contains them.
-        Err(_) => std::borrow::Cow::Owned(
+        Err(_) => Cow::Owned(
             text.iter()
                 .map(|b| if b.is_ascii() { *b as char } else { char::REPLACEMENT_CHARACTER })
                 .collect::<String>(),
@@ -298,6 +316,30 @@ fn number_parameters(tokens: &mut [Token]) {
         {
             *name = format!("?{next}");
             next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_left_out_before_anything_quoted() {
+        let plain = b"SELECT /* A\\B::c */  a FROM t WHERE b = 'x'";
+        let advised = b"SELECT /* A\\B::c */ /*! STRAIGHT_JOIN */ a FROM t WHERE b = 'x'";
+        assert_eq!(parse(Dialect::MySql, advised), parse(Dialect::MySql, plain));
+        for text in [
+            &b"SELECT /*! STRAIGHT_JOIN, f() */ a FROM t"[..],
+            b"SELECT /*! INTO OUTFILE 'x' */ a FROM t",
+            b"SELECT '' /*! STRAIGHT_JOIN */ FROM t",
+            b"SELECT /*! STRAIGHT_JOIN */ /*! f() */ a FROM t",
+        ] {
+            let statements = parse(Dialect::MySql, text);
+            assert!(
+                statements.iter().all(|one| one.everything.is_some() || matches!(one.class, Class::Everything(_))),
+                "{statements:?}"
+            );
         }
     }
 }

@@ -52,8 +52,10 @@ struct State {
     answered: bool,
     /// Counts changes of the structure: an answer to an older question is none.
     generation: u64,
-    /// When to ask, unless an answer is on its way.
+    /// When to ask.
     ask_at_ns: Option<u64>,
+    /// An answer is on its way; one at a time, since a busy server takes longer than the next change.
+    asked: bool,
     tries: u32,
 }
 
@@ -145,6 +147,7 @@ impl Catalogues {
     pub fn handle_time(&mut self, now_ns: u64) {
         while let Ok(answer) = self.answers.try_recv() {
             let Some(state) = self.states.get_mut(&answer.place) else { continue };
+            state.asked = false;
             if state.generation != answer.generation {
                 continue;
             }
@@ -172,8 +175,9 @@ impl Catalogues {
             }
         }
         for (place, state) in &mut self.states {
-            if state.ask_at_ns.is_some_and(|at| now_ns >= at) {
+            if !state.asked && state.ask_at_ns.is_some_and(|at| now_ns >= at) {
                 state.ask_at_ns = None;
+                state.asked = true;
                 let (place, generation, sender) = (place.clone(), state.generation, self.sender.clone());
                 let clients = Arc::clone(&self.clients);
                 let fetch = move || {
@@ -182,6 +186,7 @@ impl Catalogues {
                     let _ = sender.send(Answer { place, generation, outcome });
                 };
                 if std::thread::Builder::new().name("catalogue".into()).spawn(fetch).is_err() {
+                    state.asked = false;
                     state.ask_at_ns = Some(now_ns + AGAIN_NS);
                 }
             }

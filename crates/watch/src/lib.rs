@@ -27,6 +27,7 @@ mod resolve;
 mod retained;
 mod ring;
 mod service;
+mod sessions;
 mod survey;
 
 pub use attribution::{Attribution, Others};
@@ -39,3 +40,4 @@ pub use registrar::{Registrar, RegistrarCounters, now_ns};
 pub use resolve::Resolver;
 pub use ring::{Drained, LookupRing, RING_BYTES};
 pub use service::{Operator, run_watcher};
+pub use sessions::SessionFiles;

@@ -48,6 +48,7 @@ use crate::records::{Looked, Record, Records};
 use crate::resolve::Resolver;
 use crate::retained::Retained;
 use crate::ring::{Drained, LookupRing};
+use crate::sessions::SessionFiles;
 use crate::survey::{Purpose, Selected, select, survey};
 
 /// How long to wait for a record that another processor is writing.
@@ -80,6 +81,7 @@ pub struct Registrar {
     /// `RevisionTable::lost` when `attribution` was last cleared.
     attributed_since_lost: u64,
     pub(crate) retained: Retained,
+    sessions: SessionFiles,
     databases: Databases,
     database_processes: Option<DatabaseProcesses>,
     pub(crate) records: Records,
@@ -101,6 +103,7 @@ impl Registrar {
             attribution: Attribution::default(),
             attributed_since_lost: 0,
             retained: Retained::default(),
+            sessions: SessionFiles::default(),
             databases: Databases::new(HashSet::new(), 0),
             database_processes: None,
             records: Records::new(now_ns),
@@ -117,6 +120,11 @@ impl Registrar {
             self.databases.handle_started(process, dialect, now_ns());
         }
         self.database_processes = Some(processes.clone());
+    }
+
+    /// Leaves out what the server does with these files.
+    pub fn leave_out(&mut self, sessions: SessionFiles) {
+        self.sessions = sessions;
     }
 
     /// Takes the look-ups out of the kernel's ring. To be called often enough that it does not overflow.
@@ -180,6 +188,7 @@ impl Registrar {
     fn drain(&mut self) -> Drained {
         let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
         let (table, databases, attribution) = (&self.table, &mut self.databases, &mut self.attribution);
+        let sessions = &mut self.sessions;
         let drained = self.ring.drain(|event| {
             *events += 1;
             match event.kind {
@@ -191,8 +200,10 @@ impl Registrar {
                 EventKind::Request(_) => attribution.observe(&event),
                 _ => {
                     attribution.observe(&event);
-                    retained.observe(&event, table);
-                    history.push(event);
+                    if !sessions.observe(&event) {
+                        retained.observe(&event, table);
+                        history.push(event);
+                    }
                 }
             }
         });

@@ -9,6 +9,7 @@ use crate::application::Application;
 use crate::client::Client;
 use crate::edit::{Edit, FIRST, MarkedFile};
 use crate::folder::{Folder, copy_tree, give_all};
+use crate::login::{Login, PASSWORD};
 use crate::program::{nginx, php};
 use crate::site::{Page, Settings, Site};
 
@@ -20,9 +21,40 @@ const ARTICLES: u32 = 10;
 const LOCAL: &str = "<?php
 $conf['title'] = 'A wiki of files';
 $conf['savedir'] = '@FOLDER@/data';
-$conf['useacl'] = 0;
+$conf['useacl'] = 1;
+$conf['authtype'] = 'authplain';
 $conf['updatecheck'] = 0;
 ";
+
+/// Everybody may read and edit.
+const PERMISSIONS: &str = "*\t@ALL\t8\n";
+const VISITORS: [&str; 2] = ["annabel", "bertrand"];
+/// Of [`PASSWORD`].
+const PASSWORD_HASH: &str = "$1$wikiwiki$ss4/t/5pUfKiQg3ep4niL/";
+
+/// DokuWiki gives each visitor a session, and says `no-store` therefore. Pages are the same for all who have none.
+const CONFIGURATION: &str = r#"# What belongs to one session: to write it changes nothing for others.
+session-files = ["@FOLDER@/run/sessions/sess_*"]
+
+# Forms, logging in, administration.
+[[path]]
+pattern = "/doku.php?*do=*"
+cache = false
+
+[[path]]
+pattern = "/doku.php"
+# The address that browsers start housekeeping by has the time in it.
+masks = ['/lib/exe/taskrunner.php?*"']
+share-no-store = true
+# The session, and the end of one's login that each visitor without a login is told.
+drop-set-cookie = ["DokuWiki", "DW*"]
+
+[[path]]
+pattern = "/"
+masks = ['/lib/exe/taskrunner.php?*"']
+share-no-store = true
+drop-set-cookie = ["DokuWiki", "DW*"]
+"#;
 
 pub fn prepare(settings: &Settings) -> Result<Site> {
     let folder = Folder::create("dokuwiki")?;
@@ -39,6 +71,9 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
         }
     }
     folder.write("site/conf/local.php", &LOCAL.replace("@FOLDER@", &folder.path().display().to_string()))?;
+    folder.write("site/conf/acl.auth.php", PERMISSIONS)?;
+    let user = |name: &&str| format!("{name}:{PASSWORD_HASH}:{name}:{name}@example.org:user\n");
+    folder.write("site/conf/users.auth.php", &VISITORS.iter().map(user).collect::<String>())?;
     for name in ["attic", "cache", "index", "locks", "log", "media", "media_attic", "media_meta", "meta", "tmp"] {
         std::fs::create_dir_all(folder.join("data").join(name))?;
     }
@@ -58,7 +93,10 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     let server = nginx::serve(&folder, settings, "", location)?;
     let mut edits = Vec::from(files.edits(["file-renamed", "file-overwritten"], "/doku.php?id=articles:article_1", 0));
     edits.push(Edit::by_http("web-form", "/doku.php?id=articles:article_2", edit_by_form));
-    Ok(Site { application: Application::DokuWiki, port: settings.port, with, server, pages: pages(), edits, folder })
+    let configuration = CONFIGURATION.replace("@FOLDER@", &folder.path().display().to_string());
+    let logins = VISITORS.map(|name| Login::new(name, log_in)).to_vec();
+    let application = Application::DokuWiki;
+    Ok(Site { application, port: settings.port, with, server, pages: pages(), edits, configuration, logins, folder })
 }
 
 /// The front page and some articles; the first of them is returned.
@@ -91,6 +129,16 @@ fn pages() -> Vec<Page> {
         Page::stable("/doku.php?id=articles:article_3&do=export_raw", "the text of an article", FIRST),
         Page::stable("/lib/tpl/dokuwiki/images/favicon.ico", "a file", ""),
     ]
+}
+
+fn log_in(server: SocketAddr, name: &str) -> Result<Client> {
+    let mut client = Client::with_cookies(server);
+    let fields = [("id", "start"), ("do", "login"), ("u", name), ("p", PASSWORD), ("sectok", "")];
+    let reply = client.post_form("/doku.php", &fields)?;
+    if !client.get("/doku.php?id=start")?.text().contains(name) {
+        bail!("DokuWiki answered with status {}: {}", reply.status, reply.text());
+    }
+    Ok(client)
 }
 
 fn edit_by_form(server: SocketAddr, marker: &str) -> Result<()> {

@@ -74,7 +74,17 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     edits.push(Edit::by_http("web-form-list", "/", |server, marker| edit_by_form(server, 7, marker)));
     edits.extend(content.edits(["file-renamed", "file-overwritten"], "/file", 0));
     let with = Vec::new();
-    Ok(Site { application: Application::Express, port: settings.port, with, server, pages: pages(), edits, folder })
+    Ok(Site {
+        application: Application::Express,
+        port: settings.port,
+        with,
+        server,
+        pages: pages(),
+        edits,
+        configuration: String::new(),
+        logins: Vec::new(),
+        folder,
+    })
 }
 
 fn pages() -> Vec<Page> {

@@ -70,7 +70,17 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     ];
     edits.extend(template.edits(["template-renamed", "template-overwritten"], "/item/3", 0));
     edits.extend(content.edits(["file-renamed", "file-overwritten"], "/file", 0));
-    Ok(Site { application: Application::Flask, port: settings.port, with, server, pages: pages(), edits, folder })
+    Ok(Site {
+        application: Application::Flask,
+        port: settings.port,
+        with,
+        server,
+        pages: pages(),
+        edits,
+        configuration: String::new(),
+        logins: Vec::new(),
+        folder,
+    })
 }
 
 fn pages() -> Vec<Page> {

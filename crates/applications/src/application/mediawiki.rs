@@ -9,6 +9,7 @@ use crate::application::Application;
 use crate::client::Client;
 use crate::edit::{Edit, FIRST, MarkedFile};
 use crate::folder::{Folder, copy_tree};
+use crate::login::{Login, PASSWORD};
 use crate::program::{
     mariadb::{self, MariaDb},
     nginx, php,
@@ -23,6 +24,16 @@ const ORIGINAL: &str = "/usr/share/mediawiki";
 /// Where MediaWiki looks for everything, if this is set.
 const INSTALL_PATH: &str = "MW_INSTALL_PATH";
 const ARTICLES: u32 = 5;
+const ADMINISTRATOR: &str = "Admin";
+const VISITORS: [&str; 2] = ["Annabel", "Bertrand"];
+
+/// MediaWiki calls each page private, for it does not know of a cache that hears of edits, and numbers and times each request.
+const CONFIGURATION: &str = r#"[[path]]
+pattern = "/index.php"
+masks = ['"wgRequestId":"*"', '"wgBackendResponseTime":*}']
+mask-headers = ["X-Request-Id"]
+share-private = true
+"#;
 
 /// Follows what the installation writes.
 const LOCAL_SETTINGS: &str = r#"
@@ -57,10 +68,10 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
             &format!("--confpath={}", configuration.display()),
             &format!("--server=http://{}", settings.url_host),
             "--scriptpath=",
-            "--pass=a password of length",
+            &format!("--pass={PASSWORD}"),
             "--skins=Vector",
             "A wiki",
-            "Admin",
+            ADMINISTRATOR,
         ])
         .run("")
         .context("cannot install MediaWiki")?;
@@ -68,12 +79,18 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     let local =
         LOCAL_SETTINGS.replace("@HOST@", &settings.url_host).replace("@FOLDER@", &folder.path().display().to_string());
     let local = MarkedFile::create(folder.join("site/LocalSettings.php"), written + &local)?;
+    for name in VISITORS {
+        let created = maintenance(folder.path(), "createAndPromote.php").args([name, PASSWORD]).run("");
+        created.with_context(|| format!("cannot create the account of {name}"))?;
+    }
     let mut links = String::from("= Articles =\n");
     for number in 1..=ARTICLES {
         write_page(folder.path(), &format!("Article {number}"), &article(number, FIRST))?;
         links += &format!("* [[Article {number}]]\n");
     }
     write_page(folder.path(), "Main Page", &links)?;
+    // Else each of the first visitors would do one, and write therefore.
+    maintenance(folder.path(), "runJobs.php").run("").context("cannot run MediaWiki's jobs")?;
     MariaDb::finish(server)?;
 
     let location = format!(
@@ -97,7 +114,10 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     ];
     let delay = settings.opcache_revalidate_freq;
     edits.extend(local.edits(["settings-renamed", "settings-overwritten"], "/index.php?title=Article_3", delay));
-    Ok(Site { application: Application::MediaWiki, port: settings.port, with, server, pages: pages(), edits, folder })
+    let configuration = CONFIGURATION.to_owned();
+    let logins = VISITORS.map(|name| Login::new(name, log_in)).to_vec();
+    let application = Application::MediaWiki;
+    Ok(Site { application, port: settings.port, with, server, pages: pages(), edits, configuration, logins, folder })
 }
 
 /// The package is large, so only the look is copied; the rest are links.
@@ -144,6 +164,21 @@ fn pages() -> Vec<Page> {
         ),
         Page::stable("/load.php?lang=en&modules=site.styles&only=styles&skin=vector", "a style sheet", ""),
     ]
+}
+
+fn log_in(server: SocketAddr, name: &str) -> Result<Client> {
+    let mut client = Client::with_cookies(server);
+    let tokens = client.get("/api.php?action=query&meta=tokens&type=login&format=json")?.text();
+    let token = tokens.split_once("\"logintoken\":\"").and_then(|(_, rest)| rest.split_once('"'));
+    let (token, _) = token.with_context(|| format!("MediaWiki gave no token: {tokens}"))?;
+    let token = token.replace("\\\\", "\\");
+    let fields =
+        [("action", "login"), ("lgname", name), ("lgpassword", PASSWORD), ("lgtoken", &token), ("format", "json")];
+    let reply = client.post_form("/api.php", &fields)?.text();
+    if !reply.contains("\"Success\"") {
+        bail!("MediaWiki answered: {reply}");
+    }
+    Ok(client)
 }
 
 fn edit_by_api(server: SocketAddr, marker: &str) -> Result<()> {

@@ -86,7 +86,17 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     edits.extend(template.edits(["template-renamed", "template-overwritten"], "/item.php?id=2", delay));
     edits.extend(content.edits(["include-renamed", "include-overwritten"], "/file.php", delay));
     edits.extend(answer.edits(["upstream-renamed", "upstream-overwritten"], "/upstream.php", 0));
-    Ok(Site { application: Application::PhpPage, port: settings.port, with, server, pages: pages(), edits, folder })
+    Ok(Site {
+        application: Application::PhpPage,
+        port: settings.port,
+        with,
+        server,
+        pages: pages(),
+        edits,
+        configuration: String::new(),
+        logins: Vec::new(),
+        folder,
+    })
 }
 
 fn pages() -> Vec<Page> {

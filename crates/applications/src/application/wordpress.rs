@@ -54,7 +54,17 @@ pub fn prepare(application: Application, settings: &Settings) -> Result<Site> {
         nginx::serve(&folder, settings, "", location)?
     };
     let edits = edits(&folder, &database, settings)?;
-    Ok(Site { application, port: settings.port, with, server, pages: pages(), edits, folder })
+    Ok(Site {
+        application,
+        port: settings.port,
+        with,
+        server,
+        pages: pages(),
+        edits,
+        configuration: String::new(),
+        logins: Vec::new(),
+        folder,
+    })
 }
 
 fn pages() -> Vec<Page> {

@@ -15,6 +15,7 @@ use nicache_coherence::{RecordNumber, Rule, SourceSet, Stamp};
 use nicache_http::Key;
 use nicache_tcp::Time;
 
+use crate::path::Digests;
 use crate::recheck::Recheck;
 
 /// Pages remembered that have no entry.
@@ -33,6 +34,8 @@ const NEVER: Duration = Duration::from_secs(86_400);
 pub enum Executor {
     /// A client, by its IPv4 address.
     Client(u32),
+    /// Any client that sent cookies, if only such as the operator calls harmless. That two of these agree says nothing of the others.
+    Bearer,
     /// The card, which wants to know whether a page is still the same.
     Card,
 }
@@ -46,8 +49,10 @@ pub struct Execution {
     pub forwarded: Time,
     /// When its reply was whole.
     pub finished: Time,
-    /// Hash of the reply, head and all, but for its date.
-    pub digest: [u8; 32],
+    /// What it is compared by.
+    pub digests: Digests,
+    /// How old what nobody can see may become.
+    pub age_max: Duration,
     /// The earlier reply to the same request whose sources have not changed since, by what the watcher says.
     pub unchanged_since: Option<RecordNumber>,
     /// The card's own request for the same.
@@ -57,7 +62,7 @@ pub struct Execution {
 /// What an entry has beside a static one's: how the server is asked again, and until when it may be served.
 #[derive(Clone, Debug)]
 pub(super) struct Age {
-    pub(super) digest: [u8; 32],
+    pub(super) digests: Digests,
     pub(super) recheck: Recheck,
     /// From here on it is not served.
     pub(super) expires: Time,
@@ -68,12 +73,12 @@ pub(super) struct Age {
 }
 
 impl Age {
-    pub(super) fn new(execution: Execution, age_max: Duration) -> Age {
-        let age_max = if Rule::Age.holds() { age_max } else { NEVER };
+    pub(super) fn new(execution: Execution) -> Age {
+        let age_max = if Rule::Age.holds() { execution.age_max } else { NEVER };
         // Time enough for one more execution, with some to spare.
         let lead = (age_max / 4).max(3 * execution.finished.since(execution.forwarded)).min(age_max);
         Age {
-            digest: execution.digest,
+            digests: execution.digests,
             recheck: execution.recheck,
             expires: execution.forwarded + age_max,
             recheck_at: execution.forwarded + (age_max - lead),
@@ -94,7 +99,7 @@ pub(super) struct Basis {
 struct Candidate {
     key: Key,
     by: Executor,
-    digest: [u8; 32],
+    digests: Digests,
     stamp: Stamp,
     sources: SourceSet,
     record: RecordNumber,
@@ -108,8 +113,8 @@ struct Candidate {
 /// What to do with a reply that the watcher has agreed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opinion {
-    /// Two agree.
-    Agreed,
+    /// Two agree, `exactly` or but for what is masked.
+    Agreed { exactly: bool },
     /// It is the first.
     First,
     /// It differs from another although nothing has changed.
@@ -172,7 +177,7 @@ impl Candidates {
         unchanged: impl Fn(&SourceSet, Stamp) -> bool,
     ) -> Opinion {
         if !Rule::Agreement.holds() {
-            return Opinion::Agreed;
+            return Opinion::Agreed { exactly: true };
         }
         let Some(at) = self.find(key) else {
             let mut candidate = Candidate::new(*key, execution);
@@ -182,13 +187,14 @@ impl Candidates {
         };
         let known = &mut self.candidates[at];
         let is_comparable = execution.unchanged_since == Some(known.record) || unchanged(&known.sources, known.stamp);
-        let is_equal = known.digest == execution.digest;
+        let is_equal = known.digests.masked == execution.digests.masked;
         if is_comparable && is_equal && known.by != execution.by {
+            let exactly = known.digests.exact == execution.digests.exact;
             self.remove(at);
-            return Opinion::Agreed;
+            return Opinion::Agreed { exactly };
         }
         known.rest_on(basis);
-        (known.by, known.digest) = (execution.by, execution.digest);
+        (known.by, known.digests) = (execution.by, execution.digests);
         if is_comparable && !is_equal {
             known.count_difference(execution.finished);
             return Opinion::Differs;
@@ -204,7 +210,7 @@ impl Candidates {
         };
         let candidate = &mut self.candidates[at];
         candidate.popular = true;
-        (candidate.by, candidate.digest) = (execution.by, execution.digest);
+        (candidate.by, candidate.digests) = (execution.by, execution.digests);
         candidate.rest_on(basis);
         if differs {
             candidate.count_difference(execution.finished);
@@ -245,7 +251,7 @@ impl Candidate {
         Candidate {
             key,
             by: execution.by,
-            digest: execution.digest,
+            digests: execution.digests,
             stamp: Stamp(0),
             sources: SourceSet::new(),
             record: RecordNumber::default(),

@@ -87,6 +87,8 @@ pub struct Entry {
     pub(super) age: Option<Age>,
     /// How many requests that may change something had come when its own was forwarded.
     pub(super) unsafe_requests: u64,
+    /// Hits since the server last said it under changed sources.
+    pub(super) hits: u32,
     /// Replies that still need its bytes.
     pub(super) pins: u32,
     /// Out of the index; freed with the last pin.

@@ -8,9 +8,9 @@ mod agreement;
 mod entry;
 mod reinstate;
 mod vary;
+mod worth;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use hashbrown::HashTable;
 use nicache_coherence::{Epoch, RecordNumber, RevisionTable, SourceSet, SourceSlot, Stamp};
@@ -25,6 +25,7 @@ pub use vary::VaryRules;
 
 use self::agreement::{Age, Basis, Candidates, Opinion};
 use self::reinstate::{Standing, Suspects};
+use self::worth::Worth;
 use crate::counters::Counters;
 use crate::limits::OBJECT_SHARE;
 use crate::recheck::Recheck;
@@ -102,8 +103,9 @@ pub struct Store {
     index: HashTable<u32>,
     suspects: Suspects,
     candidates: Candidates,
-    /// How old a dynamic entry may become.
-    age_max: Duration,
+    worth: Worth,
+    /// When an entry was last looked for.
+    now: Time,
     unsafe_requests: u64,
     /// Which headers select among the variants of a key.
     pub vary: VaryRules,
@@ -126,15 +128,11 @@ impl Store {
             index: HashTable::with_capacity(entries_max),
             suspects: Suspects::new(),
             candidates: Candidates::new(),
-            age_max: Duration::ZERO,
+            worth: Worth::new(),
+            now: Time(0),
             unsafe_requests: 0,
             vary: VaryRules::new(),
         }
-    }
-
-    /// How old what nobody can see may be in a dynamic entry; zero: there are none.
-    pub fn set_age_max(&mut self, age_max: Duration) {
-        self.age_max = age_max;
     }
 
     /// A request that may change something (RFC 9110 section 9.2.1) goes to the server, or has been answered. What it changes in a
@@ -146,11 +144,6 @@ impl Store {
     /// Beginnings and ends of such requests so far.
     pub fn unsafe_requests(&self) -> u64 {
         self.unsafe_requests
-    }
-
-    /// Are dynamic entries wanted?
-    pub fn wants_dynamic(&self) -> bool {
-        !self.age_max.is_zero()
     }
 
     /// The revision table that entries are checked against.
@@ -222,6 +215,7 @@ impl Store {
         if entry.checked == epoch && entry.standing == Standing::Good {
             return Found::Entry(id);
         }
+        self.now = now;
         self.find_again(id, epoch, counters)
     }
 
@@ -269,6 +263,7 @@ impl Store {
     pub fn pin_for_hit(&mut self, id: EntryId) {
         if let Some(entry) = self.get_mut(id) {
             entry.pins += 1;
+            entry.hits = entry.hits.saturating_add(1);
             let key = policy_key(&entry.key);
             self.policy.handle_hit(key);
         }
@@ -370,6 +365,7 @@ impl Store {
             standing: Standing::Good,
             age: None,
             unsafe_requests: new.unsafe_requests,
+            hits: 0,
             pins: 0,
             dead: false,
         });
@@ -401,12 +397,27 @@ impl Store {
         let key = new.key;
         let basis = Basis { stamp: new.stamp, sources: new.sources, record: new.record };
         if let Some(id) = self.name_of(&key) {
-            let age_max = self.age_max;
+            let known = self.get(id).and_then(|entry| Some((entry.age.as_ref()?.digests, entry.hits)));
+            if let Some((digests, hits)) = known
+                && digests.masked == execution.digests.masked
+                && digests.exact != execution.digests.exact
+            {
+                // What is masked must not be older than the rest.
+                let age = Age::new(execution);
+                let id = self.place(new, epoch, counters)?;
+                if let Some(entry) = self.get_mut(id) {
+                    (entry.age, entry.hits) = (Some(age), hits);
+                }
+                counters.renewed += 1;
+                counters.masked += 1;
+                self.suspect_if(is_suspect, id);
+                return Ok(Computed::Stored(id));
+            }
             if let Some(entry) = self.get_mut(id)
                 && let Some(age) = &mut entry.age
-                && age.digest == execution.digest
+                && age.digests == execution.digests
             {
-                *age = Age::new(execution, age_max);
+                *age = Age::new(execution);
                 (entry.stamp, entry.sources, entry.record) = (basis.stamp, basis.sources, basis.record);
                 (entry.checked, entry.standing) = (epoch, Standing::Good);
                 entry.unsafe_requests = new.unsafe_requests;
@@ -430,13 +441,14 @@ impl Store {
         let revisions = &self.revisions;
         let unchanged = |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
         match self.candidates.compare(&key, &execution, basis, unchanged) {
-            Opinion::Agreed => {
-                let age = Age::new(execution, self.age_max);
+            Opinion::Agreed { exactly } => {
+                let age = Age::new(execution);
                 let id = self.place(new, epoch, counters)?;
                 if let Some(entry) = self.get_mut(id) {
                     entry.age = Some(age);
                 }
                 counters.agreed += 1;
+                counters.masked += u64::from(!exactly);
                 self.suspect_if(is_suspect, id);
                 Ok(Computed::Stored(id))
             }
@@ -477,14 +489,17 @@ impl Store {
         self.candidates.is_popular(key)
     }
 
-    /// Is it a page whose executions differ although nothing has changed?
-    pub fn is_left_alone(&self, key: &Key, now: Time) -> bool {
-        self.candidates.is_left_alone(key, now)
+    /// Is it a page whose executions differ although nothing has changed, or one that is purged before it is used?
+    pub fn is_left_alone(&self, key: &Key, now: Time) -> Option<LeftAlone> {
+        if self.candidates.is_left_alone(key, now) {
+            return Some(LeftAlone::Differs);
+        }
+        self.worth.is_left_alone(key, now).then_some(LeftAlone::NotWorth)
     }
 
-    /// Until when a page whose executions differ is left alone; may be over.
+    /// Until when a page is left alone; may be over.
     pub fn left_alone_until(&self, key: &Key) -> Option<Time> {
-        self.candidates.left_alone_until(key)
+        self.candidates.left_alone_until(key).max(self.worth.left_alone_until(key))
     }
 
     /// All entries that can be found.
@@ -502,6 +517,15 @@ impl Store {
             Standing::Suspect | Standing::Asked(_) => EntryState::Suspect,
             Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => EntryState::Good,
             Standing::Good => EntryState::Suspect,
+        }
+    }
+
+    /// The server was asked for a page that had an entry not long ago, and again something had changed meanwhile.
+    pub fn note_wasted(&mut self, key: &Key, now: Time, counters: &mut Counters) {
+        let is_lapsed =
+            self.name_of(key).and_then(|id| self.get(id)).is_some_and(|entry| entry.standing == Standing::Lapsed);
+        if is_lapsed || self.candidates.is_popular(key) {
+            counters.put_aside += u64::from(self.worth.note_purge(key, 0, now));
         }
     }
 
@@ -593,6 +617,15 @@ impl Store {
             self.free.push(index);
         }
     }
+}
+
+/// Why a page is left to the server for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftAlone {
+    /// Its executions differ although nothing has changed.
+    Differs,
+    /// Its entries are purged before they are used.
+    NotWorth,
 }
 
 /// Why a fill did not become an entry after all.

@@ -74,6 +74,7 @@ impl Store {
 
     /// Asks the watcher about the suspects.
     pub fn ask_about_suspects(&mut self, link: &mut dyn CoherenceLink, now: Time, counters: &mut Counters) {
+        self.now = now;
         if !self.suspects.to_ask.is_empty() {
             // One stamp for all: what the watcher looks at, it looks at after this.
             let stamp = self.revisions.advance_clock();
@@ -132,6 +133,9 @@ impl Store {
     /// A source has changed for good. A dynamic entry keeps its place: maybe the server says the same again.
     pub(super) fn purge(&mut self, id: EntryId, counters: &mut Counters) {
         counters.purges_by_source += 1;
+        if let Some((key, hits)) = self.get_mut(id).map(|entry| (entry.key, std::mem::take(&mut entry.hits))) {
+            counters.put_aside += u64::from(self.worth.note_purge(&key, hits, self.now));
+        }
         match self.get_mut(id) {
             Some(entry) if entry.is_dynamic() => entry.standing = Standing::Lapsed,
             _ => self.remove(id, Removal::Purged),

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nicache_card::{
-    AccessRecord as Hit, Card, CardConfig, CoherenceLink, Entry, EntryView, Handshake, NoWatcher, Outcome, Store,
+    AccessRecord as Hit, Card, CardConfig, CoherenceLink, Entry, EntryView, Handshake, NoWatcher, Outcome,
+    PathSettings, Paths, Store,
 };
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
@@ -91,9 +92,9 @@ fn start_shards(
     };
     let memory_bytes = usize::try_from(setup.memory_bytes / queues as u64).context("--memory is too large")?;
     let secret = secret()?;
-    let rechecker = match setup.recheck_ms {
-        0 => None,
-        _ => Some(Rechecker::start(setup.rechecker, setup.server).context("starting the card's own client")?),
+    let rechecker = match wants_dynamic(setup) {
+        false => None,
+        true => Some(Rechecker::start(setup.rechecker, setup.server).context("starting the card's own client")?),
     };
     let mut shards = Vec::new();
     for (number, (wire, host)) in wire.into_iter().zip(host).enumerate() {
@@ -149,17 +150,27 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
             .ok()
             .with_context(|| format!("--vary {header}: no header name, or one too many"))?;
     }
+    for path in &setup.paths {
+        keys = keys.add_path(path.pattern()?, &path.ignore_cookie)?;
+    }
     let mut config = CardConfig::new(setup.http_ports.clone(), memory_bytes, keys, secret);
     config.handshake = match setup.handshake {
         HandshakeKind::PassThrough => Handshake::PassThrough,
         HandshakeKind::Card => Handshake::Card,
     };
     config.access_log = setup.access_log;
-    if setup.recheck_ms > 0 {
-        config.age_max = Duration::from_millis(setup.recheck_ms);
+    let default = PathSettings { age_max: Duration::from_millis(setup.recheck_ms), ..PathSettings::default() };
+    let paths = setup.paths.iter().map(|path| path.settings(setup.recheck_ms)).collect::<Result<_>>()?;
+    config.paths = Paths::new(default, paths);
+    if wants_dynamic(setup) {
         config.rechecker = Some(nicache_card::Rechecker { address: setup.rechecker.into(), ports: RECHECK_PORTS });
     }
     Ok(config)
+}
+
+/// Are computed pages kept anywhere?
+fn wants_dynamic(setup: &CardSetup) -> bool {
+    setup.recheck_ms > 0 || setup.paths.iter().any(|path| path.recheck_ms(0) > 0)
 }
 
 fn policy(kind: PolicyKind, bytes: u64, objects: u32) -> Box<dyn Policy> {

@@ -33,7 +33,8 @@ pub fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&asked))?;
     }
-    let mut behind = Behind::start(&arguments.run, site.with(), site.server())?;
+    let run = run_options(arguments, &site)?;
+    let mut behind = Behind::start(&run, site.with(), site.server())?;
     wait_for_front_page(&site, &mut behind, &asked)?;
     say(arguments, &format!("{} is served through the card {}", behind.status.url, behind.status.interface));
     say(arguments, &format!("its files are in {}", site.folder().display()));
@@ -61,6 +62,20 @@ fn install(application: Application) -> Result<()> {
         eprintln!("installing {} (apt-get; no service is started)", missing.join(" "));
     }
     application.install()
+}
+
+/// With the application's own settings as a configuration file, unless there is one already.
+fn run_options(arguments: &DemoArgs, site: &Site) -> Result<Vec<String>> {
+    let mut options = arguments.run.clone();
+    let is_own = |option: &String| option == "--config" || option.starts_with("--config=");
+    if site.configuration().is_empty() || options.iter().any(is_own) {
+        return Ok(options);
+    }
+    let file = site.folder().join("nicache.toml");
+    std::fs::write(&file, site.configuration()).with_context(|| format!("cannot write {}", file.display()))?;
+    say(arguments, &format!("settings of nicache ({}):\n\n{}", file.display(), site.configuration()));
+    options.push(format!("--config={}", file.display()));
+    Ok(options)
 }
 
 fn wait_for_front_page(site: &Site, behind: &mut Behind, asked: &AtomicBool) -> Result<()> {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use nicache_coherence::RecordNumber;
-use nicache_watch::{Dependents, Explanation, KernelWatcher, LookupRing, Operator, Registrar, run_watcher};
+use nicache_watch::{
+    Dependents, Explanation, KernelWatcher, LookupRing, Operator, Registrar, SessionFiles, run_watcher,
+};
 
 use crate::inquiry::{FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
 use crate::logs;
@@ -42,6 +44,7 @@ pub fn execute() -> Result<ExitCode> {
     let ring = LookupRing::map(watcher.ring_fd()).context("mapping the ring of look-ups")?;
     let mut registrar = Registrar::new(table, ring, coverage);
     registrar.follow_databases(watcher.databases());
+    registrar.leave_out(SessionFiles::new(&setup.session_files));
     registrar.handle_time();
     send_message(&supervisor, &report, &witness)?;
     let mut operator = Supervisor { socket: supervisor };

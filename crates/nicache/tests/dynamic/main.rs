@@ -14,6 +14,7 @@ mod databases;
 mod explain;
 mod files;
 mod machine;
+mod paths;
 mod postgres;
 mod privacy;
 mod rules;

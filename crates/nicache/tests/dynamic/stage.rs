@@ -35,7 +35,7 @@ pub struct Setup {
     pub workers: u32,
     /// Further settings of PHP, each `name=value`.
     pub php: &'static [&'static str],
-    /// Further options of `nicache run`.
+    /// Further options of `nicache run`. `@FOLDER@` stands for the folder.
     pub options: &'static [&'static str],
     /// Further directives of nginx's `server`. `@FOLDER@` stands for the folder.
     pub nginx: &'static str,
@@ -129,7 +129,8 @@ impl Stage {
         }
         with.push(php);
         let mut options: Vec<&str> = with.iter().flat_map(|command| ["--with", command.as_str()]).collect();
-        options.extend(setup.options);
+        let further: Vec<String> = setup.options.iter().map(|option| option.replace("@FOLDER@", &root)).collect();
+        options.extend(further.iter().map(String::as_str));
         let configuration = format!("{root}/nginx.conf");
         let server = ["nginx", "-p", &root, "-e", "stderr", "-c", &configuration].map(str::to_owned);
         let nicache = Nicache::start_with(&options, &server, |command| {

@@ -1,0 +1,179 @@
+//! What the operator has set for some paths: looked up once for each miss, and kept with its fill.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nicache_http::{CookieNames, HeadTemplate, HttpDate, KeyConfig, Masks, PathMatch, ReplyConfig};
+
+/// Bodies longer than this are not masked: they are equal or they are not.
+pub const MASKED_BYTES_MAX: u64 = 1 << 20;
+
+/// Settings of the replies below some path.
+#[derive(Clone, Debug, Default)]
+pub struct PathSettings {
+    /// Nothing is kept.
+    pub is_excluded: bool,
+    /// How old what nobody can see may be in a reply that the server computed; zero: only files are kept.
+    pub age_max: Duration,
+    /// What may differ between two replies that are taken for the same.
+    pub masks: Masks,
+    /// Headers of which the value may differ, too.
+    pub masked_headers: Vec<Box<[u8]>>,
+    /// Which replies may be shared.
+    pub replies: ReplyConfig,
+    /// Cookies that the stored reply goes without.
+    pub dropped_cookies: CookieNames,
+}
+
+impl PathSettings {
+    /// May computed replies be kept?
+    pub fn wants_dynamic(&self) -> bool {
+        !self.age_max.is_zero()
+    }
+
+    fn masks_anything(&self) -> bool {
+        !self.masks.is_empty() || !self.masked_headers.is_empty()
+    }
+
+    fn is_masked_header(&self, name: &[u8]) -> bool {
+        self.masked_headers.iter().any(|masked| masked.eq_ignore_ascii_case(name))
+    }
+}
+
+/// Default settings and those of the patterns that [`KeyConfig::path_of`] numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Paths {
+    default: Arc<PathSettings>,
+    excluded: Arc<PathSettings>,
+    patterns: Vec<Arc<PathSettings>>,
+}
+
+impl Paths {
+    /// `patterns` in the order in which they were added to the [`KeyConfig`].
+    pub fn new(default: PathSettings, patterns: Vec<PathSettings>) -> Paths {
+        let excluded = PathSettings { is_excluded: true, ..PathSettings::default() };
+        Paths {
+            default: Arc::new(default),
+            excluded: Arc::new(excluded),
+            patterns: patterns.into_iter().map(Arc::new).collect(),
+        }
+    }
+
+    /// The settings for a target. One that cannot be told apart from others is excluded.
+    pub fn of(&self, keys: &KeyConfig, host: &[u8], target: &[u8]) -> &Arc<PathSettings> {
+        if self.patterns.is_empty() {
+            return &self.default;
+        }
+        match keys.path_of(host, target) {
+            PathMatch::None => &self.default,
+            PathMatch::Pattern(number) => self.patterns.get(number).unwrap_or(&self.excluded),
+            PathMatch::Odd => &self.excluded,
+        }
+    }
+}
+
+/// What two executions are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digests {
+    /// Of the whole reply but for its date.
+    pub exact: [u8; 32],
+    /// The same without what is masked; equal to `exact` if nothing is.
+    pub masked: [u8; 32],
+}
+
+/// A whole reply.
+pub struct WholeReply<'a> {
+    /// Its head.
+    pub template: &'a HeadTemplate,
+    /// The connection ends after it.
+    pub closes: bool,
+    /// Bytes of its body.
+    pub body_len: u64,
+    /// Hash of its body.
+    pub body_hash: [u8; 32],
+}
+
+impl WholeReply<'_> {
+    /// Its digests. `body` gives the body's bytes, and is asked only if they are to be masked.
+    pub fn digests(&self, settings: &PathSettings, body: impl FnOnce() -> Option<Vec<u8>>) -> Digests {
+        let mut head = vec![0; self.template.len()];
+        self.template.render(&HttpDate::from_unix_s(0), &mut head);
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(head.len() as u64).to_le_bytes()).update(&head);
+        hasher.update(&[u8::from(self.closes)]).update(&self.body_len.to_le_bytes()).update(&self.body_hash);
+        let exact = hasher.finalize().into();
+        let masked = if settings.masks_anything() { self.masked(settings, &head, body) } else { exact };
+        Digests { exact, masked }
+    }
+
+    fn masked(&self, settings: &PathSettings, head: &[u8], body: impl FnOnce() -> Option<Vec<u8>>) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        let body = if settings.masks.is_empty() || self.body_len > MASKED_BYTES_MAX { None } else { body() };
+        for line in head.split_inclusive(|byte| *byte == b'\n') {
+            let name_len = line.iter().position(|byte| *byte == b':').unwrap_or(0);
+            // The length of a body follows from its tokens.
+            let is_length = body.is_some() && line[..name_len].eq_ignore_ascii_case(b"content-length");
+            let counted =
+                if is_length || settings.is_masked_header(&line[..name_len]) { &line[..name_len] } else { line };
+            hasher.update(&(counted.len() as u64).to_le_bytes()).update(counted);
+        }
+        hasher.update(&[u8::from(self.closes), u8::from(body.is_some())]);
+        match body {
+            Some(body) => {
+                settings.masks.apply(&body, |piece| {
+                    hasher.update(&(piece.len() as u64).to_le_bytes()).update(piece);
+                });
+            }
+            None => {
+                hasher.update(&self.body_len.to_le_bytes()).update(&self.body_hash);
+            }
+        }
+        hasher.finalize().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digests(settings: &PathSettings, header: &str, body: &str) -> Digests {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: {}\r\n{header}\r\n\r\n",
+            body.len()
+        );
+        let reply = WholeReply {
+            template: &HeadTemplate::new(head.as_bytes()).unwrap(),
+            closes: false,
+            body_len: body.len() as u64,
+            body_hash: blake3::hash(body.as_bytes()).into(),
+        };
+        reply.digests(settings, || Some(body.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn only_what_is_masked_may_differ() {
+        let settings = PathSettings {
+            masks: Masks::new(&["\"id\":\"*\""]).unwrap(),
+            masked_headers: vec![(*b"X-Request-Id").into()],
+            ..PathSettings::default()
+        };
+        let first = digests(&settings, "X-Request-ID: 1", "{\"id\":\"1\",\"a\":1}");
+        let same = digests(&settings, "X-Request-ID: 22", "{\"id\":\"22\",\"a\":1}");
+        assert!(first.exact != same.exact && first.masked == same.masked);
+        for (header, body) in [
+            ("X-Request-ID: 1", "{\"id\":\"1\",\"a\":2}"),
+            ("X-Other: 1", "{\"id\":\"1\",\"a\":1}"),
+            ("X-Request-ID: 1\r\nX-Other: 1", "{\"id\":\"1\",\"a\":1}"),
+        ] {
+            assert_ne!(digests(&settings, header, body).masked, first.masked, "{header} {body}");
+        }
+    }
+
+    #[test]
+    fn without_masks_all_of_it_counts() {
+        let settings = PathSettings::default();
+        let first = digests(&settings, "X-Request-ID: 1", "text");
+        assert_eq!(first.exact, first.masked);
+        assert_ne!(digests(&settings, "X-Request-ID: 2", "text").masked, first.masked);
+    }
+}

@@ -1,0 +1,151 @@
+//! Pages that are purged more often than they are used: not worth the server's work for the card, and left alone for a while
+//! (the "too dynamic" files of bos2009).
+//!
+//! A purge is *wasted* if the entry had fewer than [`HITS_MIN`] hits since the server last said it; so is a try to have the page again that comes to nothing, since
+//! something has changed meanwhile. After [`WASTED_MAX`] wasted purges in a row the page goes to the server
+//! like one that was never asked for; the first time for [`FIRST`], each time twice as long. One purge that was worth it, and all is forgotten.
+
+use std::time::Duration;
+
+use hashbrown::HashTable;
+use nicache_http::Key;
+use nicache_tcp::Time;
+
+/// An entry costs the server one request more than no entry: below this many hits it saved nothing.
+const HITS_MIN: u32 = 2;
+/// Wasted purges in a row after which a page is left alone.
+const WASTED_MAX: u8 = 4;
+const FIRST: Duration = Duration::from_secs(2);
+const DOUBLINGS_MAX: u32 = 6;
+/// Pages remembered.
+const PAGES_MAX: usize = 4096;
+
+struct Page {
+    key: Key,
+    wasted: u8,
+    times: u32,
+    left_alone_until: Time,
+}
+
+/// What is remembered of pages that were purged.
+pub(super) struct Worth {
+    pages: Vec<Page>,
+    index: HashTable<u32>,
+    /// The next one to be replaced.
+    oldest: usize,
+}
+
+impl Worth {
+    pub(super) fn new() -> Worth {
+        Worth { pages: Vec::with_capacity(PAGES_MAX), index: HashTable::with_capacity(PAGES_MAX), oldest: 0 }
+    }
+
+    fn find(&self, key: &Key) -> Option<usize> {
+        self.index.find(key.low_u64(), |&at| self.pages[at as usize].key == *key).map(|&at| at as usize)
+    }
+
+    /// Is the page left alone now?
+    pub(super) fn is_left_alone(&self, key: &Key, now: Time) -> bool {
+        self.left_alone_until(key).is_some_and(|until| now < until)
+    }
+
+    /// Until when it is left alone; may be over.
+    pub(super) fn left_alone_until(&self, key: &Key) -> Option<Time> {
+        self.find(key).map(|at| self.pages[at].left_alone_until)
+    }
+
+    /// An entry is purged after so many hits. True if its page is left alone from now on.
+    pub(super) fn note_purge(&mut self, key: &Key, hits: u32, now: Time) -> bool {
+        let known = self.find(key);
+        if hits >= HITS_MIN {
+            if let Some(at) = known {
+                self.unlink(at);
+            }
+            return false;
+        }
+        let at = known.unwrap_or_else(|| self.push(*key));
+        let page = &mut self.pages[at];
+        page.wasted += 1;
+        if page.wasted < WASTED_MAX {
+            return false;
+        }
+        page.wasted = 0;
+        page.left_alone_until = now + FIRST * (1 << page.times.min(DOUBLINGS_MAX));
+        page.times += 1;
+        true
+    }
+
+    fn push(&mut self, key: Key) -> usize {
+        let page = Page { key, wasted: 0, times: 0, left_alone_until: Time(0) };
+        let at = if self.pages.len() < PAGES_MAX {
+            self.pages.push(page);
+            self.pages.len() - 1
+        } else {
+            let at = self.oldest;
+            self.oldest = (at + 1) % PAGES_MAX;
+            self.unlink(at);
+            self.pages[at] = page;
+            at
+        };
+        let pages = &self.pages;
+        self.index.insert_unique(key.low_u64(), at as u32, |&at| pages[at as usize].key.low_u64());
+        at
+    }
+
+    /// Its place stays, and is taken by another in turn.
+    fn unlink(&mut self, at: usize) {
+        if let Ok(found) = self.index.find_entry(self.pages[at].key.low_u64(), |&index| index as usize == at) {
+            found.remove();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = Key([7; 16]);
+
+    /// Purges in a row, without hits, until the page is left alone.
+    fn wear_out(worth: &mut Worth, now: Time) {
+        for _ in 1..WASTED_MAX {
+            assert!(!worth.note_purge(&KEY, HITS_MIN - 1, now) && !worth.is_left_alone(&KEY, now));
+        }
+        assert!(worth.note_purge(&KEY, 0, now) && worth.is_left_alone(&KEY, now));
+    }
+
+    #[test]
+    fn a_page_that_is_never_used_is_left_alone_for_longer_and_longer() {
+        let mut worth = Worth::new();
+        let mut now = Time(1);
+        for times in 0..10 {
+            wear_out(&mut worth, now);
+            let over = now + FIRST * (1 << times.min(DOUBLINGS_MAX));
+            assert!(worth.is_left_alone(&KEY, Time(over.0 - 1)) && !worth.is_left_alone(&KEY, over));
+            now = over;
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_used_recovers() {
+        let mut worth = Worth::new();
+        wear_out(&mut worth, Time(1));
+        let later = Time(1) + FIRST;
+        assert!(!worth.note_purge(&KEY, HITS_MIN, later));
+        wear_out(&mut worth, later);
+        // As the first time.
+        assert!(!worth.is_left_alone(&KEY, later + FIRST));
+    }
+
+    #[test]
+    fn others_are_not_concerned_and_memory_is_bounded() {
+        let mut worth = Worth::new();
+        for number in 0..2 * PAGES_MAX as u64 + 5 {
+            let mut key = [0; 16];
+            key[..8].copy_from_slice(&number.to_le_bytes());
+            worth.note_purge(&Key(key), 0, Time(1));
+        }
+        assert_eq!((worth.pages.len(), worth.index.len()), (PAGES_MAX, PAGES_MAX));
+        assert!(!worth.is_left_alone(&KEY, Time(1)));
+    }
+}
