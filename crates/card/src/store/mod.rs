@@ -525,7 +525,7 @@ impl Store {
         let is_lapsed =
             self.name_of(key).and_then(|id| self.get(id)).is_some_and(|entry| entry.standing == Standing::Lapsed);
         if is_lapsed || self.candidates.is_popular(key) {
-            counters.put_aside += u64::from(self.worth.note_purge(key, 0, now));
+            counters.put_aside += u64::from(self.worth.note_try(key, now));
         }
     }
 

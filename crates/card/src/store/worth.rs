@@ -2,7 +2,7 @@
 //! (the "too dynamic" files of bos2009).
 //!
 //! A purge is *wasted* if the entry had fewer than [`HITS_MIN`] hits since the server last said it; so is a try to have the page again that comes to nothing, since
-//! something has changed meanwhile. After [`WASTED_MAX`] wasted purges in a row the page goes to the server
+//! something has changed meanwhile (one in [`TRY`]: while a change is under way every try comes to nothing). After [`WASTED_MAX`] wasted purges in a row the page goes to the server
 //! like one that was never asked for; the first time for [`FIRST`], each time twice as long. One purge that was worth it, and all is forgotten.
 
 use std::time::Duration;
@@ -17,6 +17,8 @@ const HITS_MIN: u32 = 2;
 const WASTED_MAX: u8 = 4;
 const FIRST: Duration = Duration::from_secs(2);
 const DOUBLINGS_MAX: u32 = 6;
+/// Tries within this time after another one that came to nothing say nothing new.
+const TRY: Duration = Duration::from_secs(1);
 /// Pages remembered.
 const PAGES_MAX: usize = 4096;
 
@@ -25,6 +27,7 @@ struct Page {
     wasted: u8,
     times: u32,
     left_alone_until: Time,
+    tried: Option<Time>,
 }
 
 /// What is remembered of pages that were purged.
@@ -75,8 +78,19 @@ impl Worth {
         true
     }
 
+    /// A try to have the page again came to nothing. True if it is left alone from now on.
+    pub(super) fn note_try(&mut self, key: &Key, now: Time) -> bool {
+        let at = self.find(key).unwrap_or_else(|| self.push(*key));
+        let page = &mut self.pages[at];
+        if page.tried.is_some_and(|tried| now < tried + TRY) {
+            return false;
+        }
+        page.tried = Some(now);
+        self.note_purge(key, 0, now)
+    }
+
     fn push(&mut self, key: Key) -> usize {
-        let page = Page { key, wasted: 0, times: 0, left_alone_until: Time(0) };
+        let page = Page { key, wasted: 0, times: 0, left_alone_until: Time(0), tried: None };
         let at = if self.pages.len() < PAGES_MAX {
             self.pages.push(page);
             self.pages.len() - 1
@@ -105,6 +119,19 @@ mod tests {
     use super::*;
 
     const KEY: Key = Key([7; 16]);
+
+    #[test]
+    fn tries_during_one_change_count_once() {
+        let mut worth = Worth::new();
+        let mut now = Time(1);
+        for _ in 1..WASTED_MAX {
+            for step in 0..10 {
+                assert!(!worth.note_try(&KEY, now + Duration::from_millis(step)));
+            }
+            now = now + TRY;
+        }
+        assert!(worth.note_try(&KEY, now) && worth.is_left_alone(&KEY, now));
+    }
 
     /// Purges in a row, without hits, until the page is left alone.
     fn wear_out(worth: &mut Worth, now: Time) {
