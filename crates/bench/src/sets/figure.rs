@@ -13,14 +13,15 @@ const GAP: f64 = 76.0;
 const TOP: f64 = 128.0;
 const ROW: f64 = PANEL_HEIGHT + 92.0;
 const BARS_LEFT: f64 = 190.0;
-const BARS_WIDTH: f64 = 150.0;
-const BAR_STEP: f64 = 44.0;
+const BARS_WIDTH: f64 = 130.0;
+const BAR_STEP: f64 = 52.0;
+const BAR_HEIGHT: f64 = 13.0;
 const BOTTOM: f64 = 40.0;
 
 const STYLE: &str = "<style>
 .page { fill: #ffffff } .text { fill: #1f2328 } .faint { fill: #59636e } .grid { stroke: #d1d9e0; fill: none }
-.line { fill: none; stroke-width: 2 } .contraction { stroke: #6ea8dc } .exact { stroke: #f0953f } .union { stroke: #9aa4af }
-.wrong { fill: #aacdee } .missed { fill: #c2185b }
+.line { fill: none; stroke-width: 2 } .contraction { stroke: #6ea8dc } .exact { stroke: #f0953f } .union { stroke: #9aa4af; stroke-width: 6; stroke-opacity: 0.55 }
+.wrong { fill: #aacdee } .missed { fill: #c2185b } .refused { fill: #d8c7a0 }
 @media (prefers-color-scheme: dark) {
 .page { fill: #0d1117 } .text { fill: #e6edf3 } .faint { fill: #9198a1 } .grid { stroke: #30363d } .missed { fill: #ff6f9f }
 }
@@ -55,7 +56,7 @@ impl Axis {
 
 /// Draws a report.
 pub fn draw(report: &Report) -> String {
-    let width = LEFT + 2.0 * (PANEL_WIDTH + GAP) + BARS_LEFT + BARS_WIDTH + 90.0;
+    let width = LEFT + 2.0 * (PANEL_WIDTH + GAP) + BARS_LEFT + BARS_WIDTH + 170.0;
     let height = TOP + ROW * report.cases.len() as f64 + BOTTOM;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
@@ -88,7 +89,7 @@ pub fn draw(report: &Report) -> String {
 
 fn draw_case(svg: &mut String, case: &CaseReport, top: f64) {
     let bold = "font-size=\"14\" font-weight=\"600\"";
-    let heading = format!("{}, {:.0} requests in flight on average", case.script.label(), case.in_flight);
+    let heading = format!("{}, {:.1} requests in flight on average", case.script.label(), case.in_flight);
     text(svg, 16.0, top, "text", bold, &heading);
     let top = top + 34.0;
     let shares = |point: &Point, at: usize| point.share(at) * 100.0;
@@ -123,7 +124,8 @@ fn draw_panel(
     }
     let below = "text-anchor=\"middle\" font-size=\"11\"";
     text(svg, left + PANEL_WIDTH / 2.0, top + PANEL_HEIGHT + 31.0, "faint", below, "requests answered");
-    for at in methods {
+    // The widest line below the others.
+    for at in methods.rev() {
         let mut path = String::new();
         for point in &case.points {
             let pen = if path.is_empty() { 'M' } else { 'L' };
@@ -133,21 +135,28 @@ fn draw_panel(
     }
 }
 
-/// Wrong and missed purges of each method.
+/// Wrong and missed purges of each method, and replies that it refused to keep.
 fn draw_bars(svg: &mut String, case: &CaseReport, left: f64, top: f64) {
-    text(svg, left, top - 10.0, "faint", "", &format!("pages purged wrongly, and missed, by {} edits", case.edits));
-    let counts = case.methods.iter().flat_map(|found| [found.purges.wrong as f64, found.purges.missed as f64]);
+    text(svg, left, top - 10.0, "faint", "", &format!("what {} edits led to: pages", case.edits));
+    let counts = case
+        .methods
+        .iter()
+        .flat_map(|found| [found.purges.wrong as f64, found.purges.missed as f64, found.purges.refused as f64]);
     let axis = Axis::over(counts);
     for (line, found) in case.methods.iter().enumerate() {
         let y = top + 6.0 + BAR_STEP * line as f64;
-        text(svg, left + BARS_LEFT - 8.0, y + 18.0, "text", "text-anchor=\"end\"", found.method.label());
-        for (number, (count, class, word)) in
-            [(found.purges.wrong, "wrong", "wrong"), (found.purges.missed, "missed", "missed")].into_iter().enumerate()
-        {
-            let (y, bar) = (y + 17.0 * number as f64, axis.at(count as f64) * BARS_WIDTH);
+        text(svg, left + BARS_LEFT - 8.0, y + 25.0, "text", "text-anchor=\"end\"", found.method.label());
+        let purges = found.purges;
+        let bars = [
+            (purges.wrong, "wrong", "purged wrongly"),
+            (purges.missed, "missed", "missed: stale"),
+            (purges.refused, "refused", "needlessly not kept"),
+        ];
+        for (number, (count, class, word)) in bars.into_iter().enumerate() {
+            let (y, bar) = (y + (BAR_HEIGHT + 1.5) * number as f64, axis.at(count as f64) * BARS_WIDTH);
             let _ = writeln!(
                 svg,
-                "<rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{bar:.1}\" height=\"14\" class=\"bar {class}\"/>",
+                "<rect x=\"{:.1}\" y=\"{y:.1}\" width=\"{bar:.1}\" height=\"{BAR_HEIGHT}\" class=\"bar {class}\"/>",
                 left + BARS_LEFT
             );
             let bold = if class == "missed" && count > 0 {
@@ -155,7 +164,7 @@ fn draw_bars(svg: &mut String, case: &CaseReport, left: f64, top: f64) {
             } else {
                 "font-size=\"11\""
             };
-            text(svg, left + BARS_LEFT + bar + 5.0, y + 11.5, "text", bold, &format!("{count} {word}"));
+            text(svg, left + BARS_LEFT + bar + 5.0, y + 10.5, "text", bold, &format!("{count} {word}"));
         }
     }
 }
@@ -187,7 +196,7 @@ mod tests {
         for method in Method::DRAWN {
             assert_eq!(svg.matches(&format!("class=\"line {}\"", class(method))).count(), 1 + 2 * 2);
         }
-        assert_eq!(svg.matches("class=\"bar ").count(), 2 * 2 * Method::ALL.len());
+        assert_eq!(svg.matches("class=\"bar ").count(), 2 * 3 * Method::ALL.len());
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }
 

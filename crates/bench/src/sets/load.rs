@@ -113,8 +113,7 @@ pub fn ask(
             }
             polled.iter().map(|one| !one.revents().is_empty()).collect()
         };
-        let mut at = 0;
-        for is_ready in ready {
+        for (at, is_ready) in ready.into_iter().enumerate() {
             if is_ready && advance(&mut pending[at])? {
                 let done = pending.swap_remove(at);
                 // The one that took its place was the last, and is looked at in the next round.
@@ -126,7 +125,6 @@ pub fn ask(
                 }
                 break;
             }
-            at += 1;
         }
         if progress.elapsed() > Duration::from_secs(30) && begun == requests {
             bail!("{} requests are not answered", pending.len());

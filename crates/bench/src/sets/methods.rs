@@ -32,13 +32,13 @@ impl Method {
             Method::Contraction => "the paper's contraction",
             Method::Exact => "nicache, exact",
             Method::Union => "nicache, union",
-            Method::Whole => "exact, and files read before",
+            Method::Whole => "exact + files read before",
         }
     }
 }
 
 /// What was seen of one request.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Seen {
     /// Files opened by the server while it was in flight.
     pub opened: BTreeSet<Source>,

@@ -164,6 +164,8 @@ struct Observer<'a> {
     failed: usize,
     identified: usize,
     in_flight: f64,
+    first_ns: u64,
+    last_ns: u64,
     points: Vec<Point>,
 }
 
@@ -189,14 +191,15 @@ impl<'a> Observer<'a> {
             failed: 0,
             identified: 0,
             in_flight: 0.0,
+            first_ns: u64::MAX,
+            last_ns: 0,
             points: Vec::new(),
         }
     }
 
     fn follow(&mut self, answers: &Receiver<Answered>) -> Result<()> {
         let mean = Duration::from_secs_f64(1.0 / self.plan.edits);
-        let begun = Instant::now();
-        let mut due = begun + self.random.wait(mean);
+        let mut due = Instant::now() + self.random.wait(mean);
         loop {
             std::thread::sleep(PAUSE);
             // What was answered before the ring is emptied has all its events in it.
@@ -215,8 +218,7 @@ impl<'a> Observer<'a> {
                 self.drain()?;
             }
             if is_over {
-                let elapsed_ns = begun.elapsed().as_nanos() as f64;
-                self.in_flight /= elapsed_ns;
+                self.in_flight /= self.last_ns.saturating_sub(self.first_ns).max(1) as f64;
                 return Ok(());
             }
             while Instant::now() >= due {
@@ -235,7 +237,7 @@ impl<'a> Observer<'a> {
                 if event.kind == EventKind::Lookup
                     && let Some(source) = site.source(&event.path)
                 {
-                    lookups.push_back((source, event));
+                    lookups.push_back((source, LookupEvent { path: Box::default(), ..event }));
                 }
             });
             match drained {
@@ -256,13 +258,16 @@ impl<'a> Observer<'a> {
         let &Answered { script, client, forwarded_ns, finished_ns, ok } = answered;
         self.answered += 1;
         self.in_flight += (finished_ns - forwarded_ns) as f64;
+        self.first_ns = self.first_ns.min(forwarded_ns);
+        self.last_ns = self.last_ns.max(finished_ns);
         if !ok {
             self.failed += 1;
             return;
         }
         let others = self.attribution.others(client, forwarded_ns, finished_ns);
         self.identified += usize::from(others.is_some());
-        let mut seen = Seen::default();
+        let (mut opened, mut looked_at, mut own) =
+            ([false; Source::COUNT], [false; Source::COUNT], [false; Source::COUNT]);
         for (source, event) in self.lookups.iter().rev() {
             if event.time_ns > finished_ns {
                 continue;
@@ -274,14 +279,15 @@ impl<'a> Observer<'a> {
                 }
                 continue;
             }
-            seen.looked_at.insert(*source);
-            if event.inode.is_some() {
-                seen.opened.insert(*source);
-            }
-            if !others.as_ref().is_some_and(|others| others.has(event)) {
-                seen.own.insert(*source);
+            let at = source.index();
+            looked_at[at] = true;
+            opened[at] |= event.inode.is_some();
+            if !own[at] {
+                own[at] = !others.as_ref().is_some_and(|others| others.has(event));
             }
         }
+        let those = |flags: [bool; Source::COUNT]| Source::all().filter(|source| flags[source.index()]).collect();
+        let seen = Seen { opened: those(opened), looked_at: those(looked_at), own: those(own) };
         let edited: BTreeSet<Source> = self
             .edits
             .iter()

@@ -131,7 +131,7 @@ impl Report {
         for case in &self.cases {
             let _ = writeln!(
                 out,
-                "\n{}: {:.0} requests in flight on average, execution known of {} of {}, {} failed, {} edits",
+                "\n{}: {:.1} requests in flight on average, execution known of {} of {}, {} failed, {} edits",
                 case.script.label(),
                 case.in_flight,
                 case.identified,

@@ -50,6 +50,22 @@ pub enum Source {
 }
 
 impl Source {
+    /// Number of sources.
+    pub const COUNT: usize = SCRIPTS + INCLUDES;
+
+    /// All, in order.
+    pub fn all() -> impl Iterator<Item = Source> {
+        (0..SCRIPTS).map(Source::Data).chain((0..INCLUDES).map(Source::Include))
+    }
+
+    /// Its place in [`Source::all`].
+    pub fn index(self) -> usize {
+        match self {
+            Source::Data(number) => number,
+            Source::Include(number) => SCRIPTS + number,
+        }
+    }
+
     /// Is this one of the two files that the script is made of?
     pub fn belongs_to(self, script: usize) -> bool {
         match self {
@@ -144,9 +160,10 @@ impl Site {
     pub fn source(&self, path: &[u8]) -> Option<Source> {
         let name = std::str::from_utf8(path).ok()?.strip_prefix(self.folder.path().to_str()?)?;
         if let Some(number) = name.strip_prefix("/data/") {
-            return Some(Source::Data(number.parse().ok()?));
+            return number.parse().ok().filter(|&number| number < SCRIPTS).map(Source::Data);
         }
-        Some(Source::Include(name.strip_prefix("/include/")?.strip_suffix(".php")?.parse().ok()?))
+        let number = name.strip_prefix("/include/")?.strip_suffix(".php")?.parse().ok()?;
+        (number < INCLUDES).then_some(Source::Include(number))
     }
 
     /// Changes a file.
@@ -230,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_script_is_made_of_two_files() {
-        let sources = (0..SCRIPTS).map(Source::Data).chain((0..INCLUDES).map(Source::Include));
+        assert!(Source::all().enumerate().all(|(at, source)| source.index() == at));
+        let sources = Source::all();
         assert_eq!(
             sources.filter(|source| source.belongs_to(25)).collect::<Vec<_>>(),
             [Source::Data(25), Source::Include(5)]
