@@ -1,6 +1,6 @@
 //! The command line: one variant per command. The settings of `run` are in [`crate::options`].
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicache_applications::Application;
 use nicache_bench::dynamic::{EDIT_RATES, Page, Subject};
 
-use crate::options::{Milliseconds, RunOptions};
+use crate::options::{BusAddress, LogFormat, Milliseconds, Protocol, RunOptions};
 
 /// A network-interface data cache: serves a server's hot content from the card, never stale.
 #[derive(Debug, Parser)]
@@ -25,6 +25,9 @@ pub enum Command {
     /// Run a server behind the card; with no server: nginx with a small demonstration site
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunOptions>),
+    /// Stand in front of a database, and tell the machines that keep its pages what it receives
+    #[command(after_help = RELAY_EXAMPLES)]
+    Relay(RelayArgs),
     /// Show what a running nicache does
     #[command(after_help = "Example: nicache status --json")]
     Status(StatusArgs),
@@ -75,6 +78,16 @@ const RUN_EXAMPLES: &str = "Examples:
 While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the access log);
 Ctrl-C or SIGTERM stops everything, the server first, then the programs beside it; a second one stops it without
 waiting for them.";
+
+const RELAY_EXAMPLES: &str = "Example, on the database's machine 10.0.0.5, whose MariaDB listens at 127.0.0.1 only:
+  openssl rand -hex 32 > /etc/nicache/relay.key; chmod 600 /etc/nicache/relay.key
+  nicache relay --protocol mysql --listen 10.0.0.5:3306 --database 127.0.0.1:3306 --cards 10.0.0.5:7400 \\
+    --key /etc/nicache/relay.key --client 'mariadb --defaults-extra-file=/etc/nicache/relay.cnf'
+and on each machine that serves pages:
+  nicache run --remote-database mysql://10.0.0.5:3306,relay=10.0.0.5:7400,key=/etc/nicache/relay.key -- ...
+
+Every client must go through the relay: what reaches the database past it is not seen. To the database all
+connections come from the relay's machine; let no rule of it trust that address more than others.";
 
 const DEMO_EXAMPLES: &str = "Examples:
   sudo nicache demo wordpress
@@ -145,6 +158,40 @@ pub struct DemoArgs {
     /// Settings for the `nicache run` that is started
     #[arg(last = true, value_name = "RUN OPTIONS")]
     pub run: Vec<String>,
+}
+
+/// Arguments of `relay`.
+#[derive(Debug, Args)]
+pub struct RelayArgs {
+    /// What the database speaks
+    #[arg(long, value_enum)]
+    pub protocol: Protocol,
+    /// Where clients of the database connect
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: SocketAddr,
+    /// The database
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub database: SocketAddr,
+    /// Where the machines that keep pages connect
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "nats")]
+    pub cards: Option<SocketAddr>,
+    /// Meet them on a bus, too: servers of NATS (with JetStream) and this relay's name there. What is sent is sealed with the key
+    #[arg(long, value_name = "nats://HOST:PORT/NAME")]
+    pub nats: Option<BusAddress>,
+    /// File of the key that these machines know, too: 64 hexadecimal digits
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// Client program of the database with the arguments that let it in, to ask for the structure: views, triggers, keys. It may need a
+    /// user that sees them all [default: mariadb or psql as the database's first user, without a password]
+    #[arg(long, value_name = "COMMAND")]
+    pub client: Option<String>,
+    /// How long a change waits for a machine that does not answer, from its last sign of life. Such a machine stops serving
+    /// pages of the database before that
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    pub lease: Milliseconds,
+    /// Form of the log on standard error
+    #[arg(long, value_enum, default_value = "text")]
+    pub log_format: LogFormat,
 }
 
 /// The applications by name, with what they are.

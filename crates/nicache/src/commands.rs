@@ -7,6 +7,7 @@ mod companion;
 mod demo;
 mod prove;
 mod purge;
+mod relay;
 mod replay;
 mod run;
 mod server;
@@ -25,6 +26,7 @@ use crate::cli::Command;
 pub fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(options) => run::execute(*options),
+        Command::Relay(arguments) => relay::execute(&arguments),
         Command::Status(arguments) => status::execute(&arguments),
         Command::Purge(arguments) => purge::execute(&arguments),
         Command::Why(arguments) => why::execute(&arguments),

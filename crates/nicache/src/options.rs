@@ -6,7 +6,7 @@
 mod path;
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -69,6 +69,13 @@ pub struct RunOptions {
     #[arg(long, value_name = "PORT")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub share: Vec<u16>,
+
+    /// A database on another machine, watched by the `nicache relay` in front of it: DATABASE is where the server finds that relay,
+    /// mysql://ADDR:PORT or postgres://ADDR:PORT, RELAY the relay's --cards address (or nats=nats://HOST:PORT/NAME in its place), FILE
+    /// the key that both know. Pages that ask it are kept as those of a database on this machine. Switches --outgoing on. Repeatable
+    #[arg(long, value_name = "DATABASE,relay=RELAY,key=FILE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remote_database: Vec<RemoteDatabase>,
 
     /// Run COMMAND beside the server, in its namespaces, started before it: a database, an application server. COMMAND is
     /// split into words as a shell does it, quotes included, but no shell runs. If it fails, everything ends; if the server
@@ -165,6 +172,7 @@ pub struct RunPlan {
     pub publish: Vec<Publish>,
     pub outgoing: bool,
     pub share: Vec<u16>,
+    pub remote_databases: Vec<RemoteDatabase>,
     pub subnet: Option<Subnet>,
     pub queues: u16,
     pub pcap: Option<PathBuf>,
@@ -211,9 +219,12 @@ impl RunOptions {
             handshake: self.handshake.unwrap_or(HandshakeKind::PassThrough),
             recheck: self.recheck.unwrap_or(Milliseconds(1000)),
             http_ports: if self.http_port.is_empty() { vec![80] } else { self.http_port },
-            outgoing: self.outgoing.unwrap_or(false) || self.publish.iter().any(|p| !p.address.ip().is_loopback()),
+            outgoing: self.outgoing.unwrap_or(false)
+                || !self.remote_database.is_empty()
+                || self.publish.iter().any(|p| !p.address.ip().is_loopback()),
             publish: self.publish,
             share: self.share,
+            remote_databases: self.remote_database,
             subnet: self.subnet,
             queues: self.queues.unwrap_or(1),
             pcap: self.pcap,
@@ -244,6 +255,12 @@ impl RunOptions {
                 "session-files: `{}` is no absolute path, nor the beginning of file names in a folder with a final `*`",
                 odd.display()
             );
+        }
+        for (index, remote) in plan.remote_databases.iter().enumerate() {
+            if plan.remote_databases[..index].iter().any(|earlier| earlier.address == remote.address) {
+                bail!("remote-database: {} is given twice", remote.address);
+            }
+            nicache_relay::Key::read(&remote.key).context("remote-database: the key")?;
         }
         for (index, publish) in plan.publish.iter().enumerate() {
             if plan.publish[..index].iter().any(|earlier| earlier.address == publish.address) {
@@ -409,6 +426,120 @@ impl fmt::Display for Publish {
     }
 }
 
+/// A database on another machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteDatabase {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Where the server finds it.
+    pub address: SocketAddrV4,
+    /// Where its relay tells of it.
+    pub relay: Relay,
+    /// File of the key.
+    pub key: PathBuf,
+}
+
+/// How a relay is followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Relay {
+    /// At its own address.
+    Direct(SocketAddr),
+    /// On a bus.
+    Bus(BusAddress),
+}
+
+/// Servers of NATS and a relay's name there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BusAddress(pub nicache_relay::Bus);
+
+impl FromStr for BusAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<BusAddress, String> {
+        let parsed = text.rsplit_once('/').filter(|(servers, name)| {
+            let is_url = servers.starts_with("nats://") || servers.starts_with("tls://");
+            is_url && servers.len() > "nats://".len() && nicache_relay::Bus::is_name(name)
+        });
+        let (servers, name) = parsed.ok_or_else(|| format!("`{text}` is not nats://HOST:PORT/NAME"))?;
+        Ok(BusAddress(nicache_relay::Bus { servers: servers.to_owned(), name: name.to_owned() }))
+    }
+}
+
+impl fmt::Display for BusAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.0.servers, self.0.name)
+    }
+}
+
+/// What a database speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// MariaDB, MySQL.
+    Mysql,
+    /// PostgreSQL.
+    Postgres,
+}
+
+impl From<Protocol> for nicache_sql::Dialect {
+    fn from(protocol: Protocol) -> nicache_sql::Dialect {
+        match protocol {
+            Protocol::Mysql => nicache_sql::Dialect::MySql,
+            Protocol::Postgres => nicache_sql::Dialect::Postgres,
+        }
+    }
+}
+
+impl FromStr for RemoteDatabase {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RemoteDatabase, String> {
+        let wrong = |what: &str| {
+            format!(
+                "`{text}`: {what}; write for example mysql://10.0.0.5:3306,relay=10.0.0.5:7400,key=/etc/nicache/key"
+            )
+        };
+        let mut parts = text.split(',');
+        let url = parts.next().unwrap_or_default();
+        let (protocol, address) = match url.split_once("://") {
+            Some(("mysql" | "mariadb", address)) => (Protocol::Mysql, address),
+            Some(("postgres" | "postgresql", address)) => (Protocol::Postgres, address),
+            _ => return Err(wrong("the database begins with mysql:// or postgres://")),
+        };
+        let address = address.trim_end_matches('/').parse().map_err(|_| wrong("no IPv4 address with a port"))?;
+        let (mut relay, mut key) = (None, None);
+        for part in parts {
+            match part.split_once('=') {
+                Some(("relay", value)) => {
+                    let address = value.parse().map_err(|_| wrong("the relay's address has a port"))?;
+                    relay = Some(Relay::Direct(address));
+                }
+                Some(("nats", value)) => {
+                    relay = Some(Relay::Bus(value.parse().map_err(|error: String| wrong(&error))?))
+                }
+                Some(("key", value)) if !value.is_empty() => key = Some(PathBuf::from(value)),
+                _ => return Err(wrong("only relay=, nats= and key= follow")),
+            }
+        }
+        let relay = relay.ok_or_else(|| wrong("relay= (or nats=) is missing"))?;
+        let key = key.ok_or_else(|| wrong("key= is missing"))?;
+        Ok(RemoteDatabase { protocol, address, relay, key })
+    }
+}
+
+impl fmt::Display for RemoteDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.protocol {
+            Protocol::Mysql => "mysql",
+            Protocol::Postgres => "postgres",
+        };
+        let (address, key) = (self.address, self.key.display());
+        match &self.relay {
+            Relay::Direct(relay) => write!(f, "{scheme}://{address},relay={relay},key={key}"),
+            Relay::Bus(bus) => write!(f, "{scheme}://{address},nats={bus},key={key}"),
+        }
+    }
+}
+
 /// A /30 IPv4 network: gateway (this machine) and server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subnet {
@@ -483,7 +614,7 @@ macro_rules! serde_as_text {
         }
     )*};
 }
-serde_as_text!(Size, Milliseconds, Publish, Subnet);
+serde_as_text!(Size, Milliseconds, Publish, RemoteDatabase, Subnet);
 
 #[cfg(test)]
 mod tests {
@@ -537,7 +668,9 @@ mod tests {
     #[test]
     fn the_example_has_every_setting_and_nothing_else() {
         let table: toml::Table = toml::from_str(&example_uncommented()).unwrap();
-        let parsed: RunOptions = table.clone().try_into().unwrap();
+        let mut parsed: RunOptions = table.clone().try_into().unwrap();
+        // Its key is nobody's.
+        parsed.remote_database.clear();
         parsed.checked().unwrap();
         let command = Cli::command();
         let run = command.find_subcommand("run").unwrap();
@@ -570,6 +703,28 @@ mod tests {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
         assert_eq!(Size(3 << 20).to_string(), "3M");
+    }
+
+    #[test]
+    fn remote_databases() {
+        let text = "postgres://10.0.0.5:5432,relay=[fd00::1]:7400,key=/k";
+        let remote: RemoteDatabase = text.parse().unwrap();
+        assert_eq!((remote.protocol, remote.address.port()), (Protocol::Postgres, 5432));
+        assert_eq!(remote.to_string(), text);
+        let on_bus = "mysql://10.0.0.5:3306,nats=nats://10.0.0.9:4222/shop,key=/k";
+        assert_eq!(on_bus.parse::<RemoteDatabase>().unwrap().to_string(), on_bus);
+        for text in [
+            "10.0.0.5:3306,relay=10.0.0.5:1,key=k",
+            "mysql://db:3306,relay=10.0.0.5:1,key=k",
+            "mysql://10.0.0.5:3306,key=k",
+            "mysql://10.0.0.5:3306,nats=nats://10.0.0.9:4222,key=k",
+            "mysql://10.0.0.5:3306,nats=http://10.0.0.9:4222/shop,key=k",
+            "mysql://10.0.0.5:3306,relay=10.0.0.5:1",
+            "mysql://10.0.0.5:3306,relay=10.0.0.5:1,key=k,x=1",
+        ] {
+            assert!(text.parse::<RemoteDatabase>().is_err(), "{text}");
+        }
+        assert!(flags(&["--remote-database", text]).resolve().is_err(), "there is no such key");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{HandshakeKind, LogFormat, PathOptions, PolicyKind};
+use crate::options::{HandshakeKind, LogFormat, PathOptions, PolicyKind, RemoteDatabase};
 
 /// Longest message on a child's socket, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
@@ -79,9 +79,11 @@ pub struct WatchSetup {
     pub http_ports: Vec<u16>,
     /// Files of sessions.
     pub session_files: Vec<PathBuf>,
+    /// Databases on other machines.
+    pub remote_databases: Vec<RemoteDatabase>,
 }
 
-/// The watcher's only message to the supervisor, once it can or cannot watch.
+/// The watcher's first message to the supervisor, once it can or cannot watch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WatchReport {
     /// Number of files attached: maps and links of the kernel witness, in an order that only watcher and card know. The

@@ -120,6 +120,7 @@ impl<'a> Running<'a> {
             server_netns: namespace.inode(),
             http_ports: plan.http_ports.clone(),
             session_files: plan.session_files.clone(),
+            remote_databases: plan.remote_databases.clone(),
         };
         let (watch, report, witness) = start_watch(&setup, watch_side)?;
         if let Some(reason) = &report.unavailable {

@@ -64,6 +64,7 @@ mod statement;
 mod steer;
 mod target;
 mod transaction;
+mod turns;
 mod walk;
 mod whole_reply;
 
@@ -75,4 +76,5 @@ pub use reason::Reason;
 pub use session::{Event, Execution, Parse, Session, Uncached};
 pub use statement::{Class, STATEMENT_BYTES_MAX, Setting, Statement, TableUse, Upsert, is_plain, parse};
 pub use target::{Dialect, TableName, Target};
+pub use turns::Turns;
 pub use whole_reply::is_whole_reply;

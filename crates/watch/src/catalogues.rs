@@ -65,9 +65,13 @@ struct Answer {
     outcome: io::Result<Catalogue>,
 }
 
+/// Asks a database on another machine for its structure, by name (PostgreSQL); may take seconds.
+pub type Source = Arc<dyn Fn(Option<&str>) -> io::Result<String> + Send + Sync>;
+
 /// See the module's head.
-#[derive(Debug)]
 pub struct Catalogues {
+    /// Where to ask, if not the servers on this machine.
+    source: Option<Source>,
     states: HashMap<Place, State>,
     answers: Receiver<Answer>,
     sender: Sender<Answer>,
@@ -80,7 +84,12 @@ impl Catalogues {
     /// Nothing is known yet.
     pub fn new() -> Catalogues {
         let (sender, answers) = channel();
-        Catalogues { states: HashMap::new(), answers, sender, clients: Arc::default(), warned: false }
+        Catalogues { source: None, states: HashMap::new(), answers, sender, clients: Arc::default(), warned: false }
+    }
+
+    /// Nothing is known yet of a database on another machine.
+    pub fn elsewhere(source: Source) -> Catalogues {
+        Catalogues { source: Some(source), ..Catalogues::new() }
     }
 
     /// The structure of a place, if it is known; else it will be asked for.
@@ -179,9 +188,12 @@ impl Catalogues {
                 state.ask_at_ns = None;
                 state.asked = true;
                 let (place, generation, sender) = (place.clone(), state.generation, self.sender.clone());
-                let clients = Arc::clone(&self.clients);
+                let (clients, source) = (Arc::clone(&self.clients), self.source.clone());
                 let fetch = move || {
-                    let outcome = fetch(&place, &clients);
+                    let outcome = match source {
+                        Some(source) => fetch_elsewhere(&place, &source),
+                        None => fetch(&place, &clients),
+                    };
                     // Fails only if nobody wants to know any more.
                     let _ = sender.send(Answer { place, generation, outcome });
                 };
@@ -192,6 +204,17 @@ impl Catalogues {
             }
         }
     }
+}
+
+impl std::fmt::Debug for Catalogues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalogues").field("states", &self.states).finish_non_exhaustive()
+    }
+}
+
+fn fetch_elsewhere(place: &Place, source: &Source) -> io::Result<Catalogue> {
+    let text = source(place.database.as_deref())?;
+    Catalogue::parse(place.dialect, &text).map_err(io::Error::other)
 }
 
 fn fetch(place: &Place, clients: &Mutex<HashSet<u32>>) -> io::Result<Catalogue> {

@@ -22,9 +22,10 @@ use crate::contents;
 use crate::databases::{Databases, Server};
 use crate::event::{EventKind, Identity, LookupEvent, Peer};
 use crate::history::History;
-use crate::peers::Peers;
+use crate::peers::{Known, Peers};
 use crate::pickled::{common_root, unpickle};
 use crate::records::{Looked, Record};
+use crate::remote::RemoteDatabase;
 use crate::resolve::{Node, Resolver};
 use crate::survey::{Purpose, Selected, survey};
 
@@ -53,6 +54,7 @@ pub(crate) struct Computed {
 pub(crate) struct Seen<'a> {
     pub(crate) history: &'a History,
     pub(crate) databases: &'a Databases,
+    pub(crate) remotes: &'a [Arc<RemoteDatabase>],
     pub(crate) attribution: &'a Attribution,
 }
 
@@ -68,7 +70,7 @@ pub(crate) fn survey_computed(
     resolver: &mut Resolver,
     peers: &mut Peers,
 ) -> Result<Computed, RefusalReason> {
-    let Seen { history, databases, attribution } = seen;
+    let Seen { history, databases, remotes, attribution } = seen;
     let mut events: Vec<&LookupEvent> =
         history.since(request.forwarded_ns).take_while(|event| event.time_ns <= request.finished_ns).collect();
     let (from_ns, to_ns) = (request.forwarded_ns, request.finished_ns);
@@ -90,9 +92,14 @@ pub(crate) fn survey_computed(
     }
     let scratch = Scratch::find(&events);
     let mut asked_database = false;
+    let mut asked_remotes = HashSet::new();
     for event in &events {
         match event.kind {
-            EventKind::Sent(sent) => asked_database |= peers.check(event, sent.to)?,
+            EventKind::Sent(sent) => match peers.check(event, sent.to)? {
+                Known::Application => {}
+                Known::Database => asked_database = true,
+                Known::Remote(address) => drop(asked_remotes.insert(address)),
+            },
             EventKind::Wrote if !scratch.is_content(event) => return Err(wrote(event)),
             EventKind::Removed if !scratch.is_path(event) => return Err(wrote(event)),
             _ => {}
@@ -123,19 +130,24 @@ pub(crate) fn survey_computed(
     if databases.has_written(from_ns, to_ns, &mut is_of_request) {
         return Err(RefusalReason::Wrote);
     }
-    let reads = databases.reads(from_ns, to_ns, is_of_request)?;
+    let mut reads = databases.reads(from_ns, to_ns, is_of_request)?;
+    for remote in remotes.iter().filter(|remote| asked_remotes.contains(&remote.address())) {
+        reads.extend(remote.reads(from_ns, to_ns)?);
+    }
     let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
-    if databases.has_changed(&reads, since) {
+    if databases.has_changed(&reads, since) || remotes.iter().any(|remote| remote.has_changed(&reads, since)) {
         return Err(RefusalReason::Changed);
     }
-    Ok(Computed { looked, is_pickled, reads: (asked_database || !reads.is_empty()).then_some(reads) })
+    let has_asked = asked_database || !asked_remotes.is_empty() || !reads.is_empty();
+    Ok(Computed { looked, is_pickled, reads: has_asked.then_some(reads) })
 }
 
 /// Has the request's own execution talked to a program other than a database? What that did then may be anything.
 fn has_called(events: &[&LookupEvent], others: &Others<'_>, peers: &mut Peers) -> bool {
     events.iter().any(|event| match event.kind {
         EventKind::Sent(sent) if sent.to != Peer::Local(event.tgid) => {
-            others.is_call(event, sent) && peers.check(event, sent.to) != Ok(true)
+            others.is_call(event, sent)
+                && !matches!(peers.check(event, sent.to), Ok(Known::Database | Known::Remote(_)))
         }
         _ => false,
     })

@@ -17,7 +17,7 @@ use nicache_sql::{
     Access, Catalogue, Dialect, Event, Execution, Parse, Reason, Session, Statement, conflicts, is_whole_reply, parse,
 };
 
-use crate::catalogues::{Catalogues, Place};
+use crate::catalogues::{Catalogues, Place, Source};
 use crate::event::{LookupEvent, SqlEvent, SqlStep};
 use crate::history::HISTORY_NS;
 use crate::processes::first_process;
@@ -33,7 +33,7 @@ const TEXTS_MAX: usize = 8192;
 /// Statements of a connection whose time is remembered, for replies that are as of an earlier one.
 const TIMES_MAX: usize = 256;
 
-/// The first process of a database server; 0: unknown, which may be any.
+/// The first process of a database server, or a number that no process has for one on another machine; 0: unknown, which may be any.
 pub type Server = u32;
 
 /// What a statement has read.
@@ -73,6 +73,8 @@ struct Connection {
     is_heard: bool,
     /// Numbers of its changes that are in doubt.
     in_doubt: Vec<u64>,
+    /// The structure may be another once they are done.
+    structure_in_doubt: bool,
     /// They come from what the kernel took for a question, so that nobody tells when it is done.
     ends_with_reply: bool,
     times_ns: VecDeque<u64>,
@@ -81,9 +83,20 @@ struct Connection {
     is_odd: bool,
 }
 
+/// A database on another machine.
+#[derive(Debug)]
+struct Elsewhere {
+    server: Server,
+    dialect: Dialect,
+    /// Connections whose beginning was seen.
+    opened: HashSet<u64>,
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub struct Databases {
+    /// These are not the databases of this machine, but one of another.
+    elsewhere: Option<Elsewhere>,
     connections: HashMap<u64, Connection>,
     /// Connections whose beginning nobody saw.
     begun_before: HashSet<u64>,
@@ -105,12 +118,15 @@ pub struct Databases {
     remembers_since: Stamp,
     /// Of the reads, those since.
     reads_since_ns: u64,
+    /// Time of the last event.
+    now_ns: u64,
 }
 
 impl Databases {
     /// Nothing read or changed yet. `begun_before`: connections (by the inode of the server's socket) that exist already.
     pub fn new(begun_before: HashSet<u64>, server_netns: u32) -> Databases {
         Databases {
+            elsewhere: None,
             unseen_change: false,
             server_netns,
             used: HashSet::new(),
@@ -124,11 +140,68 @@ impl Databases {
             first: 0,
             remembers_since: Stamp(0),
             reads_since_ns: 0,
+            now_ns: 0,
         }
+    }
+
+    /// A database on another machine, of which nothing is known yet. `server` is the number of no process.
+    pub fn elsewhere(server: Server, dialect: Dialect, source: Source) -> Databases {
+        let mut databases = Databases::new(HashSet::new(), 0);
+        databases.catalogues = Catalogues::elsewhere(source);
+        databases.elsewhere = Some(Elsewhere { server, dialect, opened: HashSet::new() });
+        databases.used.insert(server);
+        databases
+    }
+
+    /// A database on another machine: nothing is known of its connections, and its structure may be another.
+    pub fn begin_anew(&mut self, now_ns: u64, clock: Stamp) {
+        let Some(elsewhere) = &mut self.elsewhere else { return };
+        elsewhere.opened.clear();
+        let (server, dialect) = (elsewhere.server, elsewhere.dialect);
+        self.connections.clear();
+        self.changes.clear();
+        self.unseen_change = false;
+        self.catalogues.handle_change(server, true, now_ns);
+        if dialect == Dialect::MySql {
+            self.catalogues.get(&Place { server, dialect, database: None }, now_ns);
+        }
+        self.begin_memory(now_ns, clock);
+    }
+
+    /// What was read and changed before is not known any more; what is in doubt goes on to be.
+    pub fn begin_memory(&mut self, now_ns: u64, clock: Stamp) {
+        self.reads.clear();
+        self.reads_since_ns = now_ns;
+        self.remembers_since = Stamp(clock.0 + 1);
+    }
+
+    /// A connection begins.
+    pub fn handle_opened(&mut self, name: u64) {
+        if let Some(elsewhere) = &mut self.elsewhere
+            && elsewhere.opened.len() < CONNECTIONS_MAX
+        {
+            elsewhere.opened.insert(name);
+        }
+    }
+
+    /// On a connection whose beginning was not seen something is under way.
+    pub fn hold(&mut self, event: &LookupEvent, sql: SqlEvent) {
+        if self.connection(event, sql, 0).is_some() {
+            self.note_change(event, sql.connection, 0, [Access::EVERYTHING].into());
+        } else {
+            // Never over.
+            self.remembers_since = Stamp(u64::MAX);
+        }
+    }
+
+    /// Is something in doubt that was asked on the connection?
+    pub fn is_in_doubt(&self, name: u64) -> bool {
+        self.connections.get(&name).is_some_and(|connection| !connection.in_doubt.is_empty())
     }
 
     /// Takes note of what happened on a connection.
     pub fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
+        self.now_ns = event.time_ns;
         if let SqlStep::Received { client, .. } = sql.what
             && (self.catalogues.is_own_client(client) || self.is_asker(sql, client))
         {
@@ -136,13 +209,17 @@ impl Databases {
             return self.forget(sql.connection, event.clock);
         }
         match sql.what {
-            SqlStep::Received { client, certain } => {
+            SqlStep::Received { client, certain, ahead } => {
+                if !ahead {
+                    self.end_doubt(sql.connection, event.clock);
+                }
                 if !certain {
                     tracing::trace!(bytes = %event.path.escape_ascii(), "received");
                 }
                 self.receive(event, sql, client, certain);
             }
             SqlStep::Sent => {
+                let is_here = self.elsewhere.is_none();
                 if is_greeting(sql.dialect, &event.path) {
                     self.forget(sql.connection, event.clock);
                 }
@@ -152,7 +229,8 @@ impl Databases {
                     let is_odd = std::mem::take(&mut connection.is_odd);
                     let len = usize::try_from(event.ret).unwrap_or(usize::MAX);
                     let is_done = requests == 1 && !is_odd && is_whole_reply(sql.dialect, &event.path, len);
-                    if std::mem::take(&mut connection.ends_with_reply) || is_done {
+                    // A relay tells when it is done.
+                    if (std::mem::take(&mut connection.ends_with_reply) || is_done) && is_here {
                         self.end_doubt(sql.connection, event.clock);
                     }
                 }
@@ -161,6 +239,9 @@ impl Databases {
             SqlStep::Closed => {
                 self.askers.remove(&sql.connection);
                 self.forget(sql.connection, event.clock);
+                if let Some(elsewhere) = &mut self.elsewhere {
+                    elsewhere.opened.remove(&sql.connection);
+                }
             }
         }
     }
@@ -194,7 +275,6 @@ impl Databases {
     }
 
     fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32, certain: bool) {
-        self.end_doubt(sql.connection, event.clock);
         if is_startup(sql.dialect, &event.path) {
             self.forget(sql.connection, event.clock);
         }
@@ -249,27 +329,28 @@ impl Databases {
         if self.connections.len() >= CONNECTIONS_MAX && !self.connections.contains_key(&sql.connection) {
             return None;
         }
-        let begun_before = &mut self.begun_before;
         let is_new = !self.connections.contains_key(&sql.connection);
-        let place = if is_new { place_of(event, sql) } else { None };
+        let place = if is_new { self.place_of(event, sql) } else { None };
         if let Some(place) = &place
+            && self.elsewhere.is_none()
             && is_in_namespace(event.tgid, self.server_netns)
         {
             self.used.insert(place.server);
         }
         let used = place.as_ref().filter(|place| self.used.contains(&place.server));
         let defaults = used.and_then(|place| self.catalogues.defaults(place, event.time_ns));
+        let is_old = match &self.elsewhere {
+            Some(elsewhere) => !elsewhere.opened.contains(&sql.connection),
+            None => is_new && self.begun_before.remove(&sql.connection),
+        };
         let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
-            session: if begun_before.remove(&sql.connection) {
-                Session::in_the_middle(sql.dialect)
-            } else {
-                Session::new(sql.dialect, defaults)
-            },
+            session: if is_old { Session::in_the_middle(sql.dialect) } else { Session::new(sql.dialect, defaults) },
             client,
             server: event.tgid,
             place,
             is_heard: false,
             in_doubt: Vec::new(),
+            structure_in_doubt: false,
             ends_with_reply: false,
             times_ns: VecDeque::new(),
             requests: 0,
@@ -290,9 +371,10 @@ impl Databases {
         let server_netns = self.server_netns;
         let place = match known {
             Some(connection) => connection.place.clone(),
-            None => place_of(event, sql),
+            None => self.place_of(event, sql),
         };
         if let Some(place) = place
+            && self.elsewhere.is_none()
             && (client == 0 || is_in_namespace(client, server_netns))
         {
             self.used.insert(place.server);
@@ -302,6 +384,15 @@ impl Databases {
         }
     }
 
+    /// Where the tables of a connection are.
+    fn place_of(&self, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
+        let server = match &self.elsewhere {
+            Some(elsewhere) => elsewhere.server,
+            None => first_process(event.tgid)?,
+        };
+        place_in(server, event, sql)
+    }
+
     fn catalogue_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Arc<Catalogue>> {
         let place = self.connections.get(&sql.connection)?.place.clone()?;
         if self.used.contains(&place.server) { self.catalogues.get(&place, event.time_ns) } else { None }
@@ -309,7 +400,9 @@ impl Databases {
 
     /// `reason`: why a statement was not understood, if it was not.
     fn handle_schema_change(&mut self, name: u64, reason: Option<Reason>, now_ns: u64) {
-        let Some(place) = self.connections.get(&name).and_then(|connection| connection.place.as_ref()) else { return };
+        let Some(connection) = self.connections.get_mut(&name) else { return };
+        let Some(place) = &connection.place else { return };
+        connection.structure_in_doubt |= reason != Some(Reason::Lexing);
         match reason {
             // A session from before the settings were known. Were nothing known as long as there are such, nothing ever would be.
             Some(Reason::Lexing) => self.catalogues.refresh(place.server, now_ns),
@@ -406,6 +499,9 @@ impl Databases {
     }
 
     fn server_of(&self, name: u64) -> Server {
+        if let Some(elsewhere) = &self.elsewhere {
+            return elsewhere.server;
+        }
         let place = self.connections.get(&name).and_then(|connection| connection.place.as_ref());
         place.map_or(0, |place| place.server)
     }
@@ -418,12 +514,24 @@ impl Databases {
                 change.done = Some(clock);
             }
         }
+        // What was asked meanwhile may have been answered before.
+        if let Some(connection) = self.connections.get_mut(&name)
+            && std::mem::take(&mut connection.structure_in_doubt)
+            && let Some(place) = &connection.place
+        {
+            self.catalogues.handle_change(place.server, false, self.now_ns);
+        }
     }
 
     fn forget(&mut self, name: u64, clock: Stamp) {
         self.end_doubt(name, clock);
         self.connections.remove(&name);
         self.begun_before.remove(&name);
+    }
+
+    /// Was anything received between the two moments that can be remembered?
+    pub fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.reads.iter().rev().take_while(|read| read.time_ns >= from_ns).any(|read| read.time_ns <= to_ns)
     }
 
     /// What was read between the two moments, by clients (processes, 0: unknown) that may have done it for the request, at those times.
@@ -496,9 +604,8 @@ fn is_in_namespace(process: u32, netns: u32) -> bool {
     link.is_ok_and(|link| link.as_os_str() == &*format!("net:[{netns}]"))
 }
 
-/// Where the tables of a connection are. PostgreSQL: the first message names the database, or else the user, as key and value.
-fn place_of(event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
-    let server = first_process(event.tgid)?;
+/// PostgreSQL: the first message names the database, or else the user, as key and value.
+fn place_in(server: Server, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
     if sql.dialect == Dialect::MySql {
         return Some(Place { server, dialect: sql.dialect, database: None });
     }

@@ -41,7 +41,7 @@ pub enum EventKind {
 /// What happened on a connection of a database server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqlEvent {
-    /// Inode number of the server's socket.
+    /// Inode number of the server's socket; for a database elsewhere, the relay's number.
     pub connection: u64,
     /// What is spoken there.
     pub dialect: Dialect,
@@ -56,8 +56,10 @@ pub enum SqlStep {
     Received {
         /// Process of the client, in the initial PID namespace; 0: unknown.
         client: u32,
-        /// The kernel was certain that they change nothing.
+        /// Whoever saw them first was certain that they change nothing.
         certain: bool,
+        /// What was received before may not be done yet.
+        ahead: bool,
     },
     /// The server has sent a reply, whose first bytes are there.
     Sent,
@@ -177,6 +179,9 @@ pub struct LookupEvent {
     pub path: Box<[u8]>,
 }
 
+/// Tests look up as process 1.
+const BLANK_PROCESS: u32 = if cfg!(test) { 1 } else { 0 };
+
 fn dialect(kind: u32) -> Option<Dialect> {
     match kind {
         MYSQL => Some(Dialect::MySql),
@@ -255,6 +260,7 @@ impl LookupEvent {
                         9 => SqlStep::Received {
                             client: u32_at(offset_of!(Head, dir_dev))?,
                             certain: flags & FLAG_CERTAIN != 0,
+                            ahead: false,
                         },
                         10 => SqlStep::Sent,
                         11 => SqlStep::Idle,
@@ -309,17 +315,21 @@ impl LookupEvent {
     }
 }
 
-#[cfg(test)]
 impl LookupEvent {
-    /// For tests: process 1 looked an empty path up.
+    /// Bytes on a connection of a database on another machine.
+    pub(crate) fn elsewhere(time_ns: u64, clock: Stamp, sql: SqlEvent, bytes: &[u8]) -> LookupEvent {
+        LookupEvent { clock, kind: EventKind::Sql(sql), path: bytes.into(), ..LookupEvent::blank(time_ns) }
+    }
+
+    /// An empty path was looked up by no process.
     pub(crate) fn blank(time_ns: u64) -> LookupEvent {
         LookupEvent {
             time_ns,
             clock: Stamp(0),
             ret: 0,
             kind: EventKind::Lookup,
-            tgid: 1,
-            tid: 1,
+            tgid: BLANK_PROCESS,
+            tid: BLANK_PROCESS,
             nr: 2,
             dirfd: libc::AT_FDCWD,
             inode: None,

@@ -1,6 +1,7 @@
 //! Whom the server talked to while it worked on a request: programs of its own group, watched databases, or others.
 
 use std::collections::HashMap;
+use std::net::SocketAddrV4;
 
 use nicache_coherence::RefusalReason;
 
@@ -30,9 +31,22 @@ const STORE_PORTS: [u16; 9] = [389, 3306, 5432, 6379, 9200, 11211, 27017, 5984, 
 pub struct Peers {
     server_netns: u32,
     databases: Option<DatabaseProcesses>,
+    /// Addresses of databases on other machines that relays tell of.
+    remotes: Vec<SocketAddrV4>,
     processes: HashMap<u32, Kind>,
     /// Ports of the loopback interface.
     ports: HashMap<u16, bool>,
+}
+
+/// What a peer of the server is, if what comes from it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Part of the application.
+    Application,
+    /// A database server on this machine.
+    Database,
+    /// A database on another machine.
+    Remote(SocketAddrV4),
 }
 
 fn refuse(event: &LookupEvent, peer: Peer) -> RefusalReason {
@@ -72,27 +86,30 @@ enum Kind {
 
 impl Peers {
     /// Nothing known yet of the processes in the network namespace with this inode number.
-    pub fn new(server_netns: u32, databases: Option<DatabaseProcesses>) -> Peers {
-        Peers { server_netns, databases, processes: HashMap::new(), ports: HashMap::new() }
+    pub fn new(server_netns: u32, databases: Option<DatabaseProcesses>, remotes: Vec<SocketAddrV4>) -> Peers {
+        Peers { server_netns, databases, remotes, processes: HashMap::new(), ports: HashMap::new() }
     }
 
-    /// Is it certain that nothing unseen came in from outside by this sending? True if it went to a database.
+    /// Whom did this sending go to, so that it is certain that nothing unseen came in from outside?
     ///
     /// # Errors
     /// [`RefusalReason::UnwatchedPeer`].
-    pub fn check(&mut self, event: &LookupEvent, peer: Peer) -> Result<bool, RefusalReason> {
+    pub fn check(&mut self, event: &LookupEvent, peer: Peer) -> Result<Known, RefusalReason> {
         let is_fine = match peer {
             // To itself: a signal between threads.
             Peer::Local(process) if process == event.tgid => true,
             Peer::Local(0) | Peer::Other(_) => false,
             Peer::Local(process) => match self.kind(process) {
                 Kind::Application => true,
-                Kind::Database => return Ok(true),
+                Kind::Database => return Ok(Known::Database),
                 Kind::Unknown | Kind::Other => false,
             },
+            Peer::Ipv4(address, port) if self.remotes.contains(&SocketAddrV4::new(address, port)) => {
+                return Ok(Known::Remote(SocketAddrV4::new(address, port)));
+            }
             Peer::Ipv4(address, port) if !address.is_loopback() || STORE_PORTS.contains(&port) => {
                 return if address.is_loopback() && self.is_database_at(event.tgid, port) {
-                    Ok(true)
+                    Ok(Known::Database)
                 } else {
                     Err(refuse(event, peer))
                 };
@@ -100,7 +117,7 @@ impl Peers {
             Peer::Ipv4(..) => true,
         };
         if is_fine {
-            return Ok(false);
+            return Ok(Known::Application);
         }
         Err(refuse(event, peer))
     }
@@ -158,15 +175,18 @@ mod tests {
     fn only_the_group_itself_is_watched() {
         let netns = std::fs::read_link("/proc/self/ns/net").unwrap();
         let netns: u32 = netns.to_str().unwrap()["net:[".len()..].trim_end_matches(']').parse().unwrap();
-        let mut peers = Peers::new(netns, None);
+        let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 3306);
+        let mut peers = Peers::new(netns, None, vec![remote]);
         let event = LookupEvent::blank(0);
         let me = std::process::id();
         assert!(peers.check(&event, Peer::Local(me)).is_ok());
-        assert!(Peers::new(netns + 1, None).check(&event, Peer::Local(me)).is_err());
+        assert!(Peers::new(netns + 1, None, Vec::new()).check(&event, Peer::Local(me)).is_err());
         assert!(peers.check(&event, Peer::Local(0)).is_err());
         assert!(peers.check(&event, Peer::Ipv4(Ipv4Addr::LOCALHOST, 9000)).is_ok());
         assert!(peers.check(&event, Peer::Ipv4(Ipv4Addr::LOCALHOST, 6379)).is_err());
         assert!(peers.check(&event, Peer::Ipv4(Ipv4Addr::new(10, 0, 0, 1), 9000)).is_err());
+        assert_eq!(peers.check(&event, Peer::Ipv4(*remote.ip(), 3306)), Ok(Known::Remote(remote)));
+        assert!(peers.check(&event, Peer::Ipv4(*remote.ip(), 3307)).is_err());
         assert!(peers.check(&event, Peer::Other(10)).is_err());
     }
 }

@@ -45,6 +45,7 @@ use crate::kernel::Coverage;
 use crate::peers::Peers;
 use crate::processes::DatabaseProcesses;
 use crate::records::{Looked, Record, Records};
+use crate::remote::RemoteDatabase;
 use crate::resolve::Resolver;
 use crate::retained::Retained;
 use crate::ring::{Drained, LookupRing};
@@ -83,6 +84,7 @@ pub struct Registrar {
     pub(crate) retained: Retained,
     sessions: SessionFiles,
     databases: Databases,
+    remotes: Vec<Arc<RemoteDatabase>>,
     database_processes: Option<DatabaseProcesses>,
     pub(crate) records: Records,
     counters: RegistrarCounters,
@@ -105,6 +107,7 @@ impl Registrar {
             retained: Retained::default(),
             sessions: SessionFiles::default(),
             databases: Databases::new(HashSet::new(), 0),
+            remotes: Vec::new(),
             database_processes: None,
             records: Records::new(now_ns),
             counters: RegistrarCounters::default(),
@@ -127,6 +130,11 @@ impl Registrar {
         self.sessions = sessions;
     }
 
+    /// Counts databases on other machines as watched, as far as their relays vouch for them.
+    pub fn follow_remotes(&mut self, remotes: Vec<Arc<RemoteDatabase>>) {
+        self.remotes = remotes;
+    }
+
     /// Takes the look-ups out of the kernel's ring. To be called often enough that it does not overflow.
     pub fn handle_events(&mut self) {
         let _ = self.drain();
@@ -134,7 +142,7 @@ impl Registrar {
 
     /// Renews the lease if it is time to. Without a call for [`LEASE_NS`] every card stops serving.
     pub fn handle_time(&mut self) {
-        renew_lease(&self.table, &mut self.lease_renewed_ns);
+        renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
         self.databases.handle_time(now_ns());
         self.table.set_strict_sql(self.databases.select_may_write());
     }
@@ -242,6 +250,7 @@ impl Registrar {
         if !self.table.is_unchanged(&record.looked.fixed, request.since)
             || is_dynamic && self.retained.has_changed(&self.table, request.since, record.finished_ns)
             || self.databases.has_changed(&record.reads, request.since)
+            || self.remotes.iter().any(|remote| remote.has_changed(&record.reads, request.since))
         {
             return Reinstatement::Gone;
         }
@@ -302,7 +311,7 @@ impl Registrar {
             self.table.watch(slot);
         }
 
-        let mut tick = || renew_lease(&self.table, &mut self.lease_renewed_ns);
+        let mut tick = || renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
         let mut matched = None;
         for candidate in &survey.candidates {
             if contents::hash(candidate, &mut tick)? == request.body_hash {
@@ -344,8 +353,10 @@ impl Registrar {
             return Err(RefusalReason::TooManyRetained);
         }
         let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
-        let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone());
-        let seen = Seen { history: &self.history, databases: &self.databases, attribution: &self.attribution };
+        let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
+        let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone(), addresses);
+        let (databases, remotes) = (&self.databases, &*self.remotes);
+        let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution };
         let earlier = request.previous.and_then(|(number, _)| self.records.get(number));
         let Computed { looked, is_pickled, reads } =
             survey_computed(seen, request, earlier, &self.table, resolver, &mut peers)?;
@@ -389,13 +400,21 @@ impl Registrar {
             && record.looked.sources.iter().all(|&slot| self.table.stamp_of(slot) < since)
             && !self.retained.has_changed(&self.table, since, record.finished_ns)
             && !self.databases.has_changed(&record.reads, since)
+            && !self.remotes.iter().any(|remote| remote.has_changed(&record.reads, since))
     }
 }
 
-fn renew_lease(table: &RevisionTable, renewed_ns: &mut u64) {
+/// The only place that makes the table's lease longer: never longer than every relay vouches whose database something was kept of
+/// ([`nicache_relay::Validity`]).
+fn renew_lease(table: &RevisionTable, remotes: &[Arc<RemoteDatabase>], renewed_ns: &mut u64) {
     let now = now_ns();
-    if now.saturating_sub(*renewed_ns) >= LEASE_RENEWAL_NS {
-        table.renew_lease(now + LEASE_NS);
+    let mut is_time = now.saturating_sub(*renewed_ns) >= LEASE_RENEWAL_NS;
+    for remote in remotes {
+        is_time |= remote.handle_time(now);
+    }
+    if is_time {
+        let until = remotes.iter().fold(now + LEASE_NS, |until, remote| remote.bound_lease(until, now));
+        table.renew_lease(until);
         // So that a change and a look at the file can be told apart although no request is forwarded.
         table.advance_clock();
         *renewed_ns = now;

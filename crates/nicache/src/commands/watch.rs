@@ -5,16 +5,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nicache_coherence::RecordNumber;
+use nicache_coherence::{RecordNumber, RevisionTable};
+use nicache_relay::{Key, Subscriber, follow, follow_bus};
 use nicache_watch::{
-    Dependents, Explanation, KernelWatcher, LookupRing, Operator, Registrar, SessionFiles, run_watcher,
+    Dependents, Explanation, KernelWatcher, LookupRing, Operator, Registrar, RemoteDatabase, SessionFiles, run_watcher,
 };
 
 use crate::inquiry::{FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
 use crate::logs;
+use crate::options;
 use crate::setup::{MESSAGE_BYTES_MAX, WatchReport, WatchSetup, child_start, receive_message, send_message};
+
+/// How often it is logged what relays have told.
+const REPORT: Duration = Duration::from_secs(60);
 
 /// Watches until the supervisor or the card is gone.
 pub fn execute() -> Result<ExitCode> {
@@ -42,9 +48,14 @@ pub fn execute() -> Result<ExitCode> {
     let table = Arc::new(watcher.table().context("mapping the revision table")?);
     table.set_service_ports(&setup.http_ports);
     let ring = LookupRing::map(watcher.ring_fd()).context("mapping the ring of look-ups")?;
+    let remotes = follow_remotes(&setup.remote_databases, &table)?;
     let mut registrar = Registrar::new(table, ring, coverage);
     registrar.follow_databases(watcher.databases());
     registrar.leave_out(SessionFiles::new(&setup.session_files));
+    registrar.follow_remotes(remotes.clone());
+    if !remotes.is_empty() {
+        std::thread::Builder::new().name("relay-report".into()).spawn(move || self::report(&remotes))?;
+    }
     registrar.handle_time();
     send_message(&supervisor, &report, &witness)?;
     let mut operator = Supervisor { socket: supervisor };
@@ -108,5 +119,44 @@ fn dependents_report(dependents: Dependents) -> FromWatch {
         records: records.collect(),
         records_count: dependents.records.len() as u64,
         every_dynamic: dependents.every_dynamic,
+    }
+}
+
+/// Has a thread follow each relay.
+fn follow_remotes(setups: &[options::RemoteDatabase], table: &Arc<RevisionTable>) -> Result<Vec<Arc<RemoteDatabase>>> {
+    let mut remotes = Vec::new();
+    for (index, setup) in (0..).zip(setups) {
+        let key = Key::read(&setup.key).context("the key of a relay")?;
+        let remote = RemoteDatabase::new(setup.address, setup.protocol.into(), index, Arc::clone(table));
+        let remote = Arc::new(remote);
+        remotes.push(Arc::clone(&remote));
+        let mut card = [0; 8];
+        rustix::rand::getrandom(&mut card, rustix::rand::GetRandomFlags::empty()).context("random numbers")?;
+        let card = u64::from_ne_bytes(card);
+        let (relay, mut subscriber) = (setup.relay.clone(), Subscriber::new(card));
+        let body = move || match &relay {
+            options::Relay::Direct(address) => follow(*address, &key, &mut subscriber, &*remote),
+            options::Relay::Bus(bus) => follow_bus(&bus.0, card, &key, &mut subscriber, &*remote),
+        };
+        std::thread::Builder::new().name("relay".into()).spawn(body)?;
+    }
+    Ok(remotes)
+}
+
+/// Logs now and then what the relays have told.
+fn report(remotes: &[Arc<RemoteDatabase>]) {
+    loop {
+        std::thread::sleep(REPORT);
+        for remote in remotes {
+            let counters = remote.counters();
+            tracing::info!(
+                database = %remote.address(),
+                in_step = counters.in_step,
+                events = counters.events,
+                changes = counters.changes,
+                voided = counters.voided,
+                "a database on another machine"
+            );
+        }
     }
 }

@@ -323,7 +323,8 @@ impl Shell {
         Shell::new(mariadb(folder), "SELECT 'said';")
     }
 
-    fn new(mut command: Command, echo: &'static str) -> Shell {
+    /// `echo` is a statement that says `said`.
+    pub fn new(mut command: Command, echo: &'static str) -> Shell {
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
         let mut shell = Shell { process, input, output, echo };

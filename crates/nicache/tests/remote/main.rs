@@ -1,0 +1,22 @@
+//! Pages of a database on another machine, behind `nicache relay`: never stale, whatever happens to the way between.
+//!
+//! The other machine is a network namespace at the far end of a cable. Its database has another name than databases have, so that the
+//! witnesses of this kernel do not see what it receives: all that is known of it comes from the relay.
+#![allow(unsafe_code)]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+#[allow(dead_code, reason = "the tests of dynamic pages use all of it")]
+#[path = "../dynamic/check.rs"]
+mod check;
+#[allow(dead_code, reason = "the tests of dynamic pages use all of it")]
+#[path = "../dynamic/stage.rs"]
+mod stage;
+
+mod far;
+mod load;
+mod mariadb;
+mod nats;
+mod postgres;
+mod slow;

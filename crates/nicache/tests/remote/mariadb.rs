@@ -1,0 +1,235 @@
+//! MariaDB on another machine.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::check::Cases;
+use crate::common::kill;
+use crate::far::{FAR, Far, Kind, Pair};
+use crate::load::{Seen, under_load};
+
+fn start() -> Pair {
+    prepare(Pair::start(Kind::MariaDb))
+}
+
+/// Makes tables and pages.
+pub fn prepare(pair: Pair) -> Pair {
+    pair.far.sql("CREATE TABLE versions (id INT PRIMARY KEY, version INT); INSERT INTO versions VALUES (1, 0)");
+    pair.far.sql("CREATE TABLE others (id INT PRIMARY KEY, version INT); INSERT INTO others VALUES (1, 0)");
+    let script =
+        "<?php mysqli_report(MYSQLI_REPORT_OFF); $db = mysqli_init(); $db->options(MYSQLI_OPT_CONNECT_TIMEOUT, 2);
+        $db->options(MYSQLI_OPT_READ_TIMEOUT, 4);
+        if (!@$db->real_connect('@FAR@', 'site', 'site', 'site')) { http_response_code(503); exit; }
+        $rows = @$db->query('SELECT version FROM versions WHERE id = 1'); if (!$rows) { http_response_code(503); exit; }
+        echo 'version ', $rows->fetch_row()[0];";
+    pair.stage.script("table.php", &script.replace("@FAR@", FAR));
+    pair.stage.script("plain.php", "<?php echo 'version 0';");
+    pair
+}
+
+pub fn update(far: &Far, version: usize) -> bool {
+    far.try_sql(&format!("UPDATE versions SET version = {version} WHERE id = 1")).is_ok()
+}
+
+/// Runs the load; what is to happen happens at its times. Afterwards everything is as before.
+pub fn with(pair: &Pair, duration: Duration, mut steps: Vec<(f64, &mut dyn FnMut())>) -> Seen {
+    pair.far.sql("UPDATE versions SET version = 0");
+    pair.stage.warm("/table.php");
+    let before = pair.stage.counter("hits_dynamic");
+    let far = &pair.far;
+    let seen = under_load(
+        pair.stage.address(),
+        "/table.php",
+        duration,
+        |version| update(far, version),
+        |at| {
+            if steps.first().is_some_and(|(when, _)| at.as_secs_f64() >= *when) {
+                (steps.remove(0).1)();
+            }
+        },
+    );
+    println!("  {seen:?}, {} hits", pair.stage.counter("hits_dynamic") - before);
+    for (_, step) in &mut steps {
+        step();
+    }
+    seen
+}
+
+#[test]
+fn a_database_on_another_machine() {
+    let pair = start();
+    let mut cases = Cases::default();
+    cases.run("an update shows in the next reply", || {
+        for version in [5, 6, 7] {
+            let text = format!("version {version}");
+            pair.stage.change("/table.php", &text, || assert!(update(&pair.far, version)));
+        }
+    });
+    cases.run("another table does not matter", || {
+        pair.stage.warm("/table.php");
+        let before = pair.stage.counter("reinstated");
+        pair.far.sql("UPDATE others SET version = version + 1");
+        assert_eq!(pair.stage.get("/table.php"), "version 7");
+        assert!(pair.stage.counter("reinstated") > before);
+    });
+    cases.run("from the other machine itself", || {
+        let mut command =
+            pair.far.inside(&["mariadb", "--no-defaults", "--skip-ssl", "--user=site", "--password=site"]);
+        command.args(["--host", FAR, "site", "--execute", "UPDATE versions SET version = 8"]);
+        pair.stage.change("/table.php", "version 8", || assert!(command.status().unwrap().success()));
+    });
+    cases.run("a change of the structure that takes long, and then one through a trigger", || {
+        pair.far.sql("CREATE TABLE causes (id INT); INSERT INTO causes VALUES (0)");
+        let mut holder = pair.far.shell(&[]);
+        holder.run("BEGIN; SELECT * FROM causes;");
+        let mut shell = pair.far.shell(&[]);
+        shell.send("CREATE TRIGGER effect AFTER INSERT ON causes FOR EACH ROW UPDATE versions SET version = NEW.id;");
+        std::thread::sleep(Duration::from_secs(1));
+        holder.run("COMMIT;");
+        shell.run("");
+        pair.stage.change("/table.php", "version 31", || drop(pair.far.sql("INSERT INTO causes VALUES (31)")));
+    });
+    cases.run("in a transaction, on a connection that stays", || {
+        let mut shell = pair.far.shell(&[]);
+        shell.run("BEGIN; UPDATE versions SET version = 40;");
+        assert_eq!(pair.stage.warm("/table.php"), "version 31");
+        pair.stage.change("/table.php", "version 41", || drop(shell.run("UPDATE versions SET version = 41; COMMIT;")));
+        pair.stage.warm("/table.php");
+    });
+    cases.run("a question that changes something", || {
+        let mut shell = pair.far.shell(&[]);
+        shell.run("DELIMITER //
+            CREATE FUNCTION bump() RETURNS INT MODIFIES SQL DATA BEGIN UPDATE versions SET version = version + 1; RETURN 1; END//
+            DELIMITER ;");
+        pair.stage.change("/table.php", "version 42", || drop(shell.run("SELECT bump();")));
+        pair.stage.change("/table.php", "version 43", || drop(shell.run("SELECT bump();")));
+        shell.run("DROP FUNCTION bump;");
+    });
+    cases.run("readers and a writer", || {
+        let seen = with(&pair, Duration::from_secs(6), Vec::new());
+        assert!(seen.failed == 0 && seen.replies > 200 && seen.changes > 20, "{seen:?}");
+    });
+    let mut stage = pair.stage;
+    cases.end(&mut stage);
+}
+
+#[test]
+fn the_way_between() {
+    let pair = start();
+    let mut cases = Cases::default();
+    cases.run("slow", || {
+        let seen = with(
+            &pair,
+            Duration::from_secs(10),
+            vec![(0.5, &mut || pair.slow.set(30)), (3.0, &mut || pair.slow.set(700)), (8.0, &mut || pair.slow.set(0))],
+        );
+        assert!(seen.replies > 100 && seen.changes > 10, "{seen:?}");
+        pair.stage.warm("/table.php");
+    });
+    cases.run("nothing is heard of the relay", || {
+        let seen = with(
+            &pair,
+            Duration::from_secs(12),
+            vec![(1.0, &mut || pair.far.cut_events(true)), (7.0, &mut || pair.far.cut_events(false))],
+        );
+        assert!(seen.replies > 100 && seen.changes > 20, "{seen:?}");
+        pair.stage.warm("/table.php");
+    });
+    cases.run("the cable is cut", || {
+        let seen = with(
+            &pair,
+            Duration::from_secs(14),
+            vec![(1.0, &mut || pair.far.cable(false)), (6.0, &mut || pair.far.cable(true))],
+        );
+        assert!(seen.replies > 50 && seen.changes > 5, "{seen:?}");
+        pair.stage.warm("/table.php");
+    });
+    cases.run("other pages go on", || {
+        pair.stage.warm("/plain.php");
+        pair.far.cut_events(true);
+        std::thread::sleep(Duration::from_secs(4));
+        let kept = pair.stage.try_warm("/plain.php", Duration::from_secs(5));
+        pair.far.cut_events(false);
+        assert!(kept.is_some());
+    });
+    let mut stage = pair.stage;
+    drop(pair.far);
+    cases.end(&mut stage);
+}
+
+#[test]
+fn the_programs() {
+    let mut pair = start();
+    let mut cases = Cases::default();
+    cases.run("the watcher stands still", || {
+        let watcher = pair.stage.nicache.pid("watch_pid");
+        let seen = with(
+            &pair,
+            Duration::from_secs(12),
+            vec![(1.0, &mut || kill(watcher, Signal::STOP)), (7.0, &mut || kill(watcher, Signal::CONT))],
+        );
+        assert!(seen.replies > 100 && seen.changes > 20, "{seen:?}");
+        pair.stage.warm("/table.php");
+    });
+    cases.run("the relay stands still", || {
+        let relay = pair.far.relay();
+        let seen = with(
+            &pair,
+            Duration::from_secs(12),
+            vec![(1.0, &mut || kill(relay, Signal::STOP)), (6.0, &mut || kill(relay, Signal::CONT))],
+        );
+        assert!(seen.replies > 50 && seen.changes > 5, "{seen:?}");
+        pair.stage.warm("/table.php");
+    });
+    cases.run("the relay is killed, and comes back", || {
+        pair.far.sql("UPDATE versions SET version = 0");
+        pair.stage.warm("/table.php");
+        let mut state = 0;
+        let begun = Instant::now();
+        // The writer does not use the relay while it is away, as nobody could.
+        let far = std::sync::Mutex::new(&mut pair.far);
+        let write = |version: usize| {
+            let sql = format!("UPDATE versions SET version = {version} WHERE id = 1");
+            far.lock().unwrap().try_sql(&sql).is_ok()
+        };
+        let seen = under_load(pair.stage.address(), "/table.php", Duration::from_secs(12), write, |at| {
+            if state == 0 && at > Duration::from_secs(1) {
+                far.lock().unwrap().kill_relay();
+                state = 1;
+            } else if state == 1 && at > Duration::from_secs(4) {
+                far.lock().unwrap().start_relay();
+                state = 2;
+            }
+        });
+        println!("  {seen:?}, {:?}", begun.elapsed());
+        assert!(state == 2 && seen.replies > 50 && seen.changes > 20, "{seen:?}");
+        pair.stage.warm("/table.php");
+    });
+    cases.run("what a killed relay had handed on", || {
+        pair.far.sql("UPDATE versions SET version = 0");
+        let far = std::sync::RwLock::new(&mut pair.far);
+        std::thread::scope(|scope| {
+            let late = "UPDATE versions SET version = 99 WHERE id = 1 AND SLEEP(9) = 0";
+            scope.spawn(|| far.read().unwrap().try_sql_in_background(late));
+            std::thread::sleep(Duration::from_millis(1500));
+            far.write().unwrap().kill_relay();
+            far.write().unwrap().start_relay();
+            let there = || far.read().unwrap().direct("SELECT version FROM site.versions").unwrap().contains("99");
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let mut asked = 0;
+            while !there() {
+                assert!(Instant::now() < deadline, "it is never done");
+                // May be kept, if anything is wrong.
+                let _ = pair.stage.client().get("/table.php");
+                asked += 1;
+            }
+            assert_eq!(pair.stage.get("/table.php"), "version 99");
+            assert!(asked > 50, "{asked}");
+        });
+        pair.stage.warm("/table.php");
+    });
+    let mut stage = pair.stage;
+    drop(pair.far);
+    cases.end(&mut stage);
+}

@@ -1,0 +1,78 @@
+//! The same with a bus between the relay and the card's host.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::check::Cases;
+use crate::common::kill;
+use crate::far::{Kind, Pair};
+use crate::load::under_load;
+use crate::mariadb::{prepare, update, with};
+
+#[test]
+fn over_a_bus() {
+    let mut pair = prepare(Pair::start_with(Kind::MariaDb, true));
+    let mut cases = Cases::default();
+    cases.run("an update shows in the next reply", || {
+        for version in [5, 6, 7] {
+            let text = format!("version {version}");
+            pair.stage.change("/table.php", &text, || assert!(update(&pair.far, version)));
+        }
+    });
+    cases.run("readers and a writer", || {
+        let seen = with(&pair, Duration::from_secs(5), Vec::new());
+        assert!(seen.failed == 0 && seen.replies > 200 && seen.changes > 20, "{seen:?}");
+    });
+    cases.run("slow", || {
+        let seen = with(
+            &pair,
+            Duration::from_secs(10),
+            vec![(0.5, &mut || pair.slow.set(30)), (3.0, &mut || pair.slow.set(700)), (8.0, &mut || pair.slow.set(0))],
+        );
+        assert!(seen.replies > 100 && seen.changes > 10, "{seen:?}");
+        pair.stage.warm("/table.php");
+    });
+    cases.run("cut", || {
+        let seen = with(
+            &pair,
+            Duration::from_secs(12),
+            vec![(1.0, &mut || pair.far.cut_events(true)), (7.0, &mut || pair.far.cut_events(false))],
+        );
+        assert!(seen.replies > 100 && seen.changes > 20, "{seen:?}");
+        pair.stage.warm("/table.php");
+    });
+    cases.run("the bus stands still", || {
+        let nats = pair.far.nats();
+        let seen = with(
+            &pair,
+            Duration::from_secs(12),
+            vec![(1.0, &mut || kill(nats, Signal::STOP)), (6.0, &mut || kill(nats, Signal::CONT))],
+        );
+        assert!(seen.replies > 100 && seen.changes > 20, "{seen:?}");
+        pair.stage.warm("/table.php");
+    });
+    cases.run("the bus is killed, and comes back", || {
+        pair.far.sql("UPDATE versions SET version = 0");
+        pair.stage.warm("/table.php");
+        let mut state = 0;
+        let far = Mutex::new(&mut pair.far);
+        let write = |version: usize| update(&far.lock().unwrap(), version);
+        let seen = under_load(pair.stage.address(), "/table.php", Duration::from_secs(12), write, |at| {
+            if state == 0 && at > Duration::from_secs(1) {
+                far.lock().unwrap().kill_nats();
+                state = 1;
+            } else if state == 1 && at > Duration::from_secs(5) {
+                far.lock().unwrap().start_nats();
+                state = 2;
+            }
+        });
+        println!("  {seen:?}");
+        assert!(state == 2 && seen.replies > 100 && seen.changes > 20, "{seen:?}");
+        pair.stage.warm("/table.php");
+    });
+    let mut stage = pair.stage;
+    drop(pair.far);
+    cases.end(&mut stage);
+}

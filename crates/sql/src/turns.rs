@@ -1,0 +1,59 @@
+//! Whose turn is it on a connection? For whoever stands between a client and its database server, and sees both directions.
+//!
+//! A change is over when the server has answered in full whatever the client has sent ([`Turns::is_over`]). What is not understood
+//! (encrypted, compressed, unknown commands) is never over.
+
+mod mysql;
+mod postgres;
+
+use crate::target::Dialect;
+
+/// Requests under way that are counted; with more, nothing is over any more.
+const UNDER_WAY_MAX: usize = 4096;
+
+/// One connection.
+#[derive(Clone, Debug)]
+pub struct Turns {
+    protocol: Protocol,
+}
+
+#[derive(Clone, Debug)]
+enum Protocol {
+    MySql(mysql::Turns),
+    Postgres(postgres::Turns),
+}
+
+impl Turns {
+    /// A connection from its first byte.
+    pub fn new(dialect: Dialect) -> Turns {
+        let protocol = match dialect {
+            Dialect::MySql => Protocol::MySql(mysql::Turns::new()),
+            Dialect::Postgres => Protocol::Postgres(postgres::Turns::new()),
+        };
+        Turns { protocol }
+    }
+
+    /// Takes what the client sends, in order. True: it says only who the client is.
+    pub fn handle_client(&mut self, bytes: &[u8]) -> bool {
+        match &mut self.protocol {
+            Protocol::MySql(turns) => turns.handle_client(bytes),
+            Protocol::Postgres(turns) => turns.handle_client(bytes),
+        }
+    }
+
+    /// Takes what the server sends, in order and all of it.
+    pub fn handle_server(&mut self, bytes: &[u8]) {
+        match &mut self.protocol {
+            Protocol::MySql(turns) => turns.handle_server(bytes),
+            Protocol::Postgres(turns) => turns.handle_server(bytes),
+        }
+    }
+
+    /// Is it certain that the server is done with all that the client has sent, and that it is whole?
+    pub fn is_over(&self) -> bool {
+        match &self.protocol {
+            Protocol::MySql(turns) => turns.is_over(),
+            Protocol::Postgres(turns) => turns.is_over(),
+        }
+    }
+}
