@@ -105,16 +105,14 @@ impl Door {
         let mut sender = Some(sender);
         let mut session: Option<Session> = None;
         let result = loop {
-            let mut heard = false;
             let received = receiver.receive(|bytes| {
-                heard = true;
                 let message =
                     ToRelay::decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
                 self.take(&message, &mut session, &mut sender, peer)
             });
             match received {
-                Ok(()) if heard => {}
-                Ok(()) => break Err(io::ErrorKind::TimedOut.into()),
+                Ok(true) => {}
+                Ok(false) => break Err(io::ErrorKind::TimedOut.into()),
                 Err(error) => break Err(error),
             }
         };

@@ -179,12 +179,12 @@ impl Receiver {
         self.stream.set_read_timeout(Some(timeout))
     }
 
-    /// Waits for bytes, and gives all messages that are whole to `take`. No message within the time is no error.
+    /// Waits for bytes, and gives all messages that are whole to `take`. False: nothing came within the time.
     ///
     /// # Errors
     /// What the stream says, [`io::ErrorKind::UnexpectedEof`] at its end, [`io::ErrorKind::PermissionDenied`] for what was not encrypted by
     /// the other side for this place in the stream, and what `take` says.
-    pub fn receive(&mut self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    pub fn receive(&mut self, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
         let at = self.buffer.len();
         self.buffer.resize(at + FRAME_BYTES_MAX + 2, 0);
         let read = self.stream.read(&mut self.buffer[at..]);
@@ -194,7 +194,11 @@ impl Receiver {
             Ok(_) => {}
             Err(error) => {
                 use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-                return if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) { Ok(()) } else { Err(error) };
+                return match error.kind() {
+                    Interrupted => Ok(true),
+                    WouldBlock | TimedOut => Ok(false),
+                    _ => Err(error),
+                };
             }
         }
         let mut begin = 0;
@@ -207,6 +211,6 @@ impl Receiver {
             take(&self.plain[..plain])?;
         }
         self.buffer.drain(..begin);
-        Ok(())
+        Ok(true)
     }
 }
