@@ -225,7 +225,7 @@ fn the_programs() {
                 asked += 1;
             }
             assert_eq!(pair.stage.get("/table.php"), "version 99");
-            assert!(asked > 50, "{asked}");
+            assert!(asked > 0, "it was done before the relay was there again");
         });
         pair.stage.warm("/table.php");
     });
