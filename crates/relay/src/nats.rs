@@ -54,18 +54,18 @@ impl Bus {
         (1..=64).contains(&name.len()) && name.bytes().all(plain)
     }
 
-    fn from_relay(&self) -> String {
+    fn said_by_relay(&self) -> String {
         format!("nicache.{}.relay", self.name)
     }
 
-    fn from_cards(&self) -> String {
+    fn said_by_cards(&self) -> String {
         format!("nicache.{}.cards", self.name)
     }
 
     fn stream(&self) -> Config {
         Config {
             name: format!("nicache-{}", self.name),
-            subjects: vec![self.from_relay()],
+            subjects: vec![self.said_by_relay()],
             storage: StorageType::Memory,
             retention: RetentionPolicy::Limits,
             max_age: AGE,
@@ -100,8 +100,8 @@ where
 /// No thread can be started.
 pub fn serve(bus: Bus, hub: Arc<Hub>, structures: Arc<Structures>, key: &Key) -> io::Result<()> {
     let relay = Arc::new(Relay {
-        incoming: Envelope::new(key, &bus.from_cards()),
-        outgoing: Envelope::new(key, &bus.from_relay()),
+        incoming: Envelope::new(key, &bus.said_by_cards()),
+        outgoing: Envelope::new(key, &bus.said_by_relay()),
         bus,
         hub,
         structures,
@@ -141,7 +141,7 @@ impl Relay {
         let client = self.bus.connect().await?;
         let stream = jetstream::new(client.clone());
         in_time(stream.get_or_create_stream(self.bus.stream())).await?;
-        let mut cards = client.subscribe(self.bus.from_cards()).await.map_err(io::Error::other)?;
+        let mut cards = client.subscribe(self.bus.said_by_cards()).await.map_err(io::Error::other)?;
         let (sender, mut outgoing) = tokio::sync::mpsc::channel(BATCH_MAX);
         let relay = Arc::clone(self);
         let pump = move || {
@@ -172,7 +172,7 @@ impl Relay {
                 },
                 sealed = outgoing.recv() => match sealed {
                     Some(sealed) => {
-                        client.publish(self.bus.from_relay(), sealed.into()).await.map_err(io::Error::other)?;
+                        client.publish(self.bus.said_by_relay(), sealed.into()).await.map_err(io::Error::other)?;
                     }
                     None => return Err(io::ErrorKind::UnexpectedEof.into()),
                 },
@@ -246,14 +246,14 @@ async fn follow_once(
     subscriber: &mut Subscriber,
     follower: &dyn Follower,
 ) -> io::Result<()> {
-    let incoming = Envelope::new(key, &bus.from_relay());
-    let outgoing = Envelope::new(key, &bus.from_cards());
+    let incoming = Envelope::new(key, &bus.said_by_relay());
+    let outgoing = Envelope::new(key, &bus.said_by_cards());
     let client = bus.connect().await?;
     let stream = jetstream::new(client.clone());
     let stream = in_time(stream.get_or_create_stream(bus.stream())).await?;
     let config = OrderedConfig {
         deliver_subject: client.new_inbox(),
-        filter_subject: bus.from_relay(),
+        filter_subject: bus.said_by_relay(),
         deliver_policy: DeliverPolicy::New,
         replay_policy: ReplayPolicy::Instant,
         ..OrderedConfig::default()
@@ -262,7 +262,7 @@ async fn follow_once(
     let mut messages = in_time(consumer.messages()).await?;
     let send = async |message: ToRelay| -> io::Result<()> {
         let sealed = outgoing.seal(card, &message.encode()).ok_or_else(|| io::Error::other("no random numbers"))?;
-        client.publish(bus.from_cards(), sealed.into()).await.map_err(io::Error::other)
+        client.publish(bus.said_by_cards(), sealed.into()).await.map_err(io::Error::other)
     };
     send(subscriber.greet(now_ns())).await?;
     let mut structure = Structure::default();
