@@ -93,6 +93,10 @@ pub(crate) fn survey_computed(
     for event in &events {
         match event.kind {
             EventKind::Sent(sent) => asked_database |= peers.check(event, sent.to)?,
+            EventKind::Unseen => {
+                tracing::debug!(process = event.tgid, call = event.nr, "looked at what the witness does not see");
+                return Err(RefusalReason::EventsLost);
+            }
             EventKind::Wrote if !scratch.is_content(event) => return Err(wrote(event)),
             EventKind::Removed if !scratch.is_path(event) => return Err(wrote(event)),
             _ => {}
