@@ -2,8 +2,10 @@
  *
  * Mapping, stamps and ring. Nothing here allocates, locks or waits; every loop is bounded.
  */
+#define _GNU_SOURCE
 #include "memory.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -38,6 +40,13 @@ static void *map_file(const char *name, unsigned long bytes)
 	return address < 0 && address >= -4095 ? 0 : (void *)address;
 }
 
+static bool is_database(void)
+{
+	const char *name = program_invocation_short_name;
+
+	return !strcmp(name, "mariadbd") || !strcmp(name, "mysqld") || !strcmp(name, "postgres");
+}
+
 void map_memory(void)
 {
 	const char *text = getenv(PRELOAD_VARIABLE);
@@ -51,6 +60,9 @@ void map_memory(void)
 		wanted = ROLE_WRITER;
 	else
 		return;
+	/* A database server is asked by the server, and not a part of it: whoever asks it is not kept. */
+	if (wanted == ROLE_SERVER && is_database())
+		wanted = ROLE_WRITER;
 	text += 7;
 	if (strlen(text) >= FOLDER_BYTES)
 		return;

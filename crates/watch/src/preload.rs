@@ -110,6 +110,7 @@ impl PreloadMemory {
             table,
             coverage: Coverage { local: true, ..Coverage::default() },
             next_scan_ns: 0,
+            doubtful_until_ns: 0,
             blind_until_ns: 0,
         })
     }
@@ -127,12 +128,15 @@ pub struct PreloadWitness {
     table: Arc<RevisionTable>,
     coverage: Coverage,
     next_scan_ns: u64,
+    /// A program without the library may be about to start until then.
+    doubtful_until_ns: u64,
     blind_until_ns: u64,
 }
 
 impl Witness for PreloadWitness {
     fn drain(&mut self, handle: &mut dyn FnMut(LookupEvent)) -> Drained {
         let (group, table) = (&mut self.group, &self.table);
+        let (doubtful_until_ns, blind_until_ns) = (&mut self.doubtful_until_ns, &mut self.blind_until_ns);
         let mut take = |mut event: LookupEvent| {
             match event.kind {
                 EventKind::Ended => return group.forget(event.tgid),
@@ -140,6 +144,10 @@ impl Witness for PreloadWitness {
                     if let Peer::Local(inner) = sent.to {
                         event.kind = EventKind::Sent(Sent { to: Peer::Local(group.outer(inner)), ..sent });
                     }
+                }
+                EventKind::Unseen if i64::from(event.nr) == libc::SYS_execve => {
+                    *doubtful_until_ns = event.time_ns + 2 * SCAN_NS;
+                    *blind_until_ns = u64::MAX;
                 }
                 _ => {}
             }
@@ -167,6 +175,8 @@ impl Witness for PreloadWitness {
             self.next_scan_ns = now_ns + SCAN_NS;
             if let Some(process) = self.group.find_stranger() {
                 tracing::debug!(process, "a program of the server does not have the library");
+                self.blind_until_ns = u64::MAX;
+            } else if now_ns >= self.doubtful_until_ns && self.blind_until_ns == u64::MAX {
                 self.blind_until_ns = now_ns;
             }
         }

@@ -57,9 +57,8 @@ impl SharedRing {
         file.set_len(SHARED_RING_BYTES as u64)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice.
-        let memory = unsafe {
-            mmap(std::ptr::null_mut(), SHARED_RING_BYTES, protection, MapFlags::SHARED, file.as_fd(), 0)
-        }?;
+        let memory =
+            unsafe { mmap(std::ptr::null_mut(), SHARED_RING_BYTES, protection, MapFlags::SHARED, file.as_fd(), 0) }?;
         let memory = NonNull::new(memory.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         let ring = SharedRing { memory: Memory(memory), next: 0, awaited_since_ns: None };
         for number in 0..CELLS {
