@@ -28,7 +28,7 @@ const FIRST_CELL_AT: usize = 4096;
 /// Size of the file in bytes.
 pub const SHARED_RING_BYTES: usize = FIRST_CELL_AT + CELLS as usize * CELL_BYTES;
 /// A producer that takes longer is taken for dead, in nanoseconds.
-pub const GIVEN_UP_NS: u64 = 100_000_000;
+pub const GIVEN_UP_NS: u64 = 500_000_000;
 
 const TAKEN_AT: usize = 64;
 
@@ -153,3 +153,93 @@ impl Drop for Memory {
 }
 
 const _: () = assert!(RECORD_AT + EVENT_BYTES_MAX <= CELL_BYTES && EVENT_BYTES_MAX.is_multiple_of(8));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a producer does, step by step; the record's number.
+    fn claim(ring: &SharedRing) -> u64 {
+        ring.memory.word(0).fetch_add(1, Ordering::SeqCst)
+    }
+
+    fn write(ring: &SharedRing, number: u64, time_ns: u64) {
+        let mut record = [0; HEAD_BYTES];
+        record[..8].copy_from_slice(&time_ns.to_ne_bytes());
+        // A look-up.
+        record[80] = 1;
+        let at = cell_at(number) + RECORD_AT;
+        for (index, word) in record.chunks_exact(8).enumerate() {
+            let word = u64::from_ne_bytes(word.try_into().unwrap());
+            ring.memory.word(at + index * 8).store(word, Ordering::Relaxed);
+        }
+        ring.memory.word(at - 8).store(check_of(&record, number), Ordering::Relaxed);
+    }
+
+    fn commit(ring: &SharedRing, number: u64) -> bool {
+        let free = number << 1;
+        ring.memory.state(number).compare_exchange(free, free | 1, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    fn push(ring: &SharedRing, time_ns: u64) {
+        let number = claim(ring);
+        write(ring, number, time_ns);
+        assert!(commit(ring, number));
+    }
+
+    fn ring() -> SharedRing {
+        SharedRing::create(&tempfile::tempfile().unwrap()).unwrap()
+    }
+
+    fn drain(ring: &mut SharedRing, now_ns: u64) -> (Drained, Vec<u64>, u32) {
+        let (mut times, mut lost) = (Vec::new(), 0);
+        let drained = ring.drain(now_ns, &mut |event| times.push(event.time_ns), &mut || lost += 1);
+        (drained, times, lost)
+    }
+
+    #[test]
+    fn a_producer_that_dies_between_claim_and_record_is_given_up() {
+        let mut ring = ring();
+        push(&ring, 1);
+        claim(&ring);
+        push(&ring, 3);
+        assert_eq!(drain(&mut ring, 1000), (Drained::Busy, vec![1], 0));
+        assert_eq!(drain(&mut ring, 1000 + GIVEN_UP_NS - 1), (Drained::Busy, vec![], 0));
+        assert_eq!(drain(&mut ring, 1000 + GIVEN_UP_NS), (Drained::All, vec![3], 1));
+    }
+
+    #[test]
+    fn a_producer_that_wakes_up_too_late_harms_no_record_unnoticed() {
+        let mut ring = ring();
+        let late = claim(&ring);
+        assert_eq!(drain(&mut ring, 0).0, Drained::Busy);
+        assert_eq!(drain(&mut ring, GIVEN_UP_NS), (Drained::All, vec![], 1));
+        for time_ns in 1..CELLS {
+            push(&ring, time_ns);
+            drain(&mut ring, GIVEN_UP_NS);
+        }
+        // The same cell, one round later.
+        push(&ring, 77);
+        write(&ring, late, 66);
+        assert!(!commit(&ring, late));
+        assert_eq!(drain(&mut ring, GIVEN_UP_NS), (Drained::All, vec![], 1));
+        push(&ring, 78);
+        assert_eq!(drain(&mut ring, GIVEN_UP_NS), (Drained::All, vec![78], 0));
+    }
+
+    #[test]
+    fn nonsense_in_the_memory_ends_it() {
+        let mut ring = ring();
+        ring.memory.word(0).store(CELLS + 1, Ordering::SeqCst);
+        assert_eq!(drain(&mut ring, 0).0, Drained::Corrupt);
+        let mut ring = self::ring();
+        claim(&ring);
+        ring.memory.state(0).store(12345, Ordering::SeqCst);
+        assert_eq!(drain(&mut ring, 0).0, Drained::Corrupt);
+        let mut ring = self::ring();
+        let number = claim(&ring);
+        ring.memory.word(RECORD_AT + FIRST_CELL_AT + 80).store(u64::MAX, Ordering::SeqCst);
+        assert!(commit(&ring, number));
+        assert_eq!(drain(&mut ring, 0), (Drained::All, vec![], 1));
+    }
+}
