@@ -245,7 +245,9 @@ impl RunOptions {
             bail!("memory: the card needs at least 1M");
         }
         if plan.watch == WatchKind::Preload && plan.recheck.0 == 0 {
-            bail!("recheck: 0 caches files alone, for which --watch preload cannot vouch; leave it away, or use --watch kernel");
+            bail!(
+                "recheck: 0 caches files alone, for which --watch preload cannot vouch; leave it away, or use --watch kernel"
+            );
         }
         if plan.watch == WatchKind::Preload && plan.recheck.0 > RECHECK_DEFAULT.0 {
             bail!(

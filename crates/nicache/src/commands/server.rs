@@ -20,9 +20,9 @@ use crate::setup::{CompanionFailure, ServerSetup, child_start, send_message};
 pub fn execute() -> Result<ExitCode> {
     let (setup, _, supervisor) = child_start::<ServerSetup>(c"nicache-server")?;
     let signals = Signals::catch()?;
-    let companions = setup.with.into_iter().map(|argv| Companion::start(argv, &setup.environment)).collect::<Result<Vec<_>>>()?;
-    let server =
-        following::start(&setup.argv, &setup.environment)
+    let companions =
+        setup.with.into_iter().map(|argv| Companion::start(argv, &setup.environment)).collect::<Result<Vec<_>>>()?;
+    let server = following::start(&setup.argv, &setup.environment)
         .with_context(|| format!("cannot start the server `{}`", setup.argv[0]))?;
     let main_process = Some(Pid::from_child(&server));
     let mut all = ProcessOne { main_process, failed: None, companions, stopping: false, supervisor };

@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail};
 use nicache_watch::{PRELOAD_LIBRARY, PRELOAD_VARIABLE};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 
-
 /// Where the memory may be, best first: on a real disk each change would be written out now and then.
 const MEMORY_FOLDERS: [&str; 2] = ["/dev/shm/nicache", "/run/nicache"];
 /// Where the library may be, unless programs may not be run from there.
@@ -42,9 +41,8 @@ impl PreloadFiles {
         let memory = files.folder(&MEMORY_FOLDERS, name, "memory", |_| true)?;
         files.memory = memory.join(secret()?);
         make_folder(&files.memory, 0o711)?;
-        let may_run = |folder: &Path| {
-            statvfs(folder).is_ok_and(|system| !system.f_flag.contains(StatVfsMountFlags::NOEXEC))
-        };
+        let may_run =
+            |folder: &Path| statvfs(folder).is_ok_and(|system| !system.f_flag.contains(StatVfsMountFlags::NOEXEC));
         files.library = files.folder(&LIBRARY_FOLDERS, name, "library", may_run)?.join(LIBRARY);
         std::fs::write(&files.library, PRELOAD_LIBRARY)
             .and_then(|()| std::fs::set_permissions(&files.library, std::fs::Permissions::from_mode(0o755)))

@@ -56,13 +56,21 @@ fn what_followed_programs_change() {
     });
     cases.run("a listing", || {
         stage.shell(&format!("mkdir {data}/list; touch {data}/list/one"));
-        stage.script("list.php", "<?php echo implode(' ', scandir('@FOLDER@/data/list')), count(glob('@FOLDER@/data/list/*'));");
+        stage.script(
+            "list.php",
+            "<?php echo implode(' ', scandir('@FOLDER@/data/list')), count(glob('@FOLDER@/data/list/*'));",
+        );
         stage.change("/list.php", "two2", || stage.shell(&format!("touch {data}/list/two")));
     });
     cases.run("a symbolic link is switched", || {
         stage.shell(&format!("echo old >{data}/first; echo new >{data}/second; ln -s first {data}/link"));
-        stage.script("link.php", "<?php clearstatcache(true); echo readlink('@FOLDER@/data/link'), file_get_contents('@FOLDER@/data/link');");
-        stage.change("/link.php", "secondnew", || stage.shell(&format!("ln -s second {data}/l; mv -T {data}/l {data}/link")));
+        stage.script(
+            "link.php",
+            "<?php clearstatcache(true); echo readlink('@FOLDER@/data/link'), file_get_contents('@FOLDER@/data/link');",
+        );
+        stage.change("/link.php", "secondnew", || {
+            stage.shell(&format!("ln -s second {data}/l; mv -T {data}/l {data}/link"))
+        });
     });
     cases.run("mode and time", || {
         stage.edit("data/attributes", "");
@@ -162,7 +170,8 @@ fn what_cannot_be_followed_is_not_kept() {
         let source = "#include <stdio.h>\nint main(void) { puts(\"static\"); }";
         let program = stage.path("data/static").display().to_string();
         stage.write("data/static.c", source);
-        let built = std::process::Command::new("cc").args(["-static", "-o", &program, &format!("{program}.c")]).status();
+        let built =
+            std::process::Command::new("cc").args(["-static", "-o", &program, &format!("{program}.c")]).status();
         assert!(built.unwrap().success());
         stage.script("static.php", "<?php echo shell_exec('@FOLDER@/data/static');");
         assert_eq!(stage.get("/static.php"), "static\n");
@@ -173,7 +182,8 @@ fn what_cannot_be_followed_is_not_kept() {
         let script = "<?php proc_open(['@FOLDER@/data/wait'], [], $pipes); echo 'started';";
         let program = stage.path("data/wait").display().to_string();
         stage.write("data/wait.c", "#include <unistd.h>\nint main(void) { sleep(5); }");
-        let built = std::process::Command::new("cc").args(["-static", "-o", &program, &format!("{program}.c")]).status();
+        let built =
+            std::process::Command::new("cc").args(["-static", "-o", &program, &format!("{program}.c")]).status();
         assert!(built.unwrap().success());
         stage.script("wait.php", &format!("{script} fastcgi_finish_request();"));
         let address = stage.address();
@@ -187,7 +197,7 @@ fn what_cannot_be_followed_is_not_kept() {
         stage.warm("/meanwhile.php");
     });
     cases.run("a look-up of a host", || {
-        stage.script("host.php", "<?php echo gethostbyname('localhost.localdomain');");
+        stage.script("host.php", "<?php echo gethostbyname('localhost');");
         assert!(!is_kept("/host.php"));
     });
     cases.end(&mut stage);
