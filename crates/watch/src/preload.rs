@@ -32,6 +32,8 @@ pub static PRELOAD_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/li
 /// are to be seen, but not its look-ups.
 pub const PRELOAD_VARIABLE: &str = "NICACHE_PRELOAD";
 
+/// How often it is looked at whether processes have been killed.
+const LOOK_NS: u64 = 25_000_000;
 /// How often processes are looked for that do not have the library.
 const SCAN_NS: u64 = 250_000_000;
 /// Processes of the server followed at most; with more of them nothing is kept.
@@ -109,6 +111,7 @@ impl PreloadMemory {
             },
             table,
             coverage: Coverage { local: true, ..Coverage::default() },
+            next_look_ns: 0,
             next_scan_ns: 0,
             doubtful_until_ns: 0,
             blind_until_ns: 0,
@@ -127,6 +130,7 @@ pub struct PreloadWitness {
     group: Group,
     table: Arc<RevisionTable>,
     coverage: Coverage,
+    next_look_ns: u64,
     next_scan_ns: u64,
     /// A program without the library may be about to start until then.
     doubtful_until_ns: u64,
@@ -168,8 +172,11 @@ impl Witness for PreloadWitness {
     }
 
     fn handle_time(&mut self, table: &RevisionTable, now_ns: u64) {
-        if self.group.collect_dead() {
-            table.record_change(SourceSlot::EVERYTHING);
+        if now_ns >= self.next_look_ns {
+            self.next_look_ns = now_ns + LOOK_NS;
+            if self.group.collect_dead() {
+                table.record_change(SourceSlot::EVERYTHING);
+            }
         }
         if now_ns >= self.next_scan_ns {
             self.next_scan_ns = now_ns + SCAN_NS;

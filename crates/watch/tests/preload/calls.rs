@@ -159,7 +159,7 @@ fn who_was_talked_to() {
     let mut peers = |case: &str| -> Vec<Peer> {
         Folder::new().run(case, Some((&memory, "server")));
         let peer = |event: LookupEvent| match event.kind {
-            EventKind::Sent(peer) => Some(peer),
+            EventKind::Sent(sent) => Some(sent.to),
             _ => None,
         };
         memory.events().into_iter().filter_map(peer).collect()
