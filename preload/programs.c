@@ -142,7 +142,8 @@ void check_program(int dirfd, const char *path, char *const environment[])
 	int before = errno, tries;
 	long fd;
 
-	if (role != ROLE_SERVER)
+	/* What is not to be read is not run. */
+	if (role != ROLE_SERVER || raw(SYS_faccessat, AT_FDCWD, path, F_OK, 0) == -EFAULT)
 		return;
 	/* fexecve */
 	if (!*path && dirfd >= 0) {

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- who this is ---- */
 
@@ -85,8 +86,8 @@ void report_lookup(const struct lookup *lookup, long result)
 
 	if (role != ROLE_SERVER)
 		return;
-	/* The path is not to be read, and nothing was looked up. */
-	if (result == -1 && before == EFAULT)
+	/* A path that is not to be read. Some calls say what else is wrong before they look at it. */
+	if (result == -1 && before != ENOENT && raw(SYS_faccessat, AT_FDCWD, lookup->path, F_OK, 0) == -EFAULT)
 		return;
 	len = strnlen(lookup->path, PATH_BYTES);
 	/* fstat by another name: no path was looked up. */

@@ -78,6 +78,8 @@ struct test {
 	X(stat, return stat("file", &st) ? -1 : st.st_size)                                                            \
 	X(stat_missing, return stat("missing", &st))                                                                   \
 	X(stat_fault, return stat((char *)8, &st))                                                                     \
+	X(fstatat_worse, return fstatat(AT_FDCWD, (char *)8, &st, 0x40000000))                                         \
+	X(access_worse, return access((char *)8, 0x7fff))                                                              \
 	X(stat_below_file, return stat("file/x", &st))                                                                 \
 	X(lstat, return lstat("link", &st) ? -1 : (long)S_ISLNK(st.st_mode))                                           \
 	X(fstatat, return fstatat(folder(), "file", &st, 0) ? -1 : st.st_size)                                         \
@@ -179,6 +181,7 @@ struct test {
 	X(execle, char *e[] = {"A=b", 0}; execle("/bin/sh", "sh", "-c", "echo $A", (char *)0, e); return -1)           \
 	X(execvp_missing, char *a[] = {"missing", 0}; return execvp("missing", a))                                     \
 	X(execve_script, char *a[] = {"script", 0}; return execve("./script", a, environ))                             \
+	X(execve_fault, char *a[] = {"file", 0}; return execve((char *)8, a, environ))                                 \
 	X(execve_not, char *a[] = {"file", 0}; return execve("./file", a, environ))                                    \
 	X(execve_static, char *a[] = {"static", 0}; return execve("./static", a, environ))                             \
 	X(syscall_statx, struct statx stx; return syscall(SYS_statx, AT_FDCWD, "file", 0, STATX_SIZE, &stx))           \

@@ -38,7 +38,8 @@ fn left_by(case: &str) -> &'static [Left] {
             &[Found("file"), Opened("file"), NoChange]
         }
         "open_missing" | "stat_missing" | "access_missing" | "fopen_missing" => &[Failed("missing", libc::ENOENT)],
-        "open_fault" | "stat_fault" | "rename_fault" | "openat_bad" | "rename_missing" | "write_bad" => &[NoChange],
+        "open_fault" | "stat_fault" | "fstatat_worse" | "access_worse" | "rename_fault" | "openat_bad"
+        | "rename_missing" | "write_bad" => &[NoChange],
         "openat64_nofollow" => &[Failed("link", libc::ELOOP)],
         "open_exists" => &[Failed("file", libc::EEXIST)],
         "open_write" | "open_truncate" | "creat" => &[Opened("file"), Changed("file")],
