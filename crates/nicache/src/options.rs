@@ -249,11 +249,15 @@ impl RunOptions {
                 "recheck: 0 caches files alone, for which --watch preload cannot vouch; leave it away, or use --watch kernel"
             );
         }
-        if plan.watch == WatchKind::Preload && plan.recheck.0 > RECHECK_DEFAULT.0 {
+        let longest = plan
+            .paths
+            .iter()
+            .filter_map(|path| path.recheck)
+            .fold(plan.recheck, |one, other| if other.0 > one.0 { other } else { one });
+        if plan.watch == WatchKind::Preload && longest.0 > RECHECK_DEFAULT.0 {
             bail!(
                 "recheck: with --watch preload a change by another program shows after this time, so that it may not be above \
-                 {RECHECK_DEFAULT}; use --watch kernel for {}",
-                plan.recheck
+                 {RECHECK_DEFAULT}, for no path; use --watch kernel for {longest}"
             );
         }
         if plan.http_ports.contains(&0) || plan.share.contains(&0) {
@@ -625,6 +629,9 @@ mod tests {
         for time in ["0", "1001ms", "10s"] {
             assert!(flags(&["--watch", "preload", "--recheck", time]).resolve().is_err(), "{time}");
         }
+        let path = "pattern = \"/feed/*\", recheck = \"10s\"";
+        assert!(flags(&["--watch", "kernel", "--path", path]).resolve().is_ok());
+        assert!(flags(&["--watch", "preload", "--path", path]).resolve().is_err());
         assert!(flags(&["--publish", "0.0.0.0:1"]).resolve().unwrap().outgoing);
     }
 }
