@@ -1,18 +1,23 @@
-//! Compiles the kernel's witnesses (`ebpf/`) with clang; the object is embedded in the library.
+//! Compiles the kernel's witnesses (`ebpf/`) with clang and the preloaded one (`preload/`) with the C compiler; both are embedded in the
+//! library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    let ebpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ebpf");
-    let object = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("witness.bpf.o");
+    let target = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    assert!(target == "x86_64", "the witnesses know the system calls and registers of x86-64 only, not {target}");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    compile_ebpf(&root.join("ebpf"), &out.join("witness.bpf.o"));
+    compile_preload(&root.join("preload"), &out.join("libnicache-preload.so"));
+}
+
+fn compile_ebpf(ebpf: &Path, object: &Path) {
     for file in ["witness.bpf.c", "bytes.h", "kernel.h", "requests.h", "shared.h", "sql.h", "syscalls.h"] {
         println!("cargo::rerun-if-changed={}", ebpf.join(file).display());
     }
     println!("cargo::rerun-if-env-changed=CLANG");
-    let target = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
-    assert!(target == "x86_64", "ebpf/witness.bpf.c knows the system calls and registers of x86-64 only, not {target}");
-
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let mut command = Command::new(&clang);
     command.args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_x86"]);
@@ -20,9 +25,28 @@ fn main() {
     if let Some(include) = std::env::var_os("DEP_BPF_INCLUDE") {
         command.arg("-I").arg(include);
     }
-    command.arg("-I/usr/include/x86_64-linux-gnu").arg("-c").arg(ebpf.join("witness.bpf.c")).arg("-o").arg(&object);
+    command.arg("-I/usr/include/x86_64-linux-gnu").arg("-c").arg(ebpf.join("witness.bpf.c")).arg("-o").arg(object);
     let status = command.status().unwrap_or_else(|error| {
         panic!("cannot run {clang} ({error}); install clang 14 or newer, or set CLANG to its path")
     });
     assert!(status.success(), "{clang} could not compile ebpf/witness.bpf.c, see above");
+}
+
+fn compile_preload(preload: &Path, library: &Path) {
+    println!("cargo::rerun-if-changed={}", preload.display());
+    println!("cargo::rerun-if-env-changed=CC");
+    let entries = preload.read_dir().unwrap_or_else(|error| panic!("{}: {error}", preload.display()));
+    let mut sources: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    sources.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
+    sources.sort();
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let mut command = Command::new(&compiler);
+    // Libc's own definitions are the ones to be replaced: no built-in or fortified versions of them.
+    command.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-Wno-nonnull-compare", "-fno-builtin"]);
+    command.args(["-Wno-missing-attributes", "-Wno-unknown-warning-option"]);
+    command.args(["-U_FORTIFY_SOURCE", "-fPIC", "-shared", "-Wl,-z,now", "-o"]).arg(library).args(&sources).arg("-ldl");
+    let status = command
+        .status()
+        .unwrap_or_else(|error| panic!("cannot run {compiler} ({error}); install gcc, or set CC to a C compiler"));
+    assert!(status.success(), "{compiler} could not compile preload/*.c, see above");
 }

@@ -55,6 +55,9 @@ pub enum Command {
     /// Measure how fast nicache is on this machine
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Run a command whose changes of files are seen at once, also by a nicache that watches with --watch preload
+    #[command(after_help = FOLLOW_EXAMPLES)]
+    Follow(FollowArgs),
     /// The card process (started by run)
     #[command(hide = true)]
     Card,
@@ -88,6 +91,15 @@ and on each machine that serves pages:
 
 Every client must go through the relay: what reaches the database past it is not seen. To the database all
 connections come from the relay's machine; let no rule of it trust that address more than others.";
+
+const FOLLOW_EXAMPLES: &str = "Examples:
+  nicache follow -- vi /srv/site/index.php
+  nicache follow --name shop -- sh -c 'git -C /srv/site pull'
+  env $(nicache follow --print) ./deploy
+
+With --watch preload, what other programs change shows after at most a second (--recheck), and what this command and the
+programs that it starts change shows at once. Statically linked and set-user-ID programs are others. With --watch kernel
+every program's changes show at once, and the command is just run.";
 
 const DEMO_EXAMPLES: &str = "Examples:
   sudo nicache demo wordpress
@@ -201,9 +213,26 @@ fn application() -> impl TypedValueParser<Value = Application> {
     PossibleValuesParser::new(values).try_map(|name| name.parse::<Application>())
 }
 
+/// Arguments of `follow`.
+#[derive(Debug, Args)]
+pub struct FollowArgs {
+    /// Name of the running nicache; needed only when several run
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print what the command's environment must contain, and run nothing
+    #[arg(long, conflicts_with = "command")]
+    pub print: bool,
+    /// The command and its arguments
+    #[arg(last = true, required_unless_present = "print", value_name = "COMMAND ARGS")]
+    pub command: Vec<String>,
+}
+
 /// Arguments of `companion`.
 #[derive(Debug, Args)]
 pub struct CompanionArgs {
+    /// Variable of the program's environment. Repeatable
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND ARGS")]
     pub command: Vec<String>,

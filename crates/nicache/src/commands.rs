@@ -5,6 +5,7 @@ mod bypass;
 mod card;
 mod companion;
 mod demo;
+mod follow;
 mod prove;
 mod purge;
 mod relay;
@@ -35,6 +36,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Bench(command) => bench::execute(&command),
         Command::Prove(arguments) => Ok(prove::execute(&arguments)),
         Command::Replay(arguments) => replay::execute(&arguments),
+        Command::Follow(arguments) => follow::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),
         Command::Card => card::execute(),
         Command::Watch => watch::execute(),

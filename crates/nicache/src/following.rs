@@ -64,8 +64,11 @@ impl Signals {
 
 /// Starts a program that reads nothing; our standard input is a socket that is not for it. It leads a process group of its own, for some (Apache)
 /// send signals to their whole group: those of others shall not get them, and we would hand them on again.
-pub fn start(argv: &[String]) -> io::Result<Child> {
-    Command::new(&argv[0]).args(&argv[1..]).stdin(Stdio::null()).process_group(0).spawn()
+///
+/// `environment` is added to this process's own.
+pub fn start(argv: &[String], environment: &[(String, String)]) -> io::Result<Child> {
+    let variables = environment.iter().map(|(name, value)| (name, value));
+    Command::new(&argv[0]).args(&argv[1..]).envs(variables).stdin(Stdio::null()).process_group(0).spawn()
 }
 
 /// What there is to learn of one's children at the moment.

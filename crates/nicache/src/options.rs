@@ -21,6 +21,9 @@ pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Most queues (card threads) of one card.
 pub const QUEUES_MAX: u16 = 64;
 
+/// How old what nobody can see may be, unless the operator says otherwise.
+pub const RECHECK_DEFAULT: Milliseconds = Milliseconds(1000);
+
 /// Settings of `nicache run`, all optional. [`RunOptions::resolve`] applies file and defaults.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -46,6 +49,13 @@ pub struct RunOptions {
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<Milliseconds>,
+
+    /// Who watches what the server reads and who changes it: the kernel, for whom nicache needs to load eBPF programs, or a library that is
+    /// loaded into the server's programs (preload), which needs no privilege but does not see what other programs change: that shows
+    /// after --recheck, of which preload allows at most 1s, unless they are run by `nicache follow` [default: kernel]
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchKind>,
 
     /// Port on which the server speaks plain HTTP; other ports pass the card untouched. Repeatable [default: 80]
     #[arg(long = "http-port", value_name = "PORT")]
@@ -168,6 +178,7 @@ pub struct RunPlan {
     pub policy: PolicyKind,
     pub handshake: HandshakeKind,
     pub recheck: Milliseconds,
+    pub watch: WatchKind,
     pub http_ports: Vec<u16>,
     pub publish: Vec<Publish>,
     pub outgoing: bool,
@@ -217,7 +228,8 @@ impl RunOptions {
             memory_bytes: self.memory.unwrap_or(Size(64 << 20)).0,
             policy: self.policy.unwrap_or(PolicyKind::Lru),
             handshake: self.handshake.unwrap_or(HandshakeKind::PassThrough),
-            recheck: self.recheck.unwrap_or(Milliseconds(1000)),
+            recheck: self.recheck.unwrap_or(RECHECK_DEFAULT),
+            watch: self.watch.unwrap_or(WatchKind::Kernel),
             http_ports: if self.http_port.is_empty() { vec![80] } else { self.http_port },
             outgoing: self.outgoing.unwrap_or(false)
                 || !self.remote_database.is_empty()
@@ -242,6 +254,22 @@ impl RunOptions {
         };
         if plan.memory_bytes < MEMORY_BYTES_MIN {
             bail!("memory: the card needs at least 1M");
+        }
+        if plan.watch == WatchKind::Preload && plan.recheck.0 == 0 {
+            bail!(
+                "recheck: 0 caches files alone, for which --watch preload cannot vouch; leave it away, or use --watch kernel"
+            );
+        }
+        let longest = plan
+            .paths
+            .iter()
+            .filter_map(|path| path.recheck)
+            .fold(plan.recheck, |one, other| if other.0 > one.0 { other } else { one });
+        if plan.watch == WatchKind::Preload && longest.0 > RECHECK_DEFAULT.0 {
+            bail!(
+                "recheck: with --watch preload a change by another program shows after this time, so that it may not be above \
+                 {RECHECK_DEFAULT}, for no path; use --watch kernel for {longest}"
+            );
         }
         if plan.http_ports.contains(&0) || plan.share.contains(&0) {
             bail!("http-port, share: 0 is no port");
@@ -312,6 +340,16 @@ pub enum HandshakeKind {
     PassThrough,
     /// The card.
     Card,
+}
+
+/// Who watches what the server looks at, and who changes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WatchKind {
+    /// The kernel: sees every program.
+    Kernel,
+    /// A library in the server's programs: sees these.
+    Preload,
 }
 
 /// Form of log lines.
@@ -742,6 +780,13 @@ mod tests {
         assert!(flags(&["--publish", "0.0.0.0:1", "--publish", "0.0.0.0:1"]).resolve().is_err());
         assert!(flags(&["--name", "../x"]).resolve().is_err());
         assert!(flags(&["--memory", "1K"]).resolve().is_err());
+        assert!(flags(&["--watch", "preload", "--recheck", "1s"]).resolve().is_ok());
+        for time in ["0", "1001ms", "10s"] {
+            assert!(flags(&["--watch", "preload", "--recheck", time]).resolve().is_err(), "{time}");
+        }
+        let path = "pattern = \"/feed/*\", recheck = \"10s\"";
+        assert!(flags(&["--watch", "kernel", "--path", path]).resolve().is_ok());
+        assert!(flags(&["--watch", "preload", "--path", path]).resolve().is_err());
         assert!(flags(&["--publish", "0.0.0.0:1"]).resolve().unwrap().outgoing);
     }
 }

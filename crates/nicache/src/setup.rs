@@ -81,6 +81,8 @@ pub struct WatchSetup {
     pub session_files: Vec<PathBuf>,
     /// Databases on other machines.
     pub remote_databases: Vec<RemoteDatabase>,
+    /// Folder for the memory of the preloaded witness; `None`: the kernel is the witness.
+    pub preload: Option<PathBuf>,
 }
 
 /// The watcher's first message to the supervisor, once it can or cannot watch.
@@ -100,6 +102,8 @@ pub struct ServerSetup {
     pub argv: Vec<String>,
     /// The programs to start before it, in this order.
     pub with: Vec<Vec<String>>,
+    /// What is added to the environment of the server and of these programs.
+    pub environment: Vec<(String, String)>,
 }
 
 /// The only message of the server's first process to the supervisor: it ends because a program beside the server has failed.
@@ -183,8 +187,8 @@ mod tests {
     fn a_message_carries_files() {
         let (here, there) = pair();
         let file = std::fs::File::open("/dev/null").unwrap();
-        send_message(&here, &ServerSetup { argv: vec!["x".into()], with: Vec::new() }, &[file.as_fd(), file.as_fd()])
-            .unwrap();
+        let setup = ServerSetup { argv: vec!["x".into()], with: Vec::new(), environment: Vec::new() };
+        send_message(&here, &setup, &[file.as_fd(), file.as_fd()]).unwrap();
         let (setup, files) = receive_message::<ServerSetup>(&there).unwrap().unwrap();
         assert_eq!((setup.argv.len(), files.len()), (1, 2));
         assert_eq!(rustix::fs::fstat(&files[1]).unwrap().st_rdev, rustix::fs::fstat(&file).unwrap().st_rdev);
@@ -198,6 +202,6 @@ mod tests {
         rustix::net::send(&here, b"{", SendFlags::empty()).unwrap();
         assert!(receive_message::<ServerSetup>(&there).is_err());
         let argv = vec!["x".repeat(MESSAGE_BYTES_MAX)];
-        assert!(send_message(&here, &ServerSetup { argv, with: Vec::new() }, &[]).is_err());
+        assert!(send_message(&here, &ServerSetup { argv, with: Vec::new(), environment: Vec::new() }, &[]).is_err());
     }
 }

@@ -15,6 +15,7 @@ mod instance;
 mod listening;
 pub mod namespace;
 mod netlink;
+mod preload_files;
 mod ready;
 mod tap;
 mod watch_link;
@@ -33,7 +34,7 @@ use crate::access_log::AccessLog;
 use crate::control::{FromCard, Status};
 use crate::demo::Demo;
 use crate::live::Live;
-use crate::options::RunPlan;
+use crate::options::{RunPlan, WatchKind};
 use crate::publish::{self, Published};
 use crate::setup::{CardSetup, ServerSetup, WatchReport, WatchSetup, receive_message, send_message};
 use crate::{logs, share};
@@ -43,6 +44,7 @@ use control_server::ControlServer;
 use end::Signals;
 use instance::Instance;
 use namespace::Namespace;
+use preload_files::{Part, PreloadFiles};
 use ready::Readiness;
 use watch_link::WatchLink;
 
@@ -92,6 +94,7 @@ struct Running<'a> {
     access_log: Option<Arc<AccessLog>>,
     readiness: Readiness,
     namespace: Namespace,
+    preload: Option<PreloadFiles>,
     instance: Instance,
     /// The server's command.
     argv: Vec<String>,
@@ -115,12 +118,17 @@ impl<'a> Running<'a> {
 
         let (card_side, watch_side) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let preload = match plan.watch {
+            WatchKind::Kernel => None,
+            WatchKind::Preload => Some(PreloadFiles::create(&instance.name)?),
+        };
         let setup = WatchSetup {
             log_format: plan.log_format,
             server_netns: namespace.inode(),
             http_ports: plan.http_ports.clone(),
             session_files: plan.session_files.clone(),
             remote_databases: plan.remote_databases.clone(),
+            preload: preload.as_ref().map(|files| files.memory.clone()),
         };
         let (watch, report, witness) = start_watch(&setup, watch_side)?;
         if let Some(reason) = &report.unavailable {
@@ -136,7 +144,10 @@ impl<'a> Running<'a> {
 
         let published = publish::start(plan, &instance.interface, subnet)?;
         share::start(&plan.share, &namespace)?;
-        let server = start_server(&namespace, &argv, &plan.with)?;
+        let server = {
+            let environment = preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Server));
+            start_server(&namespace, &argv, &plan.with, environment)?
+        };
         Ok(Running {
             plan,
             started: Instant::now(),
@@ -152,6 +163,7 @@ impl<'a> Running<'a> {
             access_log,
             readiness: Readiness::new(plan.http_ports.clone(), subnet.server()),
             namespace,
+            preload,
             instance,
             argv,
             watch_unavailable: report.unavailable,
@@ -177,6 +189,7 @@ impl<'a> Running<'a> {
             published: self.plan.publish.iter().map(ToString::to_string).collect(),
             shared: self.plan.share.clone(),
             watch_unavailable: self.watch_unavailable.clone(),
+            writer_environment: self.preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Writer)),
             counters: crate::control::Counters::default(),
         }
     }
@@ -300,10 +313,16 @@ fn card_setup(plan: &RunPlan, instance: &Instance, witness_files: usize) -> Card
     }
 }
 
-fn start_server(namespace: &Namespace, argv: &[String], with: &[Vec<String>]) -> Result<Child> {
+fn start_server(
+    namespace: &Namespace,
+    argv: &[String],
+    with: &[Vec<String>],
+    environment: Vec<(String, String)>,
+) -> Result<Child> {
     // The namespace's thread is the parent: it lives as long as the supervisor, and its children are in the PID namespace.
     let server = namespace.run(|| Child::start(Role::Server))?;
-    send_message(&server.channel, &ServerSetup { argv: argv.to_vec(), with: with.to_vec() }, &[])?;
+    let setup = ServerSetup { argv: argv.to_vec(), with: with.to_vec(), environment };
+    send_message(&server.channel, &setup, &[])?;
     Ok(server)
 }
 

@@ -100,6 +100,10 @@ pub(crate) fn survey_computed(
                 Known::Database => asked_database = true,
                 Known::Remote(address) => drop(asked_remotes.insert(address)),
             },
+            EventKind::Unseen => {
+                tracing::debug!(process = event.tgid, call = event.nr, "looked at what the witness does not see");
+                return Err(RefusalReason::EventsLost);
+            }
             EventKind::Wrote if !scratch.is_content(event) => return Err(wrote(event)),
             EventKind::Removed if !scratch.is_path(event) => return Err(wrote(event)),
             _ => {}

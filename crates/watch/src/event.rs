@@ -36,6 +36,12 @@ pub enum EventKind {
     DatabaseStarted(Dialect),
     /// A database server, or one of its processes, has ended: process `ret`.
     DatabaseGone,
+    /// At this moment the server looked at what the witness does not see, or started a program that it cannot follow.
+    Unseen,
+    /// A process of the server has begun to tell.
+    Started,
+    /// A process of the server is about to end, and has said what it changed.
+    Ended,
 }
 
 /// What happened on a connection of a database server.
@@ -175,6 +181,8 @@ pub struct LookupEvent {
     pub nofollow: bool,
     /// The path was resolved under rules of its own (openat2).
     pub own_root: bool,
+    /// Process in its own PID namespace; 0 if the witness does not tell.
+    pub inner_pid: u32,
     /// The path as the server wrote it.
     pub path: Box<[u8]>,
 }
@@ -213,8 +221,17 @@ struct Head {
     reserved: u32,
 }
 
-const HEAD_BYTES: usize = size_of::<Head>();
+/// Bytes of a record in front of the path.
+pub(crate) const HEAD_BYTES: usize = size_of::<Head>();
 const _: () = assert!(HEAD_BYTES == 96);
+
+/// Bytes of the longest record of a look-up.
+pub(crate) const EVENT_BYTES_MAX: usize = HEAD_BYTES + 256;
+
+/// Length of the path, as the record's head says.
+pub(crate) fn path_len(record: &[u8]) -> Option<usize> {
+    record.get(offset_of!(Head, path_len)..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes).into())
+}
 
 const FLAG_INODE: u16 = 1;
 const FLAG_DIRECTORY: u16 = 2;
@@ -231,7 +248,7 @@ impl LookupEvent {
         self.dirfd == libc::AT_FDCWD && !self.path.starts_with(b"/") && !self.path.is_empty()
     }
 
-    /// Reads a record; `None` if it is none that `ebpf/witness.bpf.c` writes.
+    /// Reads a record; `None` if it is none that `ebpf/witness.bpf.c` or `preload/report.c` writes.
     pub fn decode(record: &[u8]) -> Option<LookupEvent> {
         let head = record.get(..HEAD_BYTES)?;
         let u16_at = |at: usize| head[at..].first_chunk().map(|bytes| u16::from_ne_bytes(*bytes));
@@ -242,7 +259,7 @@ impl LookupEvent {
             let identity = Identity { dev: u32_at(dev)?, ino: u64_at(ino)? };
             (flags & flag != 0).then_some(identity)
         };
-        let path_len = usize::from(u16_at(offset_of!(Head, path_len))?);
+        let path_len = path_len(head)?;
         Some(LookupEvent {
             time_ns: u64_at(offset_of!(Head, time_ns))?,
             clock: Stamp(u64_at(offset_of!(Head, clock))?),
@@ -271,6 +288,9 @@ impl LookupEvent {
                 }
                 13 => EventKind::DatabaseGone,
                 14 => EventKind::DatabaseStarted(dialect(u32_at(offset_of!(Head, dev))?)?),
+                32 => EventKind::Unseen,
+                33 => EventKind::Started,
+                34 => EventKind::Ended,
                 7 => EventKind::Sent(Sent {
                     to: match (u32_at(offset_of!(Head, dev))?, u64_at(offset_of!(Head, ino))?) {
                         (AF_UNIX, process) => Peer::Local(process as u32),
@@ -310,6 +330,7 @@ impl LookupEvent {
             incomplete: flags & FLAG_INCOMPLETE != 0,
             nofollow: flags & FLAG_NOFOLLOW != 0,
             own_root: flags & FLAG_OWN_ROOT != 0,
+            inner_pid: u32_at(offset_of!(Head, reserved))?,
             path: record.get(HEAD_BYTES..HEAD_BYTES + path_len)?.into(),
         })
     }
@@ -341,6 +362,7 @@ impl LookupEvent {
             incomplete: false,
             nofollow: false,
             own_root: false,
+            inner_pid: 0,
             path: Box::default(),
         }
     }

@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex};
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, PrintLevel};
 use nicache_coherence::{RevisionTable, SourceSlot};
 
+use crate::event::LookupEvent;
 use crate::processes::DatabaseProcesses;
+use crate::ring::LookupRing;
+use crate::witness::{Coverage, Drained, Witness};
 
 /// Why the witnesses could not be put in place.
 #[derive(Debug, thiserror::Error)]
@@ -33,15 +36,6 @@ pub enum WatchError {
     Io(#[from] io::Error),
 }
 
-/// File systems whose every change is witnessed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Coverage {
-    /// ext4 (and ext2 and ext3, which the same driver serves).
-    pub ext4: bool,
-    /// Tracepoints that this kernel lacks. Not empty: the file system that they belong to is unwatched.
-    pub missing: Vec<String>,
-}
-
 /// The attached witnesses: descriptors only, to be passed on or dropped.
 #[derive(Debug)]
 pub struct KernelWatcher {
@@ -51,6 +45,26 @@ pub struct KernelWatcher {
     links: Vec<OwnedFd>,
     coverage: Coverage,
     databases: DatabaseProcesses,
+}
+
+/// What the kernel tells the registrar.
+pub struct KernelWitness {
+    ring: LookupRing,
+    coverage: Coverage,
+}
+
+impl Witness for KernelWitness {
+    fn drain(&mut self, handle: &mut dyn FnMut(LookupEvent)) -> Drained {
+        self.ring.drain(handle)
+    }
+
+    fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    fn sees_everybody(&self) -> bool {
+        true
+    }
 }
 
 /// Wanted whatever is watched.
@@ -90,7 +104,7 @@ impl KernelWatcher {
         if lacks(&REQUIRED) {
             return Err(WatchError::MissingTracepoints(missing));
         }
-        let coverage = Coverage { ext4: !lacks(&EXT4), missing };
+        let coverage = Coverage { ext4: !lacks(&EXT4), local: false, missing };
         let (watcher, log) = with_log(|| attach(coverage));
         let watcher = watcher.map_err(|error| error.into_watch_error(log))?;
         let table = watcher.table()?;
@@ -110,6 +124,14 @@ impl KernelWatcher {
     /// What `mmap` says.
     pub fn table(&self) -> io::Result<RevisionTable> {
         RevisionTable::map(self.control.as_fd(), self.revisions.as_fd())
+    }
+
+    /// What a registrar reads. To be made once: the ring has one reader.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub fn witness(&self) -> io::Result<KernelWitness> {
+        Ok(KernelWitness { ring: LookupRing::map(self.ring_fd())?, coverage: self.coverage.clone() })
     }
 
     /// The control page, for [`RevisionTable::map`].

@@ -1,7 +1,9 @@
 //! The watcher: tells every card what changed before the writer's call returns, and says which replies may be kept.
 //!
-//! * [`KernelWatcher`] (`kernel.rs`): loads the eBPF witnesses of `ebpf/witness.bpf.c`, which write the revision table.
-//! * [`LookupRing`], [`LookupEvent`]: what the server looked up, as the kernel saw it.
+//! * [`Witness`] (`witness.rs`): where look-ups come from. There are two:
+//!   * [`KernelWatcher`] (`kernel.rs`) loads the eBPF witnesses of `ebpf/witness.bpf.c`, which write the revision table;
+//!   * [`PreloadMemory`] (`preload.rs`) is the memory in which the library of `preload/` writes it.
+//! * [`LookupEvent`]: what the server looked up; from the kernel's ring (`ring.rs`), or the library's (`shared_ring.rs`).
 //! * [`Attribution`] (`attribution.rs`): which request a process of the server worked on when.
 //! * [`Registrar`] (`registrar.rs`): judges whether a reply may become an entry, on which sources it depends, and whether it may stay.
 //! * [`RemoteDatabase`] (`remote.rs`): a database on another machine.
@@ -21,6 +23,7 @@ mod history;
 mod kernel;
 mod peers;
 mod pickled;
+mod preload;
 mod processes;
 mod records;
 mod registrar;
@@ -30,17 +33,22 @@ mod retained;
 mod ring;
 mod service;
 mod sessions;
+mod shared_ring;
 mod survey;
+mod witness;
 
 pub use attribution::{Attribution, Others};
 pub use event::{EventKind, Identity, LookupEvent, Peer, RequestEvent, RequestStep, Sent, SqlEvent, SqlStep};
 pub use explain::{Dependents, EXPLAINED_MAX, ExplainedPath, Explanation, Use};
 pub use history::{HISTORY_EVENTS_MAX, HISTORY_NS};
-pub use kernel::{Coverage, KernelWatcher, WatchError};
+pub use kernel::{KernelWatcher, KernelWitness, WatchError};
+pub use preload::{PRELOAD_LIBRARY, PRELOAD_VARIABLE, PreloadMemory, PreloadWitness};
 pub use processes::DatabaseProcesses;
 pub use registrar::{Registrar, RegistrarCounters, now_ns};
 pub use remote::{RemoteCounters, RemoteDatabase};
 pub use resolve::Resolver;
-pub use ring::{Drained, LookupRing, RING_BYTES};
+pub use ring::{LookupRing, RING_BYTES};
 pub use service::{Operator, run_watcher};
 pub use sessions::SessionFiles;
+pub use shared_ring::{CELLS, GIVEN_UP_NS, SHARED_RING_BYTES, SharedRing};
+pub use witness::{Coverage, Drained, Witness};

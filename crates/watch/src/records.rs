@@ -27,12 +27,15 @@ pub struct Looked {
     pub fixed: Vec<SourceSlot>,
     /// The directories, and who could search them.
     pub directories: BTreeSet<(SourceSlot, Permissions)>,
+    /// Of a dynamic reply the files (device, inode), and when each was last changed: tells a change that no witness saw.
+    pub change_times: BTreeSet<(u32, u64, i128)>,
 }
 
 impl Looked {
     /// What a survey has found.
     pub(crate) fn new(survey: Survey<'_>, root: Option<Root>) -> Looked {
         Looked {
+            change_times: survey.change_times(),
             events: survey.kept.into_iter().cloned().collect(),
             root,
             sources: survey.sources,
@@ -44,7 +47,9 @@ impl Looked {
     fn bytes(&self) -> usize {
         let events: usize = self.events.iter().map(|event| size_of::<LookupEvent>() + event.path.len()).sum();
         let nodes = self.sources.len() + self.fixed.len() + self.directories.len();
-        events + nodes * 2 * size_of::<(SourceSlot, Permissions)>()
+        events
+            + nodes * 2 * size_of::<(SourceSlot, Permissions)>()
+            + self.change_times.len() * 2 * size_of::<(u32, u64, i128)>()
     }
 }
 

@@ -41,16 +41,15 @@ use crate::contents;
 use crate::databases::Databases;
 use crate::event::EventKind;
 use crate::history::History;
-use crate::kernel::Coverage;
 use crate::peers::Peers;
 use crate::processes::DatabaseProcesses;
 use crate::records::{Looked, Record, Records};
 use crate::remote::RemoteDatabase;
 use crate::resolve::Resolver;
 use crate::retained::Retained;
-use crate::ring::{Drained, LookupRing};
 use crate::sessions::SessionFiles;
 use crate::survey::{Purpose, Selected, select, survey};
+use crate::witness::{Drained, Witness};
 
 /// How long to wait for a record that another processor is writing.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
@@ -75,8 +74,7 @@ pub struct RegistrarCounters {
 /// See the module's head.
 pub struct Registrar {
     pub(crate) table: Arc<RevisionTable>,
-    ring: LookupRing,
-    coverage: Coverage,
+    witness: Box<dyn Witness>,
     history: History,
     attribution: Attribution,
     /// `RevisionTable::lost` when `attribution` was last cleared.
@@ -93,14 +91,13 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// A registrar that judges fills forwarded from now on. `ring` must have no other reader.
-    pub fn new(table: Arc<RevisionTable>, ring: LookupRing, coverage: Coverage) -> Registrar {
+    /// A registrar that judges fills forwarded from now on.
+    pub fn new(table: Arc<RevisionTable>, witness: Box<dyn Witness>) -> Registrar {
         let now_ns = now_ns();
         let history = History::new(now_ns);
         Registrar {
             table,
-            ring,
-            coverage,
+            witness,
             history,
             attribution: Attribution::default(),
             attributed_since_lost: 0,
@@ -135,7 +132,7 @@ impl Registrar {
         self.remotes = remotes;
     }
 
-    /// Takes the look-ups out of the kernel's ring. To be called often enough that it does not overflow.
+    /// Takes the look-ups out of the witness's ring. To be called often enough that it does not overflow.
     pub fn handle_events(&mut self) {
         let _ = self.drain();
     }
@@ -143,6 +140,7 @@ impl Registrar {
     /// Renews the lease if it is time to. Without a call for [`LEASE_NS`] every card stops serving.
     pub fn handle_time(&mut self) {
         renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
+        self.witness.handle_time(&self.table, now_ns());
         self.databases.handle_time(now_ns());
         self.table.set_strict_sql(self.databases.select_may_write());
     }
@@ -154,7 +152,7 @@ impl Registrar {
 
     /// What the kernel says of the server's paths from now on, for all questions that have come by now.
     pub fn resolver(&self) -> Resolver {
-        Resolver::new(self.coverage.clone())
+        Resolver::new(self.witness.coverage().clone())
     }
 
     /// Judges one fill. Takes some 50 µs plus the hashing of the file. `resolver` was made after the request had come.
@@ -197,7 +195,7 @@ impl Registrar {
         let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
         let (table, databases, attribution) = (&self.table, &mut self.databases, &mut self.attribution);
         let sessions = &mut self.sessions;
-        let drained = self.ring.drain(|event| {
+        let drained = self.witness.drain(&mut |event| {
             *events += 1;
             match event.kind {
                 EventKind::Sql(sql) => databases.observe(&event, sql),
@@ -256,10 +254,14 @@ impl Registrar {
         }
         let sources: Vec<SourceSlot> = record.looked.sources.iter().copied().collect();
         // Something that other entries depend on has changed, and nothing of this one.
-        if (!is_dynamic || !self.table.is_unchanged(&sources, request.since)) && Rule::Paths.holds() {
+        let sees_everybody = self.witness.sees_everybody();
+        let is_to_be_seen = !is_dynamic || !sees_everybody || !self.table.is_unchanged(&sources, request.since);
+        if is_to_be_seen && Rule::Paths.holds() {
             let events = record.looked.events.iter().map(|event| Selected { event, sent: false });
             let Ok(now) = survey(events, resolver, Purpose::FindSources) else { return Reinstatement::Gone };
-            let is_same = now.sources == record.looked.sources && now.directories == record.looked.directories;
+            let is_same = now.sources == record.looked.sources
+                && now.directories == record.looked.directories
+                && (sees_everybody || now.change_times() == record.looked.change_times);
             // Once more, as the look-ups took a while.
             if !is_same || !self.table.is_unchanged(&record.looked.fixed, request.since) {
                 return Reinstatement::Gone;
@@ -274,11 +276,16 @@ impl Registrar {
             && !self.history.is_hidden()
             && self.table.lost() == request.lost
             && request.forwarded_ns <= request.finished_ns
+            && request.forwarded_ns > self.witness.blind_until_ns()
             && self.history.covers(request.forwarded_ns);
         if !is_complete {
             return Err(RefusalReason::EventsLost);
         }
-        if !request.may_be_static {
+        // Who changes a file unseen must not be believed for longer than a dynamic entry lives.
+        if !self.witness.sees_everybody() && !request.may_be_dynamic {
+            return Err(RefusalReason::UnwatchedFilesystem);
+        }
+        if !request.may_be_static || !self.witness.sees_everybody() {
             return self.judge_computed(request, resolver);
         }
         match self.judge_file(request, resolver) {
@@ -357,7 +364,9 @@ impl Registrar {
         let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone(), addresses);
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution };
-        let earlier = request.previous.and_then(|(number, _)| self.records.get(number));
+        // What somebody may have changed unseen is looked at each time.
+        let earlier = request.previous.filter(|_| self.witness.sees_everybody());
+        let earlier = earlier.and_then(|(number, _)| self.records.get(number));
         let Computed { looked, is_pickled, reads } =
             survey_computed(seen, request, earlier, &self.table, resolver, &mut peers)?;
         self.counters.pickled += u64::from(is_pickled);
@@ -388,15 +397,17 @@ impl Registrar {
             reads: reads.unwrap_or_default(),
             looked,
         };
-        let previous_unchanged = request.previous.is_some_and(|(number, since)| self.is_unchanged(number, since));
+        let previous_unchanged =
+            request.previous.is_some_and(|(number, since)| self.is_unchanged(number, since, &record.looked));
         let record = self.records.push(record);
         Ok(Verdict::Stored { class: Class::Dynamic, sources, record, previous_unchanged })
     }
 
-    /// Is nothing changed that an earlier computed reply depends on?
-    fn is_unchanged(&mut self, number: RecordNumber, since: Stamp) -> bool {
+    /// Is nothing changed that an earlier computed reply depends on? `now`: what the present one has looked at.
+    fn is_unchanged(&mut self, number: RecordNumber, since: Stamp, now: &Looked) -> bool {
         let Some(record) = self.records.get(number) else { return false };
         record.class == Class::Dynamic
+            && (self.witness.sees_everybody() || record.looked.change_times == now.change_times)
             && record.looked.sources.iter().all(|&slot| self.table.stamp_of(slot) < since)
             && !self.retained.has_changed(&self.table, since, record.finished_ns)
             && !self.databases.has_changed(&record.reads, since)

@@ -19,10 +19,13 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
 use crate::event::{Identity, LookupEvent};
-use crate::kernel::Coverage;
+use crate::witness::Coverage;
 
 /// `f_type` of ext2, ext3 and ext4.
 const EXT4_MAGIC: u64 = 0xef53;
+/// `f_type` of further file systems that one machine alone changes: XFS, Btrfs, F2FS, ZFS, bcachefs, overlay, tmpfs.
+const LOCAL_MAGIC: [u64; 7] =
+    [0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x794c_7630, 0x0102_1994];
 /// Symbolic links on one path, as in the kernel (`MAXSYMLINKS`).
 const SYMLINKS_MAX: usize = 40;
 
@@ -323,7 +326,10 @@ impl Resolver {
             Some(watched) => *watched,
             None => {
                 let magic = rustix::fs::fstatfs(&fd)?.f_type as u64;
-                let watched = magic == EXT4_MAGIC && self.coverage.ext4;
+                let watched = match self.coverage.local {
+                    true => magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic),
+                    false => magic == EXT4_MAGIC && self.coverage.ext4,
+                };
                 self.watched_devices.insert(identity.dev, watched);
                 watched
             }

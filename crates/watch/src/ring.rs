@@ -18,6 +18,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::event::LookupEvent;
+use crate::witness::Drained;
 
 /// Size of the data area in bytes, `RING_BYTES` of `ebpf/shared.h`: some 24,000 look-ups.
 pub const RING_BYTES: usize = 8 << 20;
@@ -25,17 +26,6 @@ pub const RING_BYTES: usize = 8 << 20;
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 const RECORD_HEAD_BYTES: u64 = 8;
-
-/// How far [`LookupRing::drain`] got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
-    /// Everything that was in the ring at the call is out.
-    All,
-    /// A record is still being written on another processor; what lies behind it cannot be read yet.
-    Busy,
-    /// The ring holds what the kernel never writes. It is of no more use.
-    Corrupt,
-}
 
 /// The mapped ring.
 pub struct LookupRing {

@@ -76,6 +76,13 @@ pub(crate) struct Survey<'a> {
     pub(crate) kept: Vec<&'a LookupEvent>,
 }
 
+impl Survey<'_> {
+    /// The files, and when each was last changed.
+    pub(crate) fn change_times(&self) -> BTreeSet<(u32, u64, i128)> {
+        self.files.iter().map(|(node, _)| (node.identity.dev, node.identity.ino, node.changed_ns)).collect()
+    }
+}
+
 /// What a survey is for.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {

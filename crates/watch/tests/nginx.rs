@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{directory_on_ext4, slot};
 use nicache_coherence::{FillRequest, RefusalReason, RevisionTable, Stamp, Verdict};
-use nicache_watch::{KernelWatcher, LookupRing, Registrar, now_ns};
+use nicache_watch::{KernelWatcher, Registrar, now_ns};
 use tempfile::TempDir;
 
 struct Nginx {
@@ -55,8 +55,8 @@ impl Nginx {
         let mut nginx = {
             let watcher = KernelWatcher::load(0).unwrap();
             let table = Arc::new(watcher.table().unwrap());
-            let ring = LookupRing::map(watcher.ring_fd()).unwrap();
-            let registrar = Registrar::new(table.clone(), ring, watcher.coverage().clone());
+            let witness = Box::new(watcher.witness().unwrap());
+            let registrar = Registrar::new(table.clone(), witness);
             Nginx { root, server, table, registrar, _watcher: watcher }
         };
         let pid: u32 = nginx.wait_for(|nginx| {

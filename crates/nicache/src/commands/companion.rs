@@ -20,7 +20,9 @@ pub fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
     set_child_subreaper(Some(rustix::process::getpid()))?;
     let signals = Signals::catch()?;
     let argv = &arguments.command;
-    let program = following::start(argv).with_context(|| format!("cannot start `{}`", argv[0]))?;
+    let variable = |set: &String| set.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let environment: Vec<(String, String)> = arguments.set.iter().filter_map(variable).collect();
+    let program = following::start(argv, &environment).with_context(|| format!("cannot start `{}`", argv[0]))?;
     let mut main_process = Some(Pid::from_child(&program));
     UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?).write_all(b".")?;
     loop {

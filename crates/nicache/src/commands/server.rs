@@ -20,9 +20,10 @@ use crate::setup::{CompanionFailure, ServerSetup, child_start, send_message};
 pub fn execute() -> Result<ExitCode> {
     let (setup, _, supervisor) = child_start::<ServerSetup>(c"nicache-server")?;
     let signals = Signals::catch()?;
-    let companions = setup.with.into_iter().map(Companion::start).collect::<Result<Vec<_>>>()?;
-    let server =
-        following::start(&setup.argv).with_context(|| format!("cannot start the server `{}`", setup.argv[0]))?;
+    let companions =
+        setup.with.into_iter().map(|argv| Companion::start(argv, &setup.environment)).collect::<Result<Vec<_>>>()?;
+    let server = following::start(&setup.argv, &setup.environment)
+        .with_context(|| format!("cannot start the server `{}`", setup.argv[0]))?;
     let main_process = Some(Pid::from_child(&server));
     let mut all = ProcessOne { main_process, failed: None, companions, stopping: false, supervisor };
     all.follow(&signals).map(ExitCode::from)
@@ -38,10 +39,13 @@ struct Companion {
 
 impl Companion {
     /// Returns once the program has been started, or could not be: then its parent's end tells.
-    fn start(argv: Vec<String>) -> Result<Companion> {
+    fn start(argv: Vec<String>, environment: &[(String, String)]) -> Result<Companion> {
         let (mut ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("nicache").args(["companion", "--"]).args(&argv).stdin(Stdio::from(OwnedFd::from(theirs)));
+        command.arg0("nicache").arg("companion");
+        // For the program alone, and not for its parent.
+        command.args(environment.iter().map(|(name, value)| format!("--set={name}={value}")));
+        command.arg("--").args(&argv).stdin(Stdio::from(OwnedFd::from(theirs)));
         let process = command.spawn().with_context(|| format!("cannot start a process for `{}`", argv[0]))?;
         // Its end of the socket is closed with it, so this does not wait for ever.
         drop(command);

@@ -7,11 +7,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use nicache_coherence::{RecordNumber, RevisionTable};
 use nicache_relay::{Key, Subscriber, follow, follow_bus};
 use nicache_watch::{
-    Dependents, Explanation, KernelWatcher, LookupRing, Operator, Registrar, RemoteDatabase, SessionFiles, run_watcher,
+    Dependents, Explanation, KernelWatcher, Operator, PreloadMemory, Registrar, RemoteDatabase, SessionFiles,
+    run_watcher,
 };
 
 use crate::inquiry::{FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
@@ -28,40 +29,71 @@ pub fn execute() -> Result<ExitCode> {
     logs::start(setup.log_format);
     let card = files.into_iter().next().context("no socket to the card came with the setup")?;
     let server_netns = u32::try_from(setup.server_netns).context("the number of the server's network namespace")?;
-    let watcher = match KernelWatcher::load(server_netns) {
-        Ok(watcher) => watcher,
-        Err(error) => {
-            let report = WatchReport { files: 0, unavailable: Some(format!("{:#}", anyhow::Error::new(error))) };
+    let started = match &setup.preload {
+        None => start_kernel(&setup, server_netns).map_err(|error| {
+            let error = anyhow!(
+                "{error:#}; where that is not to be had, `nicache run --watch preload` watches without it, but what programs change that \
+                 are neither the server's nor run by `nicache follow` shows only after --recheck"
+            );
+            error.to_string()
+        }),
+        Some(folder) => start_preload(&setup, server_netns, folder).map_err(|error| format!("{error:#}")),
+    };
+    let Started { mut registrar, table, witness } = match started {
+        Ok(started) => started,
+        Err(reason) => {
+            let report = WatchReport { files: 0, unavailable: Some(reason) };
             send_message(&supervisor, &report, &[])?;
             while receive_message::<serde_json::Value>(&supervisor)?.is_some() {}
             return Ok(ExitCode::FAILURE);
         }
     };
-    let coverage = watcher.coverage().clone();
-    if !coverage.missing.is_empty() {
-        tracing::info!(missing = ?coverage.missing, ext4 = coverage.ext4, "some tracepoints are missing on this kernel");
-    }
-    // In this order the card takes them: the two maps, then the links.
-    let witness: Vec<BorrowedFd<'_>> =
-        [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds()).collect();
-    let report = WatchReport { files: witness.len(), unavailable: None };
-    let table = Arc::new(watcher.table().context("mapping the revision table")?);
-    table.set_service_ports(&setup.http_ports);
-    let ring = LookupRing::map(watcher.ring_fd()).context("mapping the ring of look-ups")?;
     let remotes = follow_remotes(&setup.remote_databases, &table)?;
-    let mut registrar = Registrar::new(table, ring, coverage);
-    registrar.follow_databases(watcher.databases());
     registrar.leave_out(SessionFiles::new(&setup.session_files));
     registrar.follow_remotes(remotes.clone());
     if !remotes.is_empty() {
         std::thread::Builder::new().name("relay-report".into()).spawn(move || self::report(&remotes))?;
     }
     registrar.handle_time();
-    send_message(&supervisor, &report, &witness)?;
+    let report = WatchReport { files: witness.len(), unavailable: None };
+    send_message(&supervisor, &report, &witness.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
     let mut operator = Supervisor { socket: supervisor };
     run_watcher(&mut registrar, card.as_fd(), Some(&mut operator))
         .context("the card sent what no card sends, or its socket broke")?;
     Ok(ExitCode::FAILURE)
+}
+
+/// What a witness has been started with.
+struct Started {
+    registrar: Registrar,
+    table: Arc<RevisionTable>,
+    /// Files for the card: the two of the revision table, then those that only need to stay open.
+    witness: Vec<OwnedFd>,
+}
+
+fn start_kernel(setup: &WatchSetup, server_netns: u32) -> Result<Started> {
+    let watcher = KernelWatcher::load(server_netns)?;
+    let coverage = watcher.coverage();
+    if !coverage.missing.is_empty() {
+        tracing::info!(missing = ?coverage.missing, ext4 = coverage.ext4, "some tracepoints are missing on this kernel");
+    }
+    let files = [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds());
+    let files = files.map(|file| file.try_clone_to_owned()).collect::<Result<_, _>>()?;
+    let table = Arc::new(watcher.table().context("mapping the revision table")?);
+    table.set_service_ports(&setup.http_ports);
+    let witness = watcher.witness().context("mapping the ring of look-ups")?;
+    let mut registrar = Registrar::new(Arc::clone(&table), Box::new(witness));
+    registrar.follow_databases(watcher.databases());
+    Ok(Started { registrar, table, witness: files })
+}
+
+fn start_preload(setup: &WatchSetup, server_netns: u32, folder: &Path) -> Result<Started> {
+    let memory = PreloadMemory::create(folder, server_netns).context("making the memory for --watch preload")?;
+    let table = Arc::new(memory.table().context("mapping the revision table")?);
+    table.set_service_ports(&setup.http_ports);
+    let files = memory.table_fds().map(|file| file.try_clone_to_owned()).into_iter().collect::<Result<_, _>>()?;
+    let registrar = Registrar::new(Arc::clone(&table), Box::new(memory.witness()?));
+    Ok(Started { registrar, table, witness: files })
 }
 
 /// Who asks on behalf of `nicache why` and `nicache who`.

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 
 use super::netlink::Netlink;
+use super::preload_files;
 use crate::control::run_folder;
 use crate::options::Subnet;
 
@@ -41,6 +42,7 @@ impl Instance {
         builder.create(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let setting_up = Lock::wait(folder.join("setup.lock"))?;
         remove_leftovers(&folder);
+        preload_files::remove_leftovers(|name| !folder.join(format!("{name}.lock")).exists());
         let netlink = Netlink::open()?;
         let name_lock = match name {
             None => None,

@@ -24,7 +24,7 @@ pub fn process(stage: &Stage, name: &str) -> u64 {
 }
 
 /// Readers and a writer of one page; every reply must show a version that was current at some time from its request to its end.
-fn under_load(
+pub fn under_load(
     stage: &Stage,
     url: &str,
     duration: Duration,

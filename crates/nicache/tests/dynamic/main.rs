@@ -16,6 +16,7 @@ mod files;
 mod machine;
 mod paths;
 mod postgres;
+mod preload;
 mod privacy;
 mod rules;
 mod sqlite;

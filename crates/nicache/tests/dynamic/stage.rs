@@ -27,8 +27,17 @@ pub enum Database {
     Postgres,
 }
 
+/// Who watches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    Kernel,
+    /// What the test itself changes is not seen; [`Stage::edit`] and [`Stage::shell`] are.
+    Preload,
+}
+
 /// How a stage is set up.
 pub struct Setup {
+    pub watch: Watch,
     pub database: Database,
     /// `opcache.revalidate_freq`.
     pub revalidate: u32,
@@ -52,6 +61,7 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Setup {
         Setup {
+            watch: Watch::Kernel,
             database: Database::None,
             revalidate: 0,
             workers: 3,
@@ -131,6 +141,9 @@ impl Stage {
         let mut options: Vec<&str> = with.iter().flat_map(|command| ["--with", command.as_str()]).collect();
         let further: Vec<String> = setup.options.iter().map(|option| option.replace("@FOLDER@", &root)).collect();
         options.extend(further.iter().map(String::as_str));
+        if setup.watch == Watch::Preload {
+            options.extend(["--watch", "preload"]);
+        }
         let configuration = format!("{root}/nginx.conf");
         let server = ["nginx", "-p", &root, "-e", "stderr", "-c", &configuration].map(str::to_owned);
         let nicache = Nicache::start_with(&options, &server, |command| {
@@ -192,6 +205,20 @@ impl Stage {
         let new = self.path(&format!("{name}.new"));
         std::fs::write(&new, text).unwrap();
         std::fs::rename(new, self.path(name)).unwrap();
+    }
+
+    /// Runs a shell script whose changes are seen by either watcher.
+    pub fn shell(&self, script: &str) {
+        let arguments = ["follow", "--name", self.nicache.name(), "--", "sh", "-ec", script];
+        let output = common::command(&arguments);
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Writes a file in place, seen by either watcher.
+    pub fn edit(&self, name: &str, text: &str) {
+        let path = self.path(name).display().to_string();
+        let words = shlex::try_join(["printf", "%s", text]).unwrap();
+        self.shell(&format!("{words} >{path}"));
     }
 
     pub fn counter(&self, name: &str) -> u64 {

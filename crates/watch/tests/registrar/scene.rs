@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nicache_coherence::{FillRequest, FillVerdict, RefusalReason, RevisionTable, SourceSlot, Stamp, Verdict};
-use nicache_watch::{KernelWatcher, LookupRing, Registrar, now_ns};
+use nicache_watch::{KernelWatcher, Registrar, now_ns};
 use tempfile::TempDir;
 
 use crate::common::{ServerThread, directory_on_ext4, slot};
@@ -34,8 +34,8 @@ impl Scene {
         let watcher = KernelWatcher::load(server.netns).unwrap();
         assert!(watcher.coverage().ext4, "missing: {:?}", watcher.coverage().missing);
         let table = Arc::new(watcher.table().unwrap());
-        let ring = LookupRing::map(watcher.ring_fd()).unwrap();
-        let registrar = Registrar::new(table.clone(), ring, watcher.coverage().clone());
+        let witness = Box::new(watcher.witness().unwrap());
+        let registrar = Registrar::new(table.clone(), witness);
         Scene { root, server, table, registrar, _watcher: watcher }
     }
 

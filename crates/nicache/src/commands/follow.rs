@@ -1,0 +1,33 @@
+//! `nicache follow`: runs a command whose changes of files a running nicache sees at once, also with `--watch preload`.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cli::FollowArgs;
+use crate::control::{Request, Response, ask};
+
+/// Becomes the command.
+pub fn execute(arguments: &FollowArgs) -> Result<ExitCode> {
+    let Response::Status(status) = ask(arguments.name.as_deref(), &Request::Status)? else {
+        bail!("an unexpected response");
+    };
+    if arguments.print {
+        for (name, value) in &status.writer_environment {
+            println!("{name}={value}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(program) = arguments.command.first() else { bail!("no command to run: nicache follow -- COMMAND") };
+    let mut command = Command::new(program);
+    command.args(&arguments.command[1..]);
+    // With the kernel's witness there is nothing to add: it sees every program.
+    for (name, value) in &status.writer_environment {
+        match (name.as_str(), std::env::var("LD_PRELOAD")) {
+            ("LD_PRELOAD", Ok(others)) if !others.is_empty() => command.env(name, format!("{value}:{others}")),
+            _ => command.env(name, value),
+        };
+    }
+    Err(command.exec()).with_context(|| format!("cannot run `{program}`"))
+}

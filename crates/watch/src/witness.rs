@@ -1,0 +1,49 @@
+//! Where the registrar's look-ups come from, and how far they can be trusted: the kernel ([`kernel`](crate::kernel)), or a library in the
+//! server's programs ([`preload`](crate::preload)).
+
+use nicache_coherence::RevisionTable;
+
+use crate::event::LookupEvent;
+
+/// How far [`Witness::drain`] got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Everything that was there at the call is out.
+    All,
+    /// A record is still being written on another processor; what lies behind it cannot be read yet.
+    Busy,
+    /// There is what no witness writes. It is of no more use.
+    Corrupt,
+}
+
+/// File systems whose every change is witnessed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// ext4 (and ext2 and ext3, which the same driver serves).
+    pub ext4: bool,
+    /// Any file system that this machine alone changes, as far as the changes come from processes that tell of them.
+    pub local: bool,
+    /// Tracepoints that this kernel lacks. Not empty: the file system that they belong to is unwatched.
+    pub missing: Vec<String>,
+}
+
+/// See the module's head.
+pub trait Witness: Send {
+    /// Hands out the events that are there at the time of the call, in the order in which room for them was reserved.
+    fn drain(&mut self, handle: &mut dyn FnMut(LookupEvent)) -> Drained;
+
+    /// What is watched.
+    fn coverage(&self) -> &Coverage;
+
+    /// Are changes seen whoever makes them? If not, no entry may live longer than what nobody can see may be old: nothing is
+    /// [static](nicache_coherence::Class::Static).
+    fn sees_everybody(&self) -> bool;
+
+    /// Called every 50 ms or so.
+    fn handle_time(&mut self, _table: &RevisionTable, _now_ns: u64) {}
+
+    /// Up to this time (CLOCK_MONOTONIC) there were programs of the server that the witness does not see; `u64::MAX`: there may be one now.
+    fn blind_until_ns(&self) -> u64 {
+        0
+    }
+}
