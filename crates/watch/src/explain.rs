@@ -178,7 +178,10 @@ fn parse_target(name: &str) -> Target {
 fn name_of_access(access: &Access) -> String {
     let mut text = access.target.to_string();
     for (at, restriction) in access.rows.iter().enumerate() {
-        let _ = write!(text, "{} {} = ", if at == 0 { " where" } else { " and" }, restriction.column);
+        // A text stands for every text that some collation holds equal to it.
+        let folded = restriction.values.iter().any(|value| matches!(value, Value::Text(_)));
+        let (word, sign) = (if at == 0 { "where" } else { "and" }, if folded { '~' } else { '=' });
+        let _ = write!(text, " {word} {} {sign} ", restriction.column);
         for (at, value) in restriction.values.iter().take(VALUES_SHOWN).enumerate() {
             let _ = match value {
                 Value::Integer(number) => write!(text, "{}{number}", if at > 0 { " or " } else { "" }),
@@ -207,7 +210,7 @@ mod tests {
         assert_eq!(parse_target("db:public.items").catalog.as_deref(), Some("db"));
         let values = vec![Value::Integer(1), Value::Text("a".into())];
         let rows = vec![Restriction { column: "id".into(), values }];
-        assert_eq!(name_of_access(&Access { target: Target::table("a", "b"), rows }), "a.b where id = 1 or 'a'");
+        assert_eq!(name_of_access(&Access { target: Target::table("a", "b"), rows }), "a.b where id ~ 1 or 'a'");
         let values: Vec<Value> = (0..20).map(Value::Integer).collect();
         let rows = vec![Restriction { column: "id".into(), values }];
         assert!(name_of_access(&Access { target: Target::table("a", "b"), rows }).ends_with(" or 12 more"));

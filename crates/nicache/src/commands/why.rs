@@ -67,6 +67,9 @@ fn render_entry(text: &mut String, entry: &EntryReport, sources: Option<&Sources
         let _ = writeln!(text, "    rows      {table}");
     }
     more(text, sources.tables.len(), lines);
+    if sources.tables.iter().take(lines).any(|table| table.contains(" ~ ")) {
+        let _ = writeln!(text, "              (~: texts are compared folded, as any collation could hold them equal)");
+    }
     for path in sources.paths.iter().take(lines) {
         let revision = path.revision.map(|revision| format!("  (revision {revision})")).unwrap_or_default();
         let _ = writeln!(text, "    {:<9} {}{revision}", path.used, path.path);
@@ -171,14 +174,15 @@ mod tests {
         let sources = SourcesReport {
             paths: vec![path("/a"), path("/b")],
             paths_count: 2,
-            tables: vec!["wp.posts where id = 1".into()],
+            tables: vec!["wp.posts where id ~ 'a'".into()],
             retained: 2000,
         };
         let page = PageReport { entries: vec![entry], entries_count: 1, ..PageReport::default() };
         let report = WhyReport { page, sources: vec![Some(sources)] };
         let text = render("/p", &report, 1);
+        let (bytes, files) = (format!("{} bytes", grouped(1234)), format!("{} files", grouped(2000)));
         for part in
-            ["for 700 ms at most", "1,234 bytes", "wp.posts where id = 1", "/a  (revision 7)", "1 more", "2,000 files"]
+            ["for 700 ms at most", &bytes, "wp.posts where id ~ 'a'", "/a  (revision 7)", "1 more", &files, "folded"]
         {
             assert!(text.contains(part), "{part}: {text}");
         }
