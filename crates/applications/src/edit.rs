@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,16 +14,22 @@ use anyhow::{Context, Result};
 /// What pages show before any edit.
 pub(crate) const FIRST: &str = "version=0.";
 
+/// Where a file has its marker.
+const PLACE: &str = "@VERSION@";
+
 /// Versions are counted for the whole process, so that no two edits have the same marker.
 static VERSION: AtomicU64 = AtomicU64::new(1);
 
-type Change = Box<dyn Fn(SocketAddr, &str) -> Result<()> + Send + Sync>;
+type Change = Arc<dyn Fn(SocketAddr, &str) -> Result<()> + Send + Sync>;
 
 /// A way to change what a page shows.
+#[derive(Clone)]
 pub struct Edit {
     name: &'static str,
     path: String,
+    words: String,
     delay: Duration,
+    is_hasty: bool,
     change: Change,
 }
 
@@ -33,27 +40,35 @@ impl fmt::Debug for Edit {
 }
 
 impl Edit {
-    /// `change` makes the page at `path` show the marker that it is given.
+    /// `change` makes the page at `path` show `words`, and after them the marker that it is given.
     pub(crate) fn new(
         name: &'static str,
         path: &str,
+        words: &str,
         change: impl Fn(&str) -> Result<()> + Send + Sync + 'static,
     ) -> Edit {
-        Edit { name, path: path.to_owned(), delay: Duration::ZERO, change: Box::new(move |_, marker| change(marker)) }
+        Edit::by_http(name, path, words, move |_, marker| change(marker))
     }
 
     /// `change` speaks HTTP to the server.
     pub(crate) fn by_http(
         name: &'static str,
         path: &str,
+        words: &str,
         change: impl Fn(SocketAddr, &str) -> Result<()> + Send + Sync + 'static,
     ) -> Edit {
-        Edit { name, path: path.to_owned(), delay: Duration::ZERO, change: Box::new(change) }
+        let (path, words) = (path.to_owned(), words.to_owned());
+        Edit { name, path, words, delay: Duration::ZERO, is_hasty: false, change: Arc::new(change) }
     }
 
     /// The application itself may show the old content for so long.
     pub(crate) fn delayed(self, seconds: u32) -> Edit {
         Edit { delay: Duration::from_secs(seconds.into()), ..self }
+    }
+
+    /// The application itself mixes up what happens within a second or two.
+    pub(crate) fn hasty(self) -> Edit {
+        Edit { is_hasty: true, ..self }
     }
 
     /// The number in a marker, for a column or a field.
@@ -71,16 +86,38 @@ impl Edit {
         &self.path
     }
 
+    /// What stands right before the marker on the page. Edits of one page with equal words change the same thing.
+    pub fn words(&self) -> &str {
+        &self.words
+    }
+
     /// How long after the edit the application itself may go on showing what was before, without any cache in front of it (PHP looks
     /// at a script's time every few seconds only). Zero for most.
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
+    /// Whether the application itself, without any cache in front of it, may show no content for moments around the edit, and may go on
+    /// showing what was before if it is edited again within two seconds.
+    pub fn is_hasty(&self) -> bool {
+        self.is_hasty
+    }
+
     /// Makes the edit and returns the marker, such as `version=17.`, that the page's body contains from now on. `server` is where the running
     /// server is reached; edits by a web form go there.
+    ///
+    /// # Errors
+    /// What the application or the file system says; the marker may be shown or not then.
     pub fn make(&self, server: SocketAddr) -> Result<String> {
-        let marker = format!("version={}.", VERSION.fetch_add(1, Ordering::Relaxed));
+        self.make_version(server, VERSION.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The same with a number of the caller's.
+    ///
+    /// # Errors
+    /// As [`Edit::make`].
+    pub fn make_version(&self, server: SocketAddr, version: u64) -> Result<String> {
+        let marker = format!("version={version}.");
         (self.change)(server, &marker).with_context(|| format!("the edit `{}` failed", self.name))?;
         Ok(marker)
     }
@@ -104,12 +141,18 @@ impl MarkedFile {
     }
 
     /// Two edits of it: a new file in its place, and new bytes in the same file.
-    pub fn edits(&self, names: [&'static str; 2], page: &str, delay: u32) -> [Edit; 2] {
+    pub fn edits(&self, names: [&'static str; 2], page: &str) -> [Edit; 2] {
         let (renamed, overwritten) = (self.clone(), self.clone());
         [
-            Edit::new(names[0], page, move |marker| renamed.replace(marker)).delayed(delay),
-            Edit::new(names[1], page, move |marker| overwritten.overwrite(marker)).delayed(delay),
+            Edit::new(names[0], page, self.words(), move |marker| renamed.replace(marker)),
+            Edit::new(names[1], page, self.words(), move |marker| overwritten.overwrite(marker)),
         ]
+    }
+
+    /// What is right before the marker: no tag and no quote.
+    fn words(&self) -> &str {
+        let before = self.template.split_once(PLACE).map_or("", |(before, _)| before);
+        before.rsplit(['>', '\'', '"', '\n']).next().unwrap_or_default()
     }
 
     fn replace(&self, marker: &str) -> Result<()> {
@@ -126,6 +169,6 @@ impl MarkedFile {
     }
 
     fn text(&self, marker: &str) -> String {
-        self.template.replace("@VERSION@", marker)
+        self.template.replace(PLACE, marker)
     }
 }

@@ -104,6 +104,7 @@ every program's changes show at once, and the command is just run.";
 const DEMO_EXAMPLES: &str = "Examples:
   sudo nicache demo wordpress
   sudo nicache demo flask --once --json
+  sudo nicache demo dokuwiki --once --prove 60s
   sudo nicache demo mediawiki -- --publish 127.0.0.1:8080 --memory 256M
 
 Packages of Debian that are missing are installed. The application gets a folder of its own below /var/lib, which is
@@ -161,6 +162,10 @@ pub struct DemoArgs {
     /// End after the measurement, instead of serving until Ctrl-C
     #[arg(long)]
     pub once: bool,
+    /// Then read its pages for so long while everything that they show is changed, in every way that the application has, and judge each
+    /// reply; as `nicache prove` does
+    #[arg(long, value_name = "TIME")]
+    pub prove: Option<Milliseconds>,
     /// Seconds of each of the four measurements
     #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: u32,
@@ -317,6 +322,9 @@ pub struct ProveArgs {
     /// Edits per second of each subject, at random times
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     pub edits_per_second: f64,
+    /// Least time between two edits of a subject: some servers compare times in seconds
+    #[arg(long, value_name = "TIME", default_value = "0")]
+    pub least_gap: Milliseconds,
     /// Now and then, up to so many edits come at once
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub burst: u32,
@@ -324,6 +332,9 @@ pub struct ProveArgs {
     /// Repeatable
     #[arg(long, value_name = "/PATH")]
     pub non_atomic: Vec<String>,
+    /// Page that the server itself gives without its content for moments. Repeatable
+    #[arg(long, value_name = "/PATH")]
+    pub unsteady: Vec<String>,
     /// Page that prints the UNIX time in seconds or milliseconds, which may be so old at most when the request is sent. Repeatable
     #[arg(long, value_name = "/PATH=TIME")]
     pub within: Vec<String>,

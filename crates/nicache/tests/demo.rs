@@ -16,7 +16,7 @@ use serde_json::Value;
 #[test]
 fn a_page_of_php_is_measured_and_changed() {
     private_network();
-    let text = common::output(NICACHE, &["demo", "php-page", "--once", "--seconds", "1", "--json"]);
+    let text = common::output(NICACHE, &["demo", "php-page", "--once", "--seconds", "1", "--prove", "8s", "--json"]);
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report["application"], "php-page");
     assert_eq!(report["edit"]["visible"], true);
@@ -24,6 +24,10 @@ fn a_page_of_php_is_measured_and_changed() {
         assert!(page["server"]["requests"].as_u64().unwrap() > 0 && page["card"]["requests"].as_u64().unwrap() > 0);
         assert_eq!(page["server"]["hits"], 0);
     }
+    let proof = &report["proof"];
+    assert_eq!((&proof["outcome"], &proof["violations"]), (&"proven".into(), &0.into()), "{proof:#}");
+    let subjects = proof["subjects"].as_array().unwrap();
+    assert!(subjects.len() == 5 && subjects.iter().all(|subject| subject["edits"].as_u64() > Some(0)), "{proof:#}");
 }
 
 #[test]

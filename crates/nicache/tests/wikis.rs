@@ -13,6 +13,9 @@ use nicache_applications::{Application, Client, Settings, Site};
 /// Longer than the minute for which a changed file that nobody looks at keeps everything from being kept.
 const PATIENCE: Duration = Duration::from_secs(100);
 
+/// DokuWiki takes two edits within a second for one.
+const HASTE: Duration = Duration::from_secs(2);
+
 struct Wiki {
     nicache: Nicache,
     /// Removed last.
@@ -57,6 +60,11 @@ impl Wiki {
         Client::new(self.address())
     }
 
+    /// What the server itself says: a request that the card lets pass.
+    fn direct(&self, path: &str) -> String {
+        self.client().request("GET", path, &[("X-Direct", "1")], b"").unwrap().text()
+    }
+
     fn counter(&self, name: &str) -> u64 {
         common::status(self.nicache.name())["counters"][name].as_u64().unwrap()
     }
@@ -95,18 +103,25 @@ impl Wiki {
             for _ in 0..2 {
                 self.warm(&path);
                 let edit = &self.site().edits()[at];
+                let is_hasty = edit.is_hasty();
+                if is_hasty {
+                    std::thread::sleep(HASTE);
+                }
                 let marker = edit.make(self.address()).unwrap();
                 let mut client = self.client();
                 let mut shown = 0;
                 for number in 0..10 {
+                    let hits = self.counter("hits_dynamic");
                     let text = client.get(&path).unwrap().text();
                     let is_right = text.contains(&marker);
-                    // DokuWiki shows an empty page while another of its processes writes what it has rendered.
-                    let is_empty = !text.contains("version=") && number > 0;
-                    assert!(is_right || is_empty, "reply {number} after `{}` has no {marker}: {text}", edit.name());
+                    let is_hit = self.counter("hits_dynamic") > hits;
+                    // What the application mixes up is wrong without the card, too.
+                    let is_the_applications = is_hasty && (!is_hit || !self.direct(&path).contains(&marker));
+                    let name = self.site().edits()[at].name();
+                    assert!(is_right || is_the_applications, "reply {number} after `{name}` has no {marker}: {text}");
                     shown += u32::from(is_right);
                 }
-                assert!(shown > 5, "{shown} of 10 replies after `{}` show it", edit.name());
+                assert!(shown > 5 || is_hasty, "{shown} of 10 replies show {marker}");
             }
         }
     }

@@ -121,6 +121,7 @@ pub(crate) struct PageRule {
     pub(crate) shows: Vec<usize>,
     pub(crate) within_ns: Option<u64>,
     pub(crate) atomic: bool,
+    pub(crate) steady: bool,
     /// What the server itself has shown here, for each subject.
     pub(crate) floors: Vec<Floor>,
 }
@@ -157,6 +158,8 @@ pub(crate) struct Measured {
     pub(crate) server_lag_ns: Vec<u64>,
     /// The oldest printed time of each page.
     pub(crate) age_ns: Vec<u64>,
+    /// Replies without a marker, of each page that is not steady.
+    pub(crate) lacking: Vec<u64>,
 }
 
 /// Judges replies.
@@ -169,7 +172,11 @@ pub(crate) struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     pub(crate) fn new(rules: &'a Rules) -> Checker<'a> {
-        let measured = Measured { server_lag_ns: vec![0; rules.subjects.len()], age_ns: vec![0; rules.pages.len()] };
+        let measured = Measured {
+            server_lag_ns: vec![0; rules.subjects.len()],
+            age_ns: vec![0; rules.pages.len()],
+            lacking: vec![0; rules.pages.len()],
+        };
         Checker { rules, copies: rules.subjects.iter().map(|subject| subject.log.copy()).collect(), measured }
     }
 
@@ -250,9 +257,19 @@ impl<'a> Checker<'a> {
                 },
             );
         });
-        if first.is_none() {
+        if first.is_none() && self.may_lack(subject, reply) {
+            self.measured.lacking[reply.page] += 1;
+        } else if first.is_none() {
             add(findings, Finding { subject: Some(subject), ..Finding::new(Breach::Unexpected) });
         }
+    }
+
+    /// May the page be without the subject's marker?
+    fn may_lack(&mut self, subject: usize, reply: &Reply<'_>) -> bool {
+        let (page, rule) = (&self.rules.pages[reply.page], &self.rules.subjects[subject]);
+        let sent_ns = reply.sent_ns.saturating_sub(rule.lag_ns);
+        let possible = self.copies[subject].refreshed(&rule.log).possible(sent_ns, reply.ended_ns);
+        !page.steady || !page.atomic && possible.oldest < possible.newest
     }
 
     fn check_time(&mut self, within_ns: u64, reply: &Reply<'_>, findings: &mut Vec<Finding>) {
@@ -333,6 +350,7 @@ mod tests {
             shows: shows.to_vec(),
             within_ns,
             atomic,
+            steady: true,
             floors: vec![Floor::default(), Floor::default()],
         };
         Rules {
@@ -385,6 +403,21 @@ mod tests {
         let mut checker = Checker::new(&rules);
         assert_eq!(breaches(&mut checker, &reply(0, "a=2 a=3", 3005, 3020)), []);
         assert_eq!(breaches(&mut checker, &reply(0, "a=3 a=2", 3015, 3020)), [(Breach::Stale, Some(5))]);
+    }
+
+    #[test]
+    fn what_a_page_may_lack() {
+        let lacks = |rules: &Rules, sent_ms| {
+            let mut checker = Checker::new(rules);
+            let found = breaches(&mut checker, &reply(0, "nothing", sent_ms, sent_ms + 3));
+            assert_eq!(checker.measured.lacking[0], u64::from(found.is_empty()));
+            found.is_empty()
+        };
+        assert!(!lacks(&rules(true, false), 3005) && !lacks(&rules(true, false), 3500));
+        assert!(lacks(&rules(false, false), 3005) && !lacks(&rules(false, false), 3500));
+        let mut unsteady = rules(true, false);
+        unsteady.pages.iter_mut().for_each(|page| page.steady = false);
+        assert!(lacks(&unsteady, 3500));
     }
 
     #[test]

@@ -77,7 +77,8 @@ impl Changer<'_> {
     }
 
     /// Edits at the schedule's times until `stop`, and in the end until one succeeds.
-    pub(crate) fn run(mut self, mut schedule: Schedule, stop: &AtomicBool) -> SubjectReport {
+    pub(crate) fn run(mut self, mut schedule: Schedule, least_gap: Duration, stop: &AtomicBool) -> SubjectReport {
+        let least_gap_ns = least_gap.as_nanos() as u64;
         let mut due_ns = now_ns();
         let mut last = Ok(());
         'run: loop {
@@ -88,7 +89,7 @@ impl Changer<'_> {
                 break;
             };
             // An editor that is slower than its schedule does not catch up.
-            due_ns = (due_ns + gap.as_nanos() as u64).max(now_ns());
+            due_ns = (due_ns + gap.as_nanos() as u64).max(now_ns() + least_gap_ns);
             loop {
                 if stop.load(Ordering::Relaxed) {
                     break 'run;

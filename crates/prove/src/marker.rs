@@ -75,6 +75,12 @@ impl Marker {
         Marker { text: format!(r"\b{}(\d+)", regex::escape(&word)), search }
     }
 
+    /// A marker that is a number right after these words.
+    pub fn after(words: &str) -> Marker {
+        let search = Search::Word { word: finder(words), boundary: false };
+        Marker { text: format!(r"{}(\d+)", regex::escape(words)), search }
+    }
+
     /// All numbers in `page`, in order.
     pub(crate) fn find_all(&self, page: &[u8], mut found: impl FnMut(Found)) {
         match &self.search {
@@ -174,6 +180,7 @@ mod tests {
         let marker = Marker::named("a.b");
         assert_eq!(marker.to_string(), r"\ba\.b=(\d+)");
         assert_eq!(values(&marker, b"a.b=1 aa.b=2 axb=3"), [1]);
+        assert_eq!(values(&Marker::after("<p>v="), b"v=1 <p>v=2.<p>v=</p><b><p>v=03"), [2, 3]);
         let mut place = None;
         marker.find_all(b"..a.b=17;", |found| place = Some(found.place));
         assert_eq!(place, Some(2..8));

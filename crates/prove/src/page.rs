@@ -12,14 +12,16 @@ pub struct Page {
     /// It prints the UNIX time, which may be so old at most when the request is sent.
     pub within: Option<Duration>,
     /// Whether all markers of a subject in one reply must be of one version. A page that the server itself puts
-    /// together while the subject changes is not atomic.
+    /// together while the subject changes is not atomic; it may lack the marker then, too.
     pub atomic: bool,
+    /// Whether it always shows its subjects. A page that the server itself gives without its content for moments is not steady.
+    pub steady: bool,
 }
 
 impl Page {
     /// A page that shows what it shows, at once.
     pub fn new(target: &str) -> Page {
-        Page { target: target.to_owned(), shows: None, within: None, atomic: true }
+        Page { target: target.to_owned(), shows: None, within: None, atomic: true, steady: true }
     }
 }
 

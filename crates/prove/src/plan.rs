@@ -108,6 +108,9 @@ pub struct Plan {
     pub edits_per_second: f64,
     /// Most edits that come at once.
     pub burst: u32,
+    /// Least time from the end of an edit to the next of the same subject. Some servers compare times in seconds, and take two edits
+    /// within one for one.
+    pub least_gap: Duration,
     /// Who reads.
     pub readers: Readers,
     /// How pages of [`Page::within`] print the time.
@@ -145,6 +148,7 @@ impl Plan {
             subjects,
             edits_per_second: 10.0,
             burst: 5,
+            least_gap: Duration::ZERO,
             readers: Readers::default(),
             clock: Marker::named("time"),
             clock_slack: Duration::from_millis(100),

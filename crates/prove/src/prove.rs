@@ -216,8 +216,9 @@ fn run(
         for ((subject, rule), &(_, first)) in subjects.iter_mut().zip(&rules.subjects).zip(first_versions) {
             let changer = changer(subject, rule, count, first, random.fork());
             let schedule = Schedule::new(plan.edits_per_second, plan.burst, random.fork());
+            let least_gap = plan.least_gap;
             let stop = &stop_editing;
-            changers.push(scope.spawn(move || changer.run(schedule, stop)));
+            changers.push(scope.spawn(move || changer.run(schedule, least_gap, stop)));
         }
         let mut stall = Stall::new(plan.readers.timeout);
         while !is_enough(plan, &shared, count) && !stall.has_lasted(shared.replies()) && !any_finished(&readers) {
@@ -380,6 +381,7 @@ fn page_rules(plan: &Plan, subjects: &[SubjectRule], requests: &[Vec<u8>]) -> Re
             shows,
             within_ns: page.within.map(|within| within.as_nanos() as u64),
             atomic: page.atomic,
+            steady: page.steady,
             floors: subjects.iter().map(|_| Floor::default()).collect(),
         });
     }
@@ -439,6 +441,7 @@ fn collect(plan: &Plan, rules: &Rules, tally: Tally, mut edited: Vec<SubjectRepo
         violations: tally.pages[index].1,
         within_ms: page.within_ns.map(|ns| ns as f64 / 1e6),
         age_ms: tally.measured.age_ns.get(index).map_or(0.0, |&ns| ns as f64 / 1e6),
+        lacking: tally.measured.lacking.get(index).copied().unwrap_or(0),
     });
     Report {
         seconds,

@@ -70,6 +70,8 @@ pub struct PageReport {
     pub within_ms: Option<f64>,
     /// How old the oldest one was when its request was sent.
     pub age_ms: f64,
+    /// Replies without a marker, where that is allowed.
+    pub lacking: u64,
 }
 
 /// An edit near a violation, in milliseconds since the run's start.
@@ -187,6 +189,7 @@ impl Tally {
         }
         raise_all(&mut self.measured.server_lag_ns, &other.measured.server_lag_ns);
         raise_all(&mut self.measured.age_ns, &other.measured.age_ns);
+        add_each(&mut self.measured.lacking, &other.measured.lacking);
     }
 }
 
@@ -199,6 +202,11 @@ fn add_all<K: Ord>(sums: &mut BTreeMap<K, u64>, others: BTreeMap<K, u64>) {
 fn raise_all(most: &mut Vec<u64>, others: &[u64]) {
     most.resize(most.len().max(others.len()), 0);
     most.iter_mut().zip(others).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+}
+
+fn add_each(sums: &mut Vec<u64>, others: &[u64]) {
+    sums.resize(sums.len().max(others.len()), 0);
+    sums.iter_mut().zip(others).for_each(|(mine, theirs)| *mine += theirs);
 }
 
 /// All that is known after a run.
@@ -311,6 +319,9 @@ impl fmt::Display for Report {
             write!(f, "page       {} shows {}, {} replies", page.target, listed(&page.shows), page.replies)?;
             if let Some(within_ms) = page.within_ms {
                 write!(f, ", its time {:.0} ms old at most (allowed {within_ms:.0})", page.age_ms)?;
+            }
+            if page.lacking > 0 {
+                write!(f, ", {} without its content", page.lacking)?;
             }
             writeln!(f, ", {} violations", page.violations)?;
         }

@@ -7,7 +7,7 @@ use crate::footprint::{Context, Footprint};
 use crate::key::{Access, Literal};
 use crate::protocol::{Command, mysql, postgres};
 use crate::reason::Reason;
-use crate::statement::{Class, Setting, Statement, is_plain, keeps_session, parse};
+use crate::statement::{Class, Setting, Statement, is_plain, keeps_session, keeps_structure, parse};
 use crate::target::Dialect;
 use crate::transaction::Transaction;
 
@@ -34,6 +34,9 @@ pub enum Event {
     },
     /// The structure of the database may be another when the request is over: the catalogue is out of date.
     SchemaChanged,
+    /// A text that begins like a query, a change of rows or of its own session was not understood. The catalogue at hand stays good, but a later one may
+    /// help to understand more.
+    SchemaDoubted,
     /// All events since the last one of these belong to one request, which ends with the server's next reply.
     RequestEnd,
 }
@@ -100,6 +103,8 @@ struct State {
     reads_uncommitted: bool,
     /// PostgreSQL: what was written since the last Sync.
     batch: Vec<Access>,
+    /// What the transaction makes visible may be a change of the structure.
+    may_define: bool,
 }
 
 impl Session {
@@ -121,6 +126,7 @@ impl Session {
             Protocol::Postgres(connection) => connection.lose(),
         }
         session.state.lose();
+        session.state.may_define = true;
         session
     }
 
@@ -185,6 +191,7 @@ impl State {
             foreign: !usual_language,
             reads_uncommitted: dialect == Dialect::MySql && defaults.is_none_or(|defaults| defaults.read_uncommitted),
             batch: Vec::new(),
+            may_define: false,
         }
     }
 
@@ -202,6 +209,15 @@ impl State {
     fn everything(&mut self, reason: Reason, on_event: &mut impl FnMut(Event)) {
         on_event(Event::Everything { reason });
         on_event(Event::SchemaChanged);
+        self.may_define = true;
+        self.batch = vec![Access::EVERYTHING];
+    }
+
+    /// A text that changes no structure. On a busy server, were each of these a change of the structure, the structure would never be
+    /// known, and with it the settings by which texts are understood.
+    fn everything_but_structure(&mut self, reason: Reason, on_event: &mut impl FnMut(Event)) {
+        on_event(Event::Everything { reason });
+        on_event(Event::SchemaDoubted);
         self.batch = vec![Access::EVERYTHING];
     }
 
@@ -261,7 +277,11 @@ impl State {
             None
         };
         if let Some(reason) = refused {
-            self.everything(reason, on_event);
+            if reason == Reason::Lexing && (keeps_session(text) || keeps_structure(text)) {
+                self.everything_but_structure(reason, on_event);
+            } else {
+                self.everything(reason, on_event);
+            }
             if self.foreign || !keeps_session(text) {
                 self.lose();
             } else {
@@ -295,10 +315,11 @@ impl State {
         }
         let visible = self.transaction.steer(&statement.class, surely);
         if !visible.is_empty() {
-            let schema = visible.contains(&Access::EVERYTHING);
+            let all = visible.contains(&Access::EVERYTHING);
             on_event(Event::BecomesVisible { writes: visible });
-            if schema {
-                on_event(Event::SchemaChanged);
+            if all {
+                let defines = core::mem::take(&mut self.may_define);
+                on_event(if defines { Event::SchemaChanged } else { Event::SchemaDoubted });
             }
         }
         match &statement.class {

@@ -163,6 +163,31 @@ pub fn parse(dialect: Dialect, text: &[u8]) -> Vec<Statement> {
 
 /// Is the text, whatever the meaning of its quotes, one statement that changes no setting and no transaction?
 pub(crate) fn keeps_session(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 6] = [b"select", b"insert", b"update", b"delete", b"replace", b"with"];
+    is_one_of(&WORDS, text)
+}
+
+/// Is the text, whatever the meaning of its quotes, one statement that changes at most its own session, and no structure?
+pub(crate) fn keeps_structure(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 11] = [
+        b"set",
+        b"show",
+        b"use",
+        b"explain",
+        b"describe",
+        b"desc",
+        b"begin",
+        b"start",
+        b"rollback",
+        b"savepoint",
+        b"release",
+    ];
+    let for_all = |word: &[u8]| word.eq_ignore_ascii_case(b"global") || word.eq_ignore_ascii_case(b"persist");
+    is_one_of(&WORDS, text) && !text.split(|b| !b.is_ascii_alphabetic()).any(for_all)
+}
+
+/// Is it one statement that begins with one of these words?
+fn is_one_of(words: &[&[u8]], text: &[u8]) -> bool {
     let mut rest = text.trim_ascii();
     if let Some(comment) = rest.strip_prefix(b"/*") {
         if matches!(comment.first(), Some(b'!' | b'M')) {
@@ -176,13 +201,42 @@ pub(crate) fn keeps_session(text: &[u8]) -> bool {
         rest = comment[end + 2..].trim_ascii_start();
     }
     let word = rest.split(|b| !b.is_ascii_alphabetic()).next().unwrap_or_default();
-    let known: [&[u8]; 6] = [b"select", b"insert", b"update", b"delete", b"replace", b"with"];
-    known.iter().any(|known| word.eq_ignore_ascii_case(known)) && !rest.contains(&b';')
+    words.iter().any(|known| word.eq_ignore_ascii_case(known)) && !rest.contains(&b';')
 }
 
 /// Does the text mean the same whatever the settings of quotes, escapes and character sets?
 pub fn is_plain(text: &[u8]) -> bool {
-    text.iter().all(|b| matches!(b, b' '..=b'~' | b'\t' | b'\r' | b'\n') && !matches!(b, b'\\' | b'"'))
+    let mut rest = text;
+    let mut in_quotes = false;
+    // Behind these nobody can say without the settings what is within quotes.
+    let mut certain = true;
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match byte {
+            b'\\' | b'"' => return false,
+            b'\'' => in_quotes = !in_quotes,
+            b'`' | b'#' | b'$' if !in_quotes => certain = false,
+            b'-' if !in_quotes && rest.starts_with(b"-") => certain = false,
+            b'/' if !in_quotes && certain && rest.starts_with(b"*") => match comment_behind(rest) {
+                Some(behind) => rest = behind,
+                None => certain = false,
+            },
+            b' '..=b'~' | b'\t' | b'\r' | b'\n' => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// What follows a comment that every server takes for one, at whose star the text begins.
+fn comment_behind(text: &[u8]) -> Option<&[u8]> {
+    let text = &text[1..];
+    let end = text.windows(2).position(|two| two == b"*/")?;
+    let (comment, behind) = (&text[..end], &text[end + 2..]);
+    let is_usual = !matches!(comment.first(), Some(b'!' | b'M'))
+        && !comment.windows(2).any(|two| two == b"/*")
+        && comment.iter().all(|b| matches!(b, b' '..=b'~' | b'\t' | b'\r' | b'\n'));
+    is_usual.then_some(behind)
 }
 
 /// Comments that MySQL reads as advice on how to join, and nothing else.

@@ -5,6 +5,7 @@ use nicache_sql::*;
 struct Client {
     session: Session,
     heard: Vec<String>,
+    structure_changed: bool,
 }
 
 fn packet(sequence: u8, payload: &[u8]) -> Vec<u8> {
@@ -56,7 +57,7 @@ fn catalogue(dialect: Dialect) -> Catalogue {
 
 impl Client {
     fn new(session: Session) -> Client {
-        Client { session, heard: Vec::new() }
+        Client { session, heard: Vec::new(), structure_changed: false }
     }
 
     fn mysql() -> Client {
@@ -74,7 +75,7 @@ impl Client {
     /// What is heard when the server receives this, in short.
     fn send(&mut self, bytes: &[u8]) -> String {
         let catalogue = catalogue(self.session.dialect());
-        let heard = &mut self.heard;
+        let (heard, structure_changed) = (&mut self.heard, &mut self.structure_changed);
         let names = |list: &[Access]| {
             let names: Vec<&str> = list.iter().map(|access| access.target.name.as_deref().unwrap_or("*")).collect();
             names.join(" ")
@@ -88,7 +89,11 @@ impl Client {
                 Event::InProgress { writes } => format!("later {}", names(&writes)),
                 Event::BecomesVisible { writes } => format!("now {}", names(&writes)),
                 Event::Everything { reason } => reason.to_string(),
-                Event::SchemaChanged | Event::RequestEnd => return,
+                Event::SchemaChanged => {
+                    *structure_changed = true;
+                    return;
+                }
+                Event::SchemaDoubted | Event::RequestEnd => return,
             });
         });
         core::mem::take(&mut self.heard).join(", ")
@@ -250,4 +255,66 @@ fn temporary_tables_are_their_own() {
     assert_eq!(client.query("INSERT INTO scratch VALUES (1)"), "now scratch");
     client.send(&packet(0, b"\x1f"));
     assert_eq!(client.query("INSERT INTO scratch VALUES (1)"), "reads *-0, unknown_table");
+}
+
+/// On a busy server with sessions that are not understood the structure would never be known otherwise.
+#[test]
+fn what_is_not_understood_for_its_quotes_changes_the_structure_only_if_it_may() {
+    for dialect in [Dialect::MySql, Dialect::Postgres] {
+        let (mut client, setting) = match dialect {
+            Dialect::MySql => (Client::mysql(), "SET sql_mode = 'ANSI_QUOTES'"),
+            Dialect::Postgres => (Client::postgres(), "SET standard_conforming_strings = off"),
+        };
+        client.query(setting);
+        for (text, changes) in [
+            (r"SELECT '\n' FROM a", false),
+            (r"/* by */ BEGIN -- it's\", false),
+            (r"/* by */ UPDATE a SET x = '\'", false),
+            (r"SHOW TABLES LIKE 'a\_b'", false),
+            (r"SET NAMES 'ut\f8'", false),
+            (r"SELECT '\'; DROP TABLE a", true),
+            (r"SET GLOBAL sql_mode = '\'", true),
+            (r"CREATE TABLE x (a int) COMMENT '\'", true),
+            (r"CALL p('\')", true),
+        ] {
+            client.structure_changed = false;
+            assert_eq!(client.query(text), "lexing", "{dialect:?} {text}");
+            assert_eq!(client.structure_changed, changes, "{dialect:?} {text}");
+        }
+    }
+}
+
+#[test]
+fn a_transaction_changes_the_structure_if_something_in_it_may_have() {
+    let mut client = Client::postgres();
+    client.query("SET standard_conforming_strings = off");
+    for (text, changes) in [(r"SELECT '\'", false), (r"CREATE TABLE x (a text DEFAULT '\')", true)] {
+        client.query("BEGIN");
+        client.query(text);
+        client.structure_changed = false;
+        assert_eq!(client.query("COMMIT"), "now *", "{text}");
+        assert_eq!(client.structure_changed, changes, "{text}");
+    }
+}
+
+#[test]
+fn comments_say_nothing_of_quotes() {
+    let mut client = Client::mysql();
+    client.query("SET sql_mode = 'ANSI_QUOTES'");
+    assert_eq!(client.query(r"SELECT /* It\'s \Wiki */ 1 FROM a WHERE b = 'c' /* \ */"), "reads a-0");
+    for text in [
+        r"SELECT '/* \' */ FROM a",
+        r"SELECT 1 FROM a -- '
+          /* \ */",
+        r"SELECT 1 FROM a # '
+          /* \ */",
+        r"SELECT /* /* \ */ 1 FROM a",
+        r"SELECT /*! \ */ 1 FROM a",
+        r"SELECT $$ ' $$ /* \ */ FROM a",
+        r"SELECT `'` /* \ */ FROM a",
+        r"SELECT 1 /* \",
+        r"SELECT 1 /*/ \ */ \ */",
+    ] {
+        assert_eq!(client.query(text), "lexing", "{text}");
+    }
 }

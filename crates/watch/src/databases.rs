@@ -316,6 +316,7 @@ impl Databases {
                     }
                 }
                 Event::SchemaChanged => self.handle_schema_change(sql.connection, reason, event.time_ns),
+                Event::SchemaDoubted => self.handle_schema_doubt(sql.connection, event.time_ns),
                 Event::RequestEnd => requests += 1,
             }
         }
@@ -402,14 +403,18 @@ impl Databases {
     fn handle_schema_change(&mut self, name: u64, reason: Option<Reason>, now_ns: u64) {
         let Some(connection) = self.connections.get_mut(&name) else { return };
         let Some(place) = &connection.place else { return };
-        connection.structure_in_doubt |= reason != Some(Reason::Lexing);
+        connection.structure_in_doubt = true;
         match reason {
-            // A session from before the settings were known. Were nothing known as long as there are such, nothing ever would be.
-            Some(Reason::Lexing) => self.catalogues.refresh(place.server, now_ns),
             None | Some(Reason::Definition | Reason::Indirect | Reason::Function | Reason::Delayed) => {
                 self.catalogues.handle_change(place.server, false, now_ns);
             }
             Some(_) => self.catalogues.handle_change(place.server, true, now_ns),
+        }
+    }
+
+    fn handle_schema_doubt(&mut self, name: u64, now_ns: u64) {
+        if let Some(place) = self.connections.get(&name).and_then(|connection| connection.place.as_ref()) {
+            self.catalogues.refresh(place.server, now_ns);
         }
     }
 

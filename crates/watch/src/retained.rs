@@ -37,6 +37,16 @@ fn changed_ns_of(path: &[u8], identity: Identity) -> Option<u64> {
     is_same.then(|| seconds * 1_000_000_000 + u64::from(stat.stx_ctime.tv_nsec))
 }
 
+/// File systems whose files are made up as they are read (linux/magic.h: proc, sysfs, cgroup, cgroup2). They have no changes that could be seen.
+const GENERATED_MAGIC: [u64; 4] = [0x9fa0, 0x6265_6572, 0x27_e0eb, 0x6367_7270];
+
+/// Is what the path leads to, if it is on that device, made up as it is read?
+fn is_generated(path: &[u8], dev: u32) -> bool {
+    let is_there = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
+        .is_ok_and(|stat| stat.stx_dev_major << 20 | stat.stx_dev_minor == dev);
+    is_there && rustix::fs::statfs(path).is_ok_and(|stat| GENERATED_MAGIC.contains(&(stat.f_type as u64)))
+}
+
 #[derive(Debug)]
 struct File {
     path: Option<Box<[u8]>>,
@@ -89,6 +99,8 @@ pub struct Retained {
     files: HashMap<Identity, File>,
     /// What a path led to, and the clock when it was last looked at.
     paths: HashMap<Box<[u8]>, (Identity, Stamp)>,
+    /// Whether the files of a device are made up as they are read.
+    generated: HashMap<u32, bool>,
     overflowed: bool,
 }
 
@@ -114,6 +126,11 @@ impl Retained {
             && self.files.get(&old).is_some_and(|file| file.path.as_deref() == path)
         {
             self.files.remove(&old);
+        }
+        if let Some(path) = path
+            && *self.generated.entry(identity.dev).or_insert_with(|| is_generated(path, identity.dev))
+        {
+            return;
         }
         self.add(identity, path, event, table);
     }
@@ -282,6 +299,18 @@ mod tests {
         assert!(!retained.has_changed(&table, since, u64::MAX));
         table.record_change(new.slot());
         assert!(retained.has_changed(&table, since, u64::MAX));
+    }
+
+    #[test]
+    fn what_is_made_up_as_it_is_read_is_not_retained() {
+        let table = RevisionTable::on_heap();
+        let mut retained = Retained::default();
+        let stat = rustix::fs::stat("/proc/self/maps").unwrap();
+        let dev = rustix::fs::major(stat.st_dev) << 20 | rustix::fs::minor(stat.st_dev);
+        let identity = Identity { dev, ino: stat.st_ino };
+        retained.observe(&opened(identity, b"/proc/self/maps", table.advance_clock(), 1), &table);
+        table.record_change(identity.slot());
+        assert!(!retained.is_dirty(&table, 0) && !retained.has(identity));
     }
 
     #[test]

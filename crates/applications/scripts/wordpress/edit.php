@@ -24,14 +24,19 @@ function change(string $what, string $marker): void
             must(wp_update_post(['ID' => post('post-2')->ID, 'post_content' => "<p>This is post 2, $marker</p>"], true));
             break;
         case 'new-post':
+            $older = get_posts(['s' => 'News of', 'numberposts' => -1]);
             must(wp_insert_post([
                 'post_title' => "News of $marker",
                 'post_content' => "<p>This is new, $marker</p>",
                 'post_status' => 'publish',
                 'post_author' => 1,
             ], true));
+            foreach ($older as $post) {
+                must(wp_delete_post($post->ID, true));
+            }
             break;
         case 'approve-comment':
+            $older = get_comments(['author_email' => 'another@example.com']);
             $id = must(wp_insert_comment([
                 'comment_post_ID' => post('post-3')->ID,
                 'comment_author' => 'Another reader',
@@ -40,6 +45,9 @@ function change(string $what, string $marker): void
                 'comment_approved' => 0,
             ]));
             must(wp_set_comment_status($id, 'approve', true));
+            foreach ($older as $comment) {
+                must(wp_delete_comment($comment, true));
+            }
             break;
         case 'site-title':
             must(update_option('blogname', "A site of WordPress $marker"));

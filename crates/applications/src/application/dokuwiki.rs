@@ -91,8 +91,10 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
         }";
     let with = vec![php::fpm(&folder, settings)?];
     let server = nginx::serve(&folder, settings, "", location)?;
-    let mut edits = Vec::from(files.edits(["file-renamed", "file-overwritten"], "/doku.php?id=articles:article_1", 0));
-    edits.push(Edit::by_http("web-form", "/doku.php?id=articles:article_2", edit_by_form));
+    let mut edits = Vec::from(files.edits(["file-renamed", "file-overwritten"], "/doku.php?id=articles:article_1"));
+    edits.push(Edit::by_http("web-form", "/doku.php?id=articles:article_2", "This is article 2, ", edit_by_form));
+    // It compares modification times in seconds, and reads what it has rendered while it is being written.
+    let edits = edits.into_iter().map(Edit::hasty).collect();
     let configuration = CONFIGURATION.replace("@FOLDER@", &folder.path().display().to_string());
     let logins = VISITORS.map(|name| Login::new(name, log_in)).to_vec();
     let application = Application::DokuWiki;

@@ -70,9 +70,11 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
         &folder.text("site/app.js"),
         &settings.port.to_string(),
     ]);
-    let mut edits = vec![Edit::by_http("web-form", "/item/1", |server, marker| edit_by_form(server, 1, marker))];
-    edits.push(Edit::by_http("web-form-list", "/", |server, marker| edit_by_form(server, 7, marker)));
-    edits.extend(content.edits(["file-renamed", "file-overwritten"], "/file", 0));
+    let mut edits = vec![Edit::by_http("web-form", "/item/1", "<p>", |server, marker| edit_by_form(server, 1, marker))];
+    edits.push(Edit::by_http("web-form-list", "/", "This is item 7.</a> ", |server, marker| {
+        edit_by_form(server, 7, marker)
+    }));
+    edits.extend(content.edits(["file-renamed", "file-overwritten"], "/file"));
     let with = Vec::new();
     Ok(Site {
         application: Application::Express,

@@ -63,13 +63,13 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     let with = vec![database.command()];
     let sql = database.clone();
     let mut edits = vec![
-        Edit::new("sql-update", "/item/1", move |marker| {
+        Edit::new("sql-update", "/item/1", "<p>", move |marker| {
             sql.execute(&format!("UPDATE items SET version = {} WHERE id = 1;", Edit::number(marker))).map(drop)
         }),
-        Edit::by_http("web-form", "/item/2", edit_by_form),
+        Edit::by_http("web-form", "/item/2", "<p>", edit_by_form),
     ];
-    edits.extend(template.edits(["template-renamed", "template-overwritten"], "/item/3", 0));
-    edits.extend(content.edits(["file-renamed", "file-overwritten"], "/file", 0));
+    edits.extend(template.edits(["template-renamed", "template-overwritten"], "/item/3"));
+    edits.extend(content.edits(["file-renamed", "file-overwritten"], "/file"));
     Ok(Site {
         application: Application::Flask,
         port: settings.port,

@@ -107,13 +107,17 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     let server = nginx::serve(&folder, settings, "", &location)?;
     let path = folder.path().to_owned();
     let mut edits = vec![
-        Edit::new("command-line", "/index.php?title=Article_1", move |marker| {
+        Edit::new("command-line", "/index.php?title=Article_1", "This is article 1, ", move |marker| {
             write_page(&path, "Article 1", &article(1, marker))
         }),
-        Edit::by_http("web-api", "/index.php?title=Article_2", edit_by_api),
+        Edit::by_http("web-api", "/index.php?title=Article_2", "This is article 2, ", edit_by_api),
     ];
-    let delay = settings.opcache_revalidate_freq;
-    edits.extend(local.edits(["settings-renamed", "settings-overwritten"], "/index.php?title=Article_3", delay));
+    edits.extend(php::script_edits(
+        &local,
+        settings,
+        ["settings-renamed", "settings-overwritten"],
+        "/index.php?title=Article_3",
+    ));
     let configuration = CONFIGURATION.to_owned();
     let logins = VISITORS.map(|name| Login::new(name, log_in)).to_vec();
     let application = Application::MediaWiki;

@@ -78,14 +78,18 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
             try_files $uri =404;@PHP@
         }";
     let server = nginx::serve(&folder, settings, &other, location)?;
-    let delay = settings.opcache_revalidate_freq;
     let mut edits = vec![
-        by_sql("sql-update", "/item.php?id=1", &database, 1),
-        by_sql("sql-update-list", "/list.php", &database, 7),
+        by_sql("sql-update", "/item.php?id=1", "<p>", &database, 1),
+        by_sql("sql-update-list", "/list.php", "This is item 7.</td><td>", &database, 7),
     ];
-    edits.extend(template.edits(["template-renamed", "template-overwritten"], "/item.php?id=2", delay));
-    edits.extend(content.edits(["include-renamed", "include-overwritten"], "/file.php", delay));
-    edits.extend(answer.edits(["upstream-renamed", "upstream-overwritten"], "/upstream.php", 0));
+    edits.extend(php::script_edits(
+        &template,
+        settings,
+        ["template-renamed", "template-overwritten"],
+        "/item.php?id=2",
+    ));
+    edits.extend(php::script_edits(&content, settings, ["include-renamed", "include-overwritten"], "/file.php"));
+    edits.extend(answer.edits(["upstream-renamed", "upstream-overwritten"], "/upstream.php"));
     Ok(Site {
         application: Application::PhpPage,
         port: settings.port,
@@ -118,9 +122,9 @@ fn pages() -> Vec<Page> {
 }
 
 /// The body says what the version column is, so one column is enough.
-fn by_sql(name: &'static str, page: &str, database: &MariaDb, id: u32) -> Edit {
+fn by_sql(name: &'static str, page: &str, words: &str, database: &MariaDb, id: u32) -> Edit {
     let database = database.clone();
-    Edit::new(name, page, move |marker| {
+    Edit::new(name, page, words, move |marker| {
         database.execute(&format!("UPDATE items SET version = {} WHERE id = {id};", Edit::number(marker))).map(drop)
     })
 }

@@ -83,24 +83,24 @@ fn pages() -> Vec<Page> {
 
 fn edits(folder: &Folder, database: &MariaDb, settings: &Settings) -> Result<Vec<Edit>> {
     let sql = database.clone();
-    let mut edits = vec![Edit::new("sql-update", "/post-1/", move |marker| {
+    let mut edits = vec![Edit::new("sql-update", "/post-1/", "This is post 1, ", move |marker| {
         let content = format!("<p>This is post 1, {marker}</p>");
         let statement = format!("UPDATE wp_posts SET post_content = '{content}' WHERE post_name = 'post-1';");
         sql.execute(&statement).map(drop)
     })];
-    for (name, page) in [
-        ("update-post", "/post-2/"),
-        ("new-post", "/"),
-        ("approve-comment", "/post-3/"),
-        ("site-title", "/sample-page/"),
+    for (name, page, words) in [
+        ("update-post", "/post-2/", "This is post 2, "),
+        ("new-post", "/", "News of "),
+        ("approve-comment", "/post-3/", "I say "),
+        ("site-title", "/sample-page/", "A site of WordPress "),
     ] {
         let folder = folder.path().to_owned();
-        edits.push(Edit::new(name, page, move |marker| {
+        edits.push(Edit::new(name, page, words, move |marker| {
             let site = folder.join("site").display().to_string();
             php::Script::new(&folder, &folder.join("edit.php")).args([site.as_str(), name, marker]).run("").map(drop)
         }));
     }
-    edits.push(Edit::by_http("editor-form", "/post-4/", edit_as_admin));
+    edits.push(Edit::by_http("editor-form", "/post-4/", "This is post 4, ", edit_as_admin));
     // A template part is a file that WordPress reads for every page, a pattern is PHP.
     let path = folder.join(&format!("{THEME}/parts/footer.html"));
     let text = std::fs::read_to_string(&path).with_context(|| format!("the theme has no {}", path.display()))?;
@@ -108,15 +108,14 @@ fn edits(folder: &Folder, database: &MariaDb, settings: &Settings) -> Result<Vec
         path,
         format!("{text}\n<!-- wp:paragraph -->\n<p>Footer @VERSION@</p>\n<!-- /wp:paragraph -->\n"),
     )?;
-    edits.extend(footer.edits(["theme-part-renamed", "theme-part-overwritten"], "/post-5/", 0));
+    edits.extend(footer.edits(["theme-part-renamed", "theme-part-overwritten"], "/post-5/"));
     let path = folder.join(&format!("{THEME}/patterns/footer-default.php"));
     let text = std::fs::read_to_string(&path).with_context(|| format!("the theme has no {}", path.display()))?;
     let pattern = MarkedFile::create(
         path,
         format!("{text}\n<!-- wp:paragraph -->\n<p>Pattern @VERSION@</p>\n<!-- /wp:paragraph -->\n"),
     )?;
-    let delay = settings.opcache_revalidate_freq;
-    edits.extend(pattern.edits(["theme-php-renamed", "theme-php-overwritten"], "/post-6/", delay));
+    edits.extend(php::script_edits(&pattern, settings, ["theme-php-renamed", "theme-php-overwritten"], "/post-6/"));
     Ok(edits)
 }
 

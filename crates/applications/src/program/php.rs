@@ -6,11 +6,21 @@ use std::process::Command;
 use anyhow::Result;
 
 use super::{succeed_with, words};
+use crate::edit::{Edit, MarkedFile};
 use crate::folder::Folder;
 use crate::site::Settings;
 
 /// Debian's packages of PHP-FPM and the command line.
 pub const PACKAGES: [&str; 2] = ["php8.2-fpm", "php8.2-cli"];
+
+/// Edits of a script. PHP compares the time of a script that it has compiled in seconds, every `opcache.revalidate_freq` seconds of its clock.
+pub fn script_edits(script: &MarkedFile, settings: &Settings, names: [&'static str; 2], page: &str) -> [Edit; 2] {
+    let delay = match settings.opcache_revalidate_freq {
+        0 => 0,
+        seconds => seconds + 1,
+    };
+    script.edits(names, page).map(|edit| edit.delayed(delay).hasty())
+}
 
 /// Writes the configuration of a pool that listens at `run/php.sock`, and returns the command that runs it.
 pub fn fpm(folder: &Folder, settings: &Settings) -> Result<Vec<String>> {

@@ -47,7 +47,8 @@ pub fn check_edits(site: &Site, running: &Running) {
         let marker = edit.make(running.server()).unwrap_or_else(|error| panic!("{error:#}"));
         let reply = client.get(edit.path()).unwrap();
         let text = reply.text();
-        assert!(reply.status == 200 && text.contains(&marker), "{edit:?}: no {marker} in {} {text}", reply.status);
+        let shown = format!("{}{marker}", edit.words());
+        assert!(reply.status == 200 && text.contains(&shown), "{edit:?}: no {shown} in {} {text}", reply.status);
     }
 }
 

@@ -1,5 +1,7 @@
 //! `nicache demo`: a real application behind the card, measured with and without it, and changed.
 
+mod proof;
+
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -12,8 +14,9 @@ use nicache_applications::{Application, Client, Site};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::prove::{Proof, follow};
 use crate::behind::Behind;
-use crate::cli::DemoArgs;
+use crate::cli::{DemoArgs, HitKind};
 use crate::control::{Answer, Counters, Question, Request, Response, ask};
 
 const PORT: u16 = 80;
@@ -41,13 +44,27 @@ pub fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
     let Some(report) = measure_all(arguments, &site, &behind, &asked)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    if arguments.json {
-        print(&serde_json::to_string(&report)?);
-    } else {
+    if !arguments.json {
         print(report.render().trim_end());
+    }
+    let proof = match arguments.prove {
+        Some(duration) => Some(prove(arguments, &site, &behind, Duration::from_millis(duration.0), &asked)?),
+        None => None,
+    };
+    if arguments.json {
+        let mut all = serde_json::to_value(&report)?;
+        if let Some(proof) = &proof {
+            all["proof"] = proof.to_json()?;
+        }
+        print(&all.to_string());
+    } else if let Some(proof) = &proof {
+        print(proof.render().trim_end());
     }
     if !report.edit.visible {
         return Ok(ExitCode::FAILURE);
+    }
+    if let Some(proof) = proof.filter(|proof| !proof.is_proven()) {
+        return Ok(proof.status());
     }
     if !arguments.once {
         say(arguments, "it goes on until Ctrl-C");
@@ -99,6 +116,20 @@ fn wait_for_front_page(site: &Site, behind: &mut Behind, asked: &AtomicBool) -> 
         }
         std::thread::sleep(LOOK_EVERY);
     }
+}
+
+fn prove(
+    arguments: &DemoArgs,
+    site: &Site,
+    behind: &Behind,
+    duration: Duration,
+    asked: &Arc<AtomicBool>,
+) -> Result<Proof> {
+    say(arguments, &format!("reading for {} s while everything is changed", duration.as_secs()));
+    let plan = proof::plan(site, behind.server(), duration, asked)?;
+    let before = counters(behind)?;
+    let report = follow(plan)?;
+    Ok(Proof::new(report, Some(counters(behind)?.since(&before)), Some(HitKind::Dynamic)))
 }
 
 /// Everything that is shown.

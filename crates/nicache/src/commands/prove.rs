@@ -46,6 +46,22 @@ fn run(arguments: &ProveArgs) -> Result<ExitCode> {
         signal_hook::flag::register(signal, Arc::clone(&plan.stop))?;
     }
     let before = counters(arguments)?;
+    let report = follow(plan)?;
+    let card = match before {
+        Some(before) => counters(arguments)?.map(|after| after.since(&before)),
+        None => None,
+    };
+    let proof = Proof::new(report, card, arguments.expect_hits);
+    if arguments.json {
+        println!("{}", proof.to_json()?);
+    } else {
+        print!("{}", proof.render());
+    }
+    Ok(proof.status())
+}
+
+/// Runs a plan, with a live line for people.
+pub(super) fn follow(plan: Plan) -> Result<Report> {
     let shows = std::io::stderr().is_terminal();
     let report = prove(plan, |progress| {
         if shows {
@@ -53,18 +69,63 @@ fn run(arguments: &ProveArgs) -> Result<ExitCode> {
         }
     });
     logs::clear_live_line();
-    let report = report?;
-    let card = match before {
-        Some(before) => counters(arguments)?.map(|after| after.since(&before)),
-        None => None,
-    };
-    let outcome = outcome(&report, card.as_ref(), arguments.expect_hits);
-    show(&report, card.as_ref(), &outcome, arguments.json)?;
-    Ok(match outcome {
-        Outcome::Proven => ExitCode::SUCCESS,
-        Outcome::Violated => ExitCode::FAILURE,
-        Outcome::NothingProven(_) => ExitCode::from(NOTHING_PROVEN),
-    })
+    Ok(report?)
+}
+
+/// What came out, and what the card did meanwhile.
+pub(super) struct Proof {
+    report: Report,
+    card: Option<Grown>,
+    outcome: Outcome,
+}
+
+impl Proof {
+    /// The outcome is worth nothing without hits of the expected kind.
+    pub(super) fn new(report: Report, card: Option<Grown>, expected: Option<HitKind>) -> Proof {
+        let outcome = outcome(&report, card.as_ref(), expected);
+        Proof { report, card, outcome }
+    }
+
+    pub(super) fn is_proven(&self) -> bool {
+        self.outcome == Outcome::Proven
+    }
+
+    pub(super) fn status(&self) -> ExitCode {
+        match self.outcome {
+            Outcome::Proven => ExitCode::SUCCESS,
+            Outcome::Violated => ExitCode::FAILURE,
+            Outcome::NothingProven(_) => ExitCode::from(NOTHING_PROVEN),
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Result<serde_json::Value> {
+        let mut all = serde_json::to_value(&self.report)?;
+        all["card"] = serde_json::to_value(&self.card)?;
+        let (word, reasons) = match &self.outcome {
+            Outcome::Proven => ("proven", &Vec::new()),
+            Outcome::Violated => ("violated", &Vec::new()),
+            Outcome::NothingProven(reasons) => ("nothing_proven", reasons),
+        };
+        all["outcome"] = word.into();
+        all["reasons"] = serde_json::to_value(reasons)?;
+        Ok(all)
+    }
+
+    pub(super) fn render(&self) -> String {
+        let mut text = self.report.to_string();
+        if let Some(card) = &self.card {
+            text += &render(card);
+        }
+        if let Some(hint) = hint(&self.report, self.card.as_ref()) {
+            let _ = writeln!(text, "hint       {hint}");
+        }
+        let _ = match &self.outcome {
+            Outcome::Proven => writeln!(text, "PROVEN: no reply was older than an edit"),
+            Outcome::Violated => writeln!(text, "VIOLATED: {} wrong replies", self.report.violations),
+            Outcome::NothingProven(reasons) => writeln!(text, "NOTHING PROVEN: {}", reasons.join("; ")),
+        };
+        text
+    }
 }
 
 fn live_line(progress: &Progress) -> String {
@@ -125,35 +186,6 @@ fn count(card: &Grown, name: &str) -> u64 {
     card.get(name).copied().unwrap_or(0)
 }
 
-fn show(report: &Report, card: Option<&Grown>, outcome: &Outcome, as_json: bool) -> Result<()> {
-    if as_json {
-        let mut all = serde_json::to_value(report)?;
-        all["card"] = serde_json::to_value(card)?;
-        let (word, reasons) = match outcome {
-            Outcome::Proven => ("proven", &Vec::new()),
-            Outcome::Violated => ("violated", &Vec::new()),
-            Outcome::NothingProven(reasons) => ("nothing_proven", reasons),
-        };
-        all["outcome"] = word.into();
-        all["reasons"] = serde_json::to_value(reasons)?;
-        println!("{all}");
-        return Ok(());
-    }
-    print!("{report}");
-    if let Some(card) = card {
-        print!("{}", render(card));
-    }
-    if let Some(hint) = hint(report, card) {
-        println!("hint       {hint}");
-    }
-    match outcome {
-        Outcome::Proven => println!("PROVEN: no reply was older than an edit"),
-        Outcome::Violated => println!("VIOLATED: {} wrong replies", report.violations),
-        Outcome::NothingProven(reasons) => println!("NOTHING PROVEN: {}", reasons.join("; ")),
-    }
-    Ok(())
-}
-
 fn render(card: &Grown) -> String {
     let of = |name: &str| count(card, name);
     let mut text = format!(
@@ -196,6 +228,7 @@ fn plan(arguments: &ProveArgs) -> Result<Plan> {
     plan.popularity = arguments.zipf.map_or(Popularity::Uniform, Popularity::Zipf);
     plan.edits_per_second = arguments.edits_per_second;
     plan.burst = arguments.burst;
+    plan.least_gap = time(arguments.least_gap);
     plan.readers = Readers {
         connections: arguments.readers.into(),
         direct_connections: arguments.direct_readers.into(),
@@ -270,6 +303,9 @@ fn pages(arguments: &ProveArgs) -> Result<Vec<Page>> {
     };
     for target in &arguments.non_atomic {
         page_named(target, "non-atomic", &|page| page.atomic = false)?;
+    }
+    for target in &arguments.unsteady {
+        page_named(target, "unsteady", &|page| page.steady = false)?;
     }
     for text in &arguments.within {
         let (target, within) = assigned(text, "within")?;

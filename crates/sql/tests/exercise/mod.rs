@@ -16,7 +16,10 @@ pub fn events<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) 
     let mut events: Vec<Event> = Vec::new();
     for piece in pieces {
         session.handle_client(piece, &mut Uncached, None, &mut |event| {
-            let unknown = matches!(event, Event::Everything { .. } | Event::SchemaChanged | Event::RequestEnd);
+            let unknown = matches!(
+                event,
+                Event::Everything { .. } | Event::SchemaChanged | Event::SchemaDoubted | Event::RequestEnd
+            );
             let last = events.iter().rev().take(3).any(|last| *last == event);
             if !(unknown && last) {
                 events.push(event);

@@ -1,0 +1,69 @@
+//! The oracle over an application: its pages are read while all that they show is changed in every way that the application has.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Result;
+use nicache_applications::{Edit, Site};
+use nicache_prove::{EditError, Editor, Marker, Page, Plan, Subject};
+
+/// Of each thing that is shown. Some edits start an interpreter and load the application.
+const EDITS_PER_SECOND: f64 = 0.5;
+/// Between two edits where the application itself does not tell them apart otherwise.
+const HASTE: Duration = Duration::from_secs(2);
+
+/// What is to be read and changed, for so long. Each edit is made once before, so that every page has its marker.
+pub fn plan(site: &Site, server: SocketAddr, duration: Duration, stop: &Arc<AtomicBool>) -> Result<Plan> {
+    let mut pages: Vec<Page> = Vec::new();
+    let mut subjects: Vec<Subject> = Vec::new();
+    for edit in site.edits() {
+        edit.make(server)?;
+        let way = Way { subject: format!("{}{}", edit.path(), edit.words()), edit: edit.clone(), server };
+        match subjects.iter_mut().find(|subject| subject.name == way.subject) {
+            Some(subject) => subject.editors.push(Box::new(way)),
+            None => {
+                // The server puts some pages together while a change is under way.
+                let steady = !edit.is_hasty();
+                let page = Page { shows: Some(Vec::new()), atomic: false, steady, ..Page::new(edit.path()) };
+                let at = pages.iter().position(|page| page.target == edit.path()).unwrap_or_else(|| {
+                    pages.push(page);
+                    pages.len() - 1
+                });
+                pages[at].shows.get_or_insert_default().push(way.subject.clone());
+                let marker = Marker::after(&format!("{}version=", edit.words()));
+                subjects.push(Subject { marker, lag: edit.delay(), ..Subject::new(Box::new(way)) });
+            }
+        }
+    }
+    let least_gap = if site.edits().iter().any(Edit::is_hasty) { HASTE } else { Duration::ZERO };
+    // Until then the application itself may not show an edit.
+    std::thread::sleep(site.edits().iter().map(Edit::delay).fold(least_gap, Duration::max));
+    let mut plan = Plan::new(server, pages, subjects);
+    plan.edits_per_second = EDITS_PER_SECOND;
+    plan.least_gap = least_gap;
+    plan.duration = Some(duration);
+    plan.stop = Arc::clone(stop);
+    Ok(plan)
+}
+
+struct Way {
+    subject: String,
+    edit: Edit,
+    server: SocketAddr,
+}
+
+impl Editor for Way {
+    fn name(&self) -> &str {
+        &self.subject
+    }
+
+    fn kind(&self) -> &str {
+        self.edit.name()
+    }
+
+    fn edit(&mut self, version: u64) -> Result<(), EditError> {
+        self.edit.make_version(self.server, version).map(drop).map_err(|error| format!("{error:#}").into())
+    }
+}
