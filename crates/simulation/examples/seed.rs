@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     let mode = arguments.get(1).and_then(|name| Mode::from_name(name));
     let seed = arguments.get(2).and_then(|seed| seed.parse().ok());
     let (Some(mode), Some(seed)) = (mode, seed) else {
-        eprintln!("usage: seed calm|writers|storm SEED [quiet]");
+        eprintln!("usage: seed calm|writers|readers|storm SEED [quiet]");
         return ExitCode::from(2);
     };
     let outcome = run(mode, seed, None, arguments.get(3).is_none_or(|quiet| quiet != "quiet"));

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let mode = arguments.get(1).and_then(|name| Mode::from_name(name));
     let number = |at: usize| arguments.get(at).and_then(|text| text.parse::<u64>().ok());
     let (Some(mode), Some(from), Some(to)) = (mode, number(2), number(3)) else {
-        eprintln!("usage: sweep calm|writers|storm FROM TO");
+        eprintln!("usage: sweep calm|writers|readers|storm FROM TO");
         return ExitCode::from(2);
     };
     let start = Instant::now();

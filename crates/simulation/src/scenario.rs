@@ -22,19 +22,22 @@ pub enum Mode {
     Calm,
     /// Several clients and writers on a perfect wire.
     Writers,
+    /// Few files, read all the time on a perfect wire while they are changed slowly: the moments in the middle of a change.
+    Readers,
     /// A bad wire, a server and a watcher that die, small tables.
     Storm,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Mode; 3] = [Mode::Calm, Mode::Writers, Mode::Storm];
+    pub const ALL: [Mode; 4] = [Mode::Calm, Mode::Writers, Mode::Readers, Mode::Storm];
 
     /// Its name on a command line.
     pub const fn name(self) -> &'static str {
         match self {
             Mode::Calm => "calm",
             Mode::Writers => "writers",
+            Mode::Readers => "readers",
             Mode::Storm => "storm",
         }
     }
@@ -158,7 +161,7 @@ impl Scenario {
         let clients = (0..clients)
             .map(|index| client(index as u8 + 2, mode, server_timestamps, keep_alive, chaos_until_ns, random))
             .collect();
-        Scenario {
+        let scenario = Scenario {
             handshake,
             popularity: random.percent(35),
             memory_bytes,
@@ -175,7 +178,29 @@ impl Scenario {
             watcher,
             writers,
             clients,
+        };
+        if mode == Mode::Readers { scenario.read_all_the_time(random) } else { scenario }
+    }
+
+    fn read_all_the_time(mut self, random: &mut Random) -> Scenario {
+        self.memory_bytes = 4 << 20;
+        self.entries = 64;
+        self.wire_faults.iter_mut().chain(&mut self.host_faults).for_each(|rates| rates.latency_ns = 50_000);
+        self.server.slow_percent = 0;
+        self.watcher = WatcherPlan { delay_ns_max: 2 * MS, refuse_percent: 0, ..self.watcher };
+        self.writers.interval_ns = random.pick(&[50, 200]) * MS;
+        self.writers.step_ns_max = random.pick(&[30, 200]) * MS;
+        self.writers.files = 2;
+        let sessions = self.clients.iter_mut().flat_map(|(_, sessions)| sessions);
+        for session in sessions {
+            session.requests = 150;
+            session.depth = 1;
+            session.pause_ns_max = 10 * MS;
+            session.read_pause_ns_max = 0;
+            session.receive_bytes = 65_535;
+            session.asks = RequestPlan { popular: 2, odd_percent: 0 };
         }
+        self
     }
 }
 

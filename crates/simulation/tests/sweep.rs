@@ -19,7 +19,8 @@ fn sweep_on_two_threads(mode: Mode, count: u64) -> Sweep {
 #[test]
 fn no_run_breaks_an_invariant_and_all_kinds_of_events_occur() {
     let mut all = Sweep::default();
-    for (mode, count) in [(Mode::Calm, seeds(100)), (Mode::Writers, seeds(150)), (Mode::Storm, seeds(250))] {
+    let counts = [100, 150, 50, 250].map(seeds);
+    for (mode, count) in Mode::ALL.into_iter().zip(counts) {
         all.merge(sweep_on_two_threads(mode, count));
     }
     println!("{}", all.events);

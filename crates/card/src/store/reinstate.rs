@@ -133,7 +133,9 @@ impl Store {
     /// A source has changed for good. A dynamic entry keeps its place: maybe the server says the same again.
     pub(super) fn purge(&mut self, id: EntryId, counters: &mut Counters) {
         counters.purges_by_source += 1;
-        if let Some((key, hits)) = self.get_mut(id).map(|entry| (entry.key, std::mem::take(&mut entry.hits))) {
+        // A file costs the server no more with the card than without it.
+        let dynamic = self.get_mut(id).filter(|entry| entry.is_dynamic());
+        if let Some((key, hits)) = dynamic.map(|entry| (entry.key, std::mem::take(&mut entry.hits))) {
             counters.put_aside += u64::from(self.worth.note_purge(&key, hits, self.now));
         }
         match self.get_mut(id) {
