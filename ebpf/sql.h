@@ -26,6 +26,7 @@ struct sql_connection {
 	__u8 wrote;     /* ever did: the end of a transaction may make it visible */
 	__u8 preparing; /* MySQL: the next reply names a prepared statement that is certain to change nothing */
 	__u8 replied;   /* sent something since it received something */
+	__u32 receiver; /* the thread that received last */
 };
 
 struct {
@@ -409,6 +410,8 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 			certain = is_postgres_question(identity.ino, len);
 		}
 	}
+	if (connection)
+		connection->receiver = (__u32)bpf_get_current_pid_tgid();
 	if (!certain) {
 		/* Without room for the connection its end is not seen: then nothing may be kept that any database is read for. */
 		if (!connection)
@@ -474,6 +477,26 @@ static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __
 	return report_bytes_tiny(&report);
 }
 
+/* The server ends a connection: whoever received its last statement is done with it. Another thread does so to a statement that it interrupts. */
+static __noinline int observe_shutdown(struct pt_regs *regs, __u32 kind)
+{
+	struct identity identity = {};
+	struct sql_connection *connection;
+
+	if (!identify(file_of(bpf_get_current_task_btf(), regs->di), &identity))
+		return 0;
+	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
+	if (!connection || connection->receiver != (__u32)bpf_get_current_pid_tgid())
+		return 0;
+	if (connection->busy) {
+		change_slot(SLOT_DATABASES);
+		report_sql(EVENT_SQL_IDLE, identity.ino, kind, 0, 0);
+	}
+	bpf_map_delete_elem(&sql_connections, &identity.ino);
+	report_sql(EVENT_SQL_CLOSED, identity.ino, kind, 0, 0);
+	return 0;
+}
+
 static __always_inline int observe_database(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
 {
 	switch (nr) {
@@ -487,6 +510,8 @@ static __always_inline int observe_database(struct pt_regs *regs, __u64 nr, __s6
 	case NR_sendto:
 	case NR_sendmsg:
 		return observe_sent(regs, nr, ret, kind);
+	case NR_shutdown:
+		return observe_shutdown(regs, kind);
 	}
 	return 0;
 }

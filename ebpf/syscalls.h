@@ -22,6 +22,7 @@
 #define NR_recvfrom 45
 #define NR_sendmsg 46
 #define NR_recvmsg 47
+#define NR_shutdown 48
 #define NR_truncate 76
 #define NR_ftruncate 77
 #define NR_getdents 78

@@ -77,7 +77,8 @@ struct {
 /* One bit per system call that sys_exit cares about, so that all others cost one load and a shift. */
 const volatile __u64 interesting[NR_MAX / 64] = {
 	[0] = BIT(NR_accept) | BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) | BIT(NR_access) | BIT(NR_sendfile) |
-	      BIT(NR_read) | BIT(NR_readv) | BIT(NR_recvfrom) | BIT(NR_recvmsg) | BIT(NR_write) | BIT(NR_pwrite64) | BIT(NR_writev) | BIT(NR_sendto) | BIT(NR_sendmsg),
+	      BIT(NR_read) | BIT(NR_readv) | BIT(NR_recvfrom) | BIT(NR_recvmsg) | BIT(NR_write) | BIT(NR_pwrite64) | BIT(NR_writev) | BIT(NR_sendto) | BIT(NR_sendmsg) |
+	      BIT(NR_shutdown),
 	[1] = BIT(NR_getdents) | BIT(NR_chdir) | BIT(NR_fchdir) | BIT(NR_creat) | BIT(NR_readlink) | BIT(NR_truncate) |
 	      BIT(NR_ftruncate) | BIT(NR_rename) | BIT(NR_mkdir) | BIT(NR_rmdir) | BIT(NR_link) | BIT(NR_unlink) |
 	      BIT(NR_symlink) | BIT(NR_chmod) | BIT(NR_fchmod),

@@ -76,6 +76,42 @@ fn postgres_message() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+/// Pieces of both directions, as [`exercise::turns`] takes them.
+fn dialogue(
+    client: impl Strategy<Value = Vec<u8>>,
+    server: impl Strategy<Value = Vec<u8>>,
+) -> impl Strategy<Value = Vec<u8>> {
+    let piece = |by_server: u8, said: Vec<u8>| -> Vec<u8> {
+        said.chunks(0x7f).flat_map(|part| [&[by_server | part.len() as u8][..], part].concat()).collect()
+    };
+    let pieces =
+        prop_oneof![client.prop_map(move |said| piece(0, said)), server.prop_map(move |said| piece(0x80, said))];
+    prop::collection::vec(pieces, 0..16).prop_map(|pieces| pieces.concat())
+}
+
+fn mysql_reply() -> impl Strategy<Value = Vec<u8>> {
+    let body = prop::sample::select(vec![
+        &b"\0\0\0\x02\0\0\0"[..],
+        b"\x01",
+        b"\x03def\0\0\0\x01a\0\x0c\x21\0\x01\0\0\0\x08\0\0\0\0\0",
+        b"\x011",
+        b"\xfe\0\0\x02\0",
+        b"\xfe\0\0\x0a\0",
+        b"\xff\x28\x04#42000no",
+        b"\xfbfile",
+        b"\0\x01\0\0\0\0\0\0\0\0\0\0",
+    ]);
+    let framed =
+        (body, 0u8..6).prop_map(|(body, number)| [&(body.len() as u32).to_le_bytes()[..3], &[number], body].concat());
+    prop_oneof![6 => framed, 1 => prop::collection::vec(any::<u8>(), 0..20)]
+}
+
+fn postgres_reply() -> impl Strategy<Value = Vec<u8>> {
+    let kind = prop::sample::select(b"RKZTDCEINSsnt123GHWcdA?".to_vec());
+    let framed = (kind, prop::sample::select(vec![&b"I"[..], b"T", b"E", b"", b"\0\0\0\0", b"SELECT 1\0"]));
+    prop_oneof![6 => framed.prop_map(|(kind, rest)| message(kind, rest)), 1 => prop::collection::vec(any::<u8>(), 0..20)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
@@ -89,6 +125,20 @@ proptest! {
     fn postgres_streams(messages in prop::collection::vec(postgres_message(), 0..8), started in prop::bool::weighted(0.9)) {
         let start = if started { postgres_start() } else { Vec::new() };
         exercise::postgres(&[start, messages.concat()].concat());
+    }
+
+    #[test]
+    fn turns_of_mysql(said in dialogue(mysql_command(), mysql_reply()), started in prop::bool::weighted(0.9)) {
+        let start = mysql_start();
+        let start = if started { [&[start.len() as u8][..], &start].concat() } else { Vec::new() };
+        exercise::turns_of_mysql(&[start, said].concat());
+    }
+
+    #[test]
+    fn turns_of_postgres(said in dialogue(postgres_message(), postgres_reply()), started in prop::bool::weighted(0.9)) {
+        let start = postgres_start();
+        let start = if started { [&[start.len() as u8][..], &start].concat() } else { Vec::new() };
+        exercise::turns_of_postgres(&[start, said].concat());
     }
 
     #[test]
@@ -109,6 +159,8 @@ fn corpus() {
         ("postgres", exercise::postgres),
         ("statement", exercise::statement),
         ("catalogue", exercise::catalogue),
+        ("turns_of_mysql", exercise::turns_of_mysql),
+        ("turns_of_postgres", exercise::turns_of_postgres),
     ] {
         let directory = format!("{}/fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
         let mut files = 0;

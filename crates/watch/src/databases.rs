@@ -71,6 +71,7 @@ struct Connection {
     place: Option<Place>,
     /// Its client has spoken.
     is_heard: bool,
+    last_ns: u64,
     /// Numbers of its changes that are in doubt.
     in_doubt: Vec<u64>,
     /// The structure may be another once they are done.
@@ -98,6 +99,9 @@ pub struct Databases {
     /// These are not the databases of this machine, but one of another.
     elsewhere: Option<Elsewhere>,
     connections: HashMap<u64, Connection>,
+    /// Connections were forgotten to make room: one that is not known may be an old one, unless it is just beginning.
+    has_forgotten: bool,
+    is_beginning: bool,
     /// Connections whose beginning nobody saw.
     begun_before: HashSet<u64>,
     /// Something was changed by what the kernel took for a mere question.
@@ -127,6 +131,8 @@ impl Databases {
     pub fn new(begun_before: HashSet<u64>, server_netns: u32) -> Databases {
         Databases {
             elsewhere: None,
+            has_forgotten: false,
+            is_beginning: false,
             unseen_change: false,
             server_netns,
             used: HashSet::new(),
@@ -220,7 +226,8 @@ impl Databases {
             }
             SqlStep::Sent => {
                 let is_here = self.elsewhere.is_none();
-                if is_greeting(sql.dialect, &event.path) {
+                self.is_beginning = is_greeting(sql.dialect, &event.path);
+                if self.is_beginning {
                     self.forget(sql.connection, event.clock);
                 }
                 if let Some(connection) = self.connection(event, sql, 0) {
@@ -275,7 +282,8 @@ impl Databases {
     }
 
     fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32, certain: bool) {
-        if is_startup(sql.dialect, &event.path) {
+        self.is_beginning = is_startup(sql.dialect, &event.path);
+        if self.is_beginning {
             self.forget(sql.connection, event.clock);
         }
         self.note_use(event, sql, client);
@@ -327,10 +335,13 @@ impl Databases {
     }
 
     fn connection(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) -> Option<&mut Connection> {
-        if self.connections.len() >= CONNECTIONS_MAX && !self.connections.contains_key(&sql.connection) {
-            return None;
-        }
         let is_new = !self.connections.contains_key(&sql.connection);
+        if is_new && self.connections.len() >= CONNECTIONS_MAX {
+            self.forget_old_ones();
+            if self.connections.len() >= CONNECTIONS_MAX {
+                return None;
+            }
+        }
         let place = if is_new { self.place_of(event, sql) } else { None };
         if let Some(place) = &place
             && self.elsewhere.is_none()
@@ -342,7 +353,7 @@ impl Databases {
         let defaults = used.and_then(|place| self.catalogues.defaults(place, event.time_ns));
         let is_old = match &self.elsewhere {
             Some(elsewhere) => !elsewhere.opened.contains(&sql.connection),
-            None => is_new && self.begun_before.remove(&sql.connection),
+            None => is_new && (self.begun_before.remove(&sql.connection) || self.has_forgotten && !self.is_beginning),
         };
         let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
             session: if is_old { Session::in_the_middle(sql.dialect) } else { Session::new(sql.dialect, defaults) },
@@ -350,6 +361,7 @@ impl Databases {
             server: event.tgid,
             place,
             is_heard: false,
+            last_ns: 0,
             in_doubt: Vec::new(),
             structure_in_doubt: false,
             ends_with_reply: false,
@@ -360,7 +372,22 @@ impl Databases {
         if client != 0 {
             connection.client = client;
         }
+        connection.last_ns = event.time_ns;
         Some(connection)
+    }
+
+    /// Makes room: of the connections on which nothing is in doubt, forgets the half that was silent for longest. What one of them was in the
+    /// middle of is not known any more.
+    fn forget_old_ones(&mut self) {
+        let done = self.connections.values().filter(|connection| connection.in_doubt.is_empty());
+        let mut times_ns: Vec<u64> = done.map(|connection| connection.last_ns).collect();
+        let middle = times_ns.len() / 2;
+        if times_ns.is_empty() {
+            return;
+        }
+        let (_, &mut until_ns, _) = times_ns.select_nth_unstable(middle);
+        self.connections.retain(|_, connection| !connection.in_doubt.is_empty() || connection.last_ns > until_ns);
+        self.has_forgotten = true;
     }
 
     /// Is it the server that speaks on the connection? Then it uses that database.
@@ -657,5 +684,44 @@ impl Parse for Texts {
         }
         self.known.insert(key, statements.clone());
         statements
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GREETING: &[u8] = b"\x4a\0\0\0\x0a10.11\0";
+    const LOGIN: &[u8] = b"\x20\0\0\x01";
+
+    fn observe(databases: &mut Databases, connection: u64, what: SqlStep, bytes: &[u8], time_ns: u64) {
+        // Without bytes, there were some that nobody saw.
+        let event = LookupEvent { path: bytes.into(), incomplete: bytes.is_empty(), ..LookupEvent::blank(time_ns) };
+        databases.observe(&event, SqlEvent { connection, dialect: Dialect::MySql, what });
+    }
+
+    fn received(certain: bool) -> SqlStep {
+        SqlStep::Received { client: 0, certain, ahead: false }
+    }
+
+    /// Connections that nobody tells the end of.
+    #[test]
+    fn there_is_always_room_for_a_new_connection() {
+        let mut databases = Databases::new(HashSet::new(), 0);
+        let many = 3 * CONNECTIONS_MAX as u64;
+        for connection in 1..=many {
+            observe(&mut databases, connection, SqlStep::Sent, GREETING, connection);
+            let is_first = connection == 1;
+            observe(&mut databases, connection, received(!is_first), if is_first { b"" } else { LOGIN }, connection);
+            assert!(databases.connections.contains_key(&connection) && databases.connections.len() <= CONNECTIONS_MAX);
+        }
+        assert!(databases.is_in_doubt(1) && !databases.connections.contains_key(&2));
+        // One that was forgotten is not taken for a new one, whose first packet says who the client is.
+        let before = databases.changes.len();
+        let update = b"UPDATE a SET b = 1";
+        let packet = [&[update.len() as u8 + 1, 0, 0, 0, 3][..], update].concat();
+        observe(&mut databases, 2, received(false), &packet, many);
+        let changes = databases.changes.iter().skip(before);
+        assert!(changes.flat_map(|change| change.writes.iter()).any(|access| *access == Access::EVERYTHING));
     }
 }

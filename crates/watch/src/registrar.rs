@@ -377,7 +377,7 @@ impl Registrar {
             tracing::debug!(slot = slot.0, "a source has changed");
             return Err(RefusalReason::Changed);
         }
-        if self.retained.is_dirty(&self.table, now_ns()) {
+        if self.retained.is_dirty(&self.table, request.forwarded_ns, now_ns()) {
             return Err(RefusalReason::Dirty);
         }
         let is_unchanged =

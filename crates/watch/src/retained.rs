@@ -1,8 +1,9 @@
 //! Files that the server may have in its own memory: whatever it has read since its start, other than to send it on with sendfile.
 //!
 //! A cache of compiled scripts, of templates or of open files answers from memory, so that a later request looks at none of the files
-//! that its reply depends on (docs/coherence.md rule 2). And after a change the server goes on with what it has until it looks at the file
-//! again: until then the file is *dirty*, and no reply may be kept (rule 3).
+//! that its reply depends on (docs/coherence.md rule 2). And after a change the server goes on with what it has until it reads the file
+//! again. To ask for the file's time is not enough: PHP finds out where a path leads, or a script asks whether a file is there, and both go on
+//! with what was compiled before. Until then the file is *dirty*, and no reply may be kept (rule 3).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,9 +15,11 @@ use crate::event::{EventKind, Identity, LookupEvent};
 
 /// Files followed at most. With more of them no dynamic reply is kept.
 pub const RETAINED_MAX: usize = 65_536;
-/// A server that has not looked at a changed file for this long is taken to have no use for it any more; what it still keeps of it is
+/// A server that has not read a changed file for this long is taken to have no use for it any more; what it still keeps of it is
 /// bounded by the age of dynamic entries.
 pub const DIRTY_NS_MAX: u64 = 60_000_000_000;
+/// From looking at a changed file to giving up what is in memory of it.
+const CLEANING_NS: u64 = 10_000_000;
 /// A file that the server reads anew this often within [`VOLATILE_NS`], changed each time, is data that it does not keep.
 const VOLATILE_CHANGES: u32 = 16;
 const VOLATILE_NS: u64 = 60_000_000_000;
@@ -65,6 +68,8 @@ struct File {
     unchanged_up_to: Stamp,
     /// The stamp that makes it dirty, and since when that is known.
     dirty: Option<(Stamp, u64)>,
+    /// When it was read for the first time after a change.
+    cleaned_ns: u64,
     /// Times that it was found changed when it was opened again, since when.
     changes: u32,
     counted_since_ns: u64,
@@ -97,7 +102,7 @@ impl File {
 #[derive(Debug, Default)]
 pub struct Retained {
     files: HashMap<Identity, File>,
-    /// What a path led to, and the clock when it was last looked at.
+    /// What a path led to, and the clock when the server last found nothing there.
     paths: HashMap<Box<[u8]>, (Identity, Stamp)>,
     /// Whether the files of a device are made up as they are read.
     generated: HashMap<u32, bool>,
@@ -114,8 +119,23 @@ impl Retained {
         }
         let path = (event.path.starts_with(b"/") && !event.incomplete).then_some(&*event.path);
         let known = path.and_then(|path| self.paths.get_mut(path));
-        let replaced = known.and_then(|(identity, looked_at)| {
-            *looked_at = (*looked_at).max(event.clock);
+        let mut cleaned_ns = None;
+        let is_missing = [libc::ENOENT, libc::ENOTDIR].map(i64::from).contains(&-event.ret);
+        if let Some((identity, missing_at)) = &known
+            && let Some(file) = self.files.get_mut(identity)
+            && (event.inode.is_some() || is_missing)
+        {
+            let stamp = table.stamp_of(identity.slot());
+            let was_seen = stamp < file.opened.max(*missing_at);
+            if !was_seen && stamp < event.clock && !file.is_same_as_opened(*identity, stamp) {
+                file.cleaned_ns = event.time_ns;
+                cleaned_ns = Some(event.time_ns);
+            }
+        }
+        let replaced = known.and_then(|(identity, missing_at)| {
+            if is_missing {
+                *missing_at = (*missing_at).max(event.clock);
+            }
             event.inode.filter(|now| now != identity).map(|_| *identity)
         });
         // What it has just made or emptied has nothing to read.
@@ -133,6 +153,9 @@ impl Retained {
             return;
         }
         self.add(identity, path, event, table);
+        if let (Some(cleaned_ns), Some(file)) = (cleaned_ns, self.files.get_mut(&identity)) {
+            file.cleaned_ns = cleaned_ns;
+        }
     }
 
     fn add(&mut self, identity: Identity, path: Option<&[u8]>, event: &LookupEvent, table: &RevisionTable) {
@@ -141,7 +164,7 @@ impl Retained {
             return;
         }
         if let Some(path) = path {
-            self.paths.insert(path.into(), (identity, event.clock));
+            self.paths.insert(path.into(), (identity, Stamp(0)));
         }
         let stamp = table.stamp_of(identity.slot());
         let file = self.files.entry(identity).or_insert_with(|| {
@@ -156,6 +179,7 @@ impl Retained {
                 changed_since: event.clock,
                 unchanged_up_to: Stamp(0),
                 dirty: None,
+                cleaned_ns: 0,
                 changes: 0,
                 counted_since_ns: event.time_ns,
             }
@@ -201,23 +225,31 @@ impl Retained {
         self.overflowed
     }
 
-    /// Has a file changed that the server has not looked at since?
-    pub fn is_dirty(&mut self, table: &RevisionTable, now_ns: u64) -> bool {
+    /// Has a file changed that the server has not read since, or had it not yet when a request was forwarded to it, whatever another request
+    /// had it read meanwhile?
+    pub fn is_dirty(&mut self, table: &RevisionTable, forwarded_ns: u64, now_ns: u64) -> bool {
         let mut dirty = false;
         if !Rule::Dirty.holds() {
             return false;
         }
         for (identity, file) in &mut self.files {
             let stamp = table.stamp_of(identity.slot());
-            let looked_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
-            let seen = file.opened.max(looked_at);
+            let missing_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
+            let seen = file.opened.max(missing_at);
             if stamp < seen || !file.is_read_only || file.is_volatile() || file.is_same_as_opened(*identity, stamp) {
                 file.dirty = None;
+                let was_dirty = file.is_read_only
+                    && !file.is_volatile()
+                    && forwarded_ns < file.cleaned_ns.saturating_add(CLEANING_NS);
+                if was_dirty {
+                    tracing::debug!(path = %file.name(), "the server has read a changed file only after the request came");
+                }
+                dirty |= was_dirty;
                 continue;
             }
             let (_, since_ns) = *file.dirty.get_or_insert((stamp, now_ns));
             if now_ns < since_ns + DIRTY_NS_MAX {
-                tracing::debug!(path = %file.name(), "the server has not looked at a changed file");
+                tracing::debug!(path = %file.name(), "the server has not read a changed file");
                 dirty = true;
             }
         }
@@ -250,6 +282,8 @@ mod tests {
     use super::*;
 
     const CODE: Identity = Identity { dev: 1, ino: 10 };
+    /// A request that was forwarded after all that happened.
+    const LATER: u64 = u64::MAX;
 
     fn opened(identity: Identity, path: &[u8], clock: Stamp, tgid: u32) -> LookupEvent {
         LookupEvent {
@@ -269,24 +303,59 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_is_dirty_until_it_is_looked_at() {
+    fn a_changed_file_is_dirty_until_it_is_read() {
         let table = RevisionTable::on_heap();
         let mut retained = Retained::default();
         retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
-        assert!(!retained.is_dirty(&table, 0));
+        assert!(!retained.is_dirty(&table, LATER, 0));
         table.record_change(CODE.slot());
-        assert!(retained.is_dirty(&table, 0));
-        // With the same clock the look may have been before the change.
+        assert!(retained.is_dirty(&table, LATER, 0));
+        // With the same clock the reading may have been before the change.
+        retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table);
+        assert!(retained.is_dirty(&table, LATER, 0));
+        retained.observe(&opened(Identity { dev: 1, ino: 11 }, b"/b.php", table.advance_clock(), 1), &table);
+        assert!(retained.is_dirty(&table, LATER, 0));
         retained.observe(&looked_at(b"/a.php", table.clock()), &table);
-        assert!(retained.is_dirty(&table, 0));
-        retained.observe(&looked_at(b"/b.php", table.advance_clock()), &table);
-        assert!(retained.is_dirty(&table, 0));
-        retained.observe(&looked_at(b"/a.php", table.clock()), &table);
-        assert!(!retained.is_dirty(&table, 0));
+        assert!(retained.is_dirty(&table, LATER, 0));
+        retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table);
+        assert!(!retained.is_dirty(&table, LATER, 0));
     }
 
     #[test]
-    fn a_replaced_file_is_dirty_until_its_path_is_looked_at() {
+    fn a_removed_file_is_dirty_until_the_server_finds_nothing_there() {
+        let table = RevisionTable::on_heap();
+        let mut retained = Retained::default();
+        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+        table.record_change(CODE.slot());
+        let look = |errno: i32, clock| LookupEvent { ret: -i64::from(errno), ..looked_at(b"/a.php", clock) };
+        retained.observe(&look(libc::EACCES, table.advance_clock()), &table);
+        assert!(retained.is_dirty(&table, LATER, 0));
+        retained.observe(&look(libc::ENOENT, table.advance_clock()), &table);
+        assert!(!retained.is_dirty(&table, LATER, 0));
+    }
+
+    /// Another request had the server read the file while this one was being answered from the server's memory.
+    #[test]
+    fn a_request_that_came_while_a_file_was_dirty_is_worth_nothing() {
+        let table = RevisionTable::on_heap();
+        for new in [CODE, Identity { dev: 1, ino: 11 }] {
+            let mut retained = Retained::default();
+            retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+            table.record_change(CODE.slot());
+            let look = opened(new, b"/a.php", table.advance_clock(), 1);
+            retained.observe(&look, &table);
+            assert!(retained.is_dirty(&table, look.time_ns - 1, 0));
+            assert!(retained.is_dirty(&table, look.time_ns + CLEANING_NS - 1, 0));
+            assert!(!retained.is_dirty(&table, look.time_ns + CLEANING_NS, 0));
+            // Looks that find nothing new make nothing dirty.
+            let again = opened(new, b"/a.php", table.advance_clock(), 1);
+            retained.observe(&again, &table);
+            assert!(!retained.is_dirty(&table, look.time_ns + CLEANING_NS, 0));
+        }
+    }
+
+    #[test]
+    fn a_replaced_file_is_dirty_until_its_path_is_read() {
         let table = RevisionTable::on_heap();
         let mut retained = Retained::default();
         retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
@@ -295,7 +364,7 @@ mod tests {
         let since = table.advance_clock();
         let new = Identity { dev: 1, ino: 11 };
         retained.observe(&opened(new, b"/a.php", since, 1), &table);
-        assert!(!retained.is_dirty(&table, 0));
+        assert!(!retained.is_dirty(&table, LATER, 0));
         assert!(!retained.has_changed(&table, since, u64::MAX));
         table.record_change(new.slot());
         assert!(retained.has_changed(&table, since, u64::MAX));
@@ -310,18 +379,18 @@ mod tests {
         let identity = Identity { dev, ino: stat.st_ino };
         retained.observe(&opened(identity, b"/proc/self/maps", table.advance_clock(), 1), &table);
         table.record_change(identity.slot());
-        assert!(!retained.is_dirty(&table, 0) && !retained.has(identity));
+        assert!(!retained.is_dirty(&table, LATER, 0) && !retained.has(identity));
     }
 
     #[test]
-    fn what_is_never_looked_at_again_does_not_block_for_ever() {
+    fn what_is_never_read_again_does_not_block_for_ever() {
         let table = RevisionTable::on_heap();
         let mut retained = Retained::default();
         retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
         table.record_change(CODE.slot());
-        assert!(retained.is_dirty(&table, 5));
-        assert!(retained.is_dirty(&table, 5 + DIRTY_NS_MAX - 1));
-        assert!(!retained.is_dirty(&table, 5 + DIRTY_NS_MAX));
+        assert!(retained.is_dirty(&table, LATER, 5));
+        assert!(retained.is_dirty(&table, LATER, 5 + DIRTY_NS_MAX - 1));
+        assert!(!retained.is_dirty(&table, LATER, 5 + DIRTY_NS_MAX));
     }
 
     #[test]
@@ -333,13 +402,13 @@ mod tests {
         retained.observe(&open, &table);
         retained.observe(&sent, &table);
         table.record_change(CODE.slot());
-        assert!(!retained.is_dirty(&table, 0));
+        assert!(!retained.is_dirty(&table, LATER, 0));
         // But not if another process has read it, too.
         retained.observe(&opened(CODE, b"/a.css", table.clock(), 2), &table);
         retained.observe(&open, &table);
         retained.observe(&sent, &table);
         table.record_change(CODE.slot());
-        assert!(retained.is_dirty(&table, 0));
+        assert!(retained.is_dirty(&table, LATER, 0));
     }
 
     #[test]
@@ -362,7 +431,7 @@ mod tests {
             retained.observe(&opened(CODE, b"/session", table.advance_clock(), 1), &table);
             table.record_change(CODE.slot());
         }
-        assert!(!retained.is_dirty(&table, 0));
+        assert!(!retained.is_dirty(&table, LATER, 0));
         assert!(!retained.has_changed(&table, Stamp(0), u64::MAX));
     }
 }

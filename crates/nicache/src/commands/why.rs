@@ -125,7 +125,7 @@ fn advice(reason: &str) -> Option<&'static str> {
         }
         "fill_refused_changed" => "Something that it depends on changed while it was made. The next one may be stored.",
         "fill_refused_dirty" => {
-            "A file that the server keeps in its memory has changed, and the server has not looked at it since. PHP: opcache.revalidate_freq=0."
+            "A file that the server keeps in its memory has changed, and the server has not read it since. PHP: opcache.revalidate_freq=0."
         }
         "fill_refused_unwatched_peer" => {
             "The server asked a program that is not watched. Start it with --with; a database on this machine is recognised by itself."

@@ -56,6 +56,33 @@ pub fn postgres(bytes: &[u8]) {
     stream(Dialect::Postgres, bytes);
 }
 
+/// Both directions of a connection: a byte that says who speaks (the highest bit: the server) and how long, and as many bytes, and so on.
+pub fn turns(dialect: Dialect, bytes: &[u8]) {
+    let (mut whole, mut single) = (Turns::new(dialect), Turns::new(dialect));
+    let mut rest = bytes;
+    while let Some((&head, behind)) = rest.split_first() {
+        let (said, behind) = behind.split_at(behind.len().min(usize::from(head & 0x7f)));
+        rest = behind;
+        for (turns, piece) in [(&mut whole, said.len().max(1)), (&mut single, 1)] {
+            for part in said.chunks(piece) {
+                match head & 0x80 {
+                    0 => drop(turns.handle_client(part)),
+                    _ => turns.handle_server(part),
+                }
+            }
+        }
+        assert_eq!(whole.is_over(), single.is_over());
+    }
+}
+
+pub fn turns_of_mysql(bytes: &[u8]) {
+    turns(Dialect::MySql, bytes);
+}
+
+pub fn turns_of_postgres(bytes: &[u8]) {
+    turns(Dialect::Postgres, bytes);
+}
+
 pub fn statement(bytes: &[u8]) {
     for dialect in [Dialect::MySql, Dialect::Postgres] {
         let statements = parse(dialect, bytes);
