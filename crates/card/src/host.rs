@@ -90,6 +90,9 @@ impl<W: Port, H: Port> Card<W, H> {
     fn host_reply_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
         let head = &tcp.head;
         let data_end = head.seq + tcp.payload_len();
+        if tcp.payload_len() > 0 {
+            self.waiters.handle_reply(&flow.key, now);
+        }
         self.pass_host_frame(flow, frame, tcp);
         let mut tracked = Tracked::default();
         if data_end.gt(flow.host.rcv_nxt) {

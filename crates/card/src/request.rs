@@ -5,7 +5,6 @@
 
 use std::net::SocketAddrV4;
 use std::sync::Arc;
-use std::time::Duration;
 
 use nicache_http::{
     Conditional, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Verdict, Version, evaluate,
@@ -23,7 +22,7 @@ use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::memo::Meaning;
 use crate::path::PathSettings;
 use crate::store::{EntryId, Executor, Found, LeftAlone};
-use crate::wait::{REPLY_MAX, VERDICT_MAX};
+use crate::wait::Awaited;
 
 /// What a request at the front of the client's bytes leads to.
 enum Decision {
@@ -34,7 +33,7 @@ enum Decision {
     /// Goes to the host.
     Forward(Forward),
     /// Waits for the reply to another request, or for the watcher.
-    Wait(Duration),
+    Wait(Awaited),
     /// Goes to the host, and the card no longer parses: for good, or until this many bytes have passed.
     Opaque(Option<OpaqueExtent>),
 }
@@ -58,6 +57,7 @@ impl Hit {
             keep_alive: self.keep_alive,
             store_as: None,
             recheck: false,
+            was_held_up: false,
             is_unsafe: false,
             learn: None,
             reason: None,
@@ -73,6 +73,8 @@ struct Forward {
     store_as: Option<StoreAs>,
     /// The card is to ask for the same, too, so that there are two replies to compare.
     recheck: bool,
+    /// It has waited for another one's reply, and the server said nothing.
+    was_held_up: bool,
     /// It may change something.
     is_unsafe: bool,
     /// The entry whose 304 is to be learned.
@@ -171,9 +173,9 @@ impl<W: Port, H: Port> Card<W, H> {
                     flow.hold = Some(hold);
                     return;
                 }
-                Decision::Wait(longest) => {
+                Decision::Wait(awaited) => {
                     flow.hold = Some(hold);
-                    self.wait(flow, longest, now);
+                    self.wait(flow, awaited, now);
                     return;
                 }
                 Decision::Forward(_) if !may_hand_over => {
@@ -256,6 +258,7 @@ impl<W: Port, H: Port> Card<W, H> {
                         keep_alive,
                         store_as: None,
                         recheck: false,
+                        was_held_up: false,
                         is_unsafe: method == Method::Other,
                         learn: None,
                         reason: Some(Reason::Request),
@@ -278,6 +281,7 @@ impl<W: Port, H: Port> Card<W, H> {
             keep_alive: request.keep_alive,
             store_as: None,
             recheck: false,
+            was_held_up: false,
             is_unsafe: false,
             learn: None,
             reason: None,
@@ -307,7 +311,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let id = match found {
             Found::Entry(id) => id,
             // The answer is near, and cheaper than a fill.
-            Found::Suspect if self.may_wait(flow, VERDICT_MAX, now) => return Decision::Wait(VERDICT_MAX),
+            Found::Suspect if self.may_wait(flow, Awaited::Verdict, now) => return Decision::Wait(Awaited::Verdict),
             Found::Suspect => return Decision::Forward(forward),
             Found::Lapsed | Found::Absent => {
                 let settings = self.config.paths.of(&self.config.keys, request.host, request.target);
@@ -327,8 +331,11 @@ impl<W: Port, H: Port> Card<W, H> {
                     }
                 }
                 let was_there = found == Found::Lapsed || self.store.was_popular(&key);
-                if was_there && self.fills.is_under_way(&base) && self.may_wait(flow, REPLY_MAX, now) {
-                    return Decision::Wait(REPLY_MAX);
+                if was_there && self.fills.is_under_way(&base) && self.may_wait(flow, Awaited::Reply, now) {
+                    if !self.is_held_up(flow, now) {
+                        return Decision::Wait(Awaited::Reply);
+                    }
+                    forward.was_held_up = true;
                 }
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get {
@@ -440,7 +447,13 @@ impl<W: Port, H: Port> Card<W, H> {
             Some(Reason::Request) => {}
         }
         flow.fill = None;
-        flow.wait = None;
+        if flow.wait.take().is_some() {
+            self.waiters.leave(&flow.key);
+        }
+        if let (true, Some(store_as)) = (forward.was_held_up, &forward.store_as) {
+            let first = self.fills.give_way(&store_as.base, &mut self.store, &mut self.counters);
+            self.waiters.release(flow.key, first, now);
+        }
         let by = self.executor(flow);
         self.counters.recheck_requests += u64::from(by == Executor::Card);
         if let (Some(StoreAs { base, key, by, settings }), Some(hold)) = (forward.store_as, &flow.hold) {

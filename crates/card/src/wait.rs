@@ -2,7 +2,13 @@
 //! is about to say whether an entry may still be served.
 //!
 //! A request waits once, and not for long; then it goes to the server.
+//!
+//! Whoever waits may hold up what he waits for: a server with one process per connection (Apache prefork, gunicorn) may have all of them wait
+//! for requests that are kept here, while the one that was let through is in its backlog. So if the server says nothing at all for a while,
+//! one more request is let through, on the connection that the server has had for longest. If that is
+//! answered while the first one is not, the server is of that kind, and for a while nobody waits for replies.
 
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use nicache_port::Port;
@@ -13,25 +19,102 @@ use crate::flow::Flow;
 use crate::packet::FlowKey;
 
 /// Longest wait for a reply of the server.
-pub(crate) const REPLY_MAX: Duration = Duration::from_secs(3);
+const REPLY_MAX: Duration = Duration::from_secs(3);
 /// Longest wait for the watcher, which needs a small part of this if it is not busy.
-pub(crate) const VERDICT_MAX: Duration = Duration::from_millis(20);
+const VERDICT_MAX: Duration = Duration::from_millis(20);
+/// A server that is silent for so long may be waiting itself; twice as long each time that this was not it.
+const SILENCE: Duration = Duration::from_millis(30);
+const SILENCE_MAX: Duration = Duration::from_secs(1);
+/// Between two looks at that.
+const LOOK: Duration = Duration::from_millis(10);
+/// For so long nobody is kept waiting for a server that was held up by that.
+const UNHELD: Duration = Duration::from_secs(60);
 /// Connections that can wait at once.
 pub const WAITERS_MAX: usize = 1024;
 
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// The reply to another request for the same.
+    Reply,
+    /// What the watcher says of an entry.
+    Verdict,
+}
+
+impl Awaited {
+    fn longest(self) -> Duration {
+        match self {
+            Awaited::Reply => REPLY_MAX,
+            Awaited::Verdict => VERDICT_MAX,
+        }
+    }
+}
+
 /// The connections that wait.
 pub(crate) struct Waiters {
-    waiting: Vec<FlowKey>,
+    /// With the times at which they were opened.
+    waiting: Vec<(FlowKey, Time)>,
     /// [`Fills::ended`](crate::fill::Fills::ended) when they were last looked at.
     fills_ended: u64,
     /// The watcher has answered since.
     answered: bool,
+    /// When the server last sent something of a reply, and when a request was last let through since it did not.
+    spoken: Time,
+    released: Time,
+    /// How much silence there may be until the next is.
+    silence: Duration,
+    /// Who was let through, and the client's end of the connection of the one that went before.
+    let_through: Option<(FlowKey, SocketAddrV4)>,
+    unheld_until: Time,
 }
 
 impl Waiters {
     /// Nobody waits.
     pub(crate) fn new() -> Waiters {
-        Waiters { waiting: Vec::with_capacity(WAITERS_MAX), fills_ended: 0, answered: false }
+        Waiters {
+            waiting: Vec::with_capacity(WAITERS_MAX),
+            fills_ended: 0,
+            answered: false,
+            spoken: Time(0),
+            released: Time(0),
+            silence: SILENCE,
+            let_through: None,
+            unheld_until: Time(0),
+        }
+    }
+
+    /// The server has sent something of a reply.
+    #[inline]
+    pub(crate) fn handle_reply(&mut self, to: &FlowKey, now: Time) {
+        (self.spoken, self.silence) = (now, SILENCE);
+        if let Some((key, first)) = &self.let_through {
+            let is_first = *first == SocketAddrV4::new(to.client.into(), to.client_port);
+            if key == to {
+                self.unheld_until = now + UNHELD;
+                self.answered = true;
+            }
+            if is_first || key == to {
+                self.let_through = None;
+            }
+        }
+    }
+
+    /// A request is let through because the server was silent, also to one that was forwarded for the client `first`.
+    pub(crate) fn release(&mut self, key: FlowKey, first: Option<SocketAddrV4>, now: Time) {
+        (self.released, self.silence) = (now, (2 * self.silence).min(SILENCE_MAX));
+        if self.let_through.is_none() {
+            self.let_through = first.map(|first| (key, first));
+        }
+    }
+
+    /// The connection does not wait any more.
+    pub(crate) fn leave(&mut self, key: &FlowKey) {
+        self.waiting.retain(|(waiting, _)| waiting != key);
+    }
+
+    /// When the silence is too long for one who has waited since then.
+    fn silent_until(&self, since: Time) -> Time {
+        self.spoken.max(self.released).max(since) + self.silence
     }
 
     /// The watcher has answered about an entry.
@@ -41,18 +124,32 @@ impl Waiters {
 }
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// May the request at the front of the connection wait for so long, all in all?
-    pub(crate) fn may_wait(&self, flow: &Flow, longest: Duration, now: Time) -> bool {
-        flow.wait.is_none_or(|(since, _)| now < since + longest) && self.waiters.waiting.len() < WAITERS_MAX
+    /// May the request at the front of the connection wait (still)?
+    pub(crate) fn may_wait(&self, flow: &Flow, awaited: Awaited, now: Time) -> bool {
+        flow.wait.is_none_or(|(since, _)| now < since + awaited.longest())
+            && self.waiters.waiting.len() < WAITERS_MAX
+            && (awaited == Awaited::Verdict || now >= self.waiters.unheld_until)
+    }
+
+    /// Has it waited for a reply while the server said nothing for too long, on the oldest connection of all who wait?
+    pub(crate) fn is_held_up(&self, flow: &Flow, now: Time) -> bool {
+        let is_older = |(key, opened): &(FlowKey, Time)| *opened < flow.opened && self.flows.find(key).is_some();
+        flow.wait.is_some_and(|(since, _)| now >= self.waiters.silent_until(since))
+            && !self.waiters.waiting.iter().any(is_older)
     }
 
     /// Lets the request at the front of the connection wait.
-    pub(crate) fn wait(&mut self, flow: &mut Flow, longest: Duration, now: Time) {
+    pub(crate) fn wait(&mut self, flow: &mut Flow, awaited: Awaited, now: Time) {
         self.counters.waits += u64::from(flow.wait.is_none());
         let since = flow.wait.map_or(now, |(since, _)| since);
-        flow.wait = Some((since, since + longest));
-        if !self.waiters.waiting.contains(&flow.key) {
-            self.waiters.waiting.push(flow.key);
+        let longest = since + awaited.longest();
+        let due = match awaited {
+            Awaited::Reply => longest.min(self.waiters.silent_until(since).max(now + LOOK)),
+            Awaited::Verdict => longest,
+        };
+        flow.wait = Some((since, due));
+        if !self.waiters.waiting.iter().any(|(key, _)| *key == flow.key) {
+            self.waiters.waiting.push((flow.key, flow.opened));
         }
     }
 
@@ -65,7 +162,7 @@ impl<W: Port, H: Port> Card<W, H> {
         (self.waiters.fills_ended, self.waiters.answered) = (ended, false);
         // Those who go on waiting come back into the list.
         for _ in 0..self.waiters.waiting.len() {
-            let key = self.waiters.waiting.remove(0);
+            let (key, _) = self.waiters.waiting.remove(0);
             let Some(index) = self.flows.find(&key) else { continue };
             self.with_flow(index, now, |card, flow| {
                 card.advance(flow, now);

@@ -166,6 +166,9 @@ pub struct DemoArgs {
     /// reply; as `nicache prove` does
     #[arg(long, value_name = "TIME")]
     pub prove: Option<Milliseconds>,
+    /// Edits per second in all, with --prove
+    #[arg(long, value_name = "N", default_value_t = 2.0)]
+    pub edits_per_second: f64,
     /// Seconds of each of the four measurements
     #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub seconds: u32,

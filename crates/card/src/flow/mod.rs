@@ -173,6 +173,8 @@ pub struct Flow {
     pub wait: Option<(Time, Time)>,
     /// A delayed ACK to the client is due.
     pub ack_due: Option<Time>,
+    /// When the client's SYN came.
+    pub opened: Time,
     /// When anything last came from the client.
     pub active: Time,
     /// When the card last answered a request.
@@ -192,7 +194,7 @@ impl Flow {
         flow.client_options.timestamps = tcp.head.timestamps;
         flow.rcv_nxt = tcp.head.seq + 1;
         flow.acked_to_client = flow.rcv_nxt;
-        flow.active = now;
+        (flow.opened, flow.active) = (now, now);
         flow
     }
 
@@ -242,6 +244,7 @@ impl Flow {
             learn: None,
             wait: None,
             ack_due: None,
+            opened: Time(0),
             active: Time(0),
             last_hit: None,
             syn_ack_tries: 0,

@@ -28,6 +28,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Prepares, runs, measures and changes an application.
 pub fn execute(arguments: &DemoArgs) -> Result<ExitCode> {
+    if !(0.0..=1000.0).contains(&arguments.edits_per_second) {
+        bail!("edits-per-second: between 0 and 1000");
+    }
     let application = arguments.application;
     install(application)?;
     say(arguments, &format!("preparing {application}: {}", application.description()));
@@ -126,7 +129,7 @@ fn prove(
     asked: &Arc<AtomicBool>,
 ) -> Result<Proof> {
     say(arguments, &format!("reading for {} s while everything is changed", duration.as_secs()));
-    let plan = proof::plan(site, behind.server(), duration, asked)?;
+    let plan = proof::plan(site, behind.server(), duration, arguments.edits_per_second, asked)?;
     let before = counters(behind)?;
     let report = follow(plan)?;
     Ok(Proof::new(report, Some(counters(behind)?.since(&before)), Some(HitKind::Dynamic)))

@@ -284,11 +284,14 @@ fn where_php_itself_is_late() {
     let mut stage = Stage::start(&setup, |_| {});
     let mut cases = Cases::default();
     // Requests until the page is certain to be new, with every reply and what came before it.
-    let follow = |url: &str, limit: Duration, together: bool| {
+    let follow_beside = |beside: Option<&str>, url: &str, limit: Duration, together: bool| {
         let edited = Instant::now();
         let mut client = stage.client();
         let mut new_at = None;
         while edited.elapsed() < limit + Duration::from_secs(2) {
+            if let Some(beside) = beside {
+                client.get(beside).unwrap();
+            }
             let asked = edited.elapsed();
             let is_new = client.get(url).unwrap().text().contains("new");
             assert!(is_new || !together || new_at.is_none(), "{url}: old at {asked:?} although new at {new_at:?}");
@@ -300,6 +303,7 @@ fn where_php_itself_is_late() {
         }
         println!("  {url}: new after {:?}", new_at.unwrap());
     };
+    let follow = |url: &str, limit: Duration, together: bool| follow_beside(None, url, limit, together);
     cases.run("an include just after it was looked at", || {
         stage.write("include/late.php", "<?php return 'old';");
         stage.script("late.php", "<?php echo include '@FOLDER@/include/late.php';");
@@ -312,6 +316,18 @@ fn where_php_itself_is_late() {
         // Everything else goes, so that the page is filled again while PHP is late.
         assert!(crate::common::command(&["purge", "--all", "--name", stage.nicache.name()]).status.success());
         follow("/late.php", REVALIDATE + crate::stage::T + SLACK, true);
+    });
+    cases.run("an include whose time another page asks for, while PHP goes on with what it has compiled", || {
+        stage.write("include/asked.php", "<?php return 'old';");
+        stage.script("asked.php", "<?php echo include '@FOLDER@/include/asked.php';");
+        let asks = "<?php clearstatcache(true); $f = '@FOLDER@/include/asked.php'; echo is_file($f), filemtime($f), realpath($f);";
+        stage.script("asks.php", asks);
+        stage.warm("/asked.php");
+        std::thread::sleep(REVALIDATE);
+        stage.direct("/asked.php");
+        std::thread::sleep(Duration::from_millis(100));
+        stage.write("include/asked.php", "<?php return 'new';");
+        follow_beside(Some("/asks.php"), "/asked.php", REVALIDATE + Duration::from_millis(200), true);
     });
     cases.run("an include that another page loaded, on any worker", || {
         stage.write("include/shared.php", "<?php return 'old';");

@@ -9,13 +9,19 @@ use anyhow::Result;
 use nicache_applications::{Edit, Site};
 use nicache_prove::{EditError, Editor, Marker, Page, Plan, Subject};
 
-/// Of each thing that is shown. Some edits start an interpreter and load the application.
-const EDITS_PER_SECOND: f64 = 0.5;
 /// Between two edits where the application itself does not tell them apart otherwise.
 const HASTE: Duration = Duration::from_secs(2);
 
-/// What is to be read and changed, for so long. Each edit is made once before, so that every page has its marker.
-pub fn plan(site: &Site, server: SocketAddr, duration: Duration, stop: &Arc<AtomicBool>) -> Result<Plan> {
+/// What is to be read and changed, for so long; so many edits per second in all. Each edit is made once before, so that every page has
+/// its marker.
+#[expect(clippy::cast_precision_loss, reason = "a handful of subjects")]
+pub fn plan(
+    site: &Site,
+    server: SocketAddr,
+    duration: Duration,
+    edits_per_second: f64,
+    stop: &Arc<AtomicBool>,
+) -> Result<Plan> {
     let mut pages: Vec<Page> = Vec::new();
     let mut subjects: Vec<Subject> = Vec::new();
     for edit in site.edits() {
@@ -40,8 +46,9 @@ pub fn plan(site: &Site, server: SocketAddr, duration: Duration, stop: &Arc<Atom
     let least_gap = if site.edits().iter().any(Edit::is_hasty) { HASTE } else { Duration::ZERO };
     // Until then the application itself may not show an edit.
     std::thread::sleep(site.edits().iter().map(Edit::delay).fold(least_gap, Duration::max));
+    let edits_per_second = edits_per_second / subjects.len().max(1) as f64;
     let mut plan = Plan::new(server, pages, subjects);
-    plan.edits_per_second = EDITS_PER_SECOND;
+    plan.edits_per_second = edits_per_second;
     plan.least_gap = least_gap;
     plan.duration = Some(duration);
     plan.stop = Arc::clone(stop);

@@ -1,5 +1,5 @@
-//! DokuWiki and MediaWiki behind `nicache run` with the settings that `nicache demo` shows: their pages are kept, an edit shows at once, and what is
-//! one visitor's stays his.
+//! Applications behind `nicache run` with the settings that `nicache demo` shows: their pages are kept, an edit shows at once, what is one
+//! visitor's stays his, and nobody is kept waiting.
 #![allow(unsafe_code)]
 
 mod common;
@@ -16,14 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(100);
 /// DokuWiki takes two edits within a second for one.
 const HASTE: Duration = Duration::from_secs(2);
 
-struct Wiki {
+struct Behind {
     nicache: Nicache,
     /// Removed last.
     site: Option<Site>,
 }
 
-impl Wiki {
-    fn start(application: Application) -> Wiki {
+impl Behind {
+    fn start(application: Application) -> Behind {
         private_network();
         let settings = Settings { opcache_revalidate_freq: 0, workers: 3, ..Settings::default() };
         let site = application.prepare_with(&settings).unwrap();
@@ -38,14 +38,14 @@ impl Wiki {
                 command.env("NICACHE_LOG", "info,nicache_watch=debug,nicache_card=debug");
             }
         });
-        let wiki = Wiki { nicache, site: Some(site) };
-        let front = &wiki.site().pages()[0];
+        let behind = Behind { nicache, site: Some(site) };
+        let front = &behind.site().pages()[0];
         let is_there = || {
-            let reply = wiki.client().get(&front.path);
+            let reply = behind.client().get(&front.path);
             reply.is_ok_and(|reply| reply.status == 200 && reply.text().contains(&front.shows)).then_some(())
         };
         assert!(within(PATIENCE, is_there).is_some(), "the front page is not there");
-        wiki
+        behind
     }
 
     fn site(&self) -> &Site {
@@ -60,11 +60,6 @@ impl Wiki {
         Client::new(self.address())
     }
 
-    /// What the server itself says: a request that the card lets pass.
-    fn direct(&self, path: &str) -> String {
-        self.client().request("GET", path, &[("X-Direct", "1")], b"").unwrap().text()
-    }
-
     fn counter(&self, name: &str) -> u64 {
         common::status(self.nicache.name())["counters"][name].as_u64().unwrap()
     }
@@ -73,7 +68,7 @@ impl Wiki {
     fn warm(&mut self, path: &str) {
         let mut client = self.client();
         let deadline = Instant::now() + PATIENCE;
-        let hits = |wiki: &Wiki| wiki.counter("hits_dynamic");
+        let hits = |behind: &Behind| behind.counter("hits_dynamic");
         while Instant::now() < deadline {
             assert_eq!(client.get(path).unwrap().status, 200);
             // What an edited page was rendered to is looked at again when somebody asks for it; nothing is kept before.
@@ -116,7 +111,8 @@ impl Wiki {
                     let is_right = text.contains(&marker);
                     let is_hit = self.counter("hits_dynamic") > hits;
                     // What the application mixes up is wrong without the card, too.
-                    let is_the_applications = is_hasty && (!is_hit || !self.direct(&path).contains(&marker));
+                    let is_the_applications =
+                        is_hasty && (!is_hit || !direct(&mut self.client(), &path).contains(&marker));
                     let name = self.site().edits()[at].name();
                     assert!(is_right || is_the_applications, "reply {number} after `{name}` has no {marker}: {text}");
                     shown += u32::from(is_right);
@@ -148,7 +144,7 @@ impl Wiki {
     }
 }
 
-impl Drop for Wiki {
+impl Drop for Behind {
     fn drop(&mut self) {
         let processes = self.nicache.processes();
         let _ = self.nicache.process.kill();
@@ -166,7 +162,7 @@ fn direct(client: &mut Client, path: &str) -> String {
 
 #[test]
 fn dokuwiki() {
-    let mut wiki = Wiki::start(Application::DokuWiki);
+    let mut wiki = Behind::start(Application::DokuWiki);
     wiki.edits_show_at_once();
     let path = "/doku.php?id=articles:article_3";
     wiki.what_is_somebody_s_stays_his(path);
@@ -189,7 +185,7 @@ fn dokuwiki() {
 
 #[test]
 fn mediawiki() {
-    let mut wiki = Wiki::start(Application::MediaWiki);
+    let mut wiki = Behind::start(Application::MediaWiki);
     wiki.edits_show_at_once();
     assert!(wiki.counter("masked") > 0);
     let path = "/index.php?title=Article_3";
@@ -204,4 +200,28 @@ fn mediawiki() {
         assert!(visitor.get(path).unwrap().text().contains("Article 3"));
     }
     assert_eq!((wiki.counter("hits"), wiki.counter("bypass_cookie")), (before.0, before.1 + 5));
+}
+
+/// gunicorn has one process per connection: each of them may be waiting for a request that waits for the reply of another.
+#[test]
+fn flask_with_more_visitors_than_processes() {
+    let mut behind = Behind::start(Application::Flask);
+    let address = behind.address();
+    for _ in 0..4 {
+        behind.warm("/item/1");
+        let edit = behind.site().edits().iter().find(|edit| edit.path() == "/item/1").unwrap();
+        let marker = edit.make(address).unwrap();
+        let visit = || {
+            let asked = Instant::now();
+            let text = Client::new(address).get("/item/1").unwrap().text();
+            assert!(text.contains(&marker), "{text}");
+            asked.elapsed()
+        };
+        let longest = std::thread::scope(|scope| {
+            let visitors: Vec<_> = (0..24).map(|_| scope.spawn(visit)).collect();
+            visitors.into_iter().map(|visitor| visitor.join().unwrap()).max().unwrap()
+        });
+        // Whoever waits goes to the server after three seconds at the latest.
+        assert!(longest < Duration::from_secs(2), "somebody waited {longest:?}");
+    }
 }
