@@ -59,7 +59,7 @@ pub enum FillAbort {
     NoVerdict,
     /// A source changed between the verdict and the insertion.
     ChangedAtInsert,
-    /// The server said nothing, and another client's request for the same was let through.
+    /// Another reply for the same key was stored meanwhile.
     Superseded,
     /// A computed reply that is different each time.
     Volatile,

@@ -430,22 +430,11 @@ impl Fills {
         }
     }
 
-    /// Another client's request for the same is let through: if nothing of the reply has come, its reply is taken instead. Returns for which
-    /// client there was no reply.
-    pub fn give_way(&mut self, base: &Key, store: &mut Store, counters: &mut Counters) -> Option<SocketAddrV4> {
-        let fills = &self.fills;
+    /// For which client the server was asked for this, and has not said anything yet.
+    pub fn unanswered(&self, base: &Key) -> Option<SocketAddrV4> {
         let is_silent = |fill: &Fill| fill.base == *base && fill.state == State::Forwarded;
-        let silent = |by_card: bool| {
-            let is_meant = |fill: &Fill| is_silent(fill) && (fill.by == Executor::Card) == by_card;
-            self.keys.find(base.low_u64(), |&index| is_meant(&fills[index as usize])).copied()
-        };
-        let Some(index) = silent(false) else {
-            return silent(true).map(|index| fills[index as usize].client);
-        };
-        let client = fills[index as usize].client;
-        let id = FillId { index, generation: fills[index as usize].generation };
-        self.abort(id, FillAbort::Superseded, store, counters);
-        Some(client)
+        let found = self.keys.find(base.low_u64(), |&index| is_silent(&self.fills[index as usize]));
+        found.map(|&index| self.fills[index as usize].client)
     }
 
     /// What last became of a reply for the key, and when its request was forwarded.

@@ -451,7 +451,7 @@ impl<W: Port, H: Port> Card<W, H> {
             self.waiters.leave(&flow.key);
         }
         if let (true, Some(store_as)) = (forward.was_held_up, &forward.store_as) {
-            let first = self.fills.give_way(&store_as.base, &mut self.store, &mut self.counters);
+            let first = self.fills.unanswered(&store_as.base);
             self.waiters.release(flow.key, first, now);
         }
         let by = self.executor(flow);

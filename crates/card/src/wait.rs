@@ -5,8 +5,8 @@
 //!
 //! Whoever waits may hold up what he waits for: a server with one process per connection (Apache prefork, gunicorn) may have all of them wait
 //! for requests that are kept here, while the one that was let through is in its backlog. So if the server says nothing at all for a while,
-//! one more request is let through, on the connection that the server has had for longest. If that is
-//! answered while the first one is not, the server is of that kind, and for a while nobody waits for replies.
+//! one more request is let through, on the connection that the server has had for longest. If that is answered while the first one is not, and
+//! another one again, the server is of that kind, and for a while nobody waits for replies.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -27,6 +27,8 @@ const SILENCE: Duration = Duration::from_millis(30);
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at that.
 const LOOK: Duration = Duration::from_millis(10);
+/// So many later requests are answered before the first by no server that works on all at once.
+const OVERTAKEN: u8 = 2;
 /// For so long nobody is kept waiting for a server that was held up by that.
 const UNHELD: Duration = Duration::from_secs(60);
 /// Connections that can wait at once.
@@ -50,6 +52,15 @@ impl Awaited {
     }
 }
 
+/// Requests that were let through because the server was silent.
+struct LetThrough {
+    /// The client's end of the connection of the one that went before, and has no reply yet.
+    first: SocketAddrV4,
+    last: Option<FlowKey>,
+    /// How many of them have a reply.
+    overtaken: u8,
+}
+
 /// The connections that wait.
 pub(crate) struct Waiters {
     /// With the times at which they were opened.
@@ -63,8 +74,7 @@ pub(crate) struct Waiters {
     released: Time,
     /// How much silence there may be until the next is.
     silence: Duration,
-    /// Who was let through, and the client's end of the connection of the one that went before.
-    let_through: Option<(FlowKey, SocketAddrV4)>,
+    let_through: Option<LetThrough>,
     unheld_until: Time,
 }
 
@@ -87,13 +97,13 @@ impl Waiters {
     #[inline]
     pub(crate) fn handle_reply(&mut self, to: &FlowKey, now: Time) {
         (self.spoken, self.silence) = (now, SILENCE);
-        if let Some((key, first)) = &self.let_through {
-            let is_first = *first == SocketAddrV4::new(to.client.into(), to.client_port);
-            if key == to {
-                self.unheld_until = now + UNHELD;
-                self.answered = true;
-            }
-            if is_first || key == to {
+        let Some(through) = &mut self.let_through else { return };
+        if through.first == SocketAddrV4::new(to.client.into(), to.client_port) {
+            self.let_through = None;
+        } else if through.last.take_if(|last| last == to).is_some() {
+            through.overtaken += 1;
+            if through.overtaken >= OVERTAKEN {
+                (self.unheld_until, self.answered) = (now + UNHELD, true);
                 self.let_through = None;
             }
         }
@@ -102,9 +112,9 @@ impl Waiters {
     /// A request is let through because the server was silent, also to one that was forwarded for the client `first`.
     pub(crate) fn release(&mut self, key: FlowKey, first: Option<SocketAddrV4>, now: Time) {
         (self.released, self.silence) = (now, (2 * self.silence).min(SILENCE_MAX));
-        if self.let_through.is_none() {
-            self.let_through = first.map(|first| (key, first));
-        }
+        let overtaken = self.let_through.take().filter(|through| Some(through.first) == first);
+        let overtaken = overtaken.map_or(0, |through| through.overtaken);
+        self.let_through = first.map(|first| LetThrough { first, last: Some(key), overtaken });
     }
 
     /// The connection does not wait any more.

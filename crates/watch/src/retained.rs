@@ -112,6 +112,9 @@ pub struct Retained {
 impl Retained {
     /// Takes note of what the server did.
     pub fn observe(&mut self, event: &LookupEvent, table: &RevisionTable) {
+        if !Rule::Retained.holds() {
+            return;
+        }
         match event.kind {
             EventKind::Lookup => {}
             EventKind::Sendfile => return self.forget_sent(event),
@@ -259,9 +262,6 @@ impl Retained {
     /// Is any file changed since the clock was `since` that the server had read before `read_before_ns`? What it read only later is
     /// not in a reply that was ready before.
     pub fn has_changed(&mut self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
-        if !Rule::Retained.holds() {
-            return false;
-        }
         for (identity, file) in &mut self.files {
             let stamp = table.stamp_of(identity.slot());
             if stamp < since || file.first_opened_ns > read_before_ns || file.is_volatile() {
