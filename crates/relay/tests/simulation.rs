@@ -468,7 +468,7 @@ impl World {
             return;
         }
         let (session, mut lost) = (host.session, false);
-        let answers_first = late % (2 * MS) == 0;
+        let answers_first = late.is_multiple_of(2 * MS);
         loop {
             let received = if answers_first {
                 host.answers.receive(now, session).or_else(|| host.to_card.receive(now, session))

@@ -128,7 +128,7 @@ mod tests {
             for step in 0..10 {
                 assert!(!worth.note_try(&KEY, now + Duration::from_millis(step)));
             }
-            now = now + TRY;
+            now += TRY;
         }
         assert!(worth.note_try(&KEY, now) && worth.is_left_alone(&KEY, now));
     }
