@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::common;
 use crate::stage::Stage;
 
-/// How long a page may take to become an entry.
-const PATIENCE: Duration = Duration::from_secs(12);
+/// Longer than the minute for which a changed file that nobody reads again keeps everything from being kept.
+const PATIENCE: Duration = Duration::from_secs(75);
 /// Requests after a change, by so many connections, in so long.
 const CONNECTIONS: usize = 4;
 const REQUESTS: usize = 200;
