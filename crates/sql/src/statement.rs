@@ -169,21 +169,11 @@ pub(crate) fn keeps_session(text: &[u8]) -> bool {
 
 /// Is the text, whatever the meaning of its quotes, one statement that changes at most its own session, and no structure?
 pub(crate) fn keeps_structure(text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 11] = [
-        b"set",
-        b"show",
-        b"use",
-        b"explain",
-        b"describe",
-        b"desc",
-        b"begin",
-        b"start",
-        b"rollback",
-        b"savepoint",
-        b"release",
-    ];
-    let for_all = |word: &[u8]| word.eq_ignore_ascii_case(b"global") || word.eq_ignore_ascii_case(b"persist");
-    is_one_of(&WORDS, text) && !text.split(|b| !b.is_ascii_alphabetic()).any(for_all)
+    const WORDS: [&[u8]; 8] = [b"set", b"show", b"use", b"begin", b"start", b"rollback", b"savepoint", b"release"];
+    // `SET STATEMENT ... FOR` runs any other statement.
+    const OTHERWISE: [&[u8]; 3] = [b"global", b"persist", b"statement"];
+    let is_otherwise = |word: &[u8]| OTHERWISE.iter().any(|other| word.eq_ignore_ascii_case(other));
+    is_one_of(&WORDS, text) && !text.split(|b| !b.is_ascii_alphabetic()).any(is_otherwise)
 }
 
 /// Is it one statement that begins with one of these words?

@@ -274,6 +274,8 @@ fn what_is_not_understood_for_its_quotes_changes_the_structure_only_if_it_may() 
             (r"SET NAMES 'ut\f8'", false),
             (r"SELECT '\'; DROP TABLE a", true),
             (r"SET GLOBAL sql_mode = '\'", true),
+            (r"SET STATEMENT max_statement_time = 1 FOR CREATE TABLE x (a int) COMMENT '\'", true),
+            (r"EXPLAIN ANALYZE CREATE TABLE x AS SELECT '\'", true),
             (r"CREATE TABLE x (a int) COMMENT '\'", true),
             (r"CALL p('\')", true),
         ] {

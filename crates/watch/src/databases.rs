@@ -387,6 +387,9 @@ impl Databases {
         }
         let (_, &mut until_ns, _) = times_ns.select_nth_unstable(middle);
         self.connections.retain(|_, connection| !connection.in_doubt.is_empty() || connection.last_ns > until_ns);
+        if let Some(elsewhere) = &mut self.elsewhere {
+            elsewhere.opened.retain(|name| self.connections.contains_key(name));
+        }
         self.has_forgotten = true;
     }
 
