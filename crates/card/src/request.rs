@@ -312,8 +312,9 @@ impl<W: Port, H: Port> Card<W, H> {
             Found::Entry(id) => id,
             // The answer is near, and cheaper than a fill.
             Found::Suspect if self.may_wait(flow, Awaited::Verdict, now) => return Decision::Wait(Awaited::Verdict),
-            Found::Suspect => return Decision::Forward(forward),
-            Found::Lapsed | Found::Absent => {
+            // A file is as near at the server.
+            Found::Suspect if self.store.usual(&key).is_none() => return Decision::Forward(forward),
+            Found::Suspect | Found::Lapsed | Found::Absent => {
                 let settings = self.config.paths.of(&self.config.keys, request.host, request.target);
                 if settings.is_excluded {
                     self.counters.misses_excluded += u64::from(commit);
@@ -330,10 +331,12 @@ impl<W: Port, H: Port> Card<W, H> {
                         return Decision::Forward(forward);
                     }
                 }
-                let was_there = found == Found::Lapsed || self.store.was_popular(&key);
-                if was_there && self.fills.is_under_way(&base) && self.may_wait(flow, Awaited::Reply, now) {
-                    if !self.is_held_up(flow, now) {
-                        return Decision::Wait(Awaited::Reply);
+                let was_there = found != Found::Absent || self.store.was_popular(&key);
+                let usual = self.store.usual(&key).unwrap_or_default();
+                let reply = Awaited::Reply { usual };
+                if was_there && self.fills.is_under_way(&base) && self.may_wait(flow, reply, now) {
+                    if !self.is_held_up(flow, usual, now) {
+                        return Decision::Wait(reply);
                     }
                     forward.was_held_up = true;
                 }

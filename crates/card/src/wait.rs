@@ -4,8 +4,8 @@
 //! A request waits once, and not for long; then it goes to the server.
 //!
 //! Whoever waits may hold up what he waits for: a server with one process per connection (Apache prefork, gunicorn) may have all of them wait
-//! for requests that are kept here, while the one that was let through is in its backlog. So if the server says nothing at all for a while,
-//! one more request is let through, on the connection that the server has had for longest. If that is answered while the first one is not, and
+//! for requests that are kept here, while the one that was let through is in its backlog. So if the server says nothing at all for a while
+//! (several times as long as it usually needs for the page), one more request is let through, on the connection that the server has had for longest. If that is answered while the first one is not, and
 //! another one again, the server is of that kind, and for a while nobody waits for replies.
 
 use std::net::SocketAddrV4;
@@ -22,8 +22,10 @@ use crate::packet::FlowKey;
 const REPLY_MAX: Duration = Duration::from_secs(3);
 /// Longest wait for the watcher, which needs a small part of this if it is not busy.
 const VERDICT_MAX: Duration = Duration::from_millis(20);
-/// A server that is silent for so long may be waiting itself; twice as long each time that this was not it.
+/// A server that is silent for so long, and for several times what it usually needs, may be waiting itself; twice as long each time that this
+/// was not it.
 const SILENCE: Duration = Duration::from_millis(30);
+const USUAL_TIMES: u32 = 4;
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at that.
 const LOOK: Duration = Duration::from_millis(10);
@@ -37,8 +39,8 @@ pub const WAITERS_MAX: usize = 1024;
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// The reply to another request for the same.
-    Reply,
+    /// The reply to another request for the same, for which the server usually needs so long.
+    Reply { usual: Duration },
     /// What the watcher says of an entry.
     Verdict,
 }
@@ -46,7 +48,7 @@ pub(crate) enum Awaited {
 impl Awaited {
     fn longest(self) -> Duration {
         match self {
-            Awaited::Reply => REPLY_MAX,
+            Awaited::Reply { .. } => REPLY_MAX,
             Awaited::Verdict => VERDICT_MAX,
         }
     }
@@ -122,9 +124,9 @@ impl Waiters {
         self.waiting.retain(|(waiting, _)| waiting != key);
     }
 
-    /// When the silence is too long for one who has waited since then.
-    fn silent_until(&self, since: Time) -> Time {
-        self.spoken.max(self.released).max(since) + self.silence
+    /// When the silence is too long for one who has waited since then for what the server `usually` needs so long for.
+    fn silent_until(&self, since: Time, usually: Duration) -> Time {
+        self.spoken.max(self.released).max(since) + self.silence.max(USUAL_TIMES * usually)
     }
 
     /// The watcher has answered about an entry.
@@ -141,10 +143,11 @@ impl<W: Port, H: Port> Card<W, H> {
             && (awaited == Awaited::Verdict || now >= self.waiters.unheld_until)
     }
 
-    /// Has it waited for a reply while the server said nothing for too long, on the oldest connection of all who wait?
-    pub(crate) fn is_held_up(&self, flow: &Flow, now: Time) -> bool {
+    /// Has it waited for a reply that `usually` takes so long while the server said nothing for too long, on the oldest connection of all
+    /// who wait?
+    pub(crate) fn is_held_up(&self, flow: &Flow, usually: Duration, now: Time) -> bool {
         let is_older = |(key, opened): &(FlowKey, Time)| *opened < flow.opened && self.flows.find(key).is_some();
-        flow.wait.is_some_and(|(since, _)| now >= self.waiters.silent_until(since))
+        flow.wait.is_some_and(|(since, _)| now >= self.waiters.silent_until(since, usually))
             && !self.waiters.waiting.iter().any(is_older)
     }
 
@@ -154,7 +157,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let since = flow.wait.map_or(now, |(since, _)| since);
         let longest = since + awaited.longest();
         let due = match awaited {
-            Awaited::Reply => longest.min(self.waiters.silent_until(since).max(now + LOOK)),
+            Awaited::Reply { usual } => longest.min(self.waiters.silent_until(since, usual).max(now + LOOK)),
             Awaited::Verdict => longest,
         };
         flow.wait = Some((since, due));

@@ -15,7 +15,7 @@ pub enum Page {
     WordPressFront,
     /// A post of WordPress.
     WordPressPost,
-    /// The text of an article of DokuWiki, which keeps it in a file.
+    /// An article of DokuWiki, which keeps its text in a file.
     DokuWikiArticle,
 }
 
@@ -67,9 +67,7 @@ impl Page {
             Page::PhpItem => "/item.php?id=1",
             Page::WordPressFront => "/",
             Page::WordPressPost => "/post-1/",
-            // With the navigation around it, the page would have the time in it. Without, it would come from a cache of DokuWiki's own, in which
-            // requests that meet a change at the same time can leave an empty page.
-            Page::DokuWikiArticle => "/doku.php?id=articles:article_1&do=export_raw",
+            Page::DokuWikiArticle => "/doku.php?id=articles:article_1",
         }
     }
 

@@ -33,6 +33,7 @@ impl Site {
         for store in Store::ALL.into_iter().map(Some).chain([None]) {
             std::fs::write(site.nginx_file(store), configuration::nginx(&nginx, &folder, store)?)?;
         }
+        std::fs::write(site.configuration(), site.prepared.configuration())?;
         std::fs::write(site.folder().join(PHP_FPM), configuration::php_fpm(&read("php-fpm.conf")?)?)?;
         Ok(site)
     }
@@ -40,6 +41,11 @@ impl Site {
     /// Where it is.
     pub fn folder(&self) -> &Path {
         self.prepared.folder()
+    }
+
+    /// The configuration file of nicache for it.
+    pub fn configuration(&self) -> PathBuf {
+        self.folder().join("nicache.toml")
     }
 
     /// Where programs of a measurement put their messages.

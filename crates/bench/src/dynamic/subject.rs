@@ -192,6 +192,7 @@ impl Running {
         let name = format!("bench-{}", std::process::id());
         let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
         argv.extend(["run", "--json", "--name", &name, "--recheck", "1s"].map(str::to_owned));
+        argv.push(format!("--config={}", site.configuration().display()));
         for program in site.with() {
             argv.extend(["--with".to_owned(), shlex::try_join(program.iter().map(String::as_str))?]);
         }

@@ -26,6 +26,9 @@ const DIFFERENCES_MAX: u8 = 2;
 const LEFT_ALONE_FIRST: Duration = Duration::from_secs(15);
 const LEFT_ALONE_DOUBLINGS: u32 = 8;
 
+/// The usual time of an execution grows by a quarter, and at least this, at a time.
+const USUAL_STEP: Duration = Duration::from_millis(1);
+
 /// As good as never, for a test.
 const NEVER: Duration = Duration::from_secs(86_400);
 
@@ -59,6 +62,14 @@ pub struct Execution {
     pub recheck: Recheck,
 }
 
+impl Execution {
+    /// What the server usually needs, if it was `before`: one that had to wait, for whatever reason, says little.
+    fn usual(&self, before: Option<Duration>) -> Duration {
+        let took = self.finished.since(self.forwarded);
+        before.map_or(took, |before| took.min(before + (before / 4).max(USUAL_STEP)))
+    }
+}
+
 /// What an entry has beside a static one's: how the server is asked again, and until when it may be served.
 #[derive(Clone, Debug)]
 pub(super) struct Age {
@@ -70,10 +81,14 @@ pub(super) struct Age {
     pub(super) recheck_at: Time,
     /// When the server was last asked to be asked again.
     pub(super) asked: Option<Time>,
+    /// What the server usually needs for it.
+    pub(super) usual: Duration,
 }
 
 impl Age {
-    pub(super) fn new(execution: Execution) -> Age {
+    /// `before`: what the server usually needed for it.
+    pub(super) fn new(execution: Execution, before: Option<Duration>) -> Age {
+        let usual = execution.usual(before);
         let age_max = if Rule::Age.holds() { execution.age_max } else { NEVER };
         // Time enough for one more execution, with some to spare.
         let lead = (age_max / 4).max(3 * execution.finished.since(execution.forwarded)).min(age_max);
@@ -83,6 +98,7 @@ impl Age {
             expires: execution.forwarded + age_max,
             recheck_at: execution.forwarded + (age_max - lead),
             asked: None,
+            usual,
         }
     }
 }
@@ -108,6 +124,7 @@ struct Candidate {
     differences: u8,
     left_alone: u32,
     left_alone_until: Time,
+    usual: Duration,
 }
 
 /// What to do with a reply that the watcher has agreed to.
@@ -163,6 +180,11 @@ impl Candidates {
         self.find(key).map(|at| self.candidates[at].left_alone_until)
     }
 
+    /// What the server usually needs for it.
+    pub(super) fn usual(&self, key: &Key) -> Option<Duration> {
+        self.find(key).map(|at| self.candidates[at].usual)
+    }
+
     /// What the watcher is to be asked about the execution before.
     pub(super) fn previous(&self, key: &Key) -> Option<(RecordNumber, Stamp)> {
         self.find(key).map(|at| (self.candidates[at].record, self.candidates[at].stamp))
@@ -180,7 +202,7 @@ impl Candidates {
             return Opinion::Agreed { exactly: true };
         }
         let Some(at) = self.find(key) else {
-            let mut candidate = Candidate::new(*key, execution);
+            let mut candidate = Candidate::new(*key, execution, None);
             candidate.rest_on(basis);
             self.push(candidate);
             return Opinion::First;
@@ -195,6 +217,7 @@ impl Candidates {
         }
         known.rest_on(basis);
         (known.by, known.digests) = (execution.by, execution.digests);
+        known.usual = execution.usual(Some(known.usual));
         if is_comparable && !is_equal {
             known.count_difference(execution.finished);
             return Opinion::Differs;
@@ -202,13 +225,21 @@ impl Candidates {
         Opinion::First
     }
 
-    /// An entry is gone; the page may have another soon.
-    pub(super) fn note_entry(&mut self, key: &Key, execution: &Execution, basis: Basis, differs: bool) {
+    /// An entry is gone, for which the server `usually` needed so long; the page may have another soon.
+    pub(super) fn note_entry(
+        &mut self,
+        key: &Key,
+        execution: &Execution,
+        usually: Option<Duration>,
+        basis: Basis,
+        differs: bool,
+    ) {
         let at = match self.find(key) {
             Some(at) => at,
-            None => self.push(Candidate::new(*key, execution)),
+            None => self.push(Candidate::new(*key, execution, usually)),
         };
         let candidate = &mut self.candidates[at];
+        candidate.usual = execution.usual(usually);
         candidate.popular = true;
         (candidate.by, candidate.digests) = (execution.by, execution.digests);
         candidate.rest_on(basis);
@@ -247,7 +278,7 @@ impl Candidates {
 }
 
 impl Candidate {
-    fn new(key: Key, execution: &Execution) -> Candidate {
+    fn new(key: Key, execution: &Execution, before: Option<Duration>) -> Candidate {
         Candidate {
             key,
             by: execution.by,
@@ -259,6 +290,7 @@ impl Candidate {
             differences: 0,
             left_alone: 0,
             left_alone_until: Time(0),
+            usual: execution.usual(before),
         }
     }
 

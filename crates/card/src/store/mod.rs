@@ -11,6 +11,7 @@ mod vary;
 mod worth;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashTable;
 use nicache_coherence::{Epoch, RecordNumber, RevisionTable, SourceSet, SourceSlot, Stamp};
@@ -396,6 +397,7 @@ impl Store {
         let is_suspect = !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp);
         let key = new.key;
         let basis = Basis { stamp: new.stamp, sources: new.sources, record: new.record };
+        let usual = self.usual(&key);
         if let Some(id) = self.name_of(&key) {
             let known = self.get(id).and_then(|entry| Some((entry.age.as_ref()?.digests, entry.hits)));
             if let Some((digests, hits)) = known
@@ -403,7 +405,7 @@ impl Store {
                 && digests.exact != execution.digests.exact
             {
                 // What is masked must not be older than the rest.
-                let age = Age::new(execution);
+                let age = Age::new(execution, usual);
                 let id = self.place(new, epoch, counters)?;
                 if let Some(entry) = self.get_mut(id) {
                     (entry.age, entry.hits) = (Some(age), hits);
@@ -417,7 +419,7 @@ impl Store {
                 && let Some(age) = &mut entry.age
                 && age.digests == execution.digests
             {
-                *age = Age::new(execution);
+                *age = Age::new(execution, usual);
                 (entry.stamp, entry.sources, entry.record) = (basis.stamp, basis.sources, basis.record);
                 (entry.checked, entry.standing) = (epoch, Standing::Good);
                 entry.unsafe_requests = new.unsafe_requests;
@@ -434,7 +436,7 @@ impl Store {
             });
             counters.executions_differed += u64::from(differs);
             self.remove(id, Removal::Purged);
-            self.candidates.note_entry(&key, &execution, basis, differs);
+            self.candidates.note_entry(&key, &execution, usual, basis, differs);
             self.release(new.body);
             return Ok(if differs { Computed::Differed } else { Computed::First });
         }
@@ -442,7 +444,7 @@ impl Store {
         let unchanged = |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
         match self.candidates.compare(&key, &execution, basis, unchanged) {
             Opinion::Agreed { exactly } => {
-                let age = Age::new(execution);
+                let age = Age::new(execution, usual);
                 let id = self.place(new, epoch, counters)?;
                 if let Some(entry) = self.get_mut(id) {
                     entry.age = Some(age);
@@ -477,6 +479,12 @@ impl Store {
     pub fn previous(&self, key: &Key) -> Option<(RecordNumber, Stamp)> {
         let entry = self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
         entry.map(|entry| (entry.record, entry.stamp)).or_else(|| self.candidates.previous(key))
+    }
+
+    /// How long the server usually needs for a computed page: the least of the last few times, as far as that can be said.
+    pub fn usual(&self, key: &Key) -> Option<Duration> {
+        let age = self.name_of(key).and_then(|id| self.get(id)?.age.as_ref());
+        age.map(|age| age.usual).or_else(|| self.candidates.usual(key))
     }
 
     /// Who executed a page that has no entry yet.
