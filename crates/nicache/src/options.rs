@@ -138,6 +138,12 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub session_files: Vec<PathBuf>,
 
+    /// A folder of data that the server's programs read anew for each request that needs it and never keep in memory, e.g. a wiki's articles: a
+    /// change in it concerns only the pages made from it. Not for scripts, templates or settings. Repeatable
+    #[arg(long = "data-folder", value_name = "PATH")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub data_folders: Vec<PathBuf>,
+
     /// Settings for some paths, as a table of TOML without its braces; in the configuration file they are `[[path]]` tables, see
     /// docs/dynamic.md. The first pattern that matches counts. Repeatable.
     /// Example: --path 'pattern = "/feed/*", recheck = "10s"' --path 'pattern = "/admin*", cache = false'
@@ -192,6 +198,7 @@ pub struct RunPlan {
     pub ignore_headers: Vec<String>,
     pub vary: Vec<String>,
     pub session_files: Vec<PathBuf>,
+    pub data_folders: Vec<PathBuf>,
     pub paths: Vec<PathOptions>,
     pub name: Option<String>,
     pub json: bool,
@@ -245,6 +252,7 @@ impl RunOptions {
             ignore_headers: self.ignore_header,
             vary: self.vary,
             session_files: self.session_files,
+            data_folders: self.data_folders,
             paths: self.path,
             name: self.name,
             json: self.json.unwrap_or(false),
@@ -284,6 +292,9 @@ impl RunOptions {
                 odd.display()
             );
         }
+        if let Some(odd) = plan.data_folders.iter().find(|folder| !is_data_folder(folder)) {
+            bail!("data-folders: `{}` is not the absolute path of a folder, without `..`", odd.display());
+        }
         for (index, remote) in plan.remote_databases.iter().enumerate() {
             if plan.remote_databases[..index].iter().any(|earlier| earlier.address == remote.address) {
                 bail!("remote-database: {} is given twice", remote.address);
@@ -311,6 +322,11 @@ fn is_session_pattern(path: &Path) -> bool {
     let stem = text.strip_suffix('*').unwrap_or(text);
     let is_plain = !stem.contains('*') && !stem.contains("//") && !stem.contains("/./") && !stem.contains("/../");
     stem.len() > 1 && stem.starts_with('/') && is_plain
+}
+
+fn is_data_folder(path: &Path) -> bool {
+    let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
+    path.is_absolute() && !climbs && path.components().count() > 1
 }
 
 /// Splits a command as a shell does.

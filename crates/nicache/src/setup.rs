@@ -79,6 +79,8 @@ pub struct WatchSetup {
     pub http_ports: Vec<u16>,
     /// Files of sessions.
     pub session_files: Vec<PathBuf>,
+    /// Folders of data.
+    pub data_folders: Vec<PathBuf>,
     /// Databases on other machines.
     pub remote_databases: Vec<RemoteDatabase>,
     /// Folder for the memory of the preloaded witness; `None`: the kernel is the witness.

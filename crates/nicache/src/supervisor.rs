@@ -127,6 +127,7 @@ impl<'a> Running<'a> {
             server_netns: namespace.inode(),
             http_ports: plan.http_ports.clone(),
             session_files: plan.session_files.clone(),
+            data_folders: plan.data_folders.clone(),
             remote_databases: plan.remote_databases.clone(),
             preload: preload.as_ref().map(|files| files.memory.clone()),
         };

@@ -15,6 +15,7 @@ mod attribution;
 mod catalogues;
 mod computed;
 mod contents;
+mod data;
 mod databases;
 mod event;
 mod explain;
@@ -38,6 +39,7 @@ mod survey;
 mod witness;
 
 pub use attribution::{Attribution, Others};
+pub use data::DataFolders;
 pub use event::{EventKind, Identity, LookupEvent, Peer, RequestEvent, RequestStep, Sent, SqlEvent, SqlStep};
 pub use explain::{Dependents, EXPLAINED_MAX, ExplainedPath, Explanation, Use};
 pub use history::{HISTORY_EVENTS_MAX, HISTORY_NS};

@@ -38,6 +38,7 @@ use nicache_coherence::{
 use crate::attribution::Attribution;
 use crate::computed::{Computed, Seen, survey_computed};
 use crate::contents;
+use crate::data::DataFolders;
 use crate::databases::Databases;
 use crate::event::EventKind;
 use crate::history::History;
@@ -81,6 +82,7 @@ pub struct Registrar {
     attributed_since_lost: u64,
     pub(crate) retained: Retained,
     sessions: SessionFiles,
+    data: DataFolders,
     databases: Databases,
     remotes: Vec<Arc<RemoteDatabase>>,
     database_processes: Option<DatabaseProcesses>,
@@ -103,6 +105,7 @@ impl Registrar {
             attributed_since_lost: 0,
             retained: Retained::default(),
             sessions: SessionFiles::default(),
+            data: DataFolders::default(),
             databases: Databases::new(HashSet::new(), 0),
             remotes: Vec::new(),
             database_processes: None,
@@ -125,6 +128,11 @@ impl Registrar {
     /// Leaves out what the server does with these files.
     pub fn leave_out(&mut self, sessions: SessionFiles) {
         self.sessions = sessions;
+    }
+
+    /// Takes the server not to keep what is in these folders in its memory.
+    pub fn take_as_data(&mut self, folders: DataFolders) {
+        self.data = folders;
     }
 
     /// Counts databases on other machines as watched, as far as their relays vouch for them.
@@ -194,7 +202,7 @@ impl Registrar {
     fn drain(&mut self) -> Drained {
         let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
         let (table, databases, attribution) = (&self.table, &mut self.databases, &mut self.attribution);
-        let sessions = &mut self.sessions;
+        let (sessions, data) = (&mut self.sessions, &self.data);
         let drained = self.witness.drain(&mut |event| {
             *events += 1;
             match event.kind {
@@ -207,7 +215,9 @@ impl Registrar {
                 _ => {
                     attribution.observe(&event);
                     if !sessions.observe(&event) {
-                        retained.observe(&event, table);
+                        if !data.has(&event) {
+                            retained.observe(&event, table);
+                        }
                         history.push(event);
                     }
                 }

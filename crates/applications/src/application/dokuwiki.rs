@@ -35,6 +35,8 @@ const PASSWORD_HASH: &str = "$1$wikiwiki$ss4/t/5pUfKiQg3ep4niL/";
 /// DokuWiki gives each visitor a session, and says `no-store` therefore. Pages are the same for all who have none.
 const CONFIGURATION: &str = r#"# What belongs to one session: to write it changes nothing for others.
 session-files = ["@FOLDER@/run/sessions/sess_*"]
+# Articles, and what is made of them: read anew for each request.
+data-folders = ["@FOLDER@/data"]
 
 # Forms, logging in, administration.
 [[path]]

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, anyhow};
 use nicache_coherence::{RecordNumber, RevisionTable};
 use nicache_relay::{Key, Subscriber, follow, follow_bus};
 use nicache_watch::{
-    Dependents, Explanation, KernelWatcher, Operator, PreloadMemory, Registrar, RemoteDatabase, SessionFiles,
-    run_watcher,
+    DataFolders, Dependents, Explanation, KernelWatcher, Operator, PreloadMemory, Registrar, RemoteDatabase,
+    SessionFiles, run_watcher,
 };
 
 use crate::inquiry::{FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
@@ -50,6 +50,7 @@ pub fn execute() -> Result<ExitCode> {
     };
     let remotes = follow_remotes(&setup.remote_databases, &table)?;
     registrar.leave_out(SessionFiles::new(&setup.session_files));
+    registrar.take_as_data(DataFolders::new(&setup.data_folders));
     registrar.follow_remotes(remotes.clone());
     if !remotes.is_empty() {
         std::thread::Builder::new().name("relay-report".into()).spawn(move || self::report(&remotes))?;

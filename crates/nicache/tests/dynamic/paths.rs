@@ -219,3 +219,33 @@ fn what_changes_more_often_than_it_is_used_is_left_alone() {
     });
     cases.end(&mut stage);
 }
+
+/// Without the setting, a changed file that nobody asks for keeps all pages from being kept for a minute, as PHP might have it in memory.
+#[test]
+fn data_concerns_only_the_pages_that_read_it() {
+    let options = &["--data-folder=@FOLDER@/data"];
+    let mut stage = Stage::start(&Setup { options, ..Setup::default() }, |_| {});
+    let mut cases = Cases::default();
+    for name in ["one", "other"] {
+        stage.script(&format!("{name}.php"), &format!("<?php echo file_get_contents('@FOLDER@/data/{name}');"));
+        stage.write(&format!("data/{name}"), "0");
+    }
+    cases.run("the others go on", || {
+        for number in 1..5 {
+            for name in ["one", "other"] {
+                assert!(is_kept(&stage, &format!("/{name}.php"), PATIENCE), "{name}");
+            }
+            let wasted = stage.counter("fill_refused_dirty");
+            stage.write("data/one", &number.to_string());
+            assert!(is_kept(&stage, "/other.php", PATIENCE));
+            assert_eq!(stage.counter("fill_refused_dirty"), wasted);
+            assert_eq!(stage.get("/one.php"), number.to_string());
+        }
+    });
+    cases.run("scripts are no data", || {
+        assert!(is_kept(&stage, "/one.php", PATIENCE));
+        stage.script("one.php", "<?php echo 'new ', file_get_contents('@FOLDER@/data/one');");
+        assert!(stage.get("/one.php").starts_with("new "));
+    });
+    cases.end(&mut stage);
+}
