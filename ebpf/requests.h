@@ -111,6 +111,7 @@ __noinline int note_connection(int fd, __u64 ino)
 	struct request_process *process = request_process_of(tgid);
 	struct identity identity = {};
 
+	note_started(tgid);
 	if (!process)
 		process = add_request_process(tgid);
 	if (!process || process->concurrent)
@@ -132,6 +133,7 @@ __noinline int note_concurrent(__u64 ino)
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct request_process *process = request_process_of(tgid);
 
+	note_started(tgid);
 	if (!process)
 		process = add_request_process(tgid);
 	if (!process || process->concurrent)

@@ -113,6 +113,7 @@
 #define O_APPEND 02000
 #define O_TRUNC 01000
 #define O_NOFOLLOW 0400000
+#define O_PATH 010000000
 #define AT_FDCWD (-100)
 #define AT_SYMLINK_NOFOLLOW 0x100
 #define MAP_TYPE 0x0f

@@ -16,7 +16,8 @@
  *   chmod, chown, utimes                                                 ext4_mark_inode_dirty of the file
  *   access control lists, mounts, namespaces                             sys_exit
  *   fork, exec, exit in the server's namespace                           sched_process_*
- * What database servers receive and answer is in sql.h, which request a process of the server works on in requests.h.
+ * What database servers receive and answer is in sql.h, which request a process of the server works on in requests.h, and which of its processes
+ * are as good as others in processes.h.
  *
  * Deliberately absent: writes to the block device below a mounted file system (the kernel itself does not keep those
  * coherent), and setting an access control list through io_uring.
@@ -169,6 +170,8 @@ static __always_inline void change_inode(struct inode *inode)
 {
 	change_slot(slot_of(inode->i_sb->s_dev, inode->i_ino));
 }
+
+#include "processes.h"
 
 /* ---- file systems ---- */
 
@@ -449,6 +452,8 @@ static __always_inline void report_lookup(struct lookup *lookup)
 
 	if (!event) {
 		count_lost();
+		if (lookup->opened && lookup->ret >= 0)
+			note_reading(0);
 		return;
 	}
 	fill_head(&event->head, lookup->kind, lookup->nr, lookup->ret, lookup->dirfd);
@@ -481,6 +486,9 @@ static __always_inline void report_lookup(struct lookup *lookup)
 		event->head.size = identity.size;
 		event->head.changed_ns = identity.changed_ns;
 		event->head.flags |= FLAG_INODE;
+		if ((identity.mode & S_IFMT) == S_IFREG && (lookup->open_flags & O_ACCMODE) != O_WRONLY &&
+		    !(lookup->open_flags & O_PATH))
+			note_reading(event->path);
 	}
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
@@ -530,6 +538,8 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	/* To a client of the web server: not a question. */
 	if ((family == AF_INET || family == AF_INET6) && is_service_port(local))
 		return 0;
+	if (family != AF_UNIX)
+		note_talk();
 	ends = ends_request(identity.ino, nr, ret, bytes);
 	address = peer_address(sk);
 	if (address)
@@ -817,7 +827,7 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	if (kind)
 		add_database(child->tgid, kind);
 	else if (is_server(parent))
-		change_slot(SLOT_EVERYTHING);
+		observe_birth(parent->tgid, child->tgid, request_process_of(parent->tgid) != 0);
 	return 0;
 }
 
@@ -833,7 +843,7 @@ int BPF_PROG(sched_process_exec, struct task_struct *task)
 		bpf_map_delete_elem(&databases, &tgid);
 	}
 	if (is_server(task))
-		change_slot(SLOT_EVERYTHING);
+		observe_replaced(tgid);
 	return 0;
 }
 
@@ -850,7 +860,7 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 		change_slot(SLOT_DATABASES);
 		report_database(EVENT_DATABASE_GONE, tgid, 0);
 	} else if (is_server(task)) {
-		change_slot(SLOT_EVERYTHING);
+		observe_death(tgid);
 	}
 	forget_request_process(tgid);
 	return 0;

@@ -76,6 +76,11 @@ impl History {
         }
     }
 
+    /// The process has ended: another may have its number.
+    pub fn forget_process(&mut self, tgid: u32) {
+        self.directories.remove(&tgid);
+    }
+
     /// Are all look-ups since `time_ns` here?
     pub fn covers(&self, time_ns: u64) -> bool {
         time_ns > self.complete_after_ns

@@ -40,7 +40,7 @@ use crate::computed::{Computed, Seen, survey_computed};
 use crate::contents;
 use crate::data::DataFolders;
 use crate::databases::Databases;
-use crate::event::EventKind;
+use crate::event::{EventKind, RequestStep};
 use crate::history::History;
 use crate::peers::Peers;
 use crate::processes::DatabaseProcesses;
@@ -211,7 +211,12 @@ impl Registrar {
                     databases.handle_started(event.ret as u32, dialect, event.time_ns);
                 }
                 EventKind::DatabaseGone => databases.handle_gone(&event),
-                EventKind::Request(_) => attribution.observe(&event),
+                EventKind::Request(request) => {
+                    if request.what == RequestStep::Gone {
+                        history.forget_process(event.tgid);
+                    }
+                    attribution.observe(&event);
+                }
                 _ => {
                     attribution.observe(&event);
                     if !sessions.observe(&event) {
@@ -229,6 +234,9 @@ impl Registrar {
             self.attribution.clear();
         }
         self.table.set_strict_sql(self.databases.select_may_write());
+        if self.retained.take_renewed() {
+            self.table.record_change(SourceSlot::EVERYTHING);
+        }
         if self.databases.take_unseen_change() {
             self.table.record_change(SourceSlot::DATABASES);
         }

@@ -107,6 +107,8 @@ pub struct Retained {
     /// Whether the files of a device are made up as they are read.
     generated: HashMap<u32, bool>,
     overflowed: bool,
+    /// A file has been read that was not waited for any more.
+    renewed: bool,
 }
 
 impl Retained {
@@ -131,6 +133,8 @@ impl Retained {
             let stamp = table.stamp_of(identity.slot());
             let was_seen = stamp < file.opened.max(*missing_at);
             if !was_seen && stamp < event.clock && !file.is_same_as_opened(*identity, stamp) {
+                let is_late = file.dirty.is_some_and(|(_, since_ns)| event.time_ns >= since_ns + DIRTY_NS_MAX);
+                self.renewed |= is_late && file.is_read_only && !file.is_volatile();
                 file.cleaned_ns = event.time_ns;
                 cleaned_ns = Some(event.time_ns);
             }
@@ -211,6 +215,11 @@ impl Retained {
         {
             self.paths.remove(&path);
         }
+    }
+
+    /// Has the server read a changed file after [`DIRTY_NS_MAX`]? What was kept meanwhile may be of what it had before. True once.
+    pub fn take_renewed(&mut self) -> bool {
+        std::mem::take(&mut self.renewed)
     }
 
     /// Files followed.
@@ -319,6 +328,23 @@ mod tests {
         assert!(retained.is_dirty(&table, LATER, 0));
         retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table);
         assert!(!retained.is_dirty(&table, LATER, 0));
+    }
+
+    #[test]
+    fn what_was_given_up_and_is_read_after_all_voids() {
+        for waited in [DIRTY_NS_MAX - 1, DIRTY_NS_MAX] {
+            let table = RevisionTable::on_heap();
+            let mut retained = Retained::default();
+            retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+            table.record_change(CODE.slot());
+            assert!(retained.is_dirty(&table, LATER, 1000));
+            let late = waited >= DIRTY_NS_MAX;
+            assert_eq!(retained.is_dirty(&table, LATER, 1000 + waited), !late);
+            assert!(!retained.take_renewed());
+            let again = LookupEvent { time_ns: 1000 + waited, ..opened(CODE, b"/a.php", table.advance_clock(), 1) };
+            retained.observe(&again, &table);
+            assert_eq!((retained.take_renewed(), retained.take_renewed()), (late, false));
+        }
     }
 
     #[test]

@@ -29,9 +29,9 @@ Mutex file:@FOLDER@/run default
 ErrorLog @FOLDER@/log/apache.log
 TypesConfig /etc/mime.types
 StartServers {workers}
-MinSpareServers 1
-MaxSpareServers {workers}
-MaxRequestWorkers {most}
+MinSpareServers 5
+MaxSpareServers 10
+MaxRequestWorkers 150
 KeepAlive On
 MaxKeepAliveRequests 0
 KeepAliveTimeout 5
@@ -54,7 +54,6 @@ php_admin_value error_log @FOLDER@/log/php.log
         modules = modules.concat(),
         port = settings.port,
         workers = settings.workers,
-        most = settings.workers.max(8),
         revalidate = settings.opcache_revalidate_freq,
     );
     let text = text.replace("@FOLDER@", &folder.path().display().to_string());

@@ -92,7 +92,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
     check_packages(&applications)?;
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = machine_load(Duration::from_secs(1), cpus)?;
-    let other_nicache = std::fs::read_dir("/run/nicache").is_ok_and(|mut sockets| sockets.next().is_some());
+    let other_nicache = std::fs::read_dir("/run/nicache").is_ok_and(|names| {
+        let is_socket = |name: &std::fs::DirEntry| name.path().extension().is_some_and(|extension| extension == "sock");
+        names.flatten().filter(is_socket).any(|name| std::os::unix::net::UnixStream::connect(name.path()).is_ok())
+    });
     let mut skipped = Vec::new();
     let mut subjects = plan.subjects.clone();
     subjects.retain(|subject| match subject.programs().iter().find(|(program, _)| !is_installed(program)) {

@@ -18,6 +18,7 @@ mod paths;
 mod postgres;
 mod preload;
 mod privacy;
+mod processes;
 mod rules;
 mod sqlite;
 mod unseen;

@@ -28,7 +28,7 @@ const REVALIDATE: u32 = 2;
 const DIGITS: usize = 24;
 
 /// An edit as a closure.
-struct Way {
+pub struct Way {
     name: &'static str,
     kind: &'static str,
     edit: Box<dyn FnMut(u64) -> Result<(), EditError> + Send>,
@@ -48,7 +48,11 @@ impl Editor for Way {
     }
 }
 
-fn way(name: &'static str, kind: &'static str, edit: impl FnMut(u64) -> Result<(), EditError> + Send + 'static) -> Way {
+pub fn way(
+    name: &'static str,
+    kind: &'static str,
+    edit: impl FnMut(u64) -> Result<(), EditError> + Send + 'static,
+) -> Way {
     Way { name, kind, edit: Box::new(edit) }
 }
 
@@ -261,7 +265,7 @@ impl Drop for Mapping {
 }
 
 /// Runs a plan and shows what happened.
-fn carry_out(plan: Plan) -> Report {
+pub fn carry_out(plan: Plan) -> Report {
     let report = prove(plan, |_| {}).unwrap();
     println!("{report}");
     report
@@ -474,7 +478,7 @@ fn deployment(without: Option<Rule>) -> (Stage, Plan) {
 }
 
 /// The process of ours that has this number in its own PID namespace.
-fn outer_pid(processes: &std::collections::BTreeSet<u64>, inner: &str) -> Option<u64> {
+pub fn outer_pid(processes: &std::collections::BTreeSet<u64>, inner: &str) -> Option<u64> {
     let has_it = |pid: &&u64| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default().to_owned();

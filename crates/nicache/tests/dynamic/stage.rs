@@ -42,6 +42,8 @@ pub struct Setup {
     /// `opcache.revalidate_freq`.
     pub revalidate: u32,
     pub workers: u32,
+    /// How PHP-FPM manages them.
+    pub pool: &'static str,
     /// Further settings of PHP, each `name=value`.
     pub php: &'static [&'static str],
     /// Further options of `nicache run`. `@FOLDER@` stands for the folder.
@@ -65,6 +67,7 @@ impl Default for Setup {
             database: Database::None,
             revalidate: 0,
             workers: 3,
+            pool: "pm = static",
             php: &[],
             options: &[],
             nginx: "",
@@ -109,7 +112,11 @@ impl Stage {
         std::fs::write(folder.join("nginx.conf"), NGINX.replace("@SERVER@", setup.nginx).replace("@FOLDER@", &root))
             .unwrap();
         let workers = setup.workers.to_string();
-        std::fs::write(folder.join("php.conf"), FPM.replace("@WORKERS@", &workers).replace("@FOLDER@", &root)).unwrap();
+        std::fs::write(
+            folder.join("php.conf"),
+            FPM.replace("@WORKERS@", &workers).replace("@POOL@", setup.pool).replace("@FOLDER@", &root),
+        )
+        .unwrap();
         let mut outside = None;
         if let (true, Folder::Prepared(site)) = (setup.outside, &held) {
             let command = &site.with()[0];
@@ -434,7 +441,7 @@ user = www-data
 group = www-data
 listen = @FOLDER@/run/php.sock
 listen.owner = www-data
-pm = static
+@POOL@
 pm.max_children = @WORKERS@
 php_admin_value[session.save_path] = @FOLDER@/tmp
 php_admin_value[sys_temp_dir] = @FOLDER@/tmp

@@ -1,0 +1,147 @@
+//! Processes of the server that come and go: as the load is, they mean nothing; with new scripts, they void what the others made.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use nicache_applications::Client;
+use nicache_prove::{EditError, Outcome, Page, Plan, Readers, Subject};
+
+use crate::check::Cases;
+use crate::common::{self, Nicache, is_running, kill, private_network, within};
+use crate::rules::{carry_out, outer_pid, way};
+use crate::stage::{Setup, Stage};
+use rustix::process::Signal;
+
+/// Debian's own way of managing processes, with few requests for each so that they change all the time.
+const POOL: &str = "pm = dynamic
+pm.start_servers = 1
+pm.min_spare_servers = 1
+pm.max_spare_servers = 2
+pm.max_requests = 3";
+
+/// Asks the server itself, `at_once` times at a time; which processes have answered.
+fn ask_directly(stage: &Stage, path: &str, at_once: usize) -> HashSet<String> {
+    let address = stage.address();
+    std::thread::scope(|scope| {
+        let ask = || Client::new(address).request("GET", path, &[("X-Direct", "1")], b"").unwrap().text();
+        let asking: Vec<_> = (0..at_once).map(|_| scope.spawn(ask)).collect();
+        asking.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_pool_that_grows_and_shrinks() {
+    let options = &["--path=pattern = '/kept*', recheck = '1m'"];
+    let mut stage = Stage::start(&Setup { pool: POOL, workers: 8, options, ..Setup::default() }, |_| {});
+    let mut cases = Cases::default();
+    stage.script("kept.php", "<?php echo file_get_contents('@FOLDER@/data/text');");
+    stage.script("away.php", "<?php usleep(20000); echo getmypid();");
+    stage.write("data/text", "first");
+    cases.run("pages stay", || {
+        // Those of the start are told from each other by what was started between them.
+        for _ in 0..10 {
+            ask_directly(&stage, "/away.php", 3);
+        }
+        stage.warm("/kept.php");
+        let (before, mut processes) = (stage.counter("hits_dynamic"), HashSet::new());
+        for round in 0..40 {
+            processes.extend(ask_directly(&stage, "/away.php", 1 + round % 6));
+            assert_eq!(stage.get("/kept.php"), "first");
+        }
+        let hits = stage.counter("hits_dynamic") - before;
+        println!("  {hits} hits in 40 requests while {} processes came and went", processes.len());
+        assert!(processes.len() > 20 && hits >= 36);
+    });
+    cases.run("a change shows", || {
+        for number in 0..5 {
+            stage.warm("/kept.php");
+            stage.write("data/text", &number.to_string());
+            ask_directly(&stage, "/away.php", 4);
+            assert_eq!(stage.get("/kept.php"), number.to_string());
+        }
+    });
+    cases.end(&mut stage);
+}
+
+/// A server with a pool of processes whose parent looks at nothing: each loads the script by itself when it is born, and keeps it.
+const PREFORK: &str = r#"
+import email.utils, os, signal, socket, sys, time
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("0.0.0.0", 80))
+listener.listen(256)
+children = []
+open(sys.argv[2], "w").write(str(os.getpid()))
+def child():
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP, signal.SIGTERM))
+    text = open(sys.argv[1], "rb").read()
+    while True:
+        connection, _ = listener.accept()
+        request = b""
+        while not request.endswith(b"\r\n\r\n"):
+            more = connection.recv(4096)
+            if not more:
+                break
+            request += more
+        if request:
+            date = email.utils.formatdate(usegmt=True).encode()
+            head = b"HTTP/1.1 200 OK\r\nDate: %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+            connection.sendall(head % (date, len(text)) + text)
+        connection.close()
+signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGHUP, signal.SIGTERM))
+while True:
+    old, children = children, []
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0:
+            child()
+        children.append(pid)
+    # For a while both answer.
+    time.sleep(0.1)
+    for pid in old:
+        os.kill(pid, signal.SIGTERM)
+        os.waitpid(pid, 0)
+    if signal.sigwait((signal.SIGHUP, signal.SIGTERM)) == signal.SIGTERM:
+        for pid in children:
+            os.kill(pid, signal.SIGTERM)
+        break
+"#;
+
+/// For a while the old and the new processes answer; then only the new ones.
+#[test]
+fn others_that_have_loaded_a_new_script() {
+    private_network();
+    let folder = tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
+    let [program, script, pid] = ["server.py", "script", "pid"].map(|name| folder.path().join(name));
+    std::fs::write(&program, PREFORK).unwrap();
+    std::fs::write(&script, "release=1.").unwrap();
+    let words = ["/usr/bin/python3".into(), program, script.clone(), pid.clone()];
+    let words = words.map(|word: std::path::PathBuf| word.display().to_string());
+    let mut nicache = Nicache::start(&["--recheck", "10s"], &words);
+    let address = std::net::SocketAddr::from((nicache.server(), 80));
+    assert!(within(Duration::from_secs(10), || Client::new(address).get("/").ok()).is_some());
+    let inner = std::fs::read_to_string(pid).unwrap();
+    let master = outer_pid(&nicache.processes(), &inner).unwrap();
+    let edit = move |version: u64| -> Result<(), EditError> {
+        std::fs::write(&script, format!("release={version}."))?;
+        // Time enough for pages that are made as before.
+        std::thread::sleep(Duration::from_millis(200));
+        let old: Vec<u64> = common::family(master).into_iter().filter(|pid| *pid != master).collect();
+        kill(master, Signal::HUP);
+        let all_gone = || (!old.iter().any(|pid| is_running(*pid))).then_some(());
+        within(Duration::from_secs(10), all_gone).ok_or("the old processes are there")?;
+        Ok(())
+    };
+    let subject = Subject::new(Box::new(way("release", "reload", edit)));
+    let mut plan = Plan::new(address, vec![Page::new("/")], vec![subject]);
+    plan.readers = Readers { connections: 2, ..Readers::default() };
+    plan.edits_per_second = 1.0;
+    plan.burst = 1;
+    plan.duration = Some(Duration::from_secs(12));
+    let report = carry_out(plan);
+    assert_eq!(report.outcome(), Outcome::Proven, "{report}\n{}", nicache.log_text());
+    let status = common::status(nicache.name());
+    assert!(status["counters"]["hits_dynamic"].as_u64().unwrap() > 100, "{:#}", status["counters"]);
+}

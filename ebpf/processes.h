@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * Which processes of the server are as good as those before them. Included by witness.bpf.c.
+ *
+ * Read first: docs/coherence.md rule 4.
+ *
+ * A process that starts, ends or becomes another program may answer otherwise than the rest of its group: it has loaded other scripts, or other
+ * settings. So it voids what the server's programs have made. Servers with a pool of processes (PHP-FPM, Apache prefork) start and end such all the
+ * time, as the load is; these are *twins*: children of a process that has opened no file to read since it had the child before, and that answers no
+ * requests itself. What they open, or ask for over the network, before their first connection is their start, and voids again, but for what the C library
+ * reads when a process takes on its user. The end of a twin means nothing, unless something of this kind has happened since its birth: then it is one of the
+ * old ones, and what it said last may be what the others do not say any more.
+ */
+#ifndef NICACHE_PROCESSES_H
+#define NICACHE_PROCESSES_H
+
+struct kin {
+	__u64 looked;   /* it has opened a file to read since it last had a child */
+	__u64 renewals; /* how many there had been at its birth */
+	__u8 has_children;
+	__u8 starting; /* it has had no connection yet */
+};
+
+/* Processes of the server that were forked or have forked. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct kin);
+} kin SEC(".maps");
+
+/* How often some process may have begun to answer otherwise. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} renewals SEC(".maps");
+
+static __always_inline __u64 *renewals_word(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&renewals, &zero);
+}
+
+static __noinline int renew(void)
+{
+	__u64 *count = renewals_word();
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+#define IS_PATH(path, name) (!bpf_strncmp(path, sizeof(name), name))
+#define BEGINS(path, name) (!bpf_strncmp(path, sizeof(name) - 1, name))
+
+/* Which groups a user is in. `path` has room for the longest. */
+static __always_inline bool is_of_the_system(const char *path)
+{
+	return IS_PATH(path, "/etc/group") || IS_PATH(path, "/etc/passwd") || IS_PATH(path, "/etc/nsswitch.conf") ||
+	       IS_PATH(path, "/etc/ld.so.cache") || IS_PATH(path, "/proc/sys/kernel/ngroups_max") ||
+	       BEGINS(path, "/lib/x86_64-linux-gnu/libnss_") || BEGINS(path, "/usr/lib/x86_64-linux-gnu/libnss_");
+}
+
+/* The calling process has opened a file to read. `path` may be none. */
+static __always_inline void note_reading(const char *path)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
+
+	if (!process)
+		return;
+	if (process->starting && !(path && is_of_the_system(path)))
+		renew();
+	if (process->has_children)
+		__sync_lock_test_and_set(&process->looked, 1);
+}
+
+/* The calling process talks to another program. */
+static __always_inline void note_talk(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
+
+	if (process && process->starting)
+		renew();
+}
+
+/* The calling process has a connection. */
+static __always_inline void note_started(__u32 tgid)
+{
+	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
+
+	if (process)
+		process->starting = 0;
+}
+
+static __noinline int observe_birth(__u32 parent, __u32 child, __u32 answers)
+{
+	struct kin *father = bpf_map_lookup_elem(&kin, &parent), fresh = {}, born = {.starting = 1};
+	__u64 *count = renewals_word();
+	bool is_twin = false;
+
+	if (!father) {
+		bpf_map_update_elem(&kin, &parent, &fresh, BPF_NOEXIST);
+		father = bpf_map_lookup_elem(&kin, &parent);
+	}
+	if (father) {
+		is_twin = father->has_children && !answers;
+		if (__sync_lock_test_and_set(&father->looked, 0))
+			is_twin = false;
+		father->has_children = 1;
+	}
+	if (!is_twin)
+		renew();
+	born.renewals = count ? *(volatile __u64 *)count : 0;
+	/* Without room its start would go unseen. */
+	if (bpf_map_update_elem(&kin, &child, &born, BPF_ANY))
+		raise_stamp_for_good(SLOT_EVERYTHING);
+	return 0;
+}
+
+static __noinline int observe_death(__u32 tgid)
+{
+	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
+	__u64 *count = renewals_word();
+	bool is_twin = process && !process->has_children && count && process->renewals == *(volatile __u64 *)count;
+
+	bpf_map_delete_elem(&kin, &tgid);
+	if (!is_twin)
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+/* It has become another program. */
+static __noinline int observe_replaced(__u32 tgid)
+{
+	bpf_map_delete_elem(&kin, &tgid);
+	return renew();
+}
+
+#endif
