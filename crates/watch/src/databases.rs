@@ -17,10 +17,10 @@ use nicache_sql::{
     Access, Catalogue, Dialect, Event, Execution, Parse, Reason, Session, Statement, conflicts, is_whole_reply, parse,
 };
 
+use crate::acquaintances::Acquaintances;
 use crate::catalogues::{Catalogues, Place, Source};
 use crate::event::{LookupEvent, SqlEvent, SqlStep};
 use crate::history::HISTORY_NS;
-use crate::processes::first_process;
 
 /// Connections followed at most; the statements of a further one touch everything.
 const CONNECTIONS_MAX: usize = 16_384;
@@ -112,6 +112,7 @@ pub struct Databases {
     used: HashSet<Server>,
     /// Connections by which others ask for the structure.
     askers: HashSet<u64>,
+    acquaintances: Acquaintances,
     texts: Texts,
     catalogues: Catalogues,
     reads: VecDeque<Read>,
@@ -139,6 +140,7 @@ impl Databases {
             connections: HashMap::new(),
             begun_before,
             askers: HashSet::new(),
+            acquaintances: Acquaintances::default(),
             texts: Texts::default(),
             catalogues: Catalogues::new(),
             reads: VecDeque::new(),
@@ -259,7 +261,8 @@ impl Databases {
             return true;
         }
         let is_new = self.connections.get(&sql.connection).is_none_or(|known| known.client != client);
-        let is_asker = is_new && client != 0 && Catalogues::is_others_client(client, sql.dialect);
+        let look = || Catalogues::is_others_client(client, sql.dialect);
+        let is_asker = is_new && client != 0 && self.acquaintances.is_asker(client, look);
         if is_asker {
             if self.askers.len() >= CONNECTIONS_MAX {
                 self.askers.clear();
@@ -278,6 +281,7 @@ impl Databases {
             self.forget(name, event.clock);
         }
         self.catalogues.forget(server);
+        self.acquaintances.forget_server(server);
         self.used.remove(&server);
     }
 
@@ -345,7 +349,7 @@ impl Databases {
         let place = if is_new { self.place_of(event, sql) } else { None };
         if let Some(place) = &place
             && self.elsewhere.is_none()
-            && is_in_namespace(event.tgid, self.server_netns)
+            && self.acquaintances.is_server_inside(event.tgid, self.server_netns)
         {
             self.used.insert(place.server);
         }
@@ -406,7 +410,7 @@ impl Databases {
         };
         if let Some(place) = place
             && self.elsewhere.is_none()
-            && (client == 0 || is_in_namespace(client, server_netns))
+            && (client == 0 || self.acquaintances.is_client_inside(client, server_netns))
         {
             self.used.insert(place.server);
         }
@@ -416,10 +420,10 @@ impl Databases {
     }
 
     /// Where the tables of a connection are.
-    fn place_of(&self, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
+    fn place_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
         let server = match &self.elsewhere {
             Some(elsewhere) => elsewhere.server,
-            None => first_process(event.tgid)?,
+            None => self.acquaintances.first_process(event.tgid, self.server_netns)?,
         };
         place_in(server, event, sql)
     }
@@ -448,10 +452,16 @@ impl Databases {
         }
     }
 
+    /// Events have been lost: the end of a process may be among them.
+    pub fn handle_lost(&mut self) {
+        self.acquaintances.clear();
+    }
+
     /// A database server has been started.
     pub fn handle_started(&mut self, server: u32, dialect: Dialect, now_ns: u64) {
         // One of PostgreSQL has no connection yet that would name a database.
-        if dialect == Dialect::MySql && is_in_namespace(server, self.server_netns) {
+        self.acquaintances.forget_server(server);
+        if dialect == Dialect::MySql && self.acquaintances.is_server_inside(server, self.server_netns) {
             self.used.insert(server);
             self.catalogues.get(&Place { server, dialect, database: None }, now_ns);
         }
@@ -632,11 +642,6 @@ impl Databases {
         }
         culprit.is_some()
     }
-}
-
-fn is_in_namespace(process: u32, netns: u32) -> bool {
-    let link = std::fs::read_link(format!("/proc/{process}/ns/net"));
-    link.is_ok_and(|link| link.as_os_str() == &*format!("net:[{netns}]"))
 }
 
 /// PostgreSQL: the first message names the database, or else the user, as key and value.

@@ -11,6 +11,7 @@
 //!
 //! Deliberately absent: which process starts which, and how descriptors are inherited (the command's business).
 
+mod acquaintances;
 mod attribution;
 mod catalogues;
 mod computed;

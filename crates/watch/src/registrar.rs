@@ -232,6 +232,7 @@ impl Registrar {
         if lost != self.attributed_since_lost {
             self.attributed_since_lost = lost;
             self.attribution.clear();
+            self.databases.handle_lost();
         }
         self.table.set_strict_sql(self.databases.select_may_write());
         if self.retained.take_renewed() {
