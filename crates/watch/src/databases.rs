@@ -21,6 +21,7 @@ use crate::acquaintances::Acquaintances;
 use crate::catalogues::{Catalogues, Place, Source};
 use crate::event::{LookupEvent, SqlEvent, SqlStep};
 use crate::history::HISTORY_NS;
+use crate::processes::try_sockets_of;
 
 /// Connections followed at most; the statements of a further one touch everything.
 const CONNECTIONS_MAX: usize = 16_384;
@@ -93,6 +94,18 @@ struct Elsewhere {
     opened: HashSet<u64>,
 }
 
+/// A connection on which something is in doubt and that is silent for so long may be closed.
+const QUIET_NS: u64 = 10_000_000;
+/// Longest time between two looks at that.
+const LOOK_NS_MAX: u64 = 320_000_000;
+
+/// A connection that is closed, by the inode of the server's socket, and the time of its last event.
+#[derive(Clone, Copy, Debug)]
+pub struct Closed {
+    name: u64,
+    last_ns: u64,
+}
+
 /// See the module's head.
 #[derive(Debug)]
 pub struct Databases {
@@ -113,6 +126,9 @@ pub struct Databases {
     /// Connections by which others ask for the structure.
     askers: HashSet<u64>,
     acquaintances: Acquaintances,
+    /// When connections are next looked for that are closed, and how long after that at the latest.
+    look_at_ns: u64,
+    look_ns: u64,
     texts: Texts,
     catalogues: Catalogues,
     reads: VecDeque<Read>,
@@ -141,6 +157,8 @@ impl Databases {
             begun_before,
             askers: HashSet::new(),
             acquaintances: Acquaintances::default(),
+            look_at_ns: 0,
+            look_ns: QUIET_NS,
             texts: Texts::default(),
             catalogues: Catalogues::new(),
             reads: VecDeque::new(),
@@ -488,6 +506,44 @@ impl Databases {
     /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
     pub fn handle_time(&mut self, now_ns: u64) {
         self.catalogues.handle_time(now_ns);
+    }
+
+    /// Connections that are there no more although something is in doubt on them. A server may close one without asking it for more, and the
+    /// kernel's witness does not see that: the last message on TLS, which may have been anything. To be told to [`Databases::end_closed`] when all events
+    /// up to now have been observed.
+    pub fn find_closed(&mut self, now_ns: u64) -> Vec<Closed> {
+        if self.elsewhere.is_some() || now_ns < self.look_at_ns {
+            return Vec::new();
+        }
+        let is_quiet = |connection: &Connection| {
+            !connection.in_doubt.is_empty() && now_ns > connection.last_ns.saturating_add(QUIET_NS)
+        };
+        let quiet: Vec<(Closed, u32)> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_quiet(connection))
+            .map(|(&name, connection)| (Closed { name, last_ns: connection.last_ns }, connection.server))
+            .collect();
+        let servers: HashSet<u32> = quiet.iter().map(|&(_, server)| server).collect();
+        let open = servers.iter().filter_map(|&server| Some((server, try_sockets_of(server).ok()?)));
+        let open: HashMap<u32, HashSet<u64>> =
+            open.map(|(server, names)| (server, names.into_iter().collect())).collect();
+        let is_closed = |(one, server): &(Closed, u32)| open.get(server).is_some_and(|open| !open.contains(&one.name));
+        let closed: Vec<Closed> = quiet.into_iter().filter(is_closed).map(|(one, _)| one).collect();
+        // A statement may take long, and then there is no hurry.
+        let found_none = closed.is_empty() && !servers.is_empty();
+        self.look_ns = if found_none { (2 * self.look_ns).min(LOOK_NS_MAX) } else { QUIET_NS };
+        self.look_at_ns = now_ns + self.look_ns;
+        closed
+    }
+
+    /// Forgets these connections, unless there was something on them that had not been observed when they were found.
+    pub fn end_closed(&mut self, closed: &[Closed], clock: Stamp) {
+        for Closed { name, last_ns } in closed {
+            if self.connections.get(name).is_some_and(|connection| connection.last_ns == *last_ns) {
+                self.forget(*name, clock);
+            }
+        }
     }
 
     fn note_read(&mut self, event: &LookupEvent, name: u64, client: u32, execution: &Execution) {

@@ -83,12 +83,17 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Inode numbers of the sockets of a process.
+/// Inode numbers of the sockets of a process; none if it is gone.
 pub(crate) fn sockets_of(process: u32) -> Vec<u64> {
-    let entries = std::fs::read_dir(Path::new("/proc").join(process.to_string()).join("fd")).into_iter().flatten();
+    try_sockets_of(process).unwrap_or_default()
+}
+
+/// The same, unless they cannot be looked at.
+pub(crate) fn try_sockets_of(process: u32) -> std::io::Result<Vec<u64>> {
+    let entries = std::fs::read_dir(Path::new("/proc").join(process.to_string()).join("fd"))?;
     let inode = |entry: std::fs::DirEntry| {
         let link = std::fs::read_link(entry.path()).ok()?;
         link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
     };
-    entries.flatten().filter_map(inode).collect()
+    entries.filter_map(|entry| entry.map(inode).transpose()).collect()
 }

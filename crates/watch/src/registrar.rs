@@ -150,6 +150,11 @@ impl Registrar {
         renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
         self.witness.handle_time(&self.table, now_ns());
         self.databases.handle_time(now_ns());
+        let closed = self.databases.find_closed(now_ns());
+        if !closed.is_empty() && self.drain() == Drained::All {
+            self.table.record_change(SourceSlot::DATABASES);
+            self.databases.end_closed(&closed, self.table.clock());
+        }
         self.table.set_strict_sql(self.databases.select_may_write());
     }
 
