@@ -175,6 +175,19 @@ pub fn child_start<T: DeserializeOwned>(name: &std::ffi::CStr) -> Result<(T, Vec
     Ok((setup, files, socket))
 }
 
+/// Niceness of the watcher: it needs little, but in time. With a hundred busy processes beside it, it would get a hundredth of a CPU, lose what it is told
+/// by the kernel, and let its lease end.
+pub const WATCHER_NICENESS: i32 = -19;
+/// Niceness of the card, which is to the server what the kernel's own network stack is.
+pub const CARD_NICENESS: i32 = -10;
+
+/// Has the scheduler prefer this thread, and those that it starts, if that is allowed.
+pub fn go_first(niceness: i32) {
+    if let Err(error) = rustix::process::setpriority_process(None, niceness) {
+        tracing::warn!(niceness, "not preferred by the scheduler: {error}; under load the card may let requests pass");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};

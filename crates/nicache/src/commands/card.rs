@@ -27,7 +27,7 @@ use crate::engine::{RECHECK_PORTS, Rechecker, Shard, Waker, WatcherLink, merge, 
 use crate::inquiry::{self, ENTRIES_MAX, EntryReport, PageReport};
 use crate::logs;
 use crate::options::{HandshakeKind, PolicyKind};
-use crate::setup::{CardSetup, child_start};
+use crate::setup::{CARD_NICENESS, CardSetup, child_start, go_first};
 
 /// How often access records are fetched from the shards.
 const ACCESS_INTERVAL: Duration = Duration::from_millis(200);
@@ -40,6 +40,7 @@ type Shards = Vec<Shard<Wire, TapQueue>>;
 pub fn execute() -> Result<ExitCode> {
     let (setup, files, socket) = child_start::<CardSetup>(c"nicache-card")?;
     logs::start(setup.log_format);
+    go_first(CARD_NICENESS);
     let queues = usize::from(setup.queues);
     let mut files = files.into_iter();
     let mut taps = || -> Result<Vec<TapQueue>> { files.by_ref().take(queues).map(queue).collect() };

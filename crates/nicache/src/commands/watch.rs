@@ -18,7 +18,9 @@ use nicache_watch::{
 use crate::inquiry::{FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
 use crate::logs;
 use crate::options;
-use crate::setup::{MESSAGE_BYTES_MAX, WatchReport, WatchSetup, child_start, receive_message, send_message};
+use crate::setup::{
+    MESSAGE_BYTES_MAX, WATCHER_NICENESS, WatchReport, WatchSetup, child_start, go_first, receive_message, send_message,
+};
 
 /// How often it is logged what relays have told.
 const REPORT: Duration = Duration::from_secs(60);
@@ -27,6 +29,7 @@ const REPORT: Duration = Duration::from_secs(60);
 pub fn execute() -> Result<ExitCode> {
     let (setup, files, supervisor) = child_start::<WatchSetup>(c"nicache-watch")?;
     logs::start(setup.log_format);
+    go_first(WATCHER_NICENESS);
     let card = files.into_iter().next().context("no socket to the card came with the setup")?;
     let server_netns = u32::try_from(setup.server_netns).context("the number of the server's network namespace")?;
     let started = match &setup.preload {
