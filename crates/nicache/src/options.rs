@@ -140,9 +140,9 @@ pub struct RunOptions {
 
     /// A folder of data that the server's programs read anew for each request that needs it and never keep in memory, e.g. a wiki's articles: a
     /// change in it concerns only the pages made from it. Not for scripts, templates or settings. Repeatable
-    #[arg(long = "data-folder", value_name = "PATH")]
+    #[arg(long, value_name = "PATH")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub data_folders: Vec<PathBuf>,
+    pub data_folder: Vec<PathBuf>,
 
     /// Settings for some paths, as a table of TOML without its braces; in the configuration file they are `[[path]]` tables, see
     /// docs/dynamic.md. The first pattern that matches counts. Repeatable.
@@ -252,7 +252,7 @@ impl RunOptions {
             ignore_headers: self.ignore_header,
             vary: self.vary,
             session_files: self.session_files,
-            data_folders: self.data_folders,
+            data_folders: self.data_folder,
             paths: self.path,
             name: self.name,
             json: self.json.unwrap_or(false),
@@ -293,7 +293,7 @@ impl RunOptions {
             );
         }
         if let Some(odd) = plan.data_folders.iter().find(|folder| !is_data_folder(folder)) {
-            bail!("data-folders: `{}` is not the absolute path of a folder, without `..`", odd.display());
+            bail!("data-folder: `{}` is not the absolute path of a folder, without `..`", odd.display());
         }
         for (index, remote) in plan.remote_databases.iter().enumerate() {
             if plan.remote_databases[..index].iter().any(|earlier| earlier.address == remote.address) {

@@ -36,7 +36,7 @@ const PASSWORD_HASH: &str = "$1$wikiwiki$ss4/t/5pUfKiQg3ep4niL/";
 const CONFIGURATION: &str = r#"# What belongs to one session: to write it changes nothing for others.
 session-files = ["@FOLDER@/run/sessions/sess_*"]
 # Articles, and what is made of them: read anew for each request.
-data-folders = ["@FOLDER@/data"]
+data-folder = ["@FOLDER@/data"]
 
 # Forms, logging in, administration.
 [[path]]

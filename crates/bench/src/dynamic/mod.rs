@@ -120,7 +120,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         server: configuration::SERVER_SETTINGS.to_owned(),
         nginx_cache: configuration::NGINX_CACHE_SETTINGS.to_owned(),
         varnish: configuration::VARNISH_SETTINGS.to_owned(),
-        nicache: "default settings, --recheck 1s".to_owned(),
+        nicache: "no settings (--recheck 1s is the default), but for DokuWiki those of docs/applications".to_owned(),
         versions: short_versions(),
         load_before,
         busy: load_before > LOAD_MAX,

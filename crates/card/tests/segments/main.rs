@@ -4,3 +4,4 @@ mod handshake;
 mod reinstate;
 mod repair;
 mod script;
+mod wait;

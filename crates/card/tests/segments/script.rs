@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nicache_card::{Card, CardConfig, CoherenceLink, Handshake, Store};
+use nicache_card::{Card, CardConfig, CoherenceLink, Handshake, PathSettings, Paths, Store};
 use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, ReinstateVerdict, Reinstatement, RevisionTable, SourceSet,
     SourceSlot, Verdict,
@@ -20,6 +20,8 @@ const MEMORY_BYTES: usize = 1 << 20;
 pub const SOURCE: SourceSlot = SourceSlot(7);
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 2];
+/// T of computed pages.
+const AGE_MAX: Duration = Duration::from_secs(60);
 const UNIX_S: u64 = 1_700_000_000;
 /// Payload bytes of a segment, either way.
 pub const MSS: u16 = 1000;
@@ -40,9 +42,26 @@ impl Segment {
     }
 }
 
+/// A connection on which the script does not speak now.
+#[derive(Debug)]
+pub struct End {
+    address: [u8; 4],
+    port: u16,
+    seq: Seq,
+    ack: Seq,
+}
+
+/// A request that the host has.
+#[derive(Debug)]
+pub struct AtHost {
+    seq: Seq,
+    ack: Seq,
+}
+
 /// Says yes to every fill, and answers about suspects what it is told to.
 struct Agreeable {
     answers: Vec<Answer>,
+    class: Class,
     reinstatement: Arc<Mutex<Reinstatement>>,
     change_before_answer: Arc<Mutex<bool>>,
     table: Arc<RevisionTable>,
@@ -54,12 +73,8 @@ impl CoherenceLink for Agreeable {
             Question::Fill(request) => {
                 let mut sources = SourceSet::new();
                 sources.insert(SOURCE).expect("room for one");
-                let verdict = Verdict::Stored {
-                    class: Class::Static,
-                    sources,
-                    record: RecordNumber(1),
-                    previous_unchanged: false,
-                };
+                let verdict =
+                    Verdict::Stored { class: self.class, sources, record: RecordNumber(1), previous_unchanged: false };
                 Answer::Fill(FillVerdict { id: request.id, verdict })
             }
             Question::Reinstate(request) => {
@@ -86,6 +101,8 @@ pub struct Script {
     client: MemoryPort,
     host: MemoryPort,
     now: Time,
+    /// Address of the client.
+    client_address: [u8; 4],
     /// Next number of the client.
     pub seq: Seq,
     /// Next number that the client expects.
@@ -93,6 +110,8 @@ pub struct Script {
     /// Who changed what.
     pub table: Arc<RevisionTable>,
     client_port: u16,
+    /// What has come for clients on which the script did not speak then.
+    of_others: Vec<Segment>,
     /// What the watcher answers about suspects.
     pub reinstatement: Arc<Mutex<Reinstatement>>,
     /// Whether the source changes between the watcher's verdict about a suspect and its arrival.
@@ -104,6 +123,11 @@ pub struct Script {
 impl Script {
     /// A card that has seen nothing.
     pub fn new(handshake: Handshake) -> Script {
+        Script::with_class(handshake, Class::Static)
+    }
+
+    /// The same with a watcher to whom all replies are of that class.
+    pub fn with_class(handshake: Handshake, class: Class) -> Script {
         let (wire, client) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let (host_port, host) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let table = RevisionTable::on_heap();
@@ -113,12 +137,14 @@ impl Script {
         let mut config = CardConfig::new(vec![80], MEMORY_BYTES, KeyConfig::new([3; 16]), [5; 16]);
         config.handshake = handshake;
         config.flows = 16;
+        config.paths = Paths::new(PathSettings { age_max: AGE_MAX, ..PathSettings::default() }, Vec::new());
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
         let reinstatement = Arc::new(Mutex::new(Reinstatement::Stays));
         let change_before_answer = Arc::new(Mutex::new(false));
         let watcher = Agreeable {
             answers: Vec::new(),
+            class,
             reinstatement: Arc::clone(&reinstatement),
             change_before_answer: Arc::clone(&change_before_answer),
             table: Arc::clone(&table),
@@ -130,12 +156,14 @@ impl Script {
             client,
             host,
             now,
+            client_address: CLIENT,
             seq: Seq(1000),
             ack: Seq(0),
             table,
             reinstatement,
             change_before_answer,
             client_port: 40_000,
+            of_others: Vec::new(),
             timestamps: false,
         }
     }
@@ -160,6 +188,61 @@ impl Script {
         self.take_at_host();
         self.client_port += 1;
         self.open();
+    }
+
+    /// A connection of another client, which the script does not speak on yet.
+    pub fn open_as(&mut self, address: [u8; 4], port: u16) -> End {
+        let mut end = End { address, port, seq: Seq(1000), ack: Seq(0) };
+        self.take_turns(&mut end);
+        self.open();
+        self.take_turns(&mut end);
+        end
+    }
+
+    /// Speaks on the other connection from now on.
+    pub fn take_turns(&mut self, other: &mut End) {
+        std::mem::swap(&mut self.client_address, &mut other.address);
+        std::mem::swap(&mut self.client_port, &mut other.port);
+        std::mem::swap(&mut self.seq, &mut other.seq);
+        std::mem::swap(&mut self.ack, &mut other.ack);
+    }
+
+    /// The host takes the first request of the present connection, if it has been sent on.
+    pub fn take_request(&mut self) -> Option<AtHost> {
+        let port = self.client_port;
+        let is_syn = |segment: &Segment| segment.head.flags.syn() && segment.head.src_port == port;
+        let syn = self.take_at_host().into_iter().find(is_syn)?;
+        let seq = Seq(500_000);
+        self.send_host(Flags::SYN | Flags::ACK, seq, syn.head.seq + 1, b"");
+        let is_request = |segment: &Segment| !segment.payload.is_empty() && segment.head.src_port == port;
+        let request = self.take_at_host().into_iter().find(is_request).expect("the request");
+        assert_eq!(request.payload, Script::request());
+        Some(AtHost { seq: seq + 1, ack: request.end() })
+    }
+
+    /// The host replies on the present connection, and the client acknowledges. What has come for the client.
+    pub fn reply(&mut self, at: &AtHost, body: &[u8]) -> Vec<u8> {
+        let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
+        let head = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {}\r\n\r\n", body.len());
+        self.send_host(Flags::ACK, at.seq, at.ack, &[head.as_bytes(), body].concat());
+        let got = self.take_body();
+        self.send_client(Flags::ACK, 60_000, b"");
+        got
+    }
+
+    /// Payload that has come for the present client.
+    pub fn take_body(&mut self) -> Vec<u8> {
+        let mut got = Vec::new();
+        let segments = std::mem::take(&mut self.of_others).into_iter().chain(drain(&mut self.client));
+        for segment in segments.collect::<Vec<_>>() {
+            if segment.head.dst_port != self.client_port {
+                self.of_others.push(segment);
+            } else if !segment.payload.is_empty() {
+                self.ack = segment.end();
+                got.extend(segment.payload);
+            }
+        }
+        got
     }
 
     /// Opens a connection that the card answers.
@@ -230,7 +313,7 @@ impl Script {
             syn_options: syn_options(flags, timestamps),
             ..Default::default()
         };
-        let frame = frame(CLIENT, SERVER, &head, payload);
+        let frame = frame(self.client_address, SERVER, &head, payload);
         self.client.send(&[IoSlice::new(&frame)], Offload::default()).expect("room on the wire");
         self.poll();
     }
@@ -247,7 +330,7 @@ impl Script {
             syn_options: syn_options(flags, None),
             ..Default::default()
         };
-        let frame = frame(SERVER, CLIENT, &head, payload);
+        let frame = frame(SERVER, self.client_address, &head, payload);
         self.host.send(&[IoSlice::new(&frame)], Offload::default()).expect("room on the wire");
         self.poll();
     }

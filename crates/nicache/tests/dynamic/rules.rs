@@ -14,7 +14,7 @@ use nicache_prove::{EditError, Editor, Outcome, Page, Plan, Readers, Report, Sub
 use rustix::fs::{CWD, RenameFlags};
 use rustix::process::Signal;
 
-use crate::common::{kill, within};
+use crate::common::{family, is_running, kill, within};
 use crate::stage::{Database, Setup, Shell, Stage, T};
 
 /// nginx answers here without the card.
@@ -459,7 +459,12 @@ fn deployment(without: Option<Rule>) -> (Stage, Plan) {
         // Time enough for pages that are made as before.
         std::thread::sleep(Duration::from_millis(300));
         let inner = std::fs::read_to_string(&pid)?.trim().to_owned();
-        kill(outer_pid(&master, &inner).ok_or("PHP-FPM is gone")?, Signal::USR2);
+        let leader = outer_pid(&master, &inner).ok_or("PHP-FPM is gone")?;
+        let old: Vec<u64> = family(leader).into_iter().filter(|pid| *pid != leader).collect();
+        kill(leader, Signal::USR2);
+        // One that had no request before this change shows it already, while the others do not.
+        let all_gone = || (!old.iter().any(|pid| is_running(*pid))).then_some(());
+        within(Duration::from_secs(20), all_gone).ok_or("the old processes are there")?;
         let shows_it = || {
             let reply = Client::new(direct).get("/release.php").ok()?;
             reply.text().contains(&format!("release={version}.")).then_some(())

@@ -1,0 +1,147 @@
+//! Requests that wait for the reply to another one, and who is let through when the server is silent.
+
+use std::time::Duration;
+
+use nicache_card::Handshake;
+use nicache_coherence::{Class, Reinstatement};
+
+use crate::script::{AtHost, End, SOURCE, Script};
+
+/// A card that has had a page for which the server needs `usual`, and that has changed since; with connections of three clients.
+struct Changed {
+    script: Script,
+    clients: Vec<End>,
+}
+
+impl Changed {
+    fn new(usual: Duration) -> Changed {
+        let mut script = Script::with_class(Handshake::Card, Class::Dynamic);
+        for (number, stored) in [(1, 0), (2, 1)] {
+            let mut client = script.open_as([10, 0, 0, 10 + number], 41_000 + u16::from(number));
+            script.take_turns(&mut client);
+            script.ask(60_000);
+            let request = script.take_request().expect("nobody waits for a page that was not there");
+            script.wait(usual);
+            assert!(script.reply(&request, b"old").ends_with(b"old"));
+            assert_eq!(script.card.counters().fills_stored, stored, "two must agree");
+        }
+        let clients =
+            (0..3).map(|number| script.open_as([10, 0, 0, 20 + number], 42_000 + u16::from(number))).collect();
+        *script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
+        script.table.record_change(SOURCE);
+        Changed { script, clients }
+    }
+
+    fn with<T>(&mut self, client: usize, job: impl FnOnce(&mut Script) -> T) -> T {
+        self.script.take_turns(&mut self.clients[client]);
+        let result = job(&mut self.script);
+        self.script.take_turns(&mut self.clients[client]);
+        result
+    }
+
+    fn ask(&mut self, client: usize) {
+        self.with(client, |script| script.ask(60_000));
+    }
+
+    fn take_request(&mut self, client: usize) -> Option<AtHost> {
+        self.with(client, Script::take_request)
+    }
+
+    fn reply(&mut self, client: usize, at: &AtHost) -> Vec<u8> {
+        self.with(client, |script| script.reply(at, b"new"))
+    }
+
+    fn body(&mut self, client: usize) -> Vec<u8> {
+        self.with(client, Script::take_body)
+    }
+
+    /// Time until the request of a client is sent on.
+    fn held(&mut self, client: usize) -> (Duration, AtHost) {
+        let mut waited = Duration::ZERO;
+        loop {
+            if let Some(request) = self.take_request(client) {
+                return (waited, request);
+            }
+            assert!(waited < Duration::from_secs(5), "it waits for ever");
+            self.script.wait(Duration::from_millis(5));
+            waited += Duration::from_millis(5);
+        }
+    }
+
+    /// The page is asked for by a client of its own whose request the host has, and is not an entry again yet.
+    fn first(usual: Duration) -> (Changed, AtHost) {
+        let mut changed = Changed::new(usual);
+        changed.ask(0);
+        changed.script.wait(Duration::from_millis(5));
+        let first = changed.take_request(0).expect("the first one goes to the server");
+        (changed, first)
+    }
+}
+
+#[test]
+fn who_comes_second_waits_and_is_answered_by_the_card() {
+    let (mut changed, first) = Changed::first(Duration::ZERO);
+    changed.ask(1);
+    changed.script.wait(Duration::from_millis(10));
+    assert!(changed.take_request(1).is_none() && changed.body(1).is_empty(), "it waits");
+    assert!(changed.reply(0, &first).ends_with(b"new"));
+    // The first one to say so: a second one is asked, by whoever waits.
+    changed.script.wait(Duration::from_millis(5));
+    let second = changed.take_request(1).expect("two must agree");
+    changed.ask(2);
+    assert!(changed.take_request(2).is_none(), "it waits");
+    assert!(changed.reply(1, &second).ends_with(b"new"));
+    changed.script.wait(Duration::from_millis(5));
+    assert!(changed.body(2).ends_with(b"new"));
+    assert!(changed.take_request(2).is_none(), "it was answered by the card");
+    let counters = changed.script.card.counters();
+    // The first one has waited for the watcher's verdict about the old entry.
+    assert_eq!((counters.waits, counters.waits_answered), (3, 1));
+}
+
+#[test]
+fn a_silent_server_is_asked_again_after_four_times_what_it_needs() {
+    for (usual, least, most) in [(0, 25, 60), (50, 190, 240), (100, 390, 440)] {
+        let (mut changed, _first) = Changed::first(Duration::from_millis(usual));
+        changed.ask(1);
+        let (waited, _) = changed.held(1);
+        let range = Duration::from_millis(least)..Duration::from_millis(most);
+        assert!(range.contains(&waited), "with {usual} ms usually it has waited {waited:?}");
+    }
+}
+
+#[test]
+fn the_oldest_connection_is_let_through_first() {
+    let (mut changed, _first) = Changed::first(Duration::ZERO);
+    changed.ask(2);
+    changed.ask(1);
+    let (_, _second) = changed.held(1);
+    assert!(changed.take_request(2).is_none());
+    let (waited, _) = changed.held(2);
+    assert!(waited >= Duration::from_millis(50), "twice as long, not {waited:?}");
+}
+
+/// One that was let through is answered before the first, and then another: the server has one process per connection.
+#[test]
+fn nobody_waits_for_a_server_that_is_overtaken_twice() {
+    let (mut changed, first) = Changed::first(Duration::ZERO);
+    changed.ask(1);
+    let (_, second) = changed.held(1);
+    changed.ask(2);
+    assert!(changed.reply(1, &second).ends_with(b"new"));
+    let (_, third) = changed.held(2);
+    assert!(changed.reply(2, &third).ends_with(b"new"));
+    assert!(changed.reply(0, &first).ends_with(b"new"));
+    let waits = changed.script.card.counters().waits;
+    changed.script.table.record_change(SOURCE);
+    let mut others: Vec<End> =
+        (0..2).map(|number| changed.script.open_as([10, 0, 0, 30 + number], 43_000 + u16::from(number))).collect();
+    for other in &mut others {
+        changed.script.take_turns(other);
+        changed.script.ask(60_000);
+        changed.script.wait(Duration::from_millis(5));
+        assert!(changed.script.take_request().is_some(), "it goes to the server at once");
+        changed.script.take_turns(other);
+    }
+    assert_eq!(changed.script.card.counters().waits, waits);
+}
