@@ -18,11 +18,8 @@ use crate::card::Card;
 use crate::flow::Flow;
 use crate::packet::FlowKey;
 
-/// Longest wait for replies of the server: several times what it usually needs, so that a page that changes faster than the server can say it is
-/// not said by one process after the other.
+/// Longest wait for a reply of the server.
 const REPLY_MAX: Duration = Duration::from_secs(3);
-const REPLY_LEAST: Duration = Duration::from_millis(200);
-const REPLY_TIMES: u32 = 6;
 /// Longest wait for the watcher, which needs a small part of this if it is not busy.
 const VERDICT_MAX: Duration = Duration::from_millis(20);
 /// A server that is silent for so long, and for several times what it usually needs, may be waiting itself; twice as long each time that this
@@ -51,7 +48,7 @@ pub(crate) enum Awaited {
 impl Awaited {
     fn longest(self) -> Duration {
         match self {
-            Awaited::Reply { usual } => (REPLY_TIMES * usual).clamp(REPLY_LEAST, REPLY_MAX),
+            Awaited::Reply { .. } => REPLY_MAX,
             Awaited::Verdict => VERDICT_MAX,
         }
     }

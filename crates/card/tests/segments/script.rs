@@ -112,8 +112,6 @@ pub struct Script {
     client_port: u16,
     /// What has come for clients on which the script did not speak then.
     of_others: Vec<Segment>,
-    /// What the host has not looked at.
-    unread_by_host: Vec<Segment>,
     /// What the watcher answers about suspects.
     pub reinstatement: Arc<Mutex<Reinstatement>>,
     /// Whether the source changes between the watcher's verdict about a suspect and its arrival.
@@ -166,7 +164,6 @@ impl Script {
             change_before_answer,
             client_port: 40_000,
             of_others: Vec::new(),
-            unread_by_host: Vec::new(),
             timestamps: false,
         }
     }
@@ -213,11 +210,12 @@ impl Script {
     /// The host takes the first request of the present connection, if it has been sent on.
     pub fn take_request(&mut self) -> Option<AtHost> {
         let port = self.client_port;
-        let syn = self.take_for_host(|segment| segment.head.flags.syn() && segment.head.src_port == port)?;
+        let is_syn = |segment: &Segment| segment.head.flags.syn() && segment.head.src_port == port;
+        let syn = self.take_at_host().into_iter().find(is_syn)?;
         let seq = Seq(500_000);
         self.send_host(Flags::SYN | Flags::ACK, seq, syn.head.seq + 1, b"");
         let is_request = |segment: &Segment| !segment.payload.is_empty() && segment.head.src_port == port;
-        let request = self.take_for_host(is_request).expect("the request");
+        let request = self.take_at_host().into_iter().find(is_request).expect("the request");
         assert_eq!(request.payload, Script::request());
         Some(AtHost { seq: seq + 1, ack: request.end() })
     }
@@ -359,17 +357,7 @@ impl Script {
 
     /// What the card has sent to the host.
     pub fn take_at_host(&mut self) -> Vec<Segment> {
-        let mut segments = std::mem::take(&mut self.unread_by_host);
-        segments.extend(drain(&mut self.host));
-        segments
-    }
-
-    /// The first such segment for the host; the others stay.
-    fn take_for_host(&mut self, is_wanted: impl Fn(&Segment) -> bool) -> Option<Segment> {
-        let mut segments = self.take_at_host();
-        let found = segments.iter().position(is_wanted).map(|at| segments.remove(at));
-        self.unread_by_host = segments;
-        found
+        drain(&mut self.host)
     }
 }
 

@@ -110,35 +110,6 @@ fn a_silent_server_is_asked_again_after_four_times_what_it_needs() {
     }
 }
 
-/// Something changes again and again, so that no reply becomes an entry: who has waited for six times what the server needs goes there himself,
-/// and not after all others.
-#[test]
-fn nobody_waits_for_reply_after_reply() {
-    let (mut changed, first) = Changed::first(Duration::from_millis(100));
-    for number in 0..8 {
-        let other = changed.script.open_as([10, 0, 0, 40 + number], 44_000 + u16::from(number));
-        changed.clients.push(other);
-        changed.ask(3 + usize::from(number));
-    }
-    let mut waiting: Vec<usize> = (3..11).collect();
-    let mut at_host = vec![(0, first)];
-    for step in 1..=124 {
-        changed.script.wait(Duration::from_millis(5));
-        for client in std::mem::take(&mut waiting) {
-            match changed.take_request(client) {
-                Some(request) => at_host.push((client, request)),
-                None => waiting.push(client),
-            }
-        }
-        if step % 20 == 0 && !at_host.is_empty() {
-            let (client, request) = at_host.remove(0);
-            changed.script.table.record_change(SOURCE);
-            assert!(changed.reply(client, &request).ends_with(b"new"));
-        }
-    }
-    assert!(waiting.is_empty(), "{waiting:?} wait still");
-}
-
 #[test]
 fn the_oldest_connection_is_let_through_first() {
     let (mut changed, _first) = Changed::first(Duration::ZERO);
