@@ -21,7 +21,8 @@ const LIBRARY: &str = "libnicache-preload.so";
 pub struct PreloadFiles {
     /// Folder of the shared memory, empty at first.
     pub memory: PathBuf,
-    library: PathBuf,
+    /// The library's own file.
+    object: PathBuf,
     folders: Vec<PathBuf>,
 }
 
@@ -37,16 +38,16 @@ pub enum Part {
 impl PreloadFiles {
     /// Makes the folders, and writes the library. `name` is that of the instance.
     pub fn create(name: &str) -> Result<PreloadFiles> {
-        let mut files = PreloadFiles { memory: PathBuf::new(), library: PathBuf::new(), folders: Vec::new() };
+        let mut files = PreloadFiles { memory: PathBuf::new(), object: PathBuf::new(), folders: Vec::new() };
         let memory = files.folder(&MEMORY_FOLDERS, name, "memory", |_| true)?;
         files.memory = memory.join(secret()?);
         make_folder(&files.memory, 0o711)?;
         let may_run =
             |folder: &Path| statvfs(folder).is_ok_and(|system| !system.f_flag.contains(StatVfsMountFlags::NOEXEC));
-        files.library = files.folder(&LIBRARY_FOLDERS, name, "library", may_run)?.join(LIBRARY);
-        std::fs::write(&files.library, PRELOAD_LIBRARY)
-            .and_then(|()| std::fs::set_permissions(&files.library, std::fs::Permissions::from_mode(0o755)))
-            .with_context(|| format!("cannot write the library {}", files.library.display()))?;
+        files.object = files.folder(&LIBRARY_FOLDERS, name, "object", may_run)?.join(LIBRARY);
+        std::fs::write(&files.object, PRELOAD_LIBRARY)
+            .and_then(|()| std::fs::set_permissions(&files.object, std::fs::Permissions::from_mode(0o755)))
+            .with_context(|| format!("cannot write the library {}", files.object.display()))?;
         Ok(files)
     }
 
@@ -57,7 +58,7 @@ impl PreloadFiles {
             Part::Writer => "writer",
         };
         vec![
-            ("LD_PRELOAD".into(), self.library.display().to_string()),
+            ("LD_PRELOAD".into(), self.object.display().to_string()),
             (PRELOAD_VARIABLE.into(), format!("{part}:{}", self.memory.display())),
         ]
     }
@@ -94,7 +95,7 @@ pub fn remove_leftovers(is_dead: impl Fn(&str) -> bool) {
     let places = MEMORY_FOLDERS.iter().chain(&LIBRARY_FOLDERS).map(Path::new);
     for folder in places.flat_map(|place| std::fs::read_dir(place).into_iter().flatten().flatten()) {
         let file_name = folder.file_name();
-        let name = file_name.to_str().and_then(|name| name.strip_suffix(".memory").or(name.strip_suffix(".library")));
+        let name = file_name.to_str().and_then(|name| name.strip_suffix(".memory").or(name.strip_suffix(".object")));
         if name.is_some_and(&is_dead) {
             let _ = std::fs::remove_dir_all(folder.path());
         }
