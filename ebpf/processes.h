@@ -129,7 +129,6 @@ static __noinline int observe_death(__u32 tgid)
 	__u64 *count = renewals_word();
 	bool is_twin = process && !process->has_children && count && process->renewals == *(volatile __u64 *)count;
 
-	bpf_map_delete_elem(&kin, &tgid);
 	if (!is_twin)
 		change_slot(SLOT_EVERYTHING);
 	return 0;

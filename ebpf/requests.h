@@ -239,9 +239,10 @@ __noinline int ends_request(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
 	return end[0] == 1 && end[1] == FASTCGI_END && end[4] == 0 && end[5] == 8;
 }
 
-static __always_inline void forget_request_process(__u32 tgid)
+/* Its number may be another's soon. */
+static __always_inline void forget_request_process(__u32 tgid, bool is_server)
 {
-	if (!bpf_map_delete_elem(&request_processes, &tgid))
+	if (!bpf_map_delete_elem(&request_processes, &tgid) || is_server)
 		report_request(REQUEST_GONE, 0, 0, 0);
 }
 

@@ -862,7 +862,9 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 	} else if (is_server(task)) {
 		observe_death(tgid);
 	}
-	forget_request_process(tgid);
+	/* One that has gone to another namespace leaves nothing behind, either. */
+	bpf_map_delete_elem(&kin, &tgid);
+	forget_request_process(tgid, is_server(task));
 	return 0;
 }
 

@@ -768,6 +768,32 @@ mod tests {
         SqlStep::Received { client: 0, certain, ahead: false }
     }
 
+    /// The connection is none of the sockets of the process that is said to be the server.
+    #[test]
+    fn what_is_closed_is_over_unless_there_was_more_on_it() {
+        for more in [false, true] {
+            let mut databases = Databases::new(HashSet::new(), 0);
+            let server = std::process::id();
+            let observe = |databases: &mut Databases, what, bytes: &[u8], time_ns| {
+                let incomplete = bytes.is_empty();
+                let event = LookupEvent { tgid: server, path: bytes.into(), incomplete, ..LookupEvent::blank(time_ns) };
+                databases.observe(&event, SqlEvent { connection: 1, dialect: Dialect::MySql, what });
+            };
+            observe(&mut databases, SqlStep::Sent, GREETING, 1);
+            observe(&mut databases, received(false), b"", 2);
+            assert!(databases.is_in_doubt(1));
+            assert!(databases.find_closed(2 + QUIET_NS).is_empty(), "it is not silent for long");
+            let closed = databases.find_closed(3 + 3 * QUIET_NS);
+            assert_eq!(closed.len(), 1);
+            if more {
+                observe(&mut databases, received(false), b"", 3);
+            }
+            databases.end_closed(&closed, Stamp(9));
+            assert_eq!(databases.is_in_doubt(1), more);
+            assert_eq!(databases.connections.contains_key(&1), more);
+        }
+    }
+
     /// Connections that nobody tells the end of.
     #[test]
     fn there_is_always_room_for_a_new_connection() {
