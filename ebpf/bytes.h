@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Events with bytes of a program's memory in the place of the path, in a record of about their length. Included by witness.bpf.c.
+ * Events with bytes of a program's memory in the place of the path, in a record of about their length. Bytes that were read before and not
+ * told of may come in front of them, so that the header of a message needs no event of its own. Included by witness.bpf.c.
  */
 #ifndef NICACHE_BYTES_H
 #define NICACHE_BYTES_H
 
+#define PREFIX_BYTES 16
+
 struct bytes_report {
+	__u64 prefix[PREFIX_BYTES / 8];
+	__u32 prefix_len;
 	__u64 kind;
 	__u64 ino;
 	const void *bytes;
@@ -19,12 +24,13 @@ struct bytes_report {
 #define BYTES_EVENT(name, size)                                                                  \
 	struct name {                                                                          \
 		struct event_head head;                                                        \
-		__u8 bytes[size];                                                              \
+		__u64 prefix[PREFIX_BYTES / 8];                                                \
+		__u8 more[size];                                                               \
 	};                                                                                     \
 	static __noinline int report_##name(struct bytes_report *report)                         \
 	{                                                                                      \
 		struct name *event;                                                            \
-		__u32 len, flags;                                                              \
+		__u32 len, flags, prefix_len;                                                  \
                                                                                                \
 		if (!report)                                                                   \
 			return 0;                                                              \
@@ -35,14 +41,19 @@ struct bytes_report {
 		}                                                                              \
 		len = report->len;                                                             \
 		flags = report->flags;                                                         \
+		prefix_len = report->prefix_len;                                               \
+		if (prefix_len > PREFIX_BYTES)                                                 \
+			prefix_len = PREFIX_BYTES;                                             \
 		if (len > size)                                                                \
 			len = size;                                                            \
 		fill_head(&event->head, report->kind, 0, report->ret, -1);                               \
 		event->head.ino = report->ino;                                                 \
 		event->head.dev = report->dev;                                            \
 		event->head.dir_dev = report->dir_dev;                                            \
-		event->head.path_len = len;                                                    \
-		if (bpf_probe_read_user(event->bytes, len, report->bytes))                     \
+		event->head.path_len = prefix_len + len;                                       \
+		event->prefix[0] = report->prefix[0];                                          \
+		event->prefix[1] = report->prefix[1];                                          \
+		if (len && bpf_probe_read_user((__u8 *)event->prefix + prefix_len, len, report->bytes)) \
 			flags |= FLAG_INCOMPLETE;                                              \
 		event->head.flags = flags;                                                     \
 		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);                                   \

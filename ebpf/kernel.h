@@ -9,6 +9,8 @@
 
 #include <linux/bpf.h>
 #include <linux/types.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 
 #ifndef bool
 #define bool _Bool
@@ -138,5 +140,20 @@ struct pt_regs {
 };
 
 #pragma clang attribute pop
+
+/* Since 6.2: from there on a field is read by one load, otherwise by a call. */
+extern void *bpf_rdonly_cast(const void *object, __u32 type) __weak __ksym;
+
+/* A field of a structure of the kernel, by any pointer; 0 if nothing is mapped there. */
+#define FIELD(type, pointer, field)                                                                     \
+	({                                                                                              \
+		const void *object_ = (pointer);                                                        \
+		typeof(((type *)0)->field) value_;                                                      \
+		if (bpf_ksym_exists(bpf_rdonly_cast))                                                   \
+			value_ = ((type *)bpf_rdonly_cast(object_, bpf_core_type_id_kernel(type)))->field; \
+		else                                                                                    \
+			value_ = BPF_CORE_READ((type *)object_, field);                                 \
+		value_;                                                                                 \
+	})
 
 #endif

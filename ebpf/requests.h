@@ -7,6 +7,9 @@
  * A process is followed as long as it has one thread and one connection at a time: the last one that it has accepted, or that it reads from
  * a client of the web server. When the next one comes, the last one must be closed. A process that is found to have two at once, or that
  * could be handed descriptors by others, is followed no more.
+ *
+ * Of what such a process sends while it executes a FastCGI request, the first on each of two sockets in turn is told: its reply, and another. And the
+ * short reads of FastCGI, headers mostly, are told with the next one, but for those with which a request begins or is known.
  */
 #ifndef NICACHE_REQUESTS_H
 #define NICACHE_REQUESTS_H
@@ -27,9 +30,14 @@
 
 struct request_process {
 	__u64 ino; /* the connection's socket */
+	__u64 told;          /* the other socket that it has last sent to in this execution */
+	__u64 kept[PREFIX_BYTES / 8]; /* bytes that have not been told yet */
 	__s32 fd;
+	__u8 kept_len;
 	__u8 speaks;
 	__u8 concurrent;
+	__u8 executes; /* a FastCGI request has begun and not ended */
+	__u8 replied;  /* it has sent something of its reply */
 };
 
 /* An entry stays until its process ends, so that nothing is forgotten of it. */
@@ -56,19 +64,19 @@ static __always_inline __u32 unwrap_ipv6(const struct in6_addr *from)
 /* IPv4 address of the other end, in the network's byte order; 0: none. */
 static __always_inline __u32 peer_address(struct sock *sk)
 {
-	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	__u16 family = FIELD(struct sock, sk, __sk_common.skc_family);
 
 	if (family == AF_INET)
-		return BPF_CORE_READ(sk, __sk_common.skc_daddr);
+		return FIELD(struct sock, sk, __sk_common.skc_daddr);
 	return family == AF_INET6 ? unwrap_ipv6(&sk->__sk_common.skc_v6_daddr) : 0;
 }
 
 static __always_inline __u32 local_address(struct sock *sk)
 {
-	__u16 family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	__u16 family = FIELD(struct sock, sk, __sk_common.skc_family);
 
 	if (family == AF_INET)
-		return BPF_CORE_READ(sk, __sk_common.skc_rcv_saddr);
+		return FIELD(struct sock, sk, __sk_common.skc_rcv_saddr);
 	return family == AF_INET6 ? unwrap_ipv6(&sk->__sk_common.skc_v6_rcv_saddr) : 0;
 }
 
@@ -116,7 +124,7 @@ __noinline int note_connection(int fd, __u64 ino)
 		process = add_request_process(tgid);
 	if (!process || process->concurrent)
 		return 0;
-	if (BPF_CORE_READ(task, signal, nr_threads) > 1)
+	if (task->signal->nr_threads > 1)
 		process->concurrent = 1;
 	if (process->ino && process->ino != ino && identify(file_of(task, process->fd), &identity) &&
 	    (identity.mode & S_IFMT) == S_IFSOCK && identity.ino == process->ino)
@@ -124,6 +132,8 @@ __noinline int note_connection(int fd, __u64 ino)
 	process->ino = ino;
 	process->fd = fd;
 	process->speaks = SPEAKS_UNKNOWN;
+	process->kept_len = 0;
+	process->executes = 0;
 	return report_request(REQUEST_CONNECTION, ino, 0, process->concurrent ? FLAG_CONCURRENT : 0);
 }
 
@@ -153,14 +163,42 @@ __noinline int observe_accepted(int fd)
 
 __noinline int report_fastcgi(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
 {
-	struct bytes_report report = {.kind = EVENT_REQUEST, .dev = REQUEST_FASTCGI, .ino = ino, .ret = ret};
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct request_process *process = request_process_of(tgid);
+	struct bytes_report report = {.kind = EVENT_REQUEST, .dev = REQUEST_FASTCGI, .ino = ino};
+	bool is_whole = ret <= REQUEST_BYTES && (nr == NR_read || nr == NR_recvfrom);
+	__u8 head[FASTCGI_HEADER_BYTES] = {};
+	bool is_header;
 
-	report.bytes = (const void *)bytes;
-	report.len = ret;
-	if (ret > REQUEST_BYTES || (nr != NR_read && nr != NR_recvfrom)) {
-		report.len = 0;
-		report.flags = FLAG_INCOMPLETE;
+	if (!process)
+		return 0;
+	if (is_whole && ret >= FASTCGI_HEADER_BYTES && bpf_probe_read_user(head, sizeof(head), (const void *)bytes))
+		is_whole = false;
+	is_header = head[0] == 1;
+	if (is_header && head[1] == FASTCGI_BEGIN) {
+		process->executes = 1;
+		process->replied = 0;
+		process->told = 0;
+	} else if (is_whole && ret == FASTCGI_HEADER_BYTES && !(is_header && !head[4] && !head[5]) &&
+		   process->kept_len < PREFIX_BYTES) {
+		__builtin_memcpy(&process->kept[process->kept_len ? 1 : 0], head, sizeof(head));
+		process->kept_len += FASTCGI_HEADER_BYTES;
+		return 0;
 	}
+	report.prefix[0] = process->kept[0];
+	report.prefix[1] = process->kept[1];
+	report.prefix_len = process->kept_len;
+	process->kept_len = 0;
+	if (!is_whole && report.prefix_len) {
+		/* What is known of it before what is not. */
+		report.ret = report.prefix_len;
+		report_bytes_tiny(&report);
+		report.prefix_len = 0;
+	}
+	report.bytes = (const void *)bytes;
+	report.len = is_whole ? ret : 0;
+	report.ret = ret + report.prefix_len;
+	report.flags = is_whole ? 0 : FLAG_INCOMPLETE;
 	if (report.len <= 64)
 		return report_bytes_tiny(&report);
 	if (report.len <= 512)
@@ -176,7 +214,6 @@ __noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	struct request_process *process = request_process_of(tgid);
 	struct file *file;
 	struct identity identity = {};
-	struct socket *socket;
 	struct sock *sk;
 	__u8 head[FASTCGI_HEADER_BYTES] = {};
 	__u64 peer = 0;
@@ -188,12 +225,11 @@ __noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	file = file_of(task, fd);
 	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK)
 		return 0;
-	socket = BPF_CORE_READ(file, private_data);
-	sk = BPF_CORE_READ(socket, sk);
+	sk = sock_of(file);
 	if (!sk)
 		return 0;
-	family = BPF_CORE_READ(sk, __sk_common.skc_family);
-	is_client = (family == AF_INET || family == AF_INET6) && is_service_port(BPF_CORE_READ(sk, __sk_common.skc_num));
+	family = FIELD(struct sock, sk, __sk_common.skc_family);
+	is_client = (family == AF_INET || family == AF_INET6) && is_service_port(FIELD(struct sock, sk, __sk_common.skc_num));
 	if (!process || process->ino != identity.ino) {
 		if (nr == NR_recvmsg && family == AF_UNIX)
 			return note_concurrent(identity.ino);
@@ -219,7 +255,7 @@ __noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	address = peer_address(sk);
 	if (address && address != local_address(sk) && (__builtin_bswap32(address) >> 24) != 127)
 		peer = (__u64)__builtin_bswap32(address) << 16 |
-		       __builtin_bswap16(BPF_CORE_READ(sk, __sk_common.skc_dport));
+		       __builtin_bswap16(FIELD(struct sock, sk, __sk_common.skc_dport));
 	return report_request(REQUEST_HTTP, identity.ino, peer, 0);
 }
 
@@ -236,7 +272,29 @@ __noinline int ends_request(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
 		return 0;
 	if (bpf_probe_read_user(end, sizeof(end), (const void *)(bytes + ret - FASTCGI_END_BYTES)))
 		return 0;
-	return end[0] == 1 && end[1] == FASTCGI_END && end[4] == 0 && end[5] == 8;
+	if (end[0] != 1 || end[1] != FASTCGI_END || end[4] != 0 || end[5] != 8)
+		return 0;
+	process->executes = 0;
+	return 1;
+}
+
+/* Is it known that the execution under way sends to this socket? */
+__noinline int is_told(__u64 ino)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct request_process *process = request_process_of(tgid);
+	bool is_known;
+
+	if (!process || process->concurrent || !process->executes)
+		return 0;
+	if (ino == process->ino) {
+		is_known = process->replied;
+		process->replied = 1;
+	} else {
+		is_known = process->told == ino;
+		process->told = ino;
+	}
+	return is_known;
 }
 
 /* Its number may be another's soon. */

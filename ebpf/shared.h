@@ -24,8 +24,7 @@
 #define CONTROL_LOST 16
 #define CONTROL_SERVER_NETNS 32
 #define CONTROL_SERVICE_PORTS 40 /* up to four, 16 bits each */
-#define CONTROL_DATABASES 48     /* 1: there are database servers on this machine */
-
+#define CONTROL_DATABASES 48     /* bit n: a process of a database server may have number n modulo 64 */
 #define CONTROL_STRICT_SQL 56    /* 1: a SELECT may change something, by a function that it calls */
 
 /* Kinds of database servers, by the protocol that they speak. */

@@ -19,8 +19,8 @@
 #define SQL_SENT_BYTES 64
 
 struct sql_connection {
-	__u32 header_len; /* MySQL: the next bytes are a packet of this length whose header has come */
-	__u8 has_header;
+	__u32 header;    /* MySQL: the next bytes are a packet whose header this is */
+	__u8 has_header; /* and the watcher has not been told of it */
 	__u8 began;     /* MySQL: a command has come; before, it is about who the client is */
 	__u8 busy;      /* received what may change something, and has not asked for more since */
 	__u8 wrote;     /* ever did: the end of a transaction may make it visible */
@@ -82,7 +82,7 @@ static __always_inline __u32 database_kind(__u32 tgid)
 	__u64 *present = control_word(CONTROL_DATABASES);
 	__u32 *kind;
 
-	if (!present || !*present)
+	if (!present || !(*present >> (tgid & 63) & 1))
 		return 0;
 	kind = bpf_map_lookup_elem(&databases, &tgid);
 	return kind ? *kind : 0;
@@ -336,22 +336,20 @@ static __noinline int report_sql(__u64 kind, __u64 ino, __u32 database, __u32 pe
 
 static __always_inline __u32 peer_of(struct file *file)
 {
-	struct socket *socket = BPF_CORE_READ(file, private_data);
-	struct sock *sk = BPF_CORE_READ(socket, sk);
+	struct sock *sk = sock_of(file);
 	struct pid *peer;
 
-	if (!sk || BPF_CORE_READ(sk, __sk_common.skc_family) != AF_UNIX)
+	if (!sk || FIELD(struct sock, sk, __sk_common.skc_family) != AF_UNIX)
 		return 0;
-	peer = BPF_CORE_READ(sk, sk_peer_pid);
+	peer = FIELD(struct sock, sk, sk_peer_pid);
 	return peer ? BPF_CORE_READ(peer, numbers[0].nr) : 0;
 }
 
 /* Can a client of a database be at the other end? The kernel itself (netlink) is not one. */
 static __always_inline bool is_client_family(struct file *file)
 {
-	struct socket *socket = BPF_CORE_READ(file, private_data);
-	struct sock *sk = BPF_CORE_READ(socket, sk);
-	__u16 family = sk ? BPF_CORE_READ(sk, __sk_common.skc_family) : 0;
+	struct sock *sk = sock_of(file);
+	__u16 family = sk ? FIELD(struct sock, sk, __sk_common.skc_family) : 0;
 
 	return family == AF_UNIX || family == AF_INET || family == AF_INET6;
 }
@@ -362,7 +360,8 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	struct file *file = file_of(bpf_get_current_task_btf(), regs->di);
 	struct identity identity = {};
 	struct sql_connection *connection, fresh = {};
-	__u32 zero = 0, len, flags = 0;
+	__u32 zero = 0, flags = 0;
+	__u64 len;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
 	const void *bytes = (const void *)regs->si;
 	struct bytes_report report = {.kind = EVENT_SQL_RECEIVED, .dev = kind};
@@ -386,29 +385,34 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 		return 0;
 	}
 	if (!connection) {
-		/* Nobody saw what it did before: it may have begun a transaction that is to be committed. */
+		/* Nobody saw what it did before: it may have begun a transaction that is to be committed; and of MySQL, a header may be missing. */
+		if (kind == DATABASE_MYSQL)
+			flags |= FLAG_INCOMPLETE;
 		fresh.wrote = 1;
 		bpf_map_update_elem(&sql_connections, &identity.ino, &fresh, BPF_ANY);
 		connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
 	}
 	len = ret;
-	if (connection && (nr == NR_recvfrom || nr == NR_read) && len <= SQL_TEXT_BYTES) {
+	if ((nr != NR_recvfrom && nr != NR_read) || len > 32768)
+		flags |= FLAG_INCOMPLETE;
+	if (connection && !(flags & FLAG_INCOMPLETE) && len <= SQL_TEXT_BYTES) {
 		if (bpf_probe_read_user(text->bytes, len, bytes))
 			len = 0;
 		if (kind == DATABASE_MYSQL && len == 4 && !connection->has_header &&
-		    (text->bytes[3] == 0 || !connection->began)) {
+		    (text->bytes[3] == 0 || !connection->began) && (text->bytes[0] || text->bytes[1] || text->bytes[2])) {
 			/* Only the header of a packet: nothing is begun before the rest has come. */
-			connection->header_len = text->bytes[0] | (__u32)text->bytes[1] << 8 | (__u32)text->bytes[2] << 16;
+			connection->header = text->bytes[0] | (__u32)text->bytes[1] << 8 | (__u32)text->bytes[2] << 16 |
+					     (__u32)text->bytes[3] << 24;
 			connection->has_header = 1;
 			connection->began |= text->bytes[3] == 0;
-			certain = 1;
-		} else if (kind == DATABASE_MYSQL) {
-			if (connection->has_header && connection->header_len == len)
-				certain = !connection->began || is_mysql_question(identity.ino, len);
-			connection->has_header = 0;
-		} else if (kind == DATABASE_POSTGRES) {
-			certain = is_postgres_question(identity.ino, len);
+			connection->receiver = (__u32)bpf_get_current_pid_tgid();
+			connection->replied = 0;
+			return 0;
 		}
+		if (kind == DATABASE_MYSQL && connection->has_header && (connection->header & 0xffffff) == len)
+			certain = !connection->began || is_mysql_question(identity.ino, len);
+		else if (kind == DATABASE_POSTGRES)
+			certain = is_postgres_question(identity.ino, len);
 	}
 	if (connection)
 		connection->receiver = (__u32)bpf_get_current_pid_tgid();
@@ -422,15 +426,22 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	}
 	if (connection)
 		connection->replied = 0;
-	if (certain)
-		flags |= FLAG_CERTAIN;
-	if ((nr != NR_recvfrom && nr != NR_read) || len > 32768)
-		flags |= FLAG_INCOMPLETE;
 	report.ino = identity.ino;
+	report.dir_dev = peer_of(file);
+	if (connection && connection->has_header) {
+		report.prefix[0] = connection->header;
+		report.prefix_len = 4;
+		connection->has_header = 0;
+		if (flags & FLAG_INCOMPLETE) {
+			/* What is known of it before what is not. */
+			report.flags = FLAG_CERTAIN;
+			report_bytes_tiny(&report);
+			report.prefix_len = 0;
+		}
+	}
 	report.bytes = bytes;
 	report.len = len;
-	report.dir_dev = peer_of(file);
-	report.flags = flags;
+	report.flags = flags | (certain ? FLAG_CERTAIN : 0);
 	if (len <= 64)
 		return report_bytes_tiny(&report);
 	if (len <= 512)
@@ -552,7 +563,7 @@ static __always_inline void add_database(__u32 tgid, __u32 kind)
 
 	/* Without room for it, its connections go unseen: whoever talks to it talks to a program that is not watched. */
 	if (!bpf_map_update_elem(&databases, &tgid, &kind, BPF_ANY) && present)
-		*present = 1;
+		__sync_fetch_and_or(present, 1ULL << (tgid & 63));
 }
 
 #endif

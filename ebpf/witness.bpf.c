@@ -25,8 +25,6 @@
 #include "kernel.h"
 #include "shared.h"
 #include "syscalls.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
@@ -94,6 +92,18 @@ const volatile __u64 interesting[NR_MAX / 64] = {
 	[5] = BIT(NR_statx) | BIT(NR_pwritev2),
 	[6] = BIT(NR_io_uring_setup) | BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_fsmount) | BIT(NR_openat2) |
 	      BIT(NR_faccessat2) | BIT(NR_mount_setattr),
+	[7] = BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
+};
+
+/* And one for those by which anybody changes something. */
+const volatile __u64 changing[NR_MAX / 64] = {
+	[0] = BIT(NR_open) | BIT(NR_mmap),
+	[1] = BIT(NR_creat),
+	[2] = BIT(NR_pivot_root) | BIT(NR_settimeofday) | BIT(NR_mount) | BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) |
+	      BIT(NR_fsetxattr),
+	[3] = BIT(NR_removexattr) | BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_clock_settime),
+	[4] = BIT(NR_openat) | BIT(NR_open_by_handle_at),
+	[6] = BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_fsmount) | BIT(NR_openat2) | BIT(NR_mount_setattr),
 	[7] = BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
 };
 
@@ -311,14 +321,23 @@ static __always_inline bool is_service_port(__u16 port)
 
 static __always_inline struct file *file_of(struct task_struct *task, int fd)
 {
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct files_struct *files = task->files;
+	struct fdtable *table = FIELD(struct files_struct, files, fdt);
 	struct file **slots, *file = 0;
 
-	if (fd < 0 || !table || (unsigned int)fd >= BPF_CORE_READ(table, max_fds))
+	if (fd < 0 || (unsigned int)fd >= FIELD(struct fdtable, table, max_fds))
 		return 0;
-	slots = BPF_CORE_READ(table, fd);
+	slots = FIELD(struct fdtable, table, fd);
 	bpf_probe_read_kernel(&file, sizeof(file), slots + fd);
 	return file;
+}
+
+/* Of a socket. */
+static __always_inline struct sock *sock_of(struct file *file)
+{
+	void *socket = FIELD(struct file, file, private_data);
+
+	return socket ? FIELD(struct socket, socket, sk) : 0;
 }
 
 struct identity {
@@ -326,23 +345,27 @@ struct identity {
 	__u64 size;
 	__u64 changed_ns;
 	__u32 dev;
+	__u32 links;
 	__u16 mode;
 };
 
 static __always_inline bool identify(struct file *file, struct identity *identity)
 {
-	struct inode *inode = file ? BPF_CORE_READ(file, f_inode) : 0;
+	struct inode *inode = file ? FIELD(struct file, file, f_inode) : 0;
+	struct super_block *super;
 
 	if (!inode)
 		return false;
-	identity->ino = BPF_CORE_READ(inode, i_ino);
-	identity->size = BPF_CORE_READ(inode, i_size);
+	super = FIELD(struct inode, inode, i_sb);
+	identity->ino = FIELD(struct inode, inode, i_ino);
+	identity->size = FIELD(struct inode, inode, i_size);
 	identity->changed_ns = 0;
 	if (bpf_core_field_exists(inode->i_ctime_sec))
-		identity->changed_ns = BPF_CORE_READ(inode, i_ctime_sec) * 1000000000ULL +
-				       (BPF_CORE_READ(inode, i_ctime_nsec) & 0x3fffffff);
-	identity->dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	identity->mode = BPF_CORE_READ(inode, i_mode);
+		identity->changed_ns = FIELD(struct inode, inode, i_ctime_sec) * 1000000000ULL +
+				       (FIELD(struct inode, inode, i_ctime_nsec) & 0x3fffffff);
+	identity->dev = FIELD(struct super_block, super, s_dev);
+	identity->mode = FIELD(struct inode, inode, i_mode);
+	identity->links = FIELD(struct inode, inode, i_nlink);
 	return true;
 }
 
@@ -358,7 +381,7 @@ static __noinline int change_if_writable(int fd, int mapped)
 
 	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFREG)
 		return 0;
-	if (!(BPF_CORE_READ(file, f_mode) & FMODE_WRITE))
+	if (!(FIELD(struct file, file, f_mode) & FMODE_WRITE))
 		return 0;
 	change_slot(slot_of(identity.dev, identity.ino));
 	if (mapped && BPF_CORE_READ(file, f_inode, i_sb, s_stack_depth) > 0)
@@ -513,7 +536,6 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	struct event_head *head;
 	struct file *file = file_of(bpf_get_current_task_btf(), fd);
 	struct identity identity = {};
-	struct socket *socket;
 	struct sock *sk;
 	struct pid *peer;
 	__u32 family, address;
@@ -523,24 +545,25 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	if (!identify(file, &identity))
 		return 0;
 	/* A file without a name is nobody else's. */
-	if ((identity.mode & S_IFMT) == S_IFREG && !BPF_CORE_READ(file, f_inode, i_nlink))
+	if ((identity.mode & S_IFMT) == S_IFREG && !identity.links)
 		return 0;
-	if ((identity.mode & S_IFMT) == S_IFREG && !(BPF_CORE_READ(file, f_flags) & O_APPEND))
+	if ((identity.mode & S_IFMT) == S_IFREG && !(FIELD(struct file, file, f_flags) & O_APPEND))
 		return report_descriptor(EVENT_WROTE, nr, ret, fd);
 	if ((identity.mode & S_IFMT) != S_IFSOCK)
 		return 0;
-	socket = BPF_CORE_READ(file, private_data);
-	sk = BPF_CORE_READ(socket, sk);
+	sk = sock_of(file);
 	if (!sk)
 		return 0;
-	family = BPF_CORE_READ(sk, __sk_common.skc_family);
-	local = BPF_CORE_READ(sk, __sk_common.skc_num);
+	family = FIELD(struct sock, sk, __sk_common.skc_family);
+	local = FIELD(struct sock, sk, __sk_common.skc_num);
 	/* To a client of the web server: not a question. */
 	if ((family == AF_INET || family == AF_INET6) && is_service_port(local))
 		return 0;
 	if (family != AF_UNIX)
 		note_talk();
 	ends = ends_request(identity.ino, nr, ret, bytes);
+	if (!ends && is_told(identity.ino))
+		return 0;
 	address = peer_address(sk);
 	if (address)
 		family = AF_INET;
@@ -556,10 +579,10 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	head->dev = family;
 	head->dir_dev = local;
 	if (family == AF_INET) {
-		port = BPF_CORE_READ(sk, __sk_common.skc_dport);
+		port = FIELD(struct sock, sk, __sk_common.skc_dport);
 		head->ino = (__u64)__builtin_bswap32(address) << 16 | __builtin_bswap16(port);
 	} else if (family == AF_UNIX) {
-		peer = BPF_CORE_READ(sk, sk_peer_pid);
+		peer = FIELD(struct sock, sk, sk_peer_pid);
 		head->ino = peer ? BPF_CORE_READ(peer, numbers[0].nr) : 0;
 	}
 	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
@@ -879,7 +902,7 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 		return observe_compat(regs, ret);
 	if (nr >= NR_MAX || !(interesting[nr / 64] & BIT(nr)))
 		return 0;
-	if (ret >= 0 || ret < -4095)
+	if (changing[nr / 64] & BIT(nr) && (ret >= 0 || ret < -4095))
 		observe_change(regs, nr, ret);
 	if (nr == NR_mmap)
 		return 0;

@@ -14,7 +14,8 @@ fn main() {
 }
 
 fn compile_ebpf(ebpf: &Path, object: &Path) {
-    for file in ["witness.bpf.c", "bytes.h", "kernel.h", "requests.h", "shared.h", "sql.h", "syscalls.h"] {
+    for file in ["witness.bpf.c", "bytes.h", "kernel.h", "processes.h", "requests.h", "shared.h", "sql.h", "syscalls.h"]
+    {
         println!("cargo::rerun-if-changed={}", ebpf.join(file).display());
     }
     println!("cargo::rerun-if-env-changed=CLANG");

@@ -10,7 +10,7 @@
 //!    192 lease_until_ns  CLOCK_MONOTONIC up to which all is well    watcher writes, cards read
 //!    256 server_netns    inode number of the server's namespace     supervisor writes, kernel reads
 //!    320 service_ports   up to four ports of the web server         watcher writes, kernel reads
-//!    384 databases       1: there are database servers              watcher and kernel write, kernel reads
+//!    384 databases       bit n: one has process number n modulo 64  watcher and kernel write, kernel reads
 //!    448 strict_sql      1: a SELECT may change something           watcher writes, kernel reads
 //! revisions (2^20 x u64):
 //!     bit 63 watched | bit 62 tracked: a change also changes the slot DYNAMIC
@@ -64,7 +64,7 @@ pub enum ControlWord {
     ServerNetns = 32,
     /// Up to four ports on which the web server has its clients, 16 bits each.
     ServicePorts = 40,
-    /// 1: there are database servers on this machine.
+    /// Bit n: a process of a database server may have number n modulo 64.
     Databases = 48,
     /// 1: a SELECT may change something, by a function that it calls.
     StrictSql = 56,
@@ -182,9 +182,9 @@ impl RevisionTable {
         self.control(ControlWord::StrictSql).store(u64::from(strict), Ordering::SeqCst);
     }
 
-    /// From now on the kernel looks for what database servers receive.
-    pub fn announce_databases(&self) {
-        self.control(ControlWord::Databases).store(1, Ordering::SeqCst);
+    /// From now on the kernel looks for what this process of a database server receives.
+    pub fn announce_database(&self, process: u32) {
+        self.control(ControlWord::Databases).fetch_or(1 << (process % 64), Ordering::SeqCst);
     }
 
     /// From now on a change of the slot moves the epoch. Must precede the check of the stamp in a fill.

@@ -12,6 +12,7 @@ use crate::footprint::{Context, Footprint};
 use crate::functions::{Kind, is_harmless_if_built_in, kind};
 use crate::key::{Access, ColumnKind, Constant, Literal, Restriction};
 use crate::reason::Reason;
+use crate::routine_body::may_write;
 use crate::statement::{Class, Statement, TableUse, Upsert, parse};
 use crate::target::{Dialect, Target, fold};
 
@@ -45,6 +46,8 @@ pub struct Catalogue {
     tables: Vec<Table>,
     by_name: HashMap<Box<str>, Vec<usize>>,
     routines: HashMap<Box<str>, Routine>,
+    /// One of them can be called by a SELECT and may change something.
+    routine_may_write: bool,
     defaults: Defaults,
     hidden_writers: bool,
 }
@@ -115,6 +118,7 @@ impl Catalogue {
             tables: Vec::new(),
             by_name: HashMap::new(),
             routines: HashMap::new(),
+            routine_may_write: false,
             defaults: Defaults { autocommit: true, usual_lexing: true, read_uncommitted: false, usual_language: true },
             hidden_writers: false,
         };
@@ -141,7 +145,7 @@ impl Catalogue {
 
     /// Are there functions or sequences, by which a SELECT may change something? Then [`crate::is_certain_read`] is not to be believed.
     pub fn select_may_write(&self) -> bool {
-        !self.routines.is_empty() || self.tables.iter().any(|table| table.storage == Storage::Sequence)
+        self.routine_may_write || self.tables.iter().any(|table| table.storage == Storage::Sequence)
     }
 
     /// Does something inside the server change tables without a statement of a connection (events, replication)?
@@ -214,14 +218,26 @@ impl Catalogue {
                     "reads" => Routine::Reads,
                     _ => Routine::Anything,
                 };
-                let known = self.routines.entry(unhex_name(name)?).or_insert(routine);
-                *known = (*known).max(routine);
+                // A procedure is called by a statement of its own, or by a function that is no harmless one.
+                self.routine_may_write |= routine == Routine::Anything && kind != "procedure";
+                self.add_routine(name, routine)?;
+            }
+            ["function", name, body] => {
+                self.routine_may_write |= may_write(&unhex(body)?);
+                self.add_routine(name, Routine::Anything)?;
             }
             // Databases whose names differ in case alone are different ones.
             ["setting", "database", name] => self.database = Some(String::from_utf8(unhex(name)?).ok()?.into()),
             ["setting", name, value] => self.setting(name, &unhex_name(value)?),
             _ => return None,
         }
+        Some(())
+    }
+
+    /// Of several with one name, the one that may do most counts.
+    fn add_routine(&mut self, name: &str, routine: Routine) -> Option<()> {
+        let known = self.routines.entry(unhex_name(name)?).or_insert(routine);
+        *known = (*known).max(routine);
         Some(())
     }
 

@@ -59,6 +59,7 @@ mod key;
 mod narrow;
 mod protocol;
 mod reason;
+mod routine_body;
 mod session;
 mod statement;
 mod steer;

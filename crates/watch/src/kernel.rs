@@ -113,8 +113,7 @@ impl KernelWatcher {
             table.watch(slot);
         }
         // From here on those that are there already are seen, too.
-        watcher.databases.adopt_running()?;
-        table.announce_databases();
+        watcher.databases.adopt_running(&table)?;
         Ok(watcher)
     }
 

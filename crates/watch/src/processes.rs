@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use nicache_coherence::RevisionTable;
 use nicache_sql::Dialect;
 
 const MYSQL: u32 = 1;
@@ -41,7 +42,7 @@ pub struct DatabaseProcesses {
 
 impl DatabaseProcesses {
     /// Makes the kernel look at servers that run already.
-    pub(crate) fn adopt_running(&self) -> io::Result<()> {
+    pub(crate) fn adopt_running(&self, table: &RevisionTable) -> io::Result<()> {
         // Twice, for one that was being forked.
         for _ in 0..2 {
             for process in processes() {
@@ -50,6 +51,7 @@ impl DatabaseProcesses {
                     self.map.update(&process.to_ne_bytes(), &kind.to_ne_bytes(), MapFlags::ANY).map_err(|error| {
                         io::Error::other(format!("following the database server {process}: {error}"))
                     })?;
+                    table.announce_database(process);
                 }
             }
         }

@@ -31,7 +31,12 @@ SELECT CONCAT_WS('\t', 'unique', HEX(s.TABLE_SCHEMA), HEX(s.TABLE_NAME), HEX(s.I
     ON s.TABLE_SCHEMA = c.TABLE_SCHEMA AND s.TABLE_NAME = c.TABLE_NAME AND s.COLUMN_NAME = c.COLUMN_NAME
   WHERE s.NON_UNIQUE = 0 AND s.TABLE_SCHEMA NOT IN ('information_schema', 'performance_schema')
 UNION ALL
-SELECT DISTINCT CONCAT_WS('\t', 'routine', HEX(ROUTINE_NAME), 'anything') FROM information_schema.ROUTINES
+SELECT CASE WHEN ROUTINE_TYPE = 'PROCEDURE' THEN CONCAT_WS('\t', 'routine', HEX(ROUTINE_NAME), 'procedure')
+    /*M! WHEN ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_BODY = 'SQL' THEN CONCAT_WS('\t', 'function', HEX(ROUTINE_NAME),
+      IFNULL((SELECT HEX(body) FROM mysql.proc p
+        WHERE p.type = 'FUNCTION' AND BINARY p.db = BINARY ROUTINE_SCHEMA AND BINARY p.name = BINARY ROUTINE_NAME), HEX('/*'))) */
+    ELSE CONCAT_WS('\t', 'routine', HEX(ROUTINE_NAME), 'anything') END
+  FROM information_schema.ROUTINES
 UNION ALL
 SELECT CONCAT_WS('\t', 'routine', HEX(name), 'anything') FROM mysql.func
 UNION ALL

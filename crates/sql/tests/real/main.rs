@@ -184,8 +184,26 @@ INSERT INTO posts (title) VALUES ('first'), ('second'), ('third'); INSERT INTO c
 #[test]
 fn mariadb() {
     let server = Server::mariadb();
+    server.ask("", "CREATE DATABASE app");
+    let may_write = |server: &Server| Bench::fetch(server).select_may_write();
+    assert!(!may_write(&server), "the functions that it brings along");
+    server.ask("app", "CREATE FUNCTION looks() RETURNS INT RETURN (SELECT COUNT(*) FROM mysql.plugin WHERE name <> REPLACE('update', 'u', 'x'))");
+    server.ask("app", "CREATE PROCEDURE writes() DELETE FROM mysql.plugin");
+    assert!(!may_write(&server));
+    server.ask(
+        "app",
+        "DELIMITER //\nCREATE FUNCTION writes() RETURNS INT BEGIN DELETE FROM mysql.plugin; RETURN 1; END//",
+    );
+    assert!(may_write(&server));
+    server.ask(
+        "app",
+        "DROP FUNCTION writes;\nDELIMITER //\nCREATE FUNCTION calls() RETURNS INT BEGIN CALL writes(); RETURN 1; END//",
+    );
+    assert!(may_write(&server));
+    server.ask("", "DROP DATABASE app");
     server.ask("", MARIADB);
     let mut bench = Bench::new(server, "proxy");
+    assert!(bench.catalogue.select_may_write());
     assert!(!bench.catalogue.has_hidden_writers());
 
     let heard = bench.shell("SELECT * FROM titles; SHOW TABLES; SELECT 1");
