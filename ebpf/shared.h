@@ -30,6 +30,7 @@
 /* Kinds of database servers, by the protocol that they speak. */
 #define DATABASE_MYSQL 1
 #define DATABASE_POSTGRES 2
+#define DATABASE_AT_WORK 256
 
 #define RING_BYTES (8 << 20)
 #define PATH_BYTES 256

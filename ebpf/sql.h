@@ -85,7 +85,27 @@ static __always_inline __u32 database_kind(__u32 tgid)
 	if (!present || !(*present >> (tgid & 63) & 1))
 		return 0;
 	kind = bpf_map_lookup_elem(&databases, &tgid);
-	return kind ? *kind : 0;
+	return kind ? *kind & ~DATABASE_AT_WORK : 0;
+}
+
+/* The process serves one connection, and has received on it what may change something, or is done with that. One whose end nobody sees, since the
+ * connection is forgotten, stays at work.
+ */
+static __always_inline void note_work(__u32 kind, bool at_work)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u32 *known = kind == DATABASE_POSTGRES ? bpf_map_lookup_elem(&databases, &tgid) : 0;
+
+	if (known)
+		*known = at_work ? DATABASE_POSTGRES | DATABASE_AT_WORK : DATABASE_POSTGRES;
+}
+
+/* May the end of the process undo something that it has begun, or be the end of it? */
+static __always_inline bool is_at_work(__u32 tgid)
+{
+	__u32 *known = bpf_map_lookup_elem(&databases, &tgid);
+
+	return known && *known != DATABASE_POSTGRES;
 }
 
 /* ---- is it certain to change nothing? ---- */
@@ -227,6 +247,8 @@ __noinline int is_question(__u32 from, __u32 end, __u32 wrote)
 	return !(scan->state & SCAN_ENDED);
 }
 
+#define MYSQL_QUIT 0x01
+
 /* A packet of MySQL without its header. */
 __noinline int is_mysql_question(__u64 ino, __u32 len)
 {
@@ -238,7 +260,7 @@ __noinline int is_mysql_question(__u64 ino, __u32 len)
 	if (!text || !connection || len < 1 || len > SQL_TEXT_BYTES)
 		return 0;
 	switch (text->bytes[0]) {
-	case 0x01: /* QUIT */
+	case MYSQL_QUIT:
 	case 0x02: /* INIT_DB */
 	case 0x09: /* STATISTICS */
 	case 0x0e: /* PING */
@@ -260,6 +282,20 @@ __noinline int is_mysql_question(__u64 ino, __u32 len)
 	return 0;
 }
 
+/* Is it how a connection of PostgreSQL begins: wishes for encryption (1234, 5679 and 5680), then protocol 3 with user and database? Something
+ * may run by itself at that, as any function may that there is.
+ */
+static __always_inline bool is_postgres_beginning(const __u8 *head, __u32 len)
+{
+	__u64 *strict = control_word(CONTROL_STRICT_SQL);
+	__u32 size = (__u32)head[0] << 24 | (__u32)head[1] << 16 | (__u32)head[2] << 8 | head[3];
+	__u32 code = (__u32)head[4] << 24 | (__u32)head[5] << 16 | (__u32)head[6] << 8 | head[7];
+
+	if (size != len || !strict || *strict)
+		return false;
+	return code >> 16 == 3 || code == (1234 << 16 | 5679) || code == (1234 << 16 | 5680);
+}
+
 /* One message of PostgreSQL: a question by itself, or Parse, Bind, Describe, Execute and Sync of one. */
 #define POSTGRES_MESSAGES_MAX 8
 
@@ -272,6 +308,13 @@ __noinline int is_postgres_question(__u64 ino, __u32 len)
 
 	if (!text || !connection || len < 5 || len > SQL_TEXT_BYTES)
 		return 0;
+	/* Every other message begins with a letter. */
+	if (!text->bytes[0]) {
+		if (len < 8 || !is_postgres_beginning(text->bytes, len))
+			return 0;
+		connection->wrote = 0;
+		return 1;
+	}
 	for (i = 0; i < POSTGRES_MESSAGES_MAX; i++) {
 		if (at == len)
 			return 1;
@@ -306,6 +349,7 @@ __noinline int is_postgres_question(__u64 ino, __u32 len)
 		case 'S':
 		case 'X':
 		case 'C':
+		case 'p': /* who the client is */
 			break;
 		default:
 			return 0;
@@ -374,6 +418,7 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
 	if (connection && connection->busy) {
 		connection->busy = 0;
+		note_work(kind, false);
 		change_slot(SLOT_DATABASES);
 		report_sql(EVENT_SQL_IDLE, identity.ino, kind, 0, 0);
 	}
@@ -409,6 +454,11 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 			connection->replied = 0;
 			return 0;
 		}
+		if (kind == DATABASE_MYSQL && connection->has_header && connection->began && connection->header == 1 &&
+		    len == 1 && text->bytes[0] == MYSQL_QUIT) {
+			bpf_map_delete_elem(&sql_connections, &identity.ino);
+			return report_sql(EVENT_SQL_CLOSED, identity.ino, kind, 0, 0);
+		}
 		if (kind == DATABASE_MYSQL && connection->has_header && (connection->header & 0xffffff) == len)
 			certain = !connection->began || is_mysql_question(identity.ino, len);
 		else if (kind == DATABASE_POSTGRES)
@@ -422,6 +472,7 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 			raise_stamp_for_good(SLOT_DATABASES);
 		else
 			connection->busy = connection->wrote = 1;
+		note_work(kind, true);
 		change_slot(SLOT_DATABASES);
 	}
 	if (connection)

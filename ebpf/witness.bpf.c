@@ -879,8 +879,9 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 		return 0;
 	if (database_kind(tgid)) {
 		/* What it had not finished is undone or done, and none of its connections will tell. */
+		if (is_at_work(tgid))
+			change_slot(SLOT_DATABASES);
 		bpf_map_delete_elem(&databases, &tgid);
-		change_slot(SLOT_DATABASES);
 		report_database(EVENT_DATABASE_GONE, tgid, 0);
 	} else if (is_server(task)) {
 		observe_death(tgid);

@@ -83,6 +83,22 @@ impl Stage {
         None
     }
 
+    /// Sees the page kept, and not looked at again after each `question`.
+    pub fn expect_quiet(&self, path: &str, question: impl Fn()) {
+        const QUESTIONS: u64 = 30;
+        self.warm(path);
+        let counters = || (self.counter("reinstated"), self.counter("hits_dynamic"));
+        let before = counters();
+        for _ in 0..QUESTIONS {
+            question();
+            self.get(path);
+        }
+        let after = counters();
+        let (again, hits) = (after.0 - before.0, after.1 - before.1);
+        // Something else on the machine may be the reason now and then.
+        assert!(again < QUESTIONS / 3 && hits > QUESTIONS / 2, "{again} times looked at again, {hits} hits");
+    }
+
     /// The very next reply and all that follow for a while show `new`, and the card takes part again.
     pub fn expect(&self, path: &str, new: &str) {
         self.expect_all(path, |reply| reply.contains(new), new);

@@ -25,6 +25,14 @@ fn table(stage: &Stage, name: &str) -> String {
     page(stage, name, &format!("SELECT text FROM {name} WHERE id = 1"))
 }
 
+/// Neither what is asked nor the end of the process that answered makes a page suspect.
+#[test]
+fn questions_make_nothing_suspect() {
+    let stage = stage();
+    let url = table(&stage, "asked");
+    stage.expect_quiet(&url, || drop(stage.psql("SELECT text FROM asked")));
+}
+
 #[test]
 fn changes() {
     let mut stage = stage();
