@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
  * Events with bytes of a program's memory in the place of the path, in a record of about their length. Bytes that were read before and not
- * told of may come in front of them, so that the header of a message needs no event of its own. Included by witness.bpf.c.
+ * told of may come in front of them, so that the header of a message needs no event of its own. Reporting returns 1 if there is no room.
+ * Included by witness.bpf.c.
  */
 #ifndef NICACHE_BYTES_H
 #define NICACHE_BYTES_H
@@ -37,7 +38,7 @@ struct bytes_report {
 		event = bpf_ringbuf_reserve(&lookups, sizeof(*event), 0);                      \
 		if (!event) {                                                                  \
 			count_lost();                                                          \
-			return 0;                                                              \
+			return 1;                                                              \
 		}                                                                              \
 		len = report->len;                                                             \
 		flags = report->flags;                                                         \

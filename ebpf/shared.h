@@ -26,6 +26,8 @@
 #define CONTROL_SERVICE_PORTS 40 /* up to four, 16 bits each */
 #define CONTROL_DATABASES 48     /* bit n: a process of a database server may have number n modulo 64 */
 #define CONTROL_STRICT_SQL 56    /* 1: a SELECT may change something, by a function that it calls */
+#define CONTROL_DEFINITIONS_TOLD 64  /* statements that may have made such a function */
+#define CONTROL_DEFINITIONS_KNOWN 72 /* how many of them are in CONTROL_STRICT_SQL */
 
 /* Kinds of database servers, by the protocol that they speak. */
 #define DATABASE_MYSQL 1

@@ -26,6 +26,8 @@ struct sql_connection {
 	__u8 wrote;     /* ever did: the end of a transaction may make it visible */
 	__u8 preparing; /* MySQL: the next reply names a prepared statement that is certain to change nothing */
 	__u8 replied;   /* sent something since it received something */
+	__u8 untold;    /* there was no room to tell something of it */
+	__u8 changing;  /* that is under way and may change something */
 	__u32 receiver; /* the thread that received last */
 };
 
@@ -110,8 +112,14 @@ static __always_inline bool is_at_work(__u32 tgid)
 
 /* ---- is it certain to change nothing? ---- */
 
-#define SCAN_ENDED 0x100
 #define SCAN_COMMENT 1
+#define SCAN_INTO 2
+#define SCAN_SEVERAL 4
+
+/* What a statement may do. */
+#define SQL_ANYTHING 0
+#define SQL_QUESTION 1 /* change nothing */
+#define SQL_ROWS 2     /* change rows, but bring in no function that a question could call */
 
 /* One byte of the blanks and comments in front of a statement. Stops at the first other byte. */
 static long skip_blank(__u32 index, void *unused)
@@ -165,8 +173,10 @@ static long scan_byte(__u32 index, void *unused)
 		return 1;
 	byte = text->bytes[at];
 	scan->word = scan->word << 8 | (byte | 0x20);
-	if (byte == ';' || scan->word == ('i' << 24 | 'n' << 16 | 't' << 8 | 'o')) {
-		scan->state = SCAN_ENDED;
+	if (scan->word == ('i' << 24 | 'n' << 16 | 't' << 8 | 'o'))
+		scan->state |= SCAN_INTO;
+	if (byte == ';') {
+		scan->state |= SCAN_SEVERAL;
 		return 1;
 	}
 	scan->at++;
@@ -181,19 +191,42 @@ static __always_inline bool ends_word(__u8 byte)
 	       byte == '/' || byte == '\'' || byte == 0;
 }
 
-/* The statement at text[from..end) of the scratch text. Not static, and so the next ones: the verifier looks at such functions once,
+/* Is there a function that changes something, or may there be one that the watcher has not been told of yet? It first says what there is, and then up to
+ * when.
+ */
+static __always_inline bool may_select_write(void)
+{
+	__u64 *strict = control_word(CONTROL_STRICT_SQL), *told = control_word(CONTROL_DEFINITIONS_TOLD);
+	__u64 *known = control_word(CONTROL_DEFINITIONS_KNOWN);
+
+	if (!strict || !told || !known || *(volatile __u64 *)known != *(volatile __u64 *)told)
+		return true;
+	return *(volatile __u64 *)strict;
+}
+
+/* A statement that may have made such a function has been told, or there was no room to. */
+static __always_inline void count_definition(void)
+{
+	__u64 *told = control_word(CONTROL_DEFINITIONS_TOLD);
+
+	if (told)
+		__sync_fetch_and_add(told, 1);
+}
+
+/* What the statement at text[from..end) of the scratch text may do. Not static, and so the next ones: the verifier looks at such functions once,
  * and not at each call.
  */
-__noinline int is_question(__u32 from, __u32 end, __u32 wrote)
+__noinline int classify(__u32 from, __u32 end, __u32 wrote)
 {
 	__u32 zero = 0, at, i;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
 	struct sql_scan *scan;
-	__u64 word = 0, *strict = control_word(CONTROL_STRICT_SQL);
+	__u64 word = 0;
 	__u8 bytes[12];
+	int kind = SQL_QUESTION;
 
 	if (!text || end > SQL_TEXT_BYTES || from >= end)
-		return 0;
+		return SQL_ANYTHING;
 	scan = &text->scan;
 	scan->at = from;
 	scan->end = end;
@@ -202,7 +235,7 @@ __noinline int is_question(__u32 from, __u32 end, __u32 wrote)
 	bpf_loop(SQL_BLANKS_MAX, skip_blank, 0, 0);
 	at = scan->at;
 	if (scan->state & SCAN_COMMENT || at >= SQL_TEXT_BYTES)
-		return 0;
+		return SQL_ANYTHING;
 	/* What lies behind the end is of an earlier text, and must not complete a word. */
 	bpf_probe_read_kernel(bytes, sizeof(bytes), text->bytes + at);
 #pragma unroll
@@ -213,44 +246,52 @@ __noinline int is_question(__u32 from, __u32 end, __u32 wrote)
 	for (i = 0; i < 8; i++)
 		word |= (__u64)(bytes[i] | 0x20) << (8 * i);
 	if ((word & 0xffffffffffff) == (WORD4('s', 'e', 'l', 'e') | (__u64)'c' << 32 | (__u64)'t' << 40)) {
-		if (!ends_word(bytes[6]) || !strict || *strict)
-			return 0;
+		if (!ends_word(bytes[6]) || may_select_write())
+			return SQL_ANYTHING;
 	} else if ((word & 0xffffffff) == WORD4('s', 'h', 'o', 'w')) {
 		if (!ends_word(bytes[4]))
-			return 0;
+			return SQL_ANYTHING;
 	} else if (word == (WORD4('d', 'e', 's', 'c') | WORD4('r', 'i', 'b', 'e') << 32)) {
 		if (!ends_word(bytes[8]))
-			return 0;
+			return SQL_ANYTHING;
 	} else if (word == (WORD4('s', 'e', 't', ' ') | WORD4('n', 'a', 'm', 'e') << 32)) {
-		if ((bytes[8] | 0x20) != 's' || !ends_word(bytes[9]))
-			return 0;
+		/* It may set more than that, and so end a transaction. */
+		if (wrote || (bytes[8] | 0x20) != 's' || !ends_word(bytes[9]))
+			return SQL_ANYTHING;
 	} else if (word == (WORD4('s', 'e', 't', ' ') | WORD4('s', 'e', 's', 's') << 32)) {
 		/* It may begin or end a transaction. */
 		if (wrote)
-			return 0;
+			return SQL_ANYTHING;
 	} else if (word == (WORD4('r', 'o', 'l', 'l') | WORD4('b', 'a', 'c', 'k') << 32)) {
 		if (!ends_word(bytes[8]) && bytes[8])
-			return 0;
+			return SQL_ANYTHING;
 	} else if ((word & 0xffffffffff) == (WORD4('b', 'e', 'g', 'i') | (__u64)'n' << 32)) {
 		if (wrote || !ends_word(bytes[5]))
-			return 0;
+			return SQL_ANYTHING;
 	} else if ((word & 0xffffffffff) == (WORD4('s', 't', 'a', 'r') | (__u64)'t' << 32)) {
 		if (wrote || !ends_word(bytes[5]))
-			return 0;
+			return SQL_ANYTHING;
 	} else if ((word & 0xffffffffffff) == (WORD4('c', 'o', 'm', 'm') | (__u64)'i' << 32 | (__u64)'t' << 40)) {
 		if (wrote || !ends_word(bytes[6]))
-			return 0;
+			return SQL_ANYTHING;
+	} else if ((word & 0xffffffffffff) == (WORD4('i', 'n', 's', 'e') | (__u64)'r' << 32 | (__u64)'t' << 40) ||
+		   (word & 0xffffffffffff) == (WORD4('u', 'p', 'd', 'a') | (__u64)'t' << 32 | (__u64)'e' << 40) ||
+		   (word & 0xffffffffffff) == (WORD4('d', 'e', 'l', 'e') | (__u64)'t' << 32 | (__u64)'e' << 40)) {
+		kind = SQL_ROWS;
 	} else {
-		return 0;
+		return SQL_ANYTHING;
 	}
 	bpf_loop(SQL_TEXT_BYTES, scan_byte, 0, 0);
-	return !(scan->state & SCAN_ENDED);
+	if (scan->state & SCAN_SEVERAL || (kind == SQL_QUESTION && scan->state & SCAN_INTO))
+		return SQL_ANYTHING;
+	return kind;
 }
+
 
 #define MYSQL_QUIT 0x01
 
 /* A packet of MySQL without its header. */
-__noinline int is_mysql_question(__u64 ino, __u32 len)
+__noinline int classify_mysql(__u64 ino, __u32 len)
 {
 	__u32 zero = 0;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
@@ -268,9 +309,9 @@ __noinline int is_mysql_question(__u64 ino, __u32 len)
 	case 0x1a: /* STMT_RESET */
 		return 1;
 	case 0x03: /* QUERY */
-		return is_question(1, len, connection->wrote);
+		return classify(1, len, connection->wrote);
 	case 0x16: /* STMT_PREPARE */
-		connection->preparing = is_question(1, len, 1);
+		connection->preparing = classify(1, len, 1) == SQL_QUESTION;
 		return 1;
 	case 0x17: /* STMT_EXECUTE */
 		if (len < 5)
@@ -287,11 +328,10 @@ __noinline int is_mysql_question(__u64 ino, __u32 len)
  */
 static __always_inline bool is_postgres_beginning(const __u8 *head, __u32 len)
 {
-	__u64 *strict = control_word(CONTROL_STRICT_SQL);
 	__u32 size = (__u32)head[0] << 24 | (__u32)head[1] << 16 | (__u32)head[2] << 8 | head[3];
 	__u32 code = (__u32)head[4] << 24 | (__u32)head[5] << 16 | (__u32)head[6] << 8 | head[7];
 
-	if (size != len || !strict || *strict)
+	if (size != len || may_select_write())
 		return false;
 	return code >> 16 == 3 || code == (1234 << 16 | 5679) || code == (1234 << 16 | 5680);
 }
@@ -326,12 +366,12 @@ __noinline int is_postgres_question(__u64 ino, __u32 len)
 			return 0;
 		switch (head[0]) {
 		case 'Q':
-			if (!is_question(at + 5, at + size, connection->wrote))
+			if (classify(at + 5, at + size, connection->wrote) != SQL_QUESTION)
 				return 0;
 			break;
 		case 'P':
 			/* The unnamed statement. */
-			if (head[5] || !is_question(at + 6, at + 1 + size, 1))
+			if (head[5] || classify(at + 6, at + 1 + size, 1) != SQL_QUESTION)
 				return 0;
 			parsed = 1;
 			break;
@@ -398,6 +438,16 @@ static __always_inline bool is_client_family(struct file *file)
 	return family == AF_UNIX || family == AF_INET || family == AF_INET6;
 }
 
+/* What was under way is done. If the watcher does not know what that was, it may concern every page. */
+static __always_inline void end_work(struct sql_connection *connection, __u64 ino, __u32 kind)
+{
+	connection->busy = 0;
+	note_work(kind, false);
+	change_slot(connection->changing ? SLOT_EVERYTHING : SLOT_DATABASES);
+	connection->changing = 0;
+	report_sql(EVENT_SQL_IDLE, ino, kind, 0, 0);
+}
+
 /* Receiving, or asking for more in vain. */
 static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
 {
@@ -409,19 +459,15 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
 	const void *bytes = (const void *)regs->si;
 	struct bytes_report report = {.kind = EVENT_SQL_RECEIVED, .dev = kind};
-	int certain = 0;
+	int may = SQL_ANYTHING, lost;
 
 	if (!text || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK || !is_client_family(file))
 		return 0;
 	if (nr == NR_recvfrom && regs->r10 & MSG_PEEK)
 		return 0;
 	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
-	if (connection && connection->busy) {
-		connection->busy = 0;
-		note_work(kind, false);
-		change_slot(SLOT_DATABASES);
-		report_sql(EVENT_SQL_IDLE, identity.ino, kind, 0, 0);
-	}
+	if (connection && connection->busy)
+		end_work(connection, identity.ino, kind);
 	if (ret <= 0) {
 		if (ret == 0 && connection) {
 			bpf_map_delete_elem(&sql_connections, &identity.ino);
@@ -438,7 +484,7 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 		connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
 	}
 	len = ret;
-	if ((nr != NR_recvfrom && nr != NR_read) || len > 32768)
+	if ((nr != NR_recvfrom && nr != NR_read) || len > 32768 || (connection && connection->untold))
 		flags |= FLAG_INCOMPLETE;
 	if (connection && !(flags & FLAG_INCOMPLETE) && len <= SQL_TEXT_BYTES) {
 		if (bpf_probe_read_user(text->bytes, len, bytes))
@@ -460,13 +506,13 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 			return report_sql(EVENT_SQL_CLOSED, identity.ino, kind, 0, 0);
 		}
 		if (kind == DATABASE_MYSQL && connection->has_header && (connection->header & 0xffffff) == len)
-			certain = !connection->began || is_mysql_question(identity.ino, len);
+			may = connection->began ? classify_mysql(identity.ino, len) : SQL_QUESTION;
 		else if (kind == DATABASE_POSTGRES)
-			certain = is_postgres_question(identity.ino, len);
+			may = is_postgres_question(identity.ino, len) ? SQL_QUESTION : SQL_ANYTHING;
 	}
 	if (connection)
 		connection->receiver = (__u32)bpf_get_current_pid_tgid();
-	if (!certain) {
+	if (may != SQL_QUESTION) {
 		/* Without room for the connection its end is not seen: then nothing may be kept that any database is read for. */
 		if (!connection)
 			raise_stamp_for_good(SLOT_DATABASES);
@@ -492,14 +538,24 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	}
 	report.bytes = bytes;
 	report.len = len;
-	report.flags = flags | (certain ? FLAG_CERTAIN : 0);
+	report.flags = flags | (may == SQL_QUESTION ? FLAG_CERTAIN : 0);
 	if (len <= 64)
-		return report_bytes_tiny(&report);
-	if (len <= 512)
-		return report_bytes_small(&report);
-	if (len <= 4096)
-		return report_bytes_medium(&report);
-	return report_bytes_large(&report);
+		lost = report_bytes_tiny(&report);
+	else if (len <= 512)
+		lost = report_bytes_small(&report);
+	else if (len <= 4096)
+		lost = report_bytes_medium(&report);
+	else
+		lost = report_bytes_large(&report);
+	if (connection) {
+		connection->untold = lost;
+		connection->changing = lost && may != SQL_QUESTION;
+	}
+	if (lost && may != SQL_QUESTION)
+		change_slot(SLOT_EVERYTHING);
+	if (may == SQL_ANYTHING)
+		count_definition();
+	return 0;
 }
 
 static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
@@ -536,7 +592,8 @@ static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __
 	report.bytes = (const void *)regs->si;
 	report.len = ret > 64 ? 64 : ret;
 	report.ret = ret;
-	return report_bytes_tiny(&report);
+	connection->untold |= report_bytes_tiny(&report);
+	return 0;
 }
 
 /* The server ends a connection: whoever received its last statement is done with it. Another thread does so to a statement that it interrupts. */
@@ -550,10 +607,8 @@ static __noinline int observe_shutdown(struct pt_regs *regs, __u32 kind)
 	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
 	if (!connection || connection->receiver != (__u32)bpf_get_current_pid_tgid())
 		return 0;
-	if (connection->busy) {
-		change_slot(SLOT_DATABASES);
-		report_sql(EVENT_SQL_IDLE, identity.ino, kind, 0, 0);
-	}
+	if (connection->busy)
+		end_work(connection, identity.ino, kind);
 	bpf_map_delete_elem(&sql_connections, &identity.ino);
 	report_sql(EVENT_SQL_CLOSED, identity.ino, kind, 0, 0);
 	return 0;

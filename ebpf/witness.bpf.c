@@ -64,6 +64,19 @@ struct change_time {
 
 #define SETTLED_NS 2000000000ULL
 
+/* Files that the server has opened to read when there was no room in the ring to tell. */
+struct untold_file {
+	__u64 clock;
+	__u64 changed_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct inode_key);
+	__type(value, struct untold_file);
+} untold_files SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -466,6 +479,34 @@ struct lookup {
 	bool opened;
 };
 
+static __always_inline bool is_reading(struct lookup *lookup, struct identity *identity)
+{
+	return (identity->mode & S_IFMT) == S_IFREG && (lookup->open_flags & O_ACCMODE) != O_WRONLY &&
+	       !(lookup->open_flags & O_PATH);
+}
+
+/* There is no room to tell that a file was opened. What the server may have in its memory of it must be known nevertheless. */
+static __noinline int keep_untold(struct lookup *lookup)
+{
+	struct identity identity = {};
+	struct inode_key key = {};
+	struct untold_file file = {};
+	__u64 *clock = control_word(CONTROL_CLOCK);
+
+	if (!lookup || !lookup->opened || lookup->ret < 0)
+		return 0;
+	note_reading(0);
+	if (!identify(file_of(bpf_get_current_task_btf(), lookup->ret), &identity) || !is_reading(lookup, &identity))
+		return 0;
+	key.ino = identity.ino;
+	key.dev = identity.dev;
+	file.clock = clock ? *(volatile __u64 *)clock & STAMP_MASK : 0;
+	file.changed_ns = identity.changed_ns;
+	if (bpf_map_update_elem(&untold_files, &key, &file, BPF_ANY))
+		raise_stamp_for_good(SLOT_EVERYTHING);
+	return 0;
+}
+
 static __always_inline void report_lookup(struct lookup *lookup)
 {
 	struct lookup_event *event = bpf_ringbuf_reserve(&lookups, sizeof(*event), 0);
@@ -474,9 +515,8 @@ static __always_inline void report_lookup(struct lookup *lookup)
 	long bytes;
 
 	if (!event) {
+		keep_untold(lookup);
 		count_lost();
-		if (lookup->opened && lookup->ret >= 0)
-			note_reading(0);
 		return;
 	}
 	fill_head(&event->head, lookup->kind, lookup->nr, lookup->ret, lookup->dirfd);
@@ -509,8 +549,7 @@ static __always_inline void report_lookup(struct lookup *lookup)
 		event->head.size = identity.size;
 		event->head.changed_ns = identity.changed_ns;
 		event->head.flags |= FLAG_INODE;
-		if ((identity.mode & S_IFMT) == S_IFREG && (lookup->open_flags & O_ACCMODE) != O_WRONLY &&
-		    !(lookup->open_flags & O_PATH))
+		if (is_reading(lookup, &identity))
 			note_reading(event->path);
 	}
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);

@@ -12,6 +12,8 @@
 //!    320 service_ports   up to four ports of the web server         watcher writes, kernel reads
 //!    384 databases       bit n: one has process number n modulo 64  watcher and kernel write, kernel reads
 //!    448 strict_sql      1: a SELECT may change something           watcher writes, kernel reads
+//!    512 told            statements that may have made it so        kernel writes, watcher reads
+//!    576 known           how many of them are in strict_sql         watcher writes, kernel reads
 //! revisions (2^20 x u64):
 //!     bit 63 watched | bit 62 tracked: a change also changes the slot DYNAMIC
 //!     bits 0..61 stamp: value of `clock` when the source last changed
@@ -68,6 +70,10 @@ pub enum ControlWord {
     Databases = 48,
     /// 1: a SELECT may change something, by a function that it calls.
     StrictSql = 56,
+    /// Statements so far that may have made such a function, counted after they were told.
+    DefinitionsTold = 64,
+    /// How many of these `StrictSql` knows. As long as there are more, a SELECT may change something.
+    DefinitionsKnown = 72,
 }
 
 /// The table itself. See the module's head for layout and protocol.
@@ -177,9 +183,18 @@ impl RevisionTable {
         self.control(ControlWord::ServicePorts).store(word, Ordering::SeqCst);
     }
 
-    /// May a SELECT change something, by a function that it calls? Then the kernel takes none for a mere question.
-    pub fn set_strict_sql(&self, strict: bool) {
+    /// Statements so far that may have made a function by which a SELECT changes something.
+    pub fn definitions_told(&self) -> u64 {
+        self.control(ControlWord::DefinitionsTold).load(Ordering::SeqCst)
+    }
+
+    /// May a SELECT change something, by a function that it calls? Then the kernel takes none for a mere question. `known`: what
+    /// [`RevisionTable::definitions_told`] said before everything that had been told was read; `None` if not everything was.
+    pub fn set_strict_sql(&self, strict: bool, known: Option<u64>) {
         self.control(ControlWord::StrictSql).store(u64::from(strict), Ordering::SeqCst);
+        if let Some(known) = known {
+            self.control(ControlWord::DefinitionsKnown).store(known, Ordering::SeqCst);
+        }
     }
 
     /// From now on the kernel looks for what this process of a database server receives.

@@ -470,9 +470,13 @@ impl Databases {
         }
     }
 
-    /// Events have been lost: the end of a process may be among them.
-    pub fn handle_lost(&mut self) {
+    /// Events have been lost: the end of a process may be among them, or a change of the structure. What statements were among them the kernel
+    /// makes known by itself, see `ebpf/sql.h`.
+    pub fn handle_lost(&mut self, now_ns: u64) {
         self.acquaintances.clear();
+        for &server in &self.used {
+            self.catalogues.handle_change(server, true, now_ns);
+        }
     }
 
     /// A database server has been started.

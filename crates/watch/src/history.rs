@@ -81,6 +81,11 @@ impl History {
         self.directories.remove(&tgid);
     }
 
+    /// Events have been lost: any process that was seen to move may be elsewhere by now.
+    pub fn forget_directories(&mut self) {
+        self.directories.values_mut().for_each(|directory| *directory = None);
+    }
+
     /// Are all look-ups since `time_ns` here?
     pub fn covers(&self, time_ns: u64) -> bool {
         time_ns > self.complete_after_ns

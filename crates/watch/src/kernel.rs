@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, PrintLevel};
-use nicache_coherence::{RevisionTable, SourceSlot};
+use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
 
-use crate::event::LookupEvent;
+use crate::event::{Identity, LookupEvent};
 use crate::processes::DatabaseProcesses;
 use crate::ring::LookupRing;
-use crate::witness::{Coverage, Drained, Witness};
+use crate::witness::{Coverage, Drained, UntoldFile, Witness};
 
 /// Why the witnesses could not be put in place.
 #[derive(Debug, thiserror::Error)]
@@ -45,11 +45,13 @@ pub struct KernelWatcher {
     links: Vec<OwnedFd>,
     coverage: Coverage,
     databases: DatabaseProcesses,
+    untold_files: Arc<MapHandle>,
 }
 
 /// What the kernel tells the registrar.
 pub struct KernelWitness {
     ring: LookupRing,
+    untold_files: Arc<MapHandle>,
     coverage: Coverage,
 }
 
@@ -65,6 +67,19 @@ impl Witness for KernelWitness {
     fn sees_everybody(&self) -> bool {
         true
     }
+
+    fn take_untold_files(&mut self) -> Vec<UntoldFile> {
+        let keys: Vec<Vec<u8>> = self.untold_files.keys().collect();
+        let take = |key: Vec<u8>| Some((key.clone(), self.untold_files.lookup_and_delete(&key).ok()??));
+        keys.into_iter().filter_map(take).filter_map(|(key, value)| untold_file(&key, &value)).collect()
+    }
+}
+
+/// `struct inode_key` and `struct untold_file` of `ebpf/witness.bpf.c`.
+fn untold_file(key: &[u8], value: &[u8]) -> Option<UntoldFile> {
+    let word = |bytes: &[u8], at: usize| bytes.get(at..at + 8)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
+    let inode = Identity { ino: word(key, 0)?, dev: u32::try_from(word(key, 8)?).ok()? };
+    Some(UntoldFile { inode, clock: Stamp(word(value, 0)?), changed_ns: word(value, 8)? })
 }
 
 /// Wanted whatever is watched.
@@ -130,7 +145,11 @@ impl KernelWatcher {
     /// # Errors
     /// What `mmap` says.
     pub fn witness(&self) -> io::Result<KernelWitness> {
-        Ok(KernelWitness { ring: LookupRing::map(self.ring_fd())?, coverage: self.coverage.clone() })
+        Ok(KernelWitness {
+            ring: LookupRing::map(self.ring_fd())?,
+            untold_files: Arc::clone(&self.untold_files),
+            coverage: self.coverage.clone(),
+        })
     }
 
     /// The control page, for [`RevisionTable::map`].
@@ -215,15 +234,18 @@ fn attach(coverage: Coverage) -> Result<KernelWatcher, AttachError> {
         let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or(AttachError::Absent(name))?;
         Ok(map.as_fd().try_clone_to_owned()?)
     };
-    let databases = object.maps().find(|map| map.name() == OsStr::new("databases"));
-    let databases = MapHandle::try_from(&databases.ok_or(AttachError::Absent("databases"))?)?;
+    let handle = |name: &'static str| -> Result<Arc<MapHandle>, AttachError> {
+        let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or(AttachError::Absent(name))?;
+        Ok(Arc::new(MapHandle::try_from(&map)?))
+    };
     Ok(KernelWatcher {
         control: map("control")?,
         revisions: map("revisions")?,
         ring: map("lookups")?,
         links,
         coverage,
-        databases: DatabaseProcesses { map: Arc::new(databases) },
+        databases: DatabaseProcesses { map: handle("databases")? },
+        untold_files: handle("untold_files")?,
     })
 }
 

@@ -40,7 +40,7 @@ use crate::computed::{Computed, Seen, survey_computed};
 use crate::contents;
 use crate::data::DataFolders;
 use crate::databases::Databases;
-use crate::event::{EventKind, RequestStep};
+use crate::event::{EventKind, LookupEvent, RequestStep};
 use crate::history::History;
 use crate::peers::Peers;
 use crate::processes::DatabaseProcesses;
@@ -50,7 +50,7 @@ use crate::resolve::Resolver;
 use crate::retained::Retained;
 use crate::sessions::SessionFiles;
 use crate::survey::{Purpose, Selected, select, survey};
-use crate::witness::{Drained, Witness};
+use crate::witness::{Drained, UntoldFile, Witness};
 
 /// How long to wait for a record that another processor is writing.
 const BUSY_WAIT: Duration = Duration::from_millis(2);
@@ -155,7 +155,7 @@ impl Registrar {
             self.table.record_change(SourceSlot::DATABASES);
             self.databases.end_closed(&closed, self.table.clock());
         }
-        self.table.set_strict_sql(self.databases.select_may_write());
+        self.table.set_strict_sql(self.databases.select_may_write(), None);
     }
 
     /// Ends the lease at once: nobody vouches any more.
@@ -205,6 +205,7 @@ impl Registrar {
     }
 
     fn drain(&mut self) -> Drained {
+        let definitions = self.table.definitions_told();
         let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
         let (table, databases, attribution) = (&self.table, &mut self.databases, &mut self.attribution);
         let (sessions, data) = (&mut self.sessions, &self.data);
@@ -237,9 +238,13 @@ impl Registrar {
         if lost != self.attributed_since_lost {
             self.attributed_since_lost = lost;
             self.attribution.clear();
-            self.databases.handle_lost();
+            self.history.forget_directories();
+            self.sessions.forget_files();
+            self.databases.handle_lost(now_ns());
+            self.take_untold_files();
         }
-        self.table.set_strict_sql(self.databases.select_may_write());
+        let known = (drained == Drained::All).then_some(definitions);
+        self.table.set_strict_sql(self.databases.select_may_write(), known);
         if self.retained.take_renewed() {
             self.table.record_change(SourceSlot::EVERYTHING);
         }
@@ -248,6 +253,21 @@ impl Registrar {
         }
         self.corrupt |= drained == Drained::Corrupt;
         drained
+    }
+
+    /// Files that the server has read, when there was no room to tell. What their paths are is not known.
+    fn take_untold_files(&mut self) {
+        for UntoldFile { inode, clock, changed_ns } in self.witness.take_untold_files() {
+            let event = LookupEvent {
+                clock,
+                changed_ns,
+                inode: Some(inode),
+                mode: libc::S_IFREG as u16,
+                incomplete: true,
+                ..LookupEvent::blank(now_ns())
+            };
+            self.retained.observe(&event, &self.table);
+        }
     }
 
     /// Everything that the server looked up before the call is in the history, or an error.

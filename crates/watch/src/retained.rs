@@ -197,6 +197,9 @@ impl Retained {
             }
             file.changes += 1;
         }
+        if file.path.is_none() {
+            file.path = path.map(Box::from);
+        }
         file.opened = file.opened.max(event.clock);
         file.is_read_only |= event.open_flags & O_ACCMODE == 0;
         if file.changed_ns != event.changed_ns {

@@ -36,6 +36,11 @@ impl SessionFiles {
         SessionFiles { patterns: patterns.iter().map(pattern).collect(), files: HashSet::new() }
     }
 
+    /// Events have been lost: the number of one that was removed may be another file's by now.
+    pub fn forget_files(&mut self) {
+        self.files.clear();
+    }
+
     /// Takes note of an event. True if it is about such a file and nothing else.
     pub fn observe(&mut self, event: &LookupEvent) -> bool {
         if self.patterns.is_empty() {

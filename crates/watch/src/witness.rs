@@ -1,9 +1,9 @@
 //! Where the registrar's look-ups come from, and how far they can be trusted: the kernel ([`kernel`](crate::kernel)), or a library in the
 //! server's programs ([`preload`](crate::preload)).
 
-use nicache_coherence::RevisionTable;
+use nicache_coherence::{RevisionTable, Stamp};
 
-use crate::event::LookupEvent;
+use crate::event::{Identity, LookupEvent};
 
 /// How far [`Witness::drain`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,17 @@ pub struct Coverage {
     pub missing: Vec<String>,
 }
 
+/// A file that was opened to read, by which path is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UntoldFile {
+    /// The file.
+    pub inode: Identity,
+    /// The table's clock at that time.
+    pub clock: Stamp,
+    /// Its change time then, in nanoseconds since 1970; 0: unknown.
+    pub changed_ns: u64,
+}
+
 /// See the module's head.
 pub trait Witness: Send {
     /// Hands out the events that are there at the time of the call, in the order in which room for them was reserved.
@@ -38,6 +49,12 @@ pub trait Witness: Send {
     /// Are changes seen whoever makes them? If not, no entry may live longer than what nobody can see may be old: nothing is
     /// [static](nicache_coherence::Class::Static).
     fn sees_everybody(&self) -> bool;
+
+    /// Files that the server has opened to read although there was no room to tell, since the last call. To be called when
+    /// [`RevisionTable::lost`] has moved.
+    fn take_untold_files(&mut self) -> Vec<UntoldFile> {
+        Vec::new()
+    }
 
     /// Called every 50 ms or so.
     fn handle_time(&mut self, _table: &RevisionTable, _now_ns: u64) {}

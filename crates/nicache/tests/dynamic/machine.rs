@@ -203,6 +203,98 @@ fn what_happens_to_programs() {
 }
 
 /// A database that is killed and comes back.
+/// Runs something while the ring is full and nobody reads it, but not for so long that the lease ends.
+fn in_a_full_ring(stage: &Stage, what: impl FnOnce()) {
+    stage.script("fill.php", "<?php for ($n = 0; $n < 80000; $n++) @stat('/nowhere/' . $n); echo 'full';");
+    assert_eq!(stage.get("/fill.php"), "full");
+    let watcher = stage.nicache.pid("watch_pid");
+    kill(watcher, Signal::STOP);
+    let filled = stage.client().get("/fill.php").map(|reply| reply.text());
+    what();
+    kill(watcher, Signal::CONT);
+    assert_eq!(filled.unwrap(), "full");
+}
+
+#[test]
+fn what_finds_no_room_in_the_ring() {
+    let mut stage = load_stage();
+    let mut cases = Cases::default();
+    cases.run("a change", || {
+        let mut shell = stage.mariadb_shell();
+        shell.run("SELECT 1;");
+        stage.warm("/table.php");
+        in_a_full_ring(&stage, || drop(shell.run("UPDATE versions SET version = 1 WHERE id = 1;")));
+        stage.expect("/table.php", "version 1");
+    });
+    cases.run("a change in a transaction that ends later", || {
+        let mut shell = stage.mariadb_shell();
+        shell.run("BEGIN;");
+        stage.warm("/table.php");
+        in_a_full_ring(&stage, || drop(shell.run("UPDATE versions SET version = 2 WHERE id = 1;")));
+        stage.warm("/table.php");
+        stage.expect("/table.php", "version 1");
+        shell.run("COMMIT;");
+        stage.expect("/table.php", "version 2");
+    });
+    cases.run("a transaction that begins", || {
+        let mut shell = stage.mariadb_shell();
+        shell.run("SELECT 1;");
+        in_a_full_ring(&stage, || drop(shell.run("BEGIN;")));
+        shell.run("UPDATE versions SET version = 3 WHERE id = 1;");
+        stage.warm("/table.php");
+        stage.expect("/table.php", "version 2");
+        shell.run("COMMIT;");
+        stage.expect("/table.php", "version 3");
+    });
+    cases.run("another database is chosen", || {
+        let mut shell = stage.mariadb_shell();
+        shell.run("CREATE DATABASE other; CREATE TABLE other.versions (id INT PRIMARY KEY, version INT); USE other;");
+        shell.run("UPDATE versions SET version = 9 WHERE id = 1;");
+        in_a_full_ring(&stage, || drop(shell.run("USE site;")));
+        stage.warm("/table.php");
+        shell.run("UPDATE versions SET version = 4 WHERE id = 1;");
+        stage.expect("/table.php", "version 4");
+    });
+    cases.run("a client that comes", || {
+        stage.warm("/table.php");
+        let mut shell = None;
+        in_a_full_ring(&stage, || shell = Some(stage.mariadb_shell()));
+        let mut shell = shell.unwrap();
+        for version in [5, 6] {
+            stage.change("/table.php", &format!("version {version}"), || {
+                shell.run(&format!("UPDATE versions SET version = {version} WHERE id = 1;"));
+            });
+        }
+    });
+    cases.run("a function that writes", || {
+        let mut shell = stage.mariadb_shell();
+        shell.run("SELECT 1;");
+        stage.warm("/table.php");
+        in_a_full_ring(&stage, || {
+            shell.run("DELIMITER //\nCREATE FUNCTION writes() RETURNS INT BEGIN UPDATE site.versions SET version = 7; RETURN 1; END//\nDELIMITER ;");
+        });
+        stage.try_warm("/table.php", Duration::from_secs(2));
+        shell.run("SELECT writes();");
+        stage.expect("/table.php", "version 7");
+        shell.run("DROP FUNCTION writes;");
+    });
+    cases.run("a function that is made and called at once", || {
+        let mut shell = stage.mariadb_shell();
+        shell.run("SELECT 1;");
+        stage.warm("/table.php");
+        shell.run("DELIMITER //\nCREATE FUNCTION again() RETURNS INT BEGIN UPDATE site.versions SET version = 8; RETURN 1; END//\nDELIMITER ;\nSELECT again();");
+        stage.expect("/table.php", "version 8");
+        shell.run("DROP FUNCTION again;");
+    });
+    cases.run("a script that PHP has compiled", || {
+        stage.write("include/compiled.php", "<?php return 'old';");
+        stage.script("compiled.php", "<?php echo include '@FOLDER@/include/compiled.php';");
+        in_a_full_ring(&stage, || assert_eq!(stage.get("/compiled.php"), "old"));
+        stage.change("/compiled.php", "new", || stage.replace("include/compiled.php", "<?php return 'new';"));
+    });
+    cases.end(&mut stage);
+}
+
 #[test]
 fn a_database_that_dies() {
     // It is not a program of the run, whose end would end everything, but of the server: a shell that starts it again and again.
