@@ -18,6 +18,7 @@ struct bytes_report {
 	__u32 len;
 	__u32 dev;
 	__u32 dir_dev;
+	__u32 parent;
 	__s64 ret;
 	__u32 flags;
 };
@@ -51,6 +52,7 @@ struct bytes_report {
 		event->head.ino = report->ino;                                                 \
 		event->head.dev = report->dev;                                            \
 		event->head.dir_dev = report->dir_dev;                                            \
+		event->head.open_flags = report->parent;                                       \
 		event->head.path_len = prefix_len + len;                                       \
 		event->prefix[0] = report->prefix[0];                                          \
 		event->prefix[1] = report->prefix[1];                                          \

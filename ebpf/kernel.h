@@ -120,6 +120,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	int pid;
 	int tgid;
+	struct task_struct *real_parent;
 	char comm[16];
 	struct files_struct *files;
 	struct signal_struct *signal;

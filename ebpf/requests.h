@@ -30,7 +30,7 @@
 
 struct request_process {
 	__u64 ino; /* the connection's socket */
-	__u64 told;          /* the other socket that it has last sent to in this execution */
+	__u64 told;          /* by which other socket, and to whom, it has last sent in this execution; mixed into one number */
 	__u64 kept[PREFIX_BYTES / 8]; /* bytes that have not been told yet */
 	__s32 fd;
 	__u8 kept_len;
@@ -278,8 +278,8 @@ __noinline int ends_request(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
 	return 1;
 }
 
-/* Is it known that the execution under way sends to this socket? */
-__noinline int is_told(__u64 ino)
+/* Is it known that the execution under way sends by this socket to this peer, whatever number that has? */
+__noinline int is_told(__u64 ino, __u64 peer)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct request_process *process = request_process_of(tgid);
@@ -291,8 +291,9 @@ __noinline int is_told(__u64 ino)
 		is_known = process->replied;
 		process->replied = 1;
 	} else {
-		is_known = process->told == ino;
-		process->told = ino;
+		peer = ino + peer * 0x9e3779b97f4a7c15ULL;
+		is_known = process->told == peer;
+		process->told = peer;
 	}
 	return is_known;
 }

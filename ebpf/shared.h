@@ -47,7 +47,9 @@
 #define EVENT_MOVED 8    /* a process of the server has another working directory; path as of a look-up, none if unknown */
 #define EVENT_SENT 7     /* the server sent to a peer: dev = address family, dir_dev = local port, dir_ino = inode of the socket, ino = see below */
 
-/* Of a connection of a database server: ino = inode of its socket there, dev = kind of server */
+/* Of a connection of a database server: ino = inode of its socket there, dev = kind of server, open_flags = the server's first process if it has one
+ * for each connection
+ */
 #define EVENT_SQL_RECEIVED 9 /* bytes in the place of the path; dir_dev = process of the client, 0 if unknown */
 #define EVENT_SQL_SENT 10    /* the first bytes of a reply */
 #define EVENT_SQL_IDLE 11    /* what it received before, and may have changed something, is done */

@@ -16,7 +16,10 @@
 #define SQL_TEXT_BYTES 4096
 /* The first word is behind at most so many bytes of blanks and comments. */
 #define SQL_BLANKS_MAX 256
+/* A longer one that changes rows is not looked through. */
+#define SQL_ROWS_BYTES 1024
 #define SQL_SENT_BYTES 64
+#define MYSQL_QUIT 0x01
 
 struct sql_connection {
 	__u32 header;    /* MySQL: the next bytes are a packet whose header this is */
@@ -113,7 +116,7 @@ static __always_inline bool is_at_work(__u32 tgid)
 /* ---- is it certain to change nothing? ---- */
 
 #define SCAN_COMMENT 1
-#define SCAN_INTO 2
+#define SCAN_WRITES 2
 #define SCAN_SEVERAL 4
 
 /* What a statement may do. */
@@ -157,7 +160,7 @@ static long skip_blank(__u32 index, void *unused)
 	return 0;
 }
 
-/* One byte of the rest: is there a second statement, or the name of something to write to? */
+/* One byte of the rest: is there a second statement, or the name of something to write to, or of what changes a sequence? */
 static long scan_byte(__u32 index, void *unused)
 {
 	__u32 zero = 0, at;
@@ -173,8 +176,10 @@ static long scan_byte(__u32 index, void *unused)
 		return 1;
 	byte = text->bytes[at];
 	scan->word = scan->word << 8 | (byte | 0x20);
-	if (scan->word == ('i' << 24 | 'n' << 16 | 't' << 8 | 'o'))
-		scan->state |= SCAN_INTO;
+	/* INTO; nextval, setval; NEXT VALUE. */
+	if (scan->word == ('i' << 24 | 'n' << 16 | 't' << 8 | 'o') || scan->word == ('t' << 24 | 'v' << 16 | 'a' << 8 | 'l') ||
+	    scan->word == ('n' << 24 | 'e' << 16 | 'x' << 8 | 't'))
+		scan->state |= SCAN_WRITES;
 	if (byte == ';') {
 		scan->state |= SCAN_SEVERAL;
 		return 1;
@@ -281,14 +286,14 @@ __noinline int classify(__u32 from, __u32 end, __u32 wrote)
 	} else {
 		return SQL_ANYTHING;
 	}
+	/* Not worth the time to read it all. */
+	if (kind == SQL_ROWS && end - from > SQL_ROWS_BYTES)
+		return SQL_ANYTHING;
 	bpf_loop(SQL_TEXT_BYTES, scan_byte, 0, 0);
-	if (scan->state & SCAN_SEVERAL || (kind == SQL_QUESTION && scan->state & SCAN_INTO))
+	if (scan->state & SCAN_SEVERAL || (kind == SQL_QUESTION && scan->state & SCAN_WRITES))
 		return SQL_ANYTHING;
 	return kind;
 }
-
-
-#define MYSQL_QUIT 0x01
 
 /* A packet of MySQL without its header. */
 __noinline int classify_mysql(__u64 ino, __u32 len)
@@ -299,7 +304,7 @@ __noinline int classify_mysql(__u64 ino, __u32 len)
 	struct sql_statement statement = {.connection = ino};
 
 	if (!text || !connection || len < 1 || len > SQL_TEXT_BYTES)
-		return 0;
+		return SQL_ANYTHING;
 	switch (text->bytes[0]) {
 	case MYSQL_QUIT:
 	case 0x02: /* INIT_DB */
@@ -307,20 +312,21 @@ __noinline int classify_mysql(__u64 ino, __u32 len)
 	case 0x0e: /* PING */
 	case 0x19: /* STMT_CLOSE */
 	case 0x1a: /* STMT_RESET */
-		return 1;
+		return SQL_QUESTION;
 	case 0x03: /* QUERY */
 		return classify(1, len, connection->wrote);
 	case 0x16: /* STMT_PREPARE */
 		connection->preparing = classify(1, len, 1) == SQL_QUESTION;
-		return 1;
+		return SQL_QUESTION;
 	case 0x17: /* STMT_EXECUTE */
 		if (len < 5)
-			return 0;
+			return SQL_ANYTHING;
 		statement.id = text->bytes[1] | (__u32)text->bytes[2] << 8 | (__u32)text->bytes[3] << 16 |
 			       (__u32)text->bytes[4] << 24;
-		return bpf_map_lookup_elem(&sql_questions, &statement) ? 1 : 0;
+		/* What it calls may be another function by now. */
+		return bpf_map_lookup_elem(&sql_questions, &statement) && !may_select_write() ? SQL_QUESTION : SQL_ANYTHING;
 	}
-	return 0;
+	return SQL_ANYTHING;
 }
 
 /* Is it how a connection of PostgreSQL begins: wishes for encryption (1234, 5679 and 5680), then protocol 3 with user and database? Something
@@ -429,6 +435,14 @@ static __always_inline __u32 peer_of(struct file *file)
 	return peer ? BPF_CORE_READ(peer, numbers[0].nr) : 0;
 }
 
+/* PostgreSQL has a process for each connection, which may be gone when the watcher looks; the one that has started it stays. */
+static __always_inline __u32 server_of(__u32 kind)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return kind == DATABASE_POSTGRES ? FIELD(struct task_struct, task->real_parent, tgid) : 0;
+}
+
 /* Can a client of a database be at the other end? The kernel itself (netlink) is not one. */
 static __always_inline bool is_client_family(struct file *file)
 {
@@ -458,7 +472,7 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	__u64 len;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
 	const void *bytes = (const void *)regs->si;
-	struct bytes_report report = {.kind = EVENT_SQL_RECEIVED, .dev = kind};
+	struct bytes_report report = {.kind = EVENT_SQL_RECEIVED, .dev = kind, .parent = server_of(kind)};
 	int may = SQL_ANYTHING, lost;
 
 	if (!text || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK || !is_client_family(file))
@@ -563,7 +577,7 @@ static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __
 	struct file *file = file_of(bpf_get_current_task_btf(), regs->di);
 	struct identity identity = {};
 	struct sql_connection *connection, fresh = {};
-	struct bytes_report report = {.kind = EVENT_SQL_SENT, .dev = kind};
+	struct bytes_report report = {.kind = EVENT_SQL_SENT, .dev = kind, .parent = server_of(kind)};
 	struct sql_statement statement = {};
 	__u8 head[9], yes = 1;
 

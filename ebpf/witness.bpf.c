@@ -576,9 +576,10 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	struct file *file = file_of(bpf_get_current_task_btf(), fd);
 	struct identity identity = {};
 	struct sock *sk;
-	struct pid *peer;
+	struct pid *process;
+	__u64 peer = 0;
 	__u32 family, address;
-	__u16 port, local;
+	__u16 local;
 	int ends;
 
 	if (!identify(file, &identity))
@@ -601,11 +602,18 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	if (family != AF_UNIX)
 		note_talk();
 	ends = ends_request(identity.ino, nr, ret, bytes);
-	if (!ends && is_told(identity.ino))
-		return 0;
 	address = peer_address(sk);
 	if (address)
 		family = AF_INET;
+	if (family == AF_INET) {
+		peer = (__u64)__builtin_bswap32(address) << 16 |
+		       __builtin_bswap16(FIELD(struct sock, sk, __sk_common.skc_dport));
+	} else if (family == AF_UNIX) {
+		process = FIELD(struct sock, sk, sk_peer_pid);
+		peer = process ? BPF_CORE_READ(process, numbers[0].nr) : 0;
+	}
+	if (!ends && is_told(identity.ino, peer))
+		return 0;
 	head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
 	if (!head) {
 		count_lost();
@@ -614,16 +622,10 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	fill_head(head, EVENT_SENT, nr, ret, fd);
 	if (ends)
 		head->flags = FLAG_REQUEST_END;
+	head->ino = peer;
 	head->dir_ino = identity.ino;
 	head->dev = family;
 	head->dir_dev = local;
-	if (family == AF_INET) {
-		port = FIELD(struct sock, sk, __sk_common.skc_dport);
-		head->ino = (__u64)__builtin_bswap32(address) << 16 | __builtin_bswap16(port);
-	} else if (family == AF_UNIX) {
-		peer = FIELD(struct sock, sk, sk_peer_pid);
-		head->ino = peer ? BPF_CORE_READ(peer, numbers[0].nr) : 0;
-	}
 	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
 	return 0;
 }

@@ -11,7 +11,7 @@
 //!    256 server_netns    inode number of the server's namespace     supervisor writes, kernel reads
 //!    320 service_ports   up to four ports of the web server         watcher writes, kernel reads
 //!    384 databases       bit n: one has process number n modulo 64  watcher and kernel write, kernel reads
-//!    448 strict_sql      1: a SELECT may change something           watcher writes, kernel reads
+//!    448 strict_sql      1: any SELECT may change something        watcher writes, kernel reads
 //!    512 told            statements that may have made it so        kernel writes, watcher reads
 //!    576 known           how many of them are in strict_sql         watcher writes, kernel reads
 //! revisions (2^20 x u64):

@@ -3,7 +3,8 @@
 //! A wake-up across cores costs about 45 µs round trip, several times a request; spinning for 50 µs saves it while requests keep
 //! coming, and an idle port must cost nothing. Where frames come regularly but further apart than spinning can bridge, every spin
 //! would be in vain: the window shrinks while sleeps are long, and is back at once when they are short (as in KVM's
-//! `halt_poll_ns`, Linux `virt/kvm/kvm_main.c`).
+//! `halt_poll_ns`, Linux `virt/kvm/kvm_main.c`). And nobody is to wait for a processor that only spins: where programs do
+//! ([`CpuPressure`](crate::CpuPressure)), it sleeps at once.
 //!
 //! [`Idle`] takes the time as an argument; only [`wait`] sleeps. The order of calls, over and over:
 //!
@@ -58,13 +59,14 @@ pub struct Idle {
     /// When there was first nothing to do, since the last work.
     idle_since_ns: Option<u64>,
     slept: bool,
+    is_contended: bool,
 }
 
 impl Idle {
     /// Starts with the full window.
     pub fn new(policy: IdlePolicy) -> Idle {
         let spin_ns = u64::try_from(policy.spin.as_nanos()).unwrap_or(u64::MAX);
-        Idle { spin_ns, window_ns: spin_ns, idle_since_ns: None, slept: false }
+        Idle { spin_ns, window_ns: spin_ns, idle_since_ns: None, slept: false, is_contended: false }
     }
 
     /// There was work.
@@ -79,11 +81,16 @@ impl Idle {
         self.slept = false;
     }
 
+    /// Are there programs that wait for a processor? Then there is no spinning until it is said that there are none.
+    pub fn set_contended(&mut self, is_contended: bool) {
+        self.is_contended = is_contended;
+    }
+
     /// There was none: spin on or sleep?
     pub fn poll(&mut self, now_ns: u64) -> IdleStep {
         let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
         // After a sleep without work (a timer, a signal) there is nothing to spin for.
-        if self.slept || now_ns.saturating_sub(since_ns) >= self.window_ns {
+        if self.slept || self.is_contended || now_ns.saturating_sub(since_ns) >= self.window_ns {
             self.slept = true;
             IdleStep::Sleep
         } else {
@@ -175,6 +182,17 @@ mod tests {
         assert_eq!(idle.poll(2_000_000), IdleStep::Sleep);
         idle.handle_work(2_000_001);
         assert_eq!(idle.poll(2_000_002), IdleStep::Again);
+    }
+
+    #[test]
+    fn there_is_no_spinning_while_others_wait() {
+        let mut idle = idle_default();
+        idle.set_contended(true);
+        idle.handle_work(1000);
+        assert_eq!(idle.poll(2000), IdleStep::Sleep);
+        idle.handle_work(3000);
+        idle.set_contended(false);
+        assert_eq!(idle.poll(4000), IdleStep::Again);
     }
 
     #[test]

@@ -24,6 +24,7 @@
 mod checksum;
 mod clock;
 mod counters;
+mod cpu_pressure;
 mod fault;
 mod frame;
 mod gather;
@@ -43,6 +44,7 @@ mod virtio_net;
 
 pub use clock::{Clock, ManualClock, MonotonicClock, RealtimeClock};
 pub use counters::{Counted, DirectionSnapshot, PortCounters, PortSnapshot};
+pub use cpu_pressure::CpuPressure;
 pub use fault::{FaultConfig, FaultCounters, FaultRates, Faulty};
 pub use frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Gso, GsoKind, Offload};
 pub use gather::{PARTS_MAX, SendError};

@@ -46,7 +46,7 @@ pub struct Catalogue {
     tables: Vec<Table>,
     by_name: HashMap<Box<str>, Vec<usize>>,
     routines: HashMap<Box<str>, Routine>,
-    /// One of them can be called by a SELECT and may change something.
+    /// One of them can be called by a SELECT and may change something, or a view does so.
     routine_may_write: bool,
     defaults: Defaults,
     hidden_writers: bool,
@@ -143,6 +143,11 @@ impl Catalogue {
         self.defaults
     }
 
+    /// Are there functions or views by which a SELECT may change something although it names no sequence's function?
+    pub fn functions_may_write(&self) -> bool {
+        self.routine_may_write
+    }
+
     /// Are there functions or sequences, by which a SELECT may change something? Then [`crate::is_certain_read`] is not to be believed.
     pub fn select_may_write(&self) -> bool {
         self.routine_may_write || self.tables.iter().any(|table| table.storage == Storage::Sequence)
@@ -181,7 +186,9 @@ impl Catalogue {
                 });
             }
             ["view", schema, name, body] => {
-                let body = parse(self.dialect, &unhex(body)?);
+                let body = unhex(body)?;
+                self.routine_may_write |= names_sequence_function(&body);
+                let body = parse(self.dialect, &body);
                 self.table_mut(schema, name)?.view = Some(body);
             }
             ["trigger", schema, name, body] => {
@@ -285,6 +292,15 @@ impl Catalogue {
             Dialect::Postgres => self.database.is_some() && self.database.as_deref() == context.catalog,
         }
     }
+}
+
+/// `nextval`, `setval`, `NEXT VALUE FOR`. In a question itself the kernel looks for them (`ebpf/sql.h`).
+fn names_sequence_function(text: &[u8]) -> bool {
+    let begins =
+        |text: &[u8], word: &[u8]| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    (0..text.len())
+        .map(|at| &text[at..])
+        .any(|rest| begins(rest, b"tval") || begins(rest, b"next") && begins(rest[4..].trim_ascii_start(), b"value"))
 }
 
 /// What a statement reads and writes. Without a catalogue, everything in reach if it touches anything.

@@ -105,9 +105,17 @@ impl Catalogues {
 
     /// May a SELECT on this server change something? Yes, unless all that was asked about is known and has neither functions nor sequences.
     pub fn select_may_write(&self, server: u32) -> bool {
+        self.may(server, Catalogue::select_may_write)
+    }
+
+    /// The same of one that names no sequence's function.
+    pub fn functions_may_write(&self, server: u32) -> bool {
+        self.may(server, Catalogue::functions_may_write)
+    }
+
+    fn may(&self, server: u32, write: impl Fn(&Catalogue) -> bool) -> bool {
         let mut known = self.states.iter().filter(|(place, _)| place.server == server).peekable();
-        known.peek().is_none()
-            || known.any(|(_, state)| state.catalogue.as_ref().is_none_or(|catalogue| catalogue.select_may_write()))
+        known.peek().is_none() || known.any(|(_, state)| state.catalogue.as_deref().is_none_or(&write))
     }
 
     /// The settings that sessions begin with, as last known.

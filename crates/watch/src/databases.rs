@@ -367,7 +367,7 @@ impl Databases {
         let place = if is_new { self.place_of(event, sql) } else { None };
         if let Some(place) = &place
             && self.elsewhere.is_none()
-            && self.acquaintances.is_server_inside(event.tgid, self.server_netns)
+            && self.acquaintances.is_server_inside(process_of(event, sql), self.server_netns)
         {
             self.used.insert(place.server);
         }
@@ -441,7 +441,7 @@ impl Databases {
     fn place_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
         let server = match &self.elsewhere {
             Some(elsewhere) => elsewhere.server,
-            None => self.acquaintances.first_process(event.tgid, self.server_netns)?,
+            None => self.acquaintances.first_process(process_of(event, sql), self.server_netns)?,
         };
         place_in(server, event, sql)
     }
@@ -453,20 +453,27 @@ impl Databases {
 
     /// `reason`: why a statement was not understood, if it was not.
     fn handle_schema_change(&mut self, name: u64, reason: Option<Reason>, now_ns: u64) {
-        let Some(connection) = self.connections.get_mut(&name) else { return };
-        let Some(place) = &connection.place else { return };
-        connection.structure_in_doubt = true;
-        match reason {
-            None | Some(Reason::Definition | Reason::Indirect | Reason::Function | Reason::Delayed) => {
-                self.catalogues.handle_change(place.server, false, now_ns);
-            }
-            Some(_) => self.catalogues.handle_change(place.server, true, now_ns),
+        if let Some(connection) = self.connections.get_mut(&name) {
+            connection.structure_in_doubt = true;
+        }
+        let is_definition =
+            matches!(reason, None | Some(Reason::Definition | Reason::Indirect | Reason::Function | Reason::Delayed));
+        for server in self.servers_of(name) {
+            self.catalogues.handle_change(server, !is_definition, now_ns);
         }
     }
 
     fn handle_schema_doubt(&mut self, name: u64, now_ns: u64) {
-        if let Some(place) = self.connections.get(&name).and_then(|connection| connection.place.as_ref()) {
-            self.catalogues.refresh(place.server, now_ns);
+        for server in self.servers_of(name) {
+            self.catalogues.refresh(server, now_ns);
+        }
+    }
+
+    /// The server of a connection, or all that are used if it is not known.
+    fn servers_of(&self, name: u64) -> Vec<Server> {
+        match self.connections.get(&name).and_then(|connection| connection.place.as_ref()) {
+            Some(place) => vec![place.server],
+            None => self.used.iter().copied().collect(),
         }
     }
 
@@ -500,6 +507,11 @@ impl Databases {
     /// Has something changed since the last call that the kernel took for a mere question? Then cards are to be told.
     pub fn take_unseen_change(&mut self) -> bool {
         std::mem::take(&mut self.unseen_change)
+    }
+
+    /// May a SELECT on a server that is used change something although it names no sequence's function?
+    pub fn functions_may_write(&self) -> bool {
+        self.used.iter().any(|&server| self.catalogues.functions_may_write(server))
     }
 
     /// May a SELECT on a server that is used change something?
@@ -622,9 +634,10 @@ impl Databases {
         // What was asked meanwhile may have been answered before.
         if let Some(connection) = self.connections.get_mut(&name)
             && std::mem::take(&mut connection.structure_in_doubt)
-            && let Some(place) = &connection.place
         {
-            self.catalogues.handle_change(place.server, false, self.now_ns);
+            for server in self.servers_of(name) {
+                self.catalogues.handle_change(server, false, self.now_ns);
+            }
         }
     }
 
@@ -722,6 +735,11 @@ fn place_in(server: Server, event: &LookupEvent, sql: SqlEvent) -> Option<Place>
     Some(Place { server, dialect: sql.dialect, database: Some(name.into()) })
 }
 
+/// A process that stands for the server, and is there for longer than one connection.
+fn process_of(event: &LookupEvent, sql: SqlEvent) -> u32 {
+    if sql.first == 0 { event.tgid } else { sql.first }
+}
+
 /// The server's first packet: a number of 0 and protocol version 10.
 fn is_greeting(dialect: Dialect, bytes: &[u8]) -> bool {
     dialect == Dialect::MySql && bytes.len() > 5 && bytes[3] == 0 && bytes[4] == 10
@@ -765,7 +783,7 @@ mod tests {
     fn observe(databases: &mut Databases, connection: u64, what: SqlStep, bytes: &[u8], time_ns: u64) {
         // Without bytes, there were some that nobody saw.
         let event = LookupEvent { path: bytes.into(), incomplete: bytes.is_empty(), ..LookupEvent::blank(time_ns) };
-        databases.observe(&event, SqlEvent { connection, dialect: Dialect::MySql, what });
+        databases.observe(&event, SqlEvent { connection, dialect: Dialect::MySql, what, first: 0 });
     }
 
     fn received(certain: bool) -> SqlStep {
@@ -781,7 +799,7 @@ mod tests {
             let observe = |databases: &mut Databases, what, bytes: &[u8], time_ns| {
                 let incomplete = bytes.is_empty();
                 let event = LookupEvent { tgid: server, path: bytes.into(), incomplete, ..LookupEvent::blank(time_ns) };
-                databases.observe(&event, SqlEvent { connection: 1, dialect: Dialect::MySql, what });
+                databases.observe(&event, SqlEvent { connection: 1, dialect: Dialect::MySql, what, first: 0 });
             };
             observe(&mut databases, SqlStep::Sent, GREETING, 1);
             observe(&mut databases, received(false), b"", 2);

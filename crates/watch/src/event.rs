@@ -53,6 +53,8 @@ pub struct SqlEvent {
     pub dialect: Dialect,
     /// What happened.
     pub what: SqlStep,
+    /// The server's first process, where it has one for each connection (PostgreSQL); 0: unknown.
+    pub first: u32,
 }
 
 /// See [`SqlEvent`].
@@ -284,7 +286,8 @@ impl LookupEvent {
                         _ => SqlStep::Closed,
                     };
                     let dialect = dialect(u32_at(offset_of!(Head, dev))?)?;
-                    EventKind::Sql(SqlEvent { connection: u64_at(offset_of!(Head, ino))?, dialect, what })
+                    let first = u32_at(offset_of!(Head, open_flags))?;
+                    EventKind::Sql(SqlEvent { connection: u64_at(offset_of!(Head, ino))?, dialect, what, first })
                 }
                 13 => EventKind::DatabaseGone,
                 14 => EventKind::DatabaseStarted(dialect(u32_at(offset_of!(Head, dev))?)?),

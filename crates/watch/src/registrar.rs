@@ -155,7 +155,7 @@ impl Registrar {
             self.table.record_change(SourceSlot::DATABASES);
             self.databases.end_closed(&closed, self.table.clock());
         }
-        self.table.set_strict_sql(self.databases.select_may_write(), None);
+        self.table.set_strict_sql(self.databases.functions_may_write(), None);
     }
 
     /// Ends the lease at once: nobody vouches any more.
@@ -244,7 +244,7 @@ impl Registrar {
             self.take_untold_files();
         }
         let known = (drained == Drained::All).then_some(definitions);
-        self.table.set_strict_sql(self.databases.select_may_write(), known);
+        self.table.set_strict_sql(self.databases.functions_may_write(), known);
         if self.retained.take_renewed() {
             self.table.record_change(SourceSlot::EVERYTHING);
         }

@@ -161,7 +161,7 @@ impl RemoteDatabase {
             self.table.record_change(SourceSlot::DATABASES);
             state.counters.changes += u64::from(!is_over);
         }
-        let sql = SqlEvent { connection, dialect: self.dialect, what };
+        let sql = SqlEvent { connection, dialect: self.dialect, what, first: 0 };
         state.databases.observe(&LookupEvent::elsewhere(now_ns(), self.table.clock(), sql, bytes), sql);
         if state.databases.take_unseen_change() {
             self.table.record_change(SourceSlot::DATABASES);
@@ -190,7 +190,7 @@ impl Follower for RemoteDatabase {
         state.databases.begin_anew(now, clock);
         for &connection in busy {
             let what = SqlStep::Received { client: 0, certain: false, ahead: false };
-            let sql = SqlEvent { connection, dialect: self.dialect, what };
+            let sql = SqlEvent { connection, dialect: self.dialect, what, first: 0 };
             state.databases.hold(&LookupEvent::elsewhere(now, clock, sql, &[]), sql);
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::rechecker::Rechecker;
 use anyhow::{Context, Result};
 use nicache_card::Card;
-use nicache_port::{Idle, IdlePolicy, IdleStep, Port, ReceiveSteering, wait};
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, Port, ReceiveSteering, wait};
 use nicache_tcp::Time;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{ClockId, clock_gettime};
@@ -89,6 +89,7 @@ fn run<W: Port, H: Port>(
     waker: &Waker,
 ) -> io::Result<()> {
     let mut idle = Idle::new(IdlePolicy::default());
+    let mut pressure = CpuPressure::of_machine();
     let mut polls = 0u32;
     loop {
         let now = monotonic();
@@ -107,9 +108,11 @@ fn run<W: Port, H: Port>(
                 continue;
             }
         } else if idle.poll(now.0) == IdleStep::Again {
+            idle.set_contended(pressure.is_contended(now.0));
             std::hint::spin_loop();
             continue;
         } else {
+            idle.set_contended(pressure.is_contended(now.0));
             sleep(&card, waker)?;
         }
         if let Some(error) = steering.as_mut().and_then(|steering| steering.follow(now.0).err()) {

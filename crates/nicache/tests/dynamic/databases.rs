@@ -31,7 +31,11 @@ fn stage() -> Stage {
 fn questions_make_nothing_suspect() {
     let stage = stage();
     let url = table(&stage, "asked", "");
+    stage.sql("CREATE SEQUENCE counted");
     stage.expect_quiet(&url, || drop(stage.sql("SELECT text FROM asked; SHOW TABLES; SELECT COUNT(*) FROM asked")));
+    let url = page(&stage, "counted", "SELECT next_not_cached_value FROM counted");
+    stage.change(&url, "5001", || drop(stage.sql("SELECT SetVal(counted, 5000)")));
+    stage.change(&url, "6001", || drop(stage.sql("SELECT NEXT VALUE FOR counted; SELECT SETVAL(counted, 6000)")));
 }
 
 #[test]

@@ -49,6 +49,11 @@ pub fn under_load(
                         continue;
                     };
                     let text = reply.text();
+                    // What PHP-FPM has its process say that it ends in the middle of a request.
+                    if text.is_empty() {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    }
                     let version: usize = text
                         .trim_matches(|c: char| !c.is_ascii_digit())
                         .parse()

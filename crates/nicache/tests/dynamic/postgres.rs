@@ -4,7 +4,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use crate::check::Cases;
+use crate::common::kill;
 use crate::stage::{Database, Setup, Stage};
 
 fn stage() -> Stage {
@@ -30,7 +33,12 @@ fn table(stage: &Stage, name: &str) -> String {
 fn questions_make_nothing_suspect() {
     let stage = stage();
     let url = table(&stage, "asked");
+    // A column that has a sequence changes nothing about that.
+    stage.psql("CREATE TABLE numbered (id SERIAL PRIMARY KEY)");
     stage.expect_quiet(&url, || drop(stage.psql("SELECT text FROM asked")));
+    stage.psql("CREATE SEQUENCE counted");
+    let url = page(&stage, "counted", "SELECT last_value FROM counted");
+    stage.change(&url, "5000", || drop(stage.psql("SELECT SetVal('counted', 5000)")));
 }
 
 #[test]
@@ -114,6 +122,15 @@ fn changes() {
 fn functions_that_write() {
     let mut stage = stage();
     let mut cases = Cases::default();
+    cases.run("a function that was made by a client which is gone when the watcher looks", || {
+        let url = table(&stage, "gone");
+        let watcher = stage.nicache.pid("watch_pid");
+        kill(watcher, Signal::STOP);
+        stage.psql("CREATE FUNCTION goes(t TEXT) RETURNS INT LANGUAGE sql AS $$ UPDATE gone SET text = t WHERE id = 1; SELECT 1 $$");
+        kill(watcher, Signal::CONT);
+        std::thread::sleep(Duration::from_millis(500));
+        stage.change(&url, "new", || drop(stage.psql("SELECT goes('new')")));
+    });
     cases.run("a function", || {
         let url = table(&stage, "called");
         stage.psql("CREATE FUNCTION writes(t TEXT) RETURNS INT LANGUAGE sql AS $$ UPDATE called SET text = t WHERE id = 1; SELECT 1 $$");

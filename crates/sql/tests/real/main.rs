@@ -185,7 +185,7 @@ INSERT INTO posts (title) VALUES ('first'), ('second'), ('third'); INSERT INTO c
 fn mariadb() {
     let server = Server::mariadb();
     server.ask("", "CREATE DATABASE app");
-    let may_write = |server: &Server| Bench::fetch(server).select_may_write();
+    let may_write = |server: &Server| Bench::fetch(server).functions_may_write();
     assert!(!may_write(&server), "the functions that it brings along");
     server.ask("app", "CREATE FUNCTION looks() RETURNS INT RETURN (SELECT COUNT(*) FROM mysql.plugin WHERE name <> REPLACE('update', 'u', 'x'))");
     server.ask("app", "CREATE PROCEDURE writes() DELETE FROM mysql.plugin");
@@ -199,6 +199,10 @@ fn mariadb() {
         "app",
         "DROP FUNCTION writes;\nDELIMITER //\nCREATE FUNCTION calls() RETURNS INT BEGIN CALL writes(); RETURN 1; END//",
     );
+    assert!(may_write(&server));
+    server.ask("app", "DROP FUNCTION calls; CREATE SEQUENCE numbers");
+    assert!(!may_write(&server));
+    server.ask("app", "CREATE VIEW counts AS SELECT NEXT VALUE FOR numbers");
     assert!(may_write(&server));
     server.ask("", "DROP DATABASE app");
     server.ask("", MARIADB);
