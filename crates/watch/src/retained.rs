@@ -20,9 +20,11 @@ pub const RETAINED_MAX: usize = 65_536;
 pub const DIRTY_NS_MAX: u64 = 60_000_000_000;
 /// From looking at a changed file to giving up what is in memory of it.
 const CLEANING_NS: u64 = 10_000_000;
-/// A file that the server reads anew this often within [`VOLATILE_NS`], changed each time, is data that it does not keep.
+/// A file that the server reads anew this often within [`VOLATILE_NS`], changed each time, is data that it does not keep, if the same process has also read
+/// it as often although it was what it had read before, [`REREAD_NS`] ago or more. What is compiled from a file is read once per change, or twice in a row.
 const VOLATILE_CHANGES: u32 = 16;
 const VOLATILE_NS: u64 = 60_000_000_000;
+const REREAD_NS: u64 = 10_000_000;
 
 const S_IFMT: u16 = 0o170_000;
 const S_IFREG: u16 = 0o100_000;
@@ -70,14 +72,17 @@ struct File {
     dirty: Option<(Stamp, u64)>,
     /// When it was read for the first time after a change.
     cleaned_ns: u64,
-    /// Times that it was found changed when it was opened again, since when.
+    /// Times that it was found changed when it was opened again, and that the process which had opened it last found it unchanged; since when.
     changes: u32,
+    rereads: u32,
     counted_since_ns: u64,
+    counted_ns: u64,
+    last_opener: u32,
 }
 
 impl File {
     fn is_volatile(&self) -> bool {
-        self.changes >= VOLATILE_CHANGES
+        self.changes >= VOLATILE_CHANGES && self.rereads >= VOLATILE_CHANGES
     }
 
     /// Is the file the one that was opened, with the change time of that moment? `stamp` was read before.
@@ -188,15 +193,24 @@ impl Retained {
                 dirty: None,
                 cleaned_ns: 0,
                 changes: 0,
+                rereads: 0,
                 counted_since_ns: event.time_ns,
+                counted_ns: event.time_ns,
+                last_opener: 0,
             }
         });
-        if stamp >= file.opened && event.clock > file.opened {
-            if event.time_ns > file.counted_since_ns + VOLATILE_NS {
-                (file.changes, file.counted_since_ns) = (0, event.time_ns);
-            }
-            file.changes += 1;
+        if event.time_ns > file.counted_since_ns + VOLATILE_NS {
+            (file.changes, file.rereads, file.counted_since_ns) = (0, 0, event.time_ns);
         }
+        if stamp >= file.opened && event.clock > file.opened {
+            file.changes += 1;
+            file.counted_ns = event.time_ns;
+        } else if stamp < file.opened && file.last_opener == event.tgid && event.time_ns >= file.counted_ns + REREAD_NS
+        {
+            file.rereads += 1;
+            file.counted_ns = event.time_ns;
+        }
+        file.last_opener = event.tgid;
         if file.path.is_none() {
             file.path = path.map(Box::from);
         }
@@ -454,13 +468,22 @@ mod tests {
 
     #[test]
     fn data_that_changes_all_the_time_is_not_retained() {
-        let table = RevisionTable::on_heap();
-        let mut retained = Retained::default();
-        for _ in 0..=VOLATILE_CHANGES {
-            retained.observe(&opened(CODE, b"/session", table.advance_clock(), 1), &table);
-            table.record_change(CODE.slot());
+        for (reads_per_change, gap_ns, is_kept) in
+            [(1, REREAD_NS, true), (2, REREAD_NS - 1, true), (2, REREAD_NS, false)]
+        {
+            let table = RevisionTable::on_heap();
+            let mut retained = Retained::default();
+            let mut now_ns = 0;
+            for _ in 0..=VOLATILE_CHANGES {
+                for _ in 0..reads_per_change {
+                    now_ns += gap_ns;
+                    let event = opened(CODE, b"/data", table.advance_clock(), 1);
+                    retained.observe(&LookupEvent { time_ns: now_ns, ..event }, &table);
+                }
+                table.record_change(CODE.slot());
+            }
+            assert_eq!(retained.is_dirty(&table, LATER, now_ns), is_kept);
+            assert_eq!(retained.has_changed(&table, Stamp(0), u64::MAX), is_kept);
         }
-        assert!(!retained.is_dirty(&table, LATER, 0));
-        assert!(!retained.has_changed(&table, Stamp(0), u64::MAX));
     }
 }
