@@ -264,7 +264,8 @@ impl Registrar {
                 inode: Some(inode),
                 mode: libc::S_IFREG as u16,
                 incomplete: true,
-                ..LookupEvent::blank(now_ns())
+                // When is not known: any reply may be of it.
+                ..LookupEvent::blank(0)
             };
             self.retained.observe(&event, &self.table);
         }
