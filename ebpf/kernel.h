@@ -25,6 +25,10 @@ struct super_block {
 	int s_stack_depth;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
@@ -33,6 +37,7 @@ struct inode {
 	__s64 i_size;
 	__s64 i_ctime_sec; /* since 6.11, and so the next */
 	__u32 i_ctime_nsec;
+	atomic_t i_writecount;
 };
 
 struct address_space {

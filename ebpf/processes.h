@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Which processes of the server are as good as those before them. Included by witness.bpf.c.
+ * Which processes are the server's, and which of them are as good as those before them. Included by witness.bpf.c.
  *
  * Read first: docs/coherence.md rule 4.
  *
@@ -13,6 +13,25 @@
  */
 #ifndef NICACHE_PROCESSES_H
 #define NICACHE_PROCESSES_H
+
+static __always_inline bool is_server(struct task_struct *task)
+{
+	__u64 *server_netns = control_word(CONTROL_SERVER_NETNS);
+
+	if (!server_netns || !*server_netns)
+		return false;
+	return task->nsproxy->net_ns->ns.inum == *server_netns;
+}
+
+static __always_inline bool is_service_port(__u16 port)
+{
+	__u64 *ports = control_word(CONTROL_SERVICE_PORTS);
+
+	if (!ports)
+		return false;
+	return port == (*ports & 0xffff) || port == (*ports >> 16 & 0xffff) || port == (*ports >> 32 & 0xffff) ||
+	       port == *ports >> 48;
+}
 
 struct kin {
 	__u64 looked;   /* it has opened a file to read since it last had a child */

@@ -14,10 +14,7 @@ fn main() {
 }
 
 fn compile_ebpf(ebpf: &Path, object: &Path) {
-    for file in ["witness.bpf.c", "bytes.h", "kernel.h", "processes.h", "requests.h", "shared.h", "sql.h", "syscalls.h"]
-    {
-        println!("cargo::rerun-if-changed={}", ebpf.join(file).display());
-    }
+    println!("cargo::rerun-if-changed={}", ebpf.display());
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let mut command = Command::new(&clang);

@@ -86,13 +86,15 @@ impl File {
     }
 
     /// Is the file the one that was opened, with the change time of that moment? `stamp` was read before.
-    fn is_same_as_opened(&mut self, identity: Identity, stamp: Stamp) -> bool {
+    fn is_same_as_opened(&mut self, identity: Identity, stamp: Stamp, table: &RevisionTable) -> bool {
         if stamp <= self.unchanged_up_to {
             return true;
         }
         let Some(path) = &self.path else { return false };
+        // A change that is under way may have its stamp before its time, and get another stamp once it has that: this clock or a later one.
+        let clock = table.clock();
         let is_same = self.changed_ns != 0 && changed_ns_of(path, identity) == Some(self.changed_ns);
-        if is_same {
+        if is_same && stamp < clock {
             self.unchanged_up_to = stamp;
         }
         is_same
@@ -137,7 +139,8 @@ impl Retained {
         {
             let stamp = table.stamp_of(identity.slot());
             let was_seen = stamp < file.opened.max(*missing_at);
-            if !was_seen && stamp < event.clock && !file.is_same_as_opened(*identity, stamp) {
+            // The stamp may be of the access time that this very reading has moved.
+            if !was_seen && !file.is_same_as_opened(*identity, stamp, table) {
                 let is_late = file.dirty.is_some_and(|(_, since_ns)| event.time_ns >= since_ns + DIRTY_NS_MAX);
                 self.renewed |= is_late && file.is_read_only && !file.is_volatile();
                 file.cleaned_ns = event.time_ns;
@@ -217,7 +220,8 @@ impl Retained {
         file.opened = file.opened.max(event.clock);
         file.is_read_only |= event.open_flags & O_ACCMODE == 0;
         if file.changed_ns != event.changed_ns {
-            (file.changed_ns, file.changed_since) = (event.changed_ns, event.clock);
+            // A request with this clock may have been answered before.
+            (file.changed_ns, file.changed_since) = (event.changed_ns, Stamp(event.clock.0 + 1));
         }
         if file.opener != Some(event.tgid) {
             file.opener = None;
@@ -265,7 +269,11 @@ impl Retained {
             let stamp = table.stamp_of(identity.slot());
             let missing_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
             let seen = file.opened.max(missing_at);
-            if stamp < seen || !file.is_read_only || file.is_volatile() || file.is_same_as_opened(*identity, stamp) {
+            if stamp < seen
+                || !file.is_read_only
+                || file.is_volatile()
+                || file.is_same_as_opened(*identity, stamp, table)
+            {
                 file.dirty = None;
                 let was_dirty = file.is_read_only
                     && !file.is_volatile()
@@ -293,7 +301,7 @@ impl Retained {
             if stamp < since || file.first_opened_ns > read_before_ns || file.is_volatile() {
                 continue;
             }
-            if file.changed_since <= since && file.is_same_as_opened(*identity, stamp) {
+            if file.changed_since <= since && file.is_same_as_opened(*identity, stamp, table) {
                 continue;
             }
             tracing::debug!(path = %file.name(), "a file that the server may have in its memory has changed");
@@ -464,6 +472,63 @@ mod tests {
         table.record_change(CODE.slot());
         assert!(!retained.has_changed(&table, since, open.time_ns - 1));
         assert!(retained.has_changed(&table, since, open.time_ns));
+    }
+
+    /// A file on disk, and its opening as it is there.
+    fn on_disk(folder: &tempfile::TempDir) -> (std::path::PathBuf, impl Fn(Stamp) -> LookupEvent) {
+        use std::os::unix::ffi::OsStrExt;
+        let path = folder.path().join("a.php");
+        std::fs::write(&path, "old").unwrap();
+        let there = path.clone();
+        let open = move |clock| {
+            let stat = rustix::fs::stat(&there).unwrap();
+            let dev = rustix::fs::major(stat.st_dev) << 20 | rustix::fs::minor(stat.st_dev);
+            let changed_ns = stat.st_ctime as u64 * 1_000_000_000 + stat.st_ctime_nsec as u64;
+            let identity = Identity { dev, ino: stat.st_ino };
+            LookupEvent { changed_ns, ..opened(identity, there.as_os_str().as_bytes(), clock, 1) }
+        };
+        (path, open)
+    }
+
+    /// The kernel stamps a file that is made shorter before it moves its change time, and again when that is done.
+    #[test]
+    fn a_change_that_has_a_stamp_before_it_has_a_time_is_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = RevisionTable::on_heap();
+        let mut retained = Retained::default();
+        let (path, open) = on_disk(&folder);
+        let identity = open(Stamp(0)).inode.unwrap();
+        retained.observe(&open(table.advance_clock()), &table);
+        let since = table.advance_clock();
+        table.record_change(identity.slot());
+        assert!(!retained.has_changed(&table, since, u64::MAX) && !retained.is_dirty(&table, LATER, 0));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::fs::write(&path, "new").unwrap();
+        table.record_change(identity.slot());
+        assert!(retained.has_changed(&table, since, u64::MAX) && retained.is_dirty(&table, LATER, 0));
+    }
+
+    #[test]
+    fn a_reading_that_moves_the_access_time_is_a_reading() {
+        let folder = tempfile::tempdir().unwrap();
+        for is_late in [false, true] {
+            let table = RevisionTable::on_heap();
+            let mut retained = Retained::default();
+            let (path, open) = on_disk(&folder);
+            let identity = open(Stamp(0)).inode.unwrap();
+            retained.observe(&open(table.advance_clock()), &table);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::fs::write(&path, "new").unwrap();
+            table.record_change(identity.slot());
+            assert!(retained.is_dirty(&table, LATER, 0));
+            let read_ns = if is_late { DIRTY_NS_MAX } else { 1000 };
+            let reading = LookupEvent { time_ns: read_ns, ..open(table.advance_clock()) };
+            table.record_change(identity.slot());
+            retained.observe(&reading, &table);
+            assert_eq!(retained.take_renewed(), is_late);
+            assert!(retained.is_dirty(&table, read_ns - 1, read_ns));
+            assert!(!retained.is_dirty(&table, read_ns + CLEANING_NS, read_ns));
+        }
     }
 
     #[test]

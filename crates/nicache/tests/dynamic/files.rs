@@ -362,7 +362,13 @@ fn where_php_itself_is_late() {
             }
             let asked = Instant::now();
             let version: usize = client.get("/often.php").unwrap().text().parse().unwrap();
-            assert!(version >= shown, "{version} after {shown}");
+            assert!(
+                version >= shown,
+                "{version} after {shown}, {:?} after the beginning, the last edit at {:?}; PHP says {}",
+                asked - begun,
+                *written.last().unwrap() - begun,
+                stage.direct("/often.php")
+            );
             shown = version;
             if let Some(next) = written.get(version + 1) {
                 let age = asked.saturating_duration_since(*next);

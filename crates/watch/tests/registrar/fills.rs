@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nicache_coherence::{FILL_REQUEST_BYTES_MAX, FillRequest, FillVerdict, RefusalReason, Verdict};
-use nicache_watch::now_ns;
+use nicache_watch::{KernelWatcher, Witness, now_ns};
 
-use crate::common::slot;
+use crate::common::{ServerThread, directory_on_ext4, slot};
 use crate::scene::{Forwarded, Scene, assert_refused, assert_stored, chain};
 
 #[test]
@@ -321,6 +321,39 @@ fn a_full_ring_is_counted_and_the_fill_refused() {
     scene.serve(&page);
     assert_refused(&scene.judge(&forwarded, b"hello", Some(modified)), RefusalReason::EventsLost);
     assert_stored(&scene.fill(&page), &chain(&page));
+}
+
+#[test]
+fn the_change_time_of_a_file_that_is_open_for_writing_tells_nothing() {
+    let root = directory_on_ext4();
+    let server = ServerThread::start();
+    let watcher = KernelWatcher::load(server.netns).unwrap();
+    let mut witness = watcher.witness().unwrap();
+    let path = root.path().join("script");
+    fs::write(&path, "1").unwrap();
+    let mut read = |path: &PathBuf, writes: bool| {
+        let opened = path.clone();
+        server.run(move || drop(OpenOptions::new().read(true).write(writes).open(opened).unwrap()));
+        let mut changed_ns = None;
+        let ino = fs::metadata(path).unwrap().ino();
+        witness.drain(&mut |event| {
+            if event.inode.is_some_and(|inode| inode.ino == ino) {
+                changed_ns = Some(event.changed_ns);
+            }
+        });
+        changed_ns.unwrap()
+    };
+    let time = |path: &PathBuf| {
+        let stat = fs::metadata(path).unwrap();
+        stat.ctime() as u64 * 1_000_000_000 + stat.ctime_nsec() as u64
+    };
+    for writes in [false, true] {
+        assert_eq!(read(&path, writes), time(&path));
+        let writer = OpenOptions::new().append(true).open(&path).unwrap();
+        assert_eq!(read(&path, writes), 0);
+        drop(writer);
+        assert_eq!(read(&path, writes), time(&path));
+    }
 }
 
 #[test]

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * What a descriptor leads to. Included by witness.bpf.c.
+ */
+#ifndef NICACHE_FILES_H
+#define NICACHE_FILES_H
+
+struct inode_key {
+	__u64 ino;
+	__u64 dev;
+};
+
+static __always_inline struct file *file_of(struct task_struct *task, int fd)
+{
+	struct files_struct *files = task->files;
+	struct fdtable *table = FIELD(struct files_struct, files, fdt);
+	struct file **slots, *file = 0;
+
+	if (fd < 0 || (unsigned int)fd >= FIELD(struct fdtable, table, max_fds))
+		return 0;
+	slots = FIELD(struct fdtable, table, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), slots + fd);
+	return file;
+}
+
+/* Of a socket. */
+static __always_inline struct sock *sock_of(struct file *file)
+{
+	void *socket = FIELD(struct file, file, private_data);
+
+	return socket ? FIELD(struct socket, socket, sk) : 0;
+}
+
+struct identity {
+	__u64 ino;
+	__u64 size;
+	/* 0: unknown. */
+	__u64 changed_ns;
+	__u32 dev;
+	__u32 links;
+	__u16 mode;
+};
+
+static __always_inline bool identify(struct file *file, struct identity *identity)
+{
+	struct inode *inode = file ? FIELD(struct file, file, f_inode) : 0;
+	struct super_block *super;
+
+	if (!inode)
+		return false;
+	super = FIELD(struct inode, inode, i_sb);
+	identity->ino = FIELD(struct inode, inode, i_ino);
+	identity->size = FIELD(struct inode, inode, i_size);
+	identity->changed_ns = 0;
+	/* A writer moves the time first and the bytes then: while the file is open for writing, the time tells nothing. */
+	if (bpf_core_field_exists(inode->i_ctime_sec) &&
+	    FIELD(struct inode, inode, i_writecount.counter) <= (FIELD(struct file, file, f_mode) & FMODE_WRITE ? 1 : 0))
+		identity->changed_ns = FIELD(struct inode, inode, i_ctime_sec) * 1000000000ULL +
+				       (FIELD(struct inode, inode, i_ctime_nsec) & 0x3fffffff);
+	identity->dev = FIELD(struct super_block, super, s_dev);
+	identity->mode = FIELD(struct inode, inode, i_mode);
+	identity->links = FIELD(struct inode, inode, i_nlink);
+	return true;
+}
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * What the server looks at and writes, by the system calls of its processes. Included by witness.bpf.c.
+ */
+#ifndef NICACHE_SERVER_H
+#define NICACHE_SERVER_H
+
+/* The server wrote to a descriptor: to a file, which makes its request one that is not only a question, or to a peer.
+ * Files opened for appending are logs.
+ */
+static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
+{
+	struct event_head *head;
+	struct file *file = file_of(bpf_get_current_task_btf(), fd);
+	struct identity identity = {};
+	struct sock *sk;
+	struct pid *process;
+	__u64 peer = 0;
+	__u32 family, address;
+	__u16 local;
+	int ends;
+
+	if (!identify(file, &identity))
+		return 0;
+	/* A file without a name is nobody else's. */
+	if ((identity.mode & S_IFMT) == S_IFREG && !identity.links)
+		return 0;
+	if ((identity.mode & S_IFMT) == S_IFREG && !(FIELD(struct file, file, f_flags) & O_APPEND))
+		return report_descriptor(EVENT_WROTE, nr, ret, fd);
+	if ((identity.mode & S_IFMT) != S_IFSOCK)
+		return 0;
+	sk = sock_of(file);
+	if (!sk)
+		return 0;
+	family = FIELD(struct sock, sk, __sk_common.skc_family);
+	local = FIELD(struct sock, sk, __sk_common.skc_num);
+	/* To a client of the web server: not a question. */
+	if ((family == AF_INET || family == AF_INET6) && is_service_port(local))
+		return 0;
+	if (family != AF_UNIX)
+		note_talk();
+	ends = ends_request(identity.ino, nr, ret, bytes);
+	address = peer_address(sk);
+	if (address)
+		family = AF_INET;
+	if (family == AF_INET) {
+		peer = (__u64)__builtin_bswap32(address) << 16 |
+		       __builtin_bswap16(FIELD(struct sock, sk, __sk_common.skc_dport));
+	} else if (family == AF_UNIX) {
+		process = FIELD(struct sock, sk, sk_peer_pid);
+		peer = process ? BPF_CORE_READ(process, numbers[0].nr) : 0;
+	}
+	if (!ends && is_told(identity.ino, peer))
+		return 0;
+	head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
+	if (!head) {
+		count_lost();
+		return 0;
+	}
+	fill_head(head, EVENT_SENT, nr, ret, fd);
+	if (ends)
+		head->flags = FLAG_REQUEST_END;
+	head->ino = peer;
+	head->dir_ino = identity.ino;
+	head->dev = family;
+	head->dir_dev = local;
+	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* What the server looks at. */
+static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
+{
+	__u64 nr = regs->orig_ax & ~X32_BIT, resolve = 0;
+	struct lookup lookup = {.ret = ret, .nr = nr, .dirfd = AT_FDCWD, .kind = EVENT_LOOKUP};
+
+	switch (nr) {
+	case NR_open:
+		lookup.opened = true;
+		lookup.open_flags = regs->si;
+		if (regs->si & O_NOFOLLOW)
+			lookup.flags = FLAG_NOFOLLOW;
+		lookup.path = (const char *)regs->di;
+		break;
+	case NR_creat:
+		lookup.opened = true;
+		lookup.open_flags = O_CREAT | O_TRUNC | O_WRONLY;
+		lookup.path = (const char *)regs->di;
+		break;
+	case NR_lstat:
+	case NR_readlink:
+	case NR_lgetxattr:
+	case NR_llistxattr:
+		lookup.flags = FLAG_NOFOLLOW;
+		lookup.path = (const char *)regs->di;
+		break;
+	case NR_stat:
+	case NR_access:
+	case NR_statfs:
+	case NR_getxattr:
+	case NR_listxattr:
+		lookup.path = (const char *)regs->di;
+		break;
+	case NR_openat:
+		lookup.opened = true;
+		lookup.open_flags = regs->dx;
+		if (regs->dx & O_NOFOLLOW)
+			lookup.flags = FLAG_NOFOLLOW;
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_openat2:
+		lookup.opened = true;
+		/* struct open_how: flags, mode, resolve. */
+		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)(regs->dx + 16)))
+			lookup.flags |= FLAG_INCOMPLETE;
+		if (resolve & (RESOLVE_IN_ROOT | RESOLVE_BENEATH))
+			lookup.flags |= FLAG_OWN_ROOT;
+		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)regs->dx))
+			lookup.flags |= FLAG_INCOMPLETE;
+		lookup.open_flags = resolve;
+		if (resolve & O_NOFOLLOW)
+			lookup.flags |= FLAG_NOFOLLOW;
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_newfstatat:
+	case NR_faccessat2:
+		if (regs->r10 & AT_SYMLINK_NOFOLLOW)
+			lookup.flags = FLAG_NOFOLLOW;
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_statx:
+		if (regs->dx & AT_SYMLINK_NOFOLLOW)
+			lookup.flags = FLAG_NOFOLLOW;
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_readlinkat:
+	case NR_name_to_handle_at:
+		lookup.flags = FLAG_NOFOLLOW;
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_faccessat:
+		lookup.dirfd = regs->di;
+		lookup.path = (const char *)regs->si;
+		break;
+	case NR_accept:
+	case NR_accept4:
+		return ret >= 0 ? observe_accepted(ret) : 0;
+	case NR_read:
+	case NR_readv:
+	case NR_recvfrom:
+	case NR_recvmsg:
+		return ret > 0 ? observe_request(regs->di, nr, ret, regs->si) : 0;
+	case NR_getdents:
+	case NR_getdents64:
+		return report_descriptor(EVENT_READDIR, nr, ret, regs->di);
+	case NR_sendfile:
+		return ret > 0 ? report_descriptor(EVENT_SENDFILE, nr, ret, regs->si) : 0;
+	case NR_write:
+	case NR_pwrite64:
+	case NR_writev:
+	case NR_pwritev:
+	case NR_pwritev2:
+	case NR_sendto:
+	case NR_sendmsg:
+	case NR_sendmmsg:
+		return ret > 0 ? report_written(regs->di, nr, ret, regs->si) : 0;
+	case NR_unlink:
+		return ret < 0 ? 0 : report_removed((const char *)regs->di, AT_FDCWD, nr);
+	case NR_unlinkat:
+		return ret < 0 ? 0 : report_removed((const char *)regs->si, regs->di, nr);
+	case NR_rename:
+	case NR_renameat:
+	case NR_renameat2:
+	case NR_mkdir:
+	case NR_mkdirat:
+	case NR_rmdir:
+	case NR_link:
+	case NR_linkat:
+	case NR_symlink:
+	case NR_symlinkat:
+	case NR_mknod:
+	case NR_mknodat:
+	case NR_truncate:
+	case NR_chmod:
+	case NR_fchmodat:
+		return ret < 0 ? 0 : report_descriptor(EVENT_WROTE, nr, ret, -1);
+	case NR_fchmod:
+	case NR_ftruncate:
+		return ret < 0 ? 0 : report_written(regs->di, nr, ret, 0);
+	case NR_utimensat:
+		if (ret < 0)
+			return 0;
+		/* Without a path it is about the descriptor. */
+		return regs->si ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(regs->di, nr, ret, 0);
+	case NR_io_uring_setup:
+	case NR_open_by_handle_at:
+		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);
+	case NR_chdir:
+	case NR_fchdir:
+		/* Relative paths mean something else now. */
+		if (ret < 0)
+			return 0;
+		change_slot(SLOT_WORKING_DIRECTORY);
+		if (nr == NR_fchdir)
+			return report_descriptor(EVENT_MOVED, nr, ret, -1);
+		lookup.kind = EVENT_MOVED;
+		lookup.path = (const char *)regs->di;
+		break;
+	case NR_chroot:
+	case NR_setns:
+	case NR_unshare:
+		/* Paths mean something else now. */
+		if (ret >= 0)
+			change_slot(SLOT_EVERYTHING);
+		return 0;
+	default:
+		return 0;
+	}
+	report_lookup(&lookup);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * The revision table, as crates/coherence/src/table.rs has it (and says why no lock is needed). Included by witness.bpf.c.
+ */
+#ifndef NICACHE_TABLE_H
+#define NICACHE_TABLE_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, CONTROL_BYTES);
+} control SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, SOURCE_SLOTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} revisions SEC(".maps");
+
+static __always_inline __u64 *control_word(int word)
+{
+	__u32 zero = 0;
+	__u64 *page = bpf_map_lookup_elem(&control, &zero);
+
+	return page ? page + word : 0;
+}
+
+/* Same function as SourceSlot::of_inode. */
+static __always_inline __u32 slot_of(__u32 dev, __u64 ino)
+{
+	__u64 mixed = ino + (__u64)dev * 0xff51afd7ed558ccdULL;
+	__u32 slot;
+
+	mixed ^= mixed >> 32;
+	slot = (mixed * 0x9e3779b97f4a7c15ULL) >> (64 - SLOT_BITS);
+	return slot < SLOTS_RESERVED ? slot + SLOTS_RESERVED : slot;
+}
+
+/* Raises the slot's stamp to the clock, and returns the word with the flags that it has. */
+static __noinline __u64 raise_stamp(__u32 slot)
+{
+	__u64 *clock_word = control_word(CONTROL_CLOCK);
+	__u64 *revision = bpf_map_lookup_elem(&revisions, &slot);
+	__u64 clock, word, seen;
+	int tries;
+
+	if (!clock_word || !revision)
+		return 0;
+	clock = *(volatile __u64 *)clock_word & STAMP_MASK;
+	word = *(volatile __u64 *)revision;
+	for (tries = 0; tries < 64; tries++) {
+		if ((word & STAMP_MASK) >= clock)
+			return word;
+		seen = __sync_val_compare_and_swap(revision, word, (word & ~STAMP_MASK) | clock);
+		if (seen == word)
+			return word;
+		word = seen;
+	}
+	/* Beaten 64 times in a row. The largest stamp makes the slot uncacheable for good, which is safe. */
+	__sync_fetch_and_or(revision, STAMP_MASK);
+	return WATCHED | TRACKED;
+}
+
+/* Raises the slot's stamp to the clock, and that of all dynamic entries if one depends on it; moves the epoch if the
+ * slot is watched.
+ */
+static __always_inline void change_slot(__u32 slot)
+{
+	__u64 *epoch = control_word(CONTROL_EPOCH);
+	__u64 word = raise_stamp(slot);
+
+	if (word & TRACKED)
+		raise_stamp(SLOT_DYNAMIC);
+	if (word & WATCHED && epoch)
+		__sync_fetch_and_add(epoch, 1);
+}
+
+/* Nothing that depends on the slot is cacheable from here on. */
+static __always_inline void raise_stamp_for_good(__u32 slot)
+{
+	__u64 *revision = bpf_map_lookup_elem(&revisions, &slot);
+
+	if (revision)
+		__sync_fetch_and_or(revision, STAMP_MASK);
+}
+
+static __always_inline void change_inode(struct inode *inode)
+{
+	change_slot(slot_of(inode->i_sb->s_dev, inode->i_ino));
+}
+
+#endif
