@@ -66,6 +66,15 @@ impl Edit {
         Edit { delay: Duration::from_secs(seconds.into()), ..self }
     }
 
+    /// The same so many seconds later still, if there is a delay.
+    pub(crate) fn later(self, seconds: u32) -> Edit {
+        if self.delay.is_zero() {
+            self
+        } else {
+            Edit { delay: self.delay + Duration::from_secs(seconds.into()), ..self }
+        }
+    }
+
     /// The application itself mixes up what happens within a second or two.
     pub(crate) fn hasty(self) -> Edit {
         Edit { is_hasty: true, ..self }

@@ -59,7 +59,7 @@ pub enum FillAbort {
     NoVerdict,
     /// A source changed between the verdict and the insertion.
     ChangedAtInsert,
-    /// Another reply for the same key was stored meanwhile.
+    /// Another request for the same was let through since the server said nothing to this one.
     Superseded,
     /// A computed reply that is different each time.
     Volatile,
@@ -162,6 +162,8 @@ pub struct Counters {
     pub waits: u64,
     /// Of these: answered from card memory then.
     pub waits_answered: u64,
+    /// Of these: with a reply that is not kept, since something has changed, but was computed after they had come.
+    pub waits_shared: u64,
     /// Hits of dynamic entries.
     pub hits_dynamic: u64,
     /// Entries dropped by the operator.
@@ -224,6 +226,7 @@ impl Default for Counters {
             recheck_requests: 0,
             waits: 0,
             waits_answered: 0,
+            waits_shared: 0,
             hits_dynamic: 0,
             purges_by_operator: 0,
             evictions: 0,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use hashbrown::HashTable;
 use nicache_coherence::{
-    BODY_HASH_BYTES, Class, FillRequest, FillVerdict, Question, RecordNumber, RefusalReason, Verdict,
+    BODY_HASH_BYTES, Class, FillRequest, FillVerdict, Question, RecordNumber, RefusalReason, SourceSet, Verdict,
 };
 use nicache_http::{
     Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ReplyHead, ReplyOutcome, RequestOutcome, Vary,
@@ -31,6 +31,7 @@ use crate::outcomes::{Outcome, Outcomes};
 use crate::path::{Digests, PathSettings, WholeReply};
 use crate::recheck::Recheck;
 use crate::store::{Computed, Execution, Executor, NewEntry, NotInserted, Store};
+use crate::wait::Unanswered;
 
 /// Bytes of a request head that a fill keeps, to apply `Vary` and to name the target.
 const REQUEST_BYTES: usize = 2048;
@@ -114,6 +115,58 @@ impl Fill {
         self.finished.is_some_and(|finished| now > finished + VERDICT_PATIENCE)
     }
 
+    /// The whole reply; once.
+    fn take_reply(&mut self) -> Option<(HeadTemplate, BodyId)> {
+        Some((self.template.take()?, self.body.take()?))
+    }
+
+    /// What is compared with other executions. Once.
+    fn execution(
+        &mut self,
+        template: &HeadTemplate,
+        body: BodyId,
+        previous_unchanged: bool,
+        store: &Store,
+    ) -> Execution {
+        Execution {
+            by: self.by,
+            forwarded: self.forwarded,
+            finished: self.finished.unwrap_or(self.forwarded),
+            digests: digests(template, self, body, store),
+            age_max: self.settings.age_max,
+            unchanged_since: self.previous.filter(|_| previous_unchanged),
+            recheck: Recheck { port: self.port, head: self.recheck.take().unwrap_or_default() },
+        }
+    }
+
+    /// The entry that the reply makes, valid since the watcher was asked. Once.
+    fn new_entry(
+        &mut self,
+        template: HeadTemplate,
+        body: BodyId,
+        sources: SourceSet,
+        record: RecordNumber,
+    ) -> NewEntry {
+        let request = &self.request[..self.request_len];
+        NewEntry {
+            key: self.key,
+            target: target_of(request).into(),
+            host: host_of(request).into(),
+            template,
+            prefix: std::mem::take(&mut self.prefix),
+            framing: self.framing,
+            closes: self.closes,
+            body,
+            body_len: self.body_len,
+            etag: self.etag.take(),
+            last_modified: self.last_modified.take(),
+            stamp: self.asked,
+            sources,
+            record,
+            unsafe_requests: self.unsafe_requests,
+        }
+    }
+
     /// Moves to a body with room for `needed` bytes or more.
     fn grow(&mut self, needed: u64, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
         let max = store.object_bytes_max();
@@ -172,6 +225,8 @@ pub struct Asked<'a> {
     pub port: u16,
     /// The whole request.
     pub head: &'a [u8],
+    /// Its reply is to be had instead of one for another client that the server has not said anything of yet.
+    pub goes_ahead: bool,
 }
 
 /// The head of the reply.
@@ -250,12 +305,17 @@ impl Fills {
 
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
-    pub fn begin(&mut self, asked: Asked<'_>, store: &Store, now: Time, counters: &mut Counters) -> Option<FillId> {
-        let Asked { base, key, by, client, settings, port, head: request_head } = asked;
+    pub fn begin(&mut self, asked: Asked<'_>, store: &mut Store, now: Time, counters: &mut Counters) -> Option<FillId> {
+        let Asked { base, key, by, client, settings, port, head: request_head, goes_ahead } = asked;
         let fills = &self.fills;
         let is_same = |fill: &Fill| fill.base == base && (fill.by == Executor::Card) == (by == Executor::Card);
-        if self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])).is_some() {
-            return None;
+        if let Some(&index) = self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])) {
+            let fill = &fills[index as usize];
+            if !goes_ahead || fill.state != State::Forwarded {
+                return None;
+            }
+            let id = FillId { index, generation: fill.generation };
+            self.abort(id, FillAbort::Superseded, store, counters);
         }
         if request_head.len() > REQUEST_BYTES {
             counters.count_abort(FillAbort::Resources);
@@ -430,11 +490,12 @@ impl Fills {
         }
     }
 
-    /// For which client the server was asked for this, and has not said anything yet.
-    pub fn unanswered(&self, base: &Key) -> Option<SocketAddrV4> {
+    /// The request for this that the server has not said anything to yet.
+    pub(crate) fn unanswered(&self, base: &Key) -> Option<Unanswered> {
         let is_silent = |fill: &Fill| fill.base == *base && fill.state == State::Forwarded;
         let found = self.keys.find(base.low_u64(), |&index| is_silent(&self.fills[index as usize]));
-        found.map(|&index| self.fills[index as usize].client)
+        let fill = found.map(|&index| &self.fills[index as usize]);
+        fill.map(|fill| Unanswered { client: fill.client, forwarded: fill.forwarded })
     }
 
     /// What last became of a reply for the key, and when its request was forwarded.
@@ -542,46 +603,35 @@ impl Fills {
         }
         let mut outcome = None;
         match &verdict.verdict {
-            Verdict::Refused(reason) => {
+            Verdict::Refused(reason) | Verdict::Outdated(reason) => {
                 counters.fills_refused[reason.index()] += 1;
                 outcome = Some(Outcome::Refused(*reason));
                 if *reason == RefusalReason::Changed && fill.by != Executor::Card {
                     store.note_wasted(&fill.key, fill.forwarded, counters);
                 }
+                // What was lost since might have spoken against sharing it.
+                let may_be_shared = matches!(verdict.verdict, Verdict::Outdated(_))
+                    && fill.recheck.is_some()
+                    && fill.lost == store.revisions().lost();
+                let taken = if may_be_shared { fill.take_reply() } else { None };
+                if let Some((template, body)) = taken {
+                    let execution = fill.execution(&template, body, false, store);
+                    let new = fill.new_entry(template, body, SourceSet::new(), RecordNumber::default());
+                    if store.insert_outdated(new, execution, counters).is_err() {
+                        counters.count_abort(FillAbort::Resources);
+                    }
+                }
             }
             Verdict::Stored { class, sources, record, previous_unchanged } => {
-                let taken = (fill.template.take(), fill.body.take());
-                if let (Some(template), Some(body)) = taken {
-                    let request = &fill.request[..fill.request_len];
+                if let Some((template, body)) = fill.take_reply() {
                     let execution = match class {
                         Class::Static => None,
-                        Class::Dynamic => Some(Execution {
-                            by: fill.by,
-                            forwarded: fill.forwarded,
-                            finished: fill.finished.unwrap_or(fill.forwarded),
-                            digests: digests(&template, fill, body, store),
-                            age_max: fill.settings.age_max,
-                            unchanged_since: fill.previous.filter(|_| *previous_unchanged),
-                            recheck: Recheck { port: fill.port, head: fill.recheck.take().unwrap_or_default() },
-                        }),
+                        Class::Dynamic => Some(fill.execution(&template, body, *previous_unchanged, store)),
                     };
-                    let new = NewEntry {
-                        key: fill.key,
-                        target: target_of(request).into(),
-                        host: host_of(request).into(),
-                        template,
-                        prefix: std::mem::take(&mut fill.prefix),
-                        framing: fill.framing,
-                        closes: fill.closes,
-                        body,
-                        body_len: fill.body_len,
-                        etag: fill.etag.take(),
-                        last_modified: fill.last_modified.take(),
-                        stamp: if execution.is_some() { fill.asked } else { fill.stamp },
-                        sources: *sources,
-                        record: *record,
-                        unsafe_requests: fill.unsafe_requests,
-                    };
+                    let mut new = fill.new_entry(template, body, *sources, *record);
+                    if execution.is_none() {
+                        new.stamp = fill.stamp;
+                    }
                     let inserted = if fill.lost != store.revisions().lost() {
                         store.release(new.body);
                         Err(NotInserted::Changed)

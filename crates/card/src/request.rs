@@ -47,6 +47,8 @@ struct Hit {
     head_request: bool,
     keep_alive: bool,
     http10: bool,
+    /// The entry is not valid, but what the server has said since the request came.
+    is_shared: bool,
 }
 
 impl Hit {
@@ -236,6 +238,7 @@ impl<W: Port, H: Port> Card<W, H> {
             head_request: meaning.head_request,
             keep_alive: meaning.keep_alive,
             http10: meaning.http10,
+            is_shared: false,
         })
     }
 
@@ -308,8 +311,13 @@ impl<W: Port, H: Port> Card<W, H> {
             return Decision::Forward(forward);
         }
         let found = self.store.find(&key, epoch, now, &mut self.counters);
+        // Whoever has waited may have what the server began to compute after he had asked, whatever has changed since (rule 19).
+        let shared = flow.wait.filter(|_| !matches!(found, Found::Entry(_)));
+        let shared = shared.and_then(|(since, _)| self.store.said_since(&key, since));
+        let is_shared = shared.is_some();
         let id = match found {
             Found::Entry(id) => id,
+            _ if let Some(id) = shared => id,
             // The answer is near, and cheaper than a fill.
             Found::Suspect if self.may_wait(flow, Awaited::Verdict, now) => return Decision::Wait(Awaited::Verdict),
             // A file is as near at the server.
@@ -349,7 +357,8 @@ impl<W: Port, H: Port> Card<W, H> {
                 return Decision::Forward(forward);
             }
         };
-        let memorable = (key == base && !request.conditional.is_conditional()).then_some(Meaning {
+        let is_memorable = key == base && !request.conditional.is_conditional() && !is_shared;
+        let memorable = is_memorable.then_some(Meaning {
             key,
             head_request: request.method == Method::Head,
             keep_alive: request.keep_alive,
@@ -364,6 +373,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 head_request: request.method == Method::Head,
                 keep_alive: request.keep_alive,
                 http10: request.version == Version::Http10,
+                is_shared,
             }),
             Form::Learn => {
                 forward.learn = Some(id);
@@ -420,7 +430,11 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         self.store.pin_for_hit(hit.entry);
         self.counters.waits_answered += u64::from(flow.wait.take().is_some());
-        self.recheck_if_due(hit.entry, now);
+        if hit.is_shared {
+            self.counters.waits_shared += 1;
+        } else {
+            self.recheck_if_due(hit.entry, now);
+        }
         flow.sender.enqueue(reply.len());
         flow.out_next = reply.end();
         flow.last_hit = Some(now);
@@ -450,8 +464,8 @@ impl<W: Port, H: Port> Card<W, H> {
             Some(Reason::Request) => {}
         }
         flow.fill = None;
-        if flow.wait.take().is_some() {
-            self.waiters.leave(&flow.key);
+        if let Some((since, _)) = flow.wait.take() {
+            self.waiters.leave(&flow.key, since, now);
         }
         if let (true, Some(store_as)) = (forward.was_held_up, &forward.store_as) {
             let first = self.fills.unanswered(&store_as.base);
@@ -462,8 +476,9 @@ impl<W: Port, H: Port> Card<W, H> {
         if let (Some(StoreAs { base, key, by, settings }), Some(hold)) = (forward.store_as, &flow.hold) {
             let head = &hold.bytes()[..forward.head_len];
             let client = SocketAddrV4::new(flow.key.client.into(), flow.key.client_port);
-            let asked = Asked { base, key, by, client, settings, port: flow.key.server_port, head };
-            flow.fill = self.fills.begin(asked, &self.store, now, &mut self.counters);
+            let (port, goes_ahead) = (flow.key.server_port, forward.was_held_up);
+            let asked = Asked { base, key, by, client, settings, port, head, goes_ahead };
+            flow.fill = self.fills.begin(asked, &mut self.store, now, &mut self.counters);
             if forward.recheck && flow.fill.is_some() && self.config.rechecker.is_some() {
                 let names = self.store.vary.names(&base);
                 self.rechecks.ask_for(flow.key.server_port, head, names, &self.config.keys, &mut self.counters);

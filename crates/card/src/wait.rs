@@ -1,12 +1,16 @@
 //! Requests that wait for the reply to another one, so that a change does not send everybody to the server at once; or for the watcher, which
 //! is about to say whether an entry may still be served.
 //!
-//! A request waits once, and not for long; then it goes to the server.
+//! A request waits once, and not for long; then it goes to the server. If something changes while the other one is answered, so that the reply is not kept,
+//! those who had come before it was forwarded have it nevertheless, once two executions agree ([`Store::said_since`](crate::store::Store::said_since)).
 //!
 //! Whoever waits may hold up what he waits for: a server with one process per connection (Apache prefork, gunicorn) may have all of them wait
 //! for requests that are kept here, while the one that was let through is in its backlog. So if the server says nothing at all for a while
-//! (several times as long as it usually needs for the page), one more request is let through, on the connection that the server has had for longest. If that is answered while the first one is not, and
-//! another one again, the server is of that kind, and for a while nobody waits for replies.
+//! (several times as long as it usually needs for the page), one more request is let through, on the connection that the server has had for longest. If that is answered much faster than the first one,
+//! the server is of that kind, and for a while one more is let through at once, then another one when that is answered.
+//!
+//! And those for whom it gets too long leave one after the other: if they all did, a server that is busy would have so much to do at once that hardly a reply
+//! were ready before the next change, and nobody's wait would ever be worth it.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
@@ -18,8 +22,9 @@ use crate::card::Card;
 use crate::flow::Flow;
 use crate::packet::FlowKey;
 
-/// Longest wait for a reply of the server.
+/// Longest wait for a reply of the server, unless others leave just then; and longest in any case.
 const REPLY_MAX: Duration = Duration::from_secs(3);
+const REPLY_EVER: Duration = Duration::from_secs(6);
 /// Longest wait for the watcher, which needs a small part of this if it is not busy.
 const VERDICT_MAX: Duration = Duration::from_millis(20);
 /// A server that is silent for so long, and for several times what it usually needs, may be waiting itself; twice as long each time that this
@@ -27,12 +32,12 @@ const VERDICT_MAX: Duration = Duration::from_millis(20);
 const SILENCE: Duration = Duration::from_millis(30);
 const USUAL_TIMES: u32 = 4;
 const SILENCE_MAX: Duration = Duration::from_secs(1);
+/// One that was let through needs so many times less than the first if that is held up.
+const FASTER: u32 = 3;
 /// Between two looks at that.
 const LOOK: Duration = Duration::from_millis(10);
-/// So many later requests are answered before the first by no server that works on all at once.
-const OVERTAKEN: u8 = 2;
-/// For so long nobody is kept waiting for a server that was held up by that.
-const UNHELD: Duration = Duration::from_secs(60);
+/// For so long one more request is let through at once to a server that was held up by that.
+const PAIRED: Duration = Duration::from_secs(60);
 /// Connections that can wait at once.
 pub const WAITERS_MAX: usize = 1024;
 
@@ -46,21 +51,35 @@ pub(crate) enum Awaited {
 }
 
 impl Awaited {
-    fn longest(self) -> Duration {
+    /// How long one may wait if another left then.
+    fn longest(self, since: Time, left: Time) -> Time {
         match self {
-            Awaited::Reply { .. } => REPLY_MAX,
-            Awaited::Verdict => VERDICT_MAX,
+            Awaited::Reply { usual } => (since + REPLY_MAX).max(left + space(usual)).min(since + REPLY_EVER),
+            Awaited::Verdict => since + VERDICT_MAX,
         }
     }
 }
 
+/// What two who leave are apart at least: what a silent server has.
+fn space(usual: Duration) -> Duration {
+    SILENCE.max(USUAL_TIMES * usual)
+}
+
 /// Requests that were let through because the server was silent.
 struct LetThrough {
-    /// The client's end of the connection of the one that went before, and has no reply yet.
-    first: SocketAddrV4,
-    last: Option<FlowKey>,
-    /// How many of them have a reply.
-    overtaken: u8,
+    /// The one that went before, and has no reply yet.
+    first: Unanswered,
+    /// The last of them if it has no reply, either, and when it was.
+    last: Option<(FlowKey, Time)>,
+}
+
+/// A request that the server has said nothing to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unanswered {
+    /// The client's end of its connection.
+    pub client: SocketAddrV4,
+    /// When it was forwarded.
+    pub forwarded: Time,
 }
 
 /// The connections that wait.
@@ -74,10 +93,12 @@ pub(crate) struct Waiters {
     /// When the server last sent something of a reply, and when a request was last let through since it did not.
     spoken: Time,
     released: Time,
+    /// When one who had waited too long was last let go.
+    left: Time,
     /// How much silence there may be until the next is.
     silence: Duration,
     let_through: Option<LetThrough>,
-    unheld_until: Time,
+    paired_until: Time,
 }
 
 impl Waiters {
@@ -89,9 +110,10 @@ impl Waiters {
             answered: false,
             spoken: Time(0),
             released: Time(0),
+            left: Time(0),
             silence: SILENCE,
             let_through: None,
-            unheld_until: Time(0),
+            paired_until: Time(0),
         }
     }
 
@@ -100,28 +122,33 @@ impl Waiters {
     pub(crate) fn handle_reply(&mut self, to: &FlowKey, now: Time) {
         (self.spoken, self.silence) = (now, SILENCE);
         let Some(through) = &mut self.let_through else { return };
-        if through.first == SocketAddrV4::new(to.client.into(), to.client_port) {
+        if through.first.client == SocketAddrV4::new(to.client.into(), to.client_port) {
             self.let_through = None;
-        } else if through.last.take_if(|last| last == to).is_some() {
-            through.overtaken += 1;
-            if through.overtaken >= OVERTAKEN {
-                (self.unheld_until, self.answered) = (now + UNHELD, true);
-                self.let_through = None;
-            }
+        } else if let Some((_, since)) = through.last.take_if(|(last, _)| last == to)
+            && now.since(through.first.forwarded) >= FASTER * now.since(since)
+        {
+            self.paired_until = now + PAIRED;
         }
     }
 
-    /// A request is let through because the server was silent, also to one that was forwarded for the client `first`.
-    pub(crate) fn release(&mut self, key: FlowKey, first: Option<SocketAddrV4>, now: Time) {
+    /// A request is let through because the server was silent, also to `first`.
+    pub(crate) fn release(&mut self, key: FlowKey, first: Option<Unanswered>, now: Time) {
         (self.released, self.silence) = (now, (2 * self.silence).min(SILENCE_MAX));
-        let overtaken = self.let_through.take().filter(|through| Some(through.first) == first);
-        let overtaken = overtaken.map_or(0, |through| through.overtaken);
-        self.let_through = first.map(|first| LetThrough { first, last: Some(key), overtaken });
+        let first = self.let_through.take().map(|through| through.first).or(first);
+        self.let_through = first.map(|first| LetThrough { first, last: Some((key, now)) });
     }
 
-    /// The connection does not wait any more.
-    pub(crate) fn leave(&mut self, key: &FlowKey) {
+    /// The connection, which has waited since then, does not wait any more.
+    pub(crate) fn leave(&mut self, key: &FlowKey, since: Time, now: Time) {
+        if now >= since + REPLY_MAX {
+            self.left = now;
+        }
         self.waiting.retain(|(waiting, _)| waiting != key);
+    }
+
+    /// Is one more to be let through at once?
+    fn lacks_second(&self, now: Time) -> bool {
+        now < self.paired_until && self.let_through.as_ref().is_none_or(|through| through.last.is_none())
     }
 
     /// When the silence is too long for one who has waited since then for what the server `usually` needs so long for.
@@ -138,24 +165,23 @@ impl Waiters {
 impl<W: Port, H: Port> Card<W, H> {
     /// May the request at the front of the connection wait (still)?
     pub(crate) fn may_wait(&self, flow: &Flow, awaited: Awaited, now: Time) -> bool {
-        flow.wait.is_none_or(|(since, _)| now < since + awaited.longest())
+        flow.wait.is_none_or(|(since, _)| now < awaited.longest(since, self.waiters.left))
             && self.waiters.waiting.len() < WAITERS_MAX
-            && (awaited == Awaited::Verdict || now >= self.waiters.unheld_until)
     }
 
-    /// Has it waited for a reply that `usually` takes so long while the server said nothing for too long, on the oldest connection of all
-    /// who wait?
+    /// Is one more request to be let through to a server that says nothing, or is known to be held up by those who wait, and is this the oldest connection
+    /// of them? `usually`: what the server needs for the reply that it waits for.
     pub(crate) fn is_held_up(&self, flow: &Flow, usually: Duration, now: Time) -> bool {
         let is_older = |(key, opened): &(FlowKey, Time)| *opened < flow.opened && self.flows.find(key).is_some();
-        flow.wait.is_some_and(|(since, _)| now >= self.waiters.silent_until(since, usually))
-            && !self.waiters.waiting.iter().any(is_older)
+        let is_silent = flow.wait.is_some_and(|(since, _)| now >= self.waiters.silent_until(since, usually));
+        (is_silent || self.waiters.lacks_second(now)) && !self.waiters.waiting.iter().any(is_older)
     }
 
     /// Lets the request at the front of the connection wait.
     pub(crate) fn wait(&mut self, flow: &mut Flow, awaited: Awaited, now: Time) {
         self.counters.waits += u64::from(flow.wait.is_none());
         let since = flow.wait.map_or(now, |(since, _)| since);
-        let longest = since + awaited.longest();
+        let longest = awaited.longest(since, self.waiters.left);
         let due = match awaited {
             Awaited::Reply { usual } => longest.min(self.waiters.silent_until(since, usual).max(now + LOOK)),
             Awaited::Verdict => longest,

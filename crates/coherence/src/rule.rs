@@ -33,11 +33,13 @@ pub enum Rule {
     Agreement,
     /// What cannot be seen is never older than T (15, 18).
     Age,
+    /// A reply that may be out of date is only for those who had asked before it was computed (19).
+    Shared,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 12] = [
+    pub const ALL: [Rule; 13] = [
         Rule::Retained,
         Rule::Dirty,
         Rule::Processes,
@@ -50,6 +52,7 @@ impl Rule {
         Rule::Doubt,
         Rule::Agreement,
         Rule::Age,
+        Rule::Shared,
     ];
 
     /// The name in [`RULE_OFF`].
@@ -67,6 +70,7 @@ impl Rule {
             Rule::Doubt => "doubt",
             Rule::Agreement => "agreement",
             Rule::Age => "age",
+            Rule::Shared => "shared",
         }
     }
 

@@ -47,6 +47,8 @@ pub(crate) struct Computed {
     pub(crate) is_pickled: bool,
     /// What was read from databases; `None` if none was asked.
     pub(crate) reads: Option<Vec<(Server, Access)>>,
+    /// That has changed since the request was forwarded.
+    pub(crate) reads_changed: bool,
 }
 
 /// What was seen of the server.
@@ -139,11 +141,10 @@ pub(crate) fn survey_computed(
         reads.extend(remote.reads(from_ns, to_ns)?);
     }
     let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
-    if databases.has_changed(&reads, since) || remotes.iter().any(|remote| remote.has_changed(&reads, since)) {
-        return Err(RefusalReason::Changed);
-    }
+    let reads_changed =
+        databases.has_changed(&reads, since) || remotes.iter().any(|remote| remote.has_changed(&reads, since));
     let has_asked = asked_database || !asked_remotes.is_empty() || !reads.is_empty();
-    Ok(Computed { looked, is_pickled, reads: has_asked.then_some(reads) })
+    Ok(Computed { looked, is_pickled, reads: has_asked.then_some(reads), reads_changed })
 }
 
 /// Has the request's own execution talked to a program other than a database? What that did then may be anything.

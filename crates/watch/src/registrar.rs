@@ -170,21 +170,18 @@ impl Registrar {
 
     /// Judges one fill. Takes some 50 µs plus the hashing of the file. `resolver` was made after the request had come.
     pub fn judge(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> FillVerdict {
-        let verdict = match self.try_judge(request, resolver) {
-            Ok(stored) => {
-                self.counters.stored += 1;
-                stored
-            }
-            Err(reason) => {
+        let verdict = self.try_judge(request, resolver).unwrap_or_else(Verdict::Refused);
+        match &verdict {
+            Verdict::Stored { .. } => self.counters.stored += 1,
+            Verdict::Outdated(reason) | Verdict::Refused(reason) => {
                 self.counters.refused[reason.index()] += 1;
                 tracing::debug!(
                     target = %String::from_utf8_lossy(request.target),
                     reason = reason.label(),
                     "fill refused"
                 );
-                Verdict::Refused(reason)
             }
-        };
+        }
         FillVerdict { id: request.id, verdict }
     }
 
@@ -399,7 +396,7 @@ impl Registrar {
         Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged: false })
     }
 
-    /// What does a reply depend on that is no file?
+    /// What does a reply depend on that is no file? Once it is certain that the server has only asked for what it said, a change since makes it outdated.
     fn judge_computed(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
         if self.retained.has_overflowed() {
             return Err(RefusalReason::TooManyRetained);
@@ -412,23 +409,28 @@ impl Registrar {
         // What somebody may have changed unseen is looked at each time.
         let earlier = request.previous.filter(|_| self.witness.sees_everybody());
         let earlier = earlier.and_then(|(number, _)| self.records.get(number));
-        let Computed { looked, is_pickled, reads } =
+        let Computed { looked, is_pickled, reads, reads_changed } =
             survey_computed(seen, request, earlier, &self.table, resolver, &mut peers)?;
         self.counters.pickled += u64::from(is_pickled);
         for &slot in &looked.sources {
             self.table.track(slot);
         }
-        if let Some(&slot) = looked.sources.iter().find(|&&slot| self.table.stamp_of(slot) >= since) {
+        let outdated = if reads_changed {
+            Some(RefusalReason::Changed)
+        } else if let Some(&slot) = looked.sources.iter().find(|&&slot| self.table.stamp_of(slot) >= since) {
             tracing::debug!(slot = slot.0, "a source has changed");
-            return Err(RefusalReason::Changed);
+            Some(RefusalReason::Changed)
+        } else if self.retained.is_dirty(&self.table, request.forwarded_ns, now_ns()) {
+            Some(RefusalReason::Dirty)
+        } else {
+            let has_changed = self.retained.has_changed(&self.table, since, request.finished_ns);
+            has_changed.then_some(RefusalReason::Changed)
+        };
+        if self.table.lost() != request.lost {
+            return Err(RefusalReason::EventsLost);
         }
-        if self.retained.is_dirty(&self.table, request.forwarded_ns, now_ns()) {
-            return Err(RefusalReason::Dirty);
-        }
-        let is_unchanged =
-            !self.retained.has_changed(&self.table, since, request.finished_ns) && self.table.lost() == request.lost;
-        if !is_unchanged {
-            return Err(RefusalReason::Changed);
+        if let Some(reason) = outdated {
+            return Ok(Verdict::Outdated(reason));
         }
         let mut sources = SourceSet::new();
         sources.insert(SourceSlot::DYNAMIC).map_err(|_| RefusalReason::TooManySources)?;

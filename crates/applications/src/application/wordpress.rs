@@ -115,7 +115,9 @@ fn edits(folder: &Folder, database: &MariaDb, settings: &Settings) -> Result<Vec
         path,
         format!("{text}\n<!-- wp:paragraph -->\n<p>Pattern @VERSION@</p>\n<!-- /wp:paragraph -->\n"),
     )?;
-    edits.extend(php::script_edits(&pattern, settings, ["theme-php-renamed", "theme-php-overwritten"], "/post-6/"));
+    // For each page WordPress reads the heads of all patterns, so that one that has changed does not look as if PHP still went on with what it has compiled: T more.
+    let ways = php::script_edits(&pattern, settings, ["theme-php-renamed", "theme-php-overwritten"], "/post-6/");
+    edits.extend(ways.map(|way| way.later(1)));
     Ok(edits)
 }
 

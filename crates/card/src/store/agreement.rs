@@ -6,6 +6,9 @@
 //! clock, chance, a program's own memory) is never older than that. Then it has *lapsed*: it keeps its place, and one more execution with
 //! equal bytes renews it.
 //!
+//! An execution that is *outdated* by the time it is judged makes no entry that is served to everybody; but whoever had asked before it was forwarded may
+//! have its reply, if another one agrees: then there is an entry that has lapsed from the start.
+//!
 //! A page whose executions differ although nothing has changed depends on something that cannot be seen, and is left alone for a while.
 
 use std::time::Duration;
@@ -119,6 +122,8 @@ struct Candidate {
     stamp: Stamp,
     sources: SourceSet,
     record: RecordNumber,
+    /// It was out of date when it was judged: that another one differs says nothing.
+    outdated: bool,
     /// It was an entry before.
     popular: bool,
     differences: u8,
@@ -208,9 +213,10 @@ impl Candidates {
             return Opinion::First;
         };
         let known = &mut self.candidates[at];
-        let is_comparable = execution.unchanged_since == Some(known.record) || unchanged(&known.sources, known.stamp);
+        let is_comparable = !known.outdated
+            && (execution.unchanged_since == Some(known.record) || unchanged(&known.sources, known.stamp));
         let is_equal = known.digests.masked == execution.digests.masked;
-        if is_comparable && is_equal && known.by != execution.by {
+        if (is_comparable || known.outdated) && is_equal && known.by != execution.by {
             let exactly = known.digests.exact == execution.digests.exact;
             self.remove(at);
             return Opinion::Agreed { exactly };
@@ -225,13 +231,33 @@ impl Candidates {
         Opinion::First
     }
 
-    /// An entry is gone, for which the server `usually` needed so long; the page may have another soon.
+    /// Compares an execution that is outdated with the one before, and takes its place unless they agree.
+    pub(super) fn compare_outdated(&mut self, key: &Key, execution: &Execution) -> Opinion {
+        let Some(at) = self.find(key) else {
+            let mut candidate = Candidate::new(*key, execution, None);
+            candidate.outdated = true;
+            self.push(candidate);
+            return Opinion::First;
+        };
+        let known = &mut self.candidates[at];
+        if known.digests.masked == execution.digests.masked && known.by != execution.by {
+            let exactly = known.digests.exact == execution.digests.exact;
+            self.remove(at);
+            return Opinion::Agreed { exactly };
+        }
+        known.rest_on_nothing();
+        (known.by, known.digests) = (execution.by, execution.digests);
+        known.usual = execution.usual(Some(known.usual));
+        Opinion::First
+    }
+
+    /// An entry is gone, for which the server `usually` needed so long; the page may have another soon. Without a `basis` the execution is outdated.
     pub(super) fn note_entry(
         &mut self,
         key: &Key,
         execution: &Execution,
         usually: Option<Duration>,
-        basis: Basis,
+        basis: Option<Basis>,
         differs: bool,
     ) {
         let at = match self.find(key) {
@@ -242,7 +268,10 @@ impl Candidates {
         candidate.usual = execution.usual(usually);
         candidate.popular = true;
         (candidate.by, candidate.digests) = (execution.by, execution.digests);
-        candidate.rest_on(basis);
+        match basis {
+            Some(basis) => candidate.rest_on(basis),
+            None => candidate.rest_on_nothing(),
+        }
         if differs {
             candidate.count_difference(execution.finished);
         }
@@ -286,6 +315,7 @@ impl Candidate {
             stamp: Stamp(0),
             sources: SourceSet::new(),
             record: RecordNumber::default(),
+            outdated: false,
             popular: false,
             differences: 0,
             left_alone: 0,
@@ -296,6 +326,12 @@ impl Candidate {
 
     fn rest_on(&mut self, basis: Basis) {
         (self.stamp, self.sources, self.record) = (basis.stamp, basis.sources, basis.record);
+        self.outdated = false;
+    }
+
+    fn rest_on_nothing(&mut self) {
+        (self.stamp, self.sources, self.record) = (Stamp(0), SourceSet::new(), RecordNumber::default());
+        self.outdated = true;
     }
 
     fn count_difference(&mut self, now: Time) {

@@ -85,6 +85,8 @@ pub struct Entry {
     pub(super) standing: Standing,
     /// Of a dynamic one: until when, and how it is renewed.
     pub(super) age: Option<Age>,
+    /// When the request was last forwarded that the server answered with these bytes, current or not.
+    pub(super) said: Time,
     /// How many requests that may change something had come when its own was forwarded.
     pub(super) unsafe_requests: u64,
     /// Hits since the server last said it under changed sources.

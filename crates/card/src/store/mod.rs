@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use nicache_coherence::{Epoch, RecordNumber, RevisionTable, SourceSet, SourceSlot, Stamp};
+use nicache_coherence::{Epoch, RecordNumber, RevisionTable, Rule, SourceSet, SourceSlot, Stamp};
 use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::{BodyId, CardMemory};
 use nicache_policy::{Admission, Incoming, Policy, Removal};
@@ -365,6 +365,7 @@ impl Store {
             checked: epoch,
             standing: Standing::Good,
             age: None,
+            said: Time(0),
             unsafe_requests: new.unsafe_requests,
             hits: 0,
             pins: 0,
@@ -405,10 +406,11 @@ impl Store {
                 && digests.exact != execution.digests.exact
             {
                 // What is masked must not be older than the rest.
+                let said = execution.forwarded;
                 let age = Age::new(execution, usual);
                 let id = self.place(new, epoch, counters)?;
                 if let Some(entry) = self.get_mut(id) {
-                    (entry.age, entry.hits) = (Some(age), hits);
+                    (entry.age, entry.said, entry.hits) = (Some(age), said, hits);
                 }
                 counters.renewed += 1;
                 counters.masked += 1;
@@ -419,6 +421,7 @@ impl Store {
                 && let Some(age) = &mut entry.age
                 && age.digests == execution.digests
             {
+                entry.said = execution.forwarded;
                 *age = Age::new(execution, usual);
                 (entry.stamp, entry.sources, entry.record) = (basis.stamp, basis.sources, basis.record);
                 (entry.checked, entry.standing) = (epoch, Standing::Good);
@@ -436,7 +439,7 @@ impl Store {
             });
             counters.executions_differed += u64::from(differs);
             self.remove(id, Removal::Purged);
-            self.candidates.note_entry(&key, &execution, usual, basis, differs);
+            self.candidates.note_entry(&key, &execution, usual, Some(basis), differs);
             self.release(new.body);
             return Ok(if differs { Computed::Differed } else { Computed::First });
         }
@@ -444,10 +447,11 @@ impl Store {
         let unchanged = |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
         match self.candidates.compare(&key, &execution, basis, unchanged) {
             Opinion::Agreed { exactly } => {
+                let said = execution.forwarded;
                 let age = Age::new(execution, usual);
                 let id = self.place(new, epoch, counters)?;
                 if let Some(entry) = self.get_mut(id) {
-                    entry.age = Some(age);
+                    (entry.age, entry.said) = (Some(age), said);
                 }
                 counters.agreed += 1;
                 counters.masked += u64::from(!exactly);
@@ -464,6 +468,65 @@ impl Store {
                 Ok(Computed::Differed)
             }
         }
+    }
+
+    /// Takes the fill of a computed reply that is outdated: for those who had asked before it was forwarded, if it agrees with another
+    /// ([`Store::said_since`]).
+    ///
+    /// # Errors
+    /// There is no place; the body is released.
+    pub fn insert_outdated(
+        &mut self,
+        new: NewEntry,
+        execution: Execution,
+        counters: &mut Counters,
+    ) -> Result<(), NotInserted> {
+        let key = new.key;
+        let usual = self.usual(&key);
+        let known = self.name_of(&key).and_then(|id| Some((id, self.get(id)?)));
+        let agrees = match known {
+            Some((id, entry)) => {
+                let Some(age) = &entry.age else {
+                    self.release(new.body);
+                    return Ok(());
+                };
+                let has_lapsed = self.state_of(entry, execution.finished) == EntryState::Lapsed;
+                let (is_exact, is_equal) =
+                    (age.digests == execution.digests, age.digests.masked == execution.digests.masked);
+                if is_exact || !has_lapsed {
+                    if let Some(entry) = self.get_mut(id).filter(|_| is_exact) {
+                        entry.said = entry.said.max(execution.forwarded);
+                    }
+                    self.release(new.body);
+                    return Ok(());
+                }
+                if !is_equal {
+                    self.remove(id, Removal::Purged);
+                    self.candidates.note_entry(&key, &execution, usual, None, false);
+                }
+                is_equal
+            }
+            None => matches!(self.candidates.compare_outdated(&key, &execution), Opinion::Agreed { .. }),
+        };
+        if !agrees {
+            self.release(new.body);
+            return Ok(());
+        }
+        let said = execution.forwarded;
+        let age = Age::new(execution, usual);
+        let epoch = self.revisions.epoch();
+        let id = self.place(new, epoch, counters)?;
+        if let Some(entry) = self.get_mut(id) {
+            (entry.age, entry.said, entry.standing) = (Some(age), said, Standing::Lapsed);
+        }
+        Ok(())
+    }
+
+    /// The entry for a key whose bytes the server has said to a request that was forwarded after `since`, current or not: what it may say to somebody who
+    /// has waited since then.
+    pub fn said_since(&self, key: &Key, since: Time) -> Option<EntryId> {
+        let id = self.name_of(key)?;
+        self.get(id).filter(|entry| entry.is_dynamic() && (entry.said > since || !Rule::Shared.holds())).map(|_| id)
     }
 
     fn suspect_if(&mut self, is_suspect: bool, id: EntryId) {
@@ -528,13 +591,20 @@ impl Store {
         }
     }
 
-    /// The server was asked for a page that had an entry not long ago, and again something had changed meanwhile.
+    /// The server was asked for a page that had an entry not long ago, and again something had changed meanwhile. It was worth it if
+    /// others who had waited have got the last reply of this kind.
     pub fn note_wasted(&mut self, key: &Key, now: Time, counters: &mut Counters) {
-        let is_lapsed =
-            self.name_of(key).and_then(|id| self.get(id)).is_some_and(|entry| entry.standing == Standing::Lapsed);
-        if is_lapsed || self.candidates.is_popular(key) {
-            counters.put_aside += u64::from(self.worth.note_try(key, now));
-        }
+        let lapsed = self
+            .name_of(key)
+            .and_then(|id| self.get_mut(id))
+            .filter(|entry| entry.standing == Standing::Lapsed)
+            .map(|entry| std::mem::take(&mut entry.hits));
+        let is_put_aside = match lapsed {
+            Some(hits) if hits > 0 => self.worth.note_purge(key, hits, now),
+            None if !self.candidates.is_popular(key) => false,
+            _ => self.worth.note_try(key, now),
+        };
+        counters.put_aside += u64::from(is_put_aside);
     }
 
     /// The request by which the server is to be asked again, if it is time to.

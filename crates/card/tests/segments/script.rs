@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use nicache_card::{Card, CardConfig, CoherenceLink, Handshake, PathSettings, Paths, Store};
 use nicache_coherence::{
-    Answer, Class, FillVerdict, Question, RecordNumber, ReinstateVerdict, Reinstatement, RevisionTable, SourceSet,
-    SourceSlot, Verdict,
+    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict, Reinstatement, RevisionTable,
+    SourceSet, SourceSlot, Verdict,
 };
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
@@ -58,10 +58,11 @@ pub struct AtHost {
     ack: Seq,
 }
 
-/// Says yes to every fill, and answers about suspects what it is told to.
+/// Says yes to every fill, or that it is out of date, and answers about suspects what it is told to.
 struct Agreeable {
     answers: Vec<Answer>,
     class: Class,
+    outdated: Arc<Mutex<Option<RefusalReason>>>,
     reinstatement: Arc<Mutex<Reinstatement>>,
     change_before_answer: Arc<Mutex<bool>>,
     table: Arc<RevisionTable>,
@@ -73,8 +74,9 @@ impl CoherenceLink for Agreeable {
             Question::Fill(request) => {
                 let mut sources = SourceSet::new();
                 sources.insert(SOURCE).expect("room for one");
-                let verdict =
+                let stored =
                     Verdict::Stored { class: self.class, sources, record: RecordNumber(1), previous_unchanged: false };
+                let verdict = self.outdated.lock().expect("one thread").map_or(stored, Verdict::Outdated);
                 Answer::Fill(FillVerdict { id: request.id, verdict })
             }
             Question::Reinstate(request) => {
@@ -112,6 +114,8 @@ pub struct Script {
     client_port: u16,
     /// What has come for clients on which the script did not speak then.
     of_others: Vec<Segment>,
+    /// Why the watcher calls all replies outdated, if it does.
+    pub outdated: Arc<Mutex<Option<RefusalReason>>>,
     /// What the watcher answers about suspects.
     pub reinstatement: Arc<Mutex<Reinstatement>>,
     /// Whether the source changes between the watcher's verdict about a suspect and its arrival.
@@ -140,11 +144,13 @@ impl Script {
         config.paths = Paths::new(PathSettings { age_max: AGE_MAX, ..PathSettings::default() }, Vec::new());
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
+        let outdated = Arc::default();
         let reinstatement = Arc::new(Mutex::new(Reinstatement::Stays));
         let change_before_answer = Arc::new(Mutex::new(false));
         let watcher = Agreeable {
             answers: Vec::new(),
             class,
+            outdated: Arc::clone(&outdated),
             reinstatement: Arc::clone(&reinstatement),
             change_before_answer: Arc::clone(&change_before_answer),
             table: Arc::clone(&table),
@@ -160,6 +166,7 @@ impl Script {
             seq: Seq(1000),
             ack: Seq(0),
             table,
+            outdated,
             reinstatement,
             change_before_answer,
             client_port: 40_000,

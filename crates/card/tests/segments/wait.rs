@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nicache_card::Handshake;
-use nicache_coherence::{Class, Reinstatement};
+use nicache_coherence::{Class, RefusalReason, Reinstatement};
 
 use crate::script::{AtHost, End, SOURCE, Script};
 
@@ -121,27 +121,72 @@ fn the_oldest_connection_is_let_through_first() {
     assert!(waited >= Duration::from_millis(50), "twice as long, not {waited:?}");
 }
 
-/// One that was let through is answered before the first, and then another: the server has one process per connection.
+/// One that was let through is answered before the first: the server has one process per connection. Another time one goes there beside the first at once,
+/// and the next when that is answered.
 #[test]
-fn nobody_waits_for_a_server_that_is_overtaken_twice() {
+fn a_server_that_is_overtaken_gets_two_at_a_time() {
     let (mut changed, first) = Changed::first(Duration::ZERO);
     changed.ask(1);
     let (_, second) = changed.held(1);
-    changed.ask(2);
     assert!(changed.reply(1, &second).ends_with(b"new"));
-    let (_, third) = changed.held(2);
-    assert!(changed.reply(2, &third).ends_with(b"new"));
     assert!(changed.reply(0, &first).ends_with(b"new"));
-    let waits = changed.script.card.counters().waits;
+    *changed.script.outdated.lock().unwrap() = Some(RefusalReason::Changed);
     changed.script.table.record_change(SOURCE);
-    let mut others: Vec<End> =
-        (0..2).map(|number| changed.script.open_as([10, 0, 0, 30 + number], 43_000 + u16::from(number))).collect();
-    for other in &mut others {
-        changed.script.take_turns(other);
-        changed.script.ask(60_000);
-        changed.script.wait(Duration::from_millis(5));
-        assert!(changed.script.take_request().is_some(), "it goes to the server at once");
-        changed.script.take_turns(other);
+    changed.clients =
+        (0..4).map(|number| changed.script.open_as([10, 0, 0, 30 + number], 43_000 + u16::from(number))).collect();
+    let mut at_server = Vec::new();
+    for client in 0..4 {
+        changed.ask(client);
+        changed.script.wait(Duration::from_millis(1));
+        at_server.push(changed.take_request(client));
     }
-    assert_eq!(changed.script.card.counters().waits, waits);
+    assert_eq!(at_server.iter().map(Option::is_some).collect::<Vec<_>>(), [true, true, false, false]);
+    assert!(changed.reply(1, at_server[1].as_ref().unwrap()).ends_with(b"new"));
+    changed.script.wait(Duration::from_millis(1));
+    assert!(changed.take_request(2).is_some(), "the next at once");
+    assert!(changed.take_request(3).is_none());
+}
+
+/// Something changes during each execution, so that no reply may be kept. Those who were there before the second one began have its reply, as it is
+/// that of the first; those who came later do not.
+#[test]
+fn a_reply_that_is_not_kept_is_shared_with_those_who_had_asked_before() {
+    for reason in [RefusalReason::Changed, RefusalReason::Dirty] {
+        let (mut changed, first) = Changed::first(Duration::ZERO);
+        *changed.script.outdated.lock().unwrap() = Some(reason);
+        changed.clients.push(changed.script.open_as([10, 0, 0, 40], 44_000));
+        changed.ask(1);
+        changed.ask(2);
+        changed.script.wait(Duration::from_millis(1));
+        assert!(changed.reply(0, &first).ends_with(b"new"));
+        changed.script.wait(Duration::from_millis(5));
+        let second = changed.take_request(1).expect("two must agree");
+        assert!(changed.body(2).is_empty());
+        changed.ask(3);
+        changed.script.wait(Duration::from_millis(5));
+        assert!(changed.reply(1, &second).ends_with(b"new"));
+        changed.script.wait(Duration::from_millis(5));
+        assert!(changed.take_request(3).is_some(), "it came after the second one was forwarded");
+        assert!(changed.body(3).is_empty());
+        assert!(changed.body(2).ends_with(b"new"));
+        let counters = changed.script.card.counters();
+        assert_eq!((counters.waits_shared, counters.hits, counters.misses), (1, 1, 2 + 3));
+    }
+}
+
+/// What the server said to the second differs from what it said to the first: nobody else gets it.
+#[test]
+fn a_reply_that_is_not_kept_is_not_shared_if_another_differs() {
+    let (mut changed, first) = Changed::first(Duration::ZERO);
+    *changed.script.outdated.lock().unwrap() = Some(RefusalReason::Changed);
+    changed.ask(1);
+    changed.ask(2);
+    assert!(changed.reply(0, &first).ends_with(b"new"));
+    changed.script.wait(Duration::from_millis(5));
+    let second = changed.take_request(1).expect("two must agree");
+    assert!(changed.with(1, |script| script.reply(&second, b"else")).ends_with(b"else"));
+    changed.script.wait(Duration::from_millis(5));
+    assert!(changed.body(2).is_empty());
+    assert!(changed.take_request(2).is_some());
+    assert_eq!(changed.script.card.counters().waits_shared, 0);
 }

@@ -87,6 +87,8 @@ pub enum Verdict {
         /// The sources of [`FillRequest::previous`] are as they were.
         previous_unchanged: bool,
     },
+    /// No, since it may be out of date by now; but it was computed for anybody, so that whoever had asked before its request was forwarded may have it.
+    Outdated(RefusalReason),
     /// No.
     Refused(RefusalReason),
 }
@@ -198,6 +200,7 @@ impl FillVerdict {
             Verdict::Stored { class, sources, record, previous_unchanged } => {
                 (*class, sources.as_slice(), record.0, *previous_unchanged, 0)
             }
+            Verdict::Outdated(reason) => (Class::Dynamic, &[], 0, false, *reason as u8),
             Verdict::Refused(reason) => (Class::Static, &[], 0, false, *reason as u8),
         };
         let (kind, count) = (Kind::FillVerdict as u8, sources.len() as u8);
@@ -223,17 +226,15 @@ impl FillVerdict {
         }
         let (class, previous_unchanged) = match head[4..8] {
             [0, 0, 0, 0] => (Class::Static, false),
-            [1, unchanged @ (0 | 1), 0, 0] if head[3] == 0 => (Class::Dynamic, unchanged == 1),
+            [1, 0, 0, 0] => (Class::Dynamic, false),
+            [1, 1, 0, 0] if head[3] == 0 => (Class::Dynamic, true),
             _ => return Err(DecodeError::Field),
         };
         let (id, record) = (word_at(head, 8), RecordNumber(word_at(head, 16)));
         if head[3] != 0 {
             let reason = RefusalReason::from_code(head[3]).ok_or(DecodeError::Field)?;
-            return if count == 0 && record.0 == 0 {
-                Ok(FillVerdict::refused(id, reason))
-            } else {
-                Err(DecodeError::Field)
-            };
+            let verdict = if class == Class::Dynamic { Verdict::Outdated(reason) } else { Verdict::Refused(reason) };
+            return if count == 0 && record.0 == 0 { Ok(FillVerdict { id, verdict }) } else { Err(DecodeError::Field) };
         }
         let (words, _) = slots.as_chunks::<SLOT_BYTES>();
         let mut slots = words.iter().map(|word| SourceSlot(u32::from_le_bytes(*word)));
@@ -309,6 +310,7 @@ mod tests {
                 sources.insert(SourceSlot(slot)).unwrap();
             }
             let verdict = match refusal {
+                Some(index) if dynamic => Verdict::Outdated(RefusalReason::ALL[index]),
                 Some(index) => Verdict::Refused(RefusalReason::ALL[index]),
                 None => Verdict::Stored {
                     class: if dynamic { Class::Dynamic } else { Class::Static },

@@ -51,6 +51,7 @@ pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
         ("recheck_requests", counts.recheck_requests),
         ("waits", counts.waits),
         ("waits_answered", counts.waits_answered),
+        ("waits_shared", counts.waits_shared),
         ("hits_dynamic", counts.hits_dynamic),
         ("purges_by_operator", counts.purges_by_operator),
         ("evictions", counts.evictions),

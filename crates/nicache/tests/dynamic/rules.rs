@@ -371,6 +371,11 @@ fn without_age() {
 
 /// Two clients, and a page that is for one of them each: no oracle for versions, but a look at who got what.
 #[test]
+fn without_the_time_since_a_request_waits() {
+    is_found(Rule::Shared, &["slow"], |_, plan| plan.edits_per_second = 8.0);
+}
+
+#[test]
 fn without_agreement() {
     let see = |without| {
         let stage = everything(without);
