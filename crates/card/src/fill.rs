@@ -670,7 +670,11 @@ impl Fills {
         (fill.generation == id.generation && fill.state != State::Free).then_some(fill)
     }
 
+    /// Ends a fill, unless it has ended.
     fn free(&mut self, id: FillId, store: &mut Store) {
+        if self.get(id).is_none() {
+            return;
+        }
         let fills = &self.fills;
         let base = fills[id.index as usize].base;
         if let Ok(found) = self.keys.find_entry(base.low_u64(), |&index| index == id.index) {

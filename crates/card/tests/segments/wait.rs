@@ -147,6 +147,37 @@ fn a_server_that_is_overtaken_gets_two_at_a_time() {
     assert!(changed.take_request(3).is_none());
 }
 
+/// The one that was let through makes the entry; what the server says to the first at last is nobody's but the first one's.
+#[test]
+fn the_reply_to_one_that_was_overtaken_is_not_kept() {
+    for is_first_late in [false, true] {
+        let (mut changed, first) = Changed::first(Duration::ZERO);
+        changed.ask(1);
+        let (_, second) = changed.held(1);
+        let reply_to_first = |changed: &mut Changed| {
+            assert!(changed.with(0, |script| script.reply(&first, b"other")).ends_with(b"other"));
+        };
+        if !is_first_late {
+            reply_to_first(&mut changed);
+        }
+        assert!(changed.reply(1, &second).ends_with(b"new"));
+        if is_first_late {
+            reply_to_first(&mut changed);
+        }
+        changed.script.wait(Duration::from_millis(1));
+        changed.ask(2);
+        changed.script.wait(Duration::from_millis(1));
+        let third = changed.take_request(2).expect("two must agree");
+        assert!(changed.reply(2, &third).ends_with(b"new"));
+        changed.script.wait(Duration::from_millis(1));
+        changed.ask(0);
+        changed.script.wait(Duration::from_millis(1));
+        assert!(changed.body(0).ends_with(b"new"));
+        let counters = changed.script.card.counters();
+        assert_eq!((counters.fills, counters.fills_stored, counters.hits_dynamic), (2 + 3, 1 + 1, 1));
+    }
+}
+
 /// Something changes during each execution, so that no reply may be kept. Those who were there before the second one began have its reply, as it is
 /// that of the first; those who came later do not.
 #[test]
