@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use memchr::memmem::Finder;
 use serde::Serialize;
 
 use crate::floor::Floor;
@@ -29,6 +30,8 @@ pub enum Breach {
     Aged,
     /// A marker is missing.
     Unexpected,
+    /// What only this page has is missing: it is another one.
+    Foreign,
     /// A status that is neither 200 nor allowed.
     Status,
     /// It cannot be read.
@@ -41,13 +44,14 @@ pub enum Breach {
 
 impl Breach {
     /// All of them, the worst first.
-    pub const ALL: [Breach; 10] = [
+    pub const ALL: [Breach; 11] = [
         Breach::Stale,
         Breach::NeverUpdated,
         Breach::Impossible,
         Breach::Torn,
         Breach::Aged,
         Breach::Unexpected,
+        Breach::Foreign,
         Breach::Status,
         Breach::Malformed,
         Breach::Cut,
@@ -63,6 +67,7 @@ impl Breach {
             Breach::Torn => "torn",
             Breach::Aged => "aged",
             Breach::Unexpected => "unexpected",
+            Breach::Foreign => "foreign",
             Breach::Status => "status",
             Breach::Malformed => "malformed",
             Breach::Cut => "cut",
@@ -122,6 +127,8 @@ pub(crate) struct PageRule {
     pub(crate) within_ns: Option<u64>,
     pub(crate) atomic: bool,
     pub(crate) steady: bool,
+    /// What it has and no other page.
+    pub(crate) own: Option<Finder<'static>>,
     /// What the server itself has shown here, for each subject.
     pub(crate) floors: Vec<Floor>,
 }
@@ -187,6 +194,9 @@ impl<'a> Checker<'a> {
             let is_allowed = self.rules.statuses.contains(&reply.status) && !reply.last;
             let finding = Finding { shown: Some(reply.status.into()), ..Finding::new(Breach::Status) };
             return if is_allowed { Vec::new() } else { vec![finding] };
+        }
+        if page.own.as_ref().is_some_and(|own| own.find(reply.body).is_none()) {
+            return vec![Finding::new(Breach::Foreign)];
         }
         let mut findings = Vec::new();
         for &subject in &page.shows {
@@ -351,6 +361,7 @@ mod tests {
             within_ns,
             atomic,
             steady: true,
+            own: None,
             floors: vec![Floor::default(), Floor::default()],
         };
         Rules {

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{ScopedJoinHandle, scope};
 use std::time::Duration;
 
+use memchr::memmem::{self, Finder};
+
 use crate::check::{PageRule, Route, Rules, SubjectRule};
 use crate::clock::now_ns;
 use crate::editor::{Changer, EditCount};
@@ -27,6 +29,8 @@ const PROGRESS_NS: u64 = 1_000_000_000;
 const AFTER_EDITS: Duration = Duration::from_millis(50);
 /// Between two attempts to learn what a page shows.
 const TRY_AGAIN: Duration = Duration::from_millis(50);
+/// Longest word by which a page is known.
+const OWN_BYTES_MAX: usize = 200;
 /// Versions above are not counted up from.
 const VERSION_MAX: u64 = 1 << 62;
 
@@ -168,7 +172,7 @@ pub fn prove(mut plan: Plan, mut progress: impl FnMut(&Progress)) -> Result<Repo
         let mut changer = changer(subject, rule, &count, first - 1, random.fork());
         changer.edit().map_err(|why| ProveError::FirstEdit { subject: rule.name.clone(), version: first, why })?;
     }
-    rules.pages = page_rules(&plan, &rules.subjects, &requests)?;
+    rules.pages = page_rules(&plan, &rules.subjects, &requests, &before)?;
     count.succeeded.store(0, Ordering::Relaxed);
     run(&plan, &mut subjects, &rules, requests, &first_versions, &count, &mut random, &mut progress)
 }
@@ -361,17 +365,26 @@ fn first_versions(
 }
 
 /// Learns which page shows what, from the server itself if it can be asked.
-fn page_rules(plan: &Plan, subjects: &[SubjectRule], requests: &[Vec<u8>]) -> Result<Vec<PageRule>, ProveError> {
+fn page_rules(
+    plan: &Plan,
+    subjects: &[SubjectRule],
+    requests: &[Vec<u8>],
+    before: &[Fetched],
+) -> Result<Vec<PageRule>, ProveError> {
     let server = plan.direct.unwrap_or(plan.server);
     // Whoever is behind may show for a while what was there before there were markers.
     let patience = plan.quiet + Duration::from_nanos(subjects.iter().map(|subject| subject.lag_ns).max().unwrap_or(0));
     let until_ns = now_ns() + patience.as_nanos() as u64;
     let mut rules = Vec::new();
+    let mut after = Vec::new();
     for (page, request) in plan.pages.iter().zip(requests) {
         let shows = loop {
             let fetched = fetch_page(plan, &page.target, request, server)?;
             match shown_on(page, &fetched, subjects) {
-                Ok(shows) => break shows,
+                Ok(shows) => {
+                    after.push(fetched.body);
+                    break shows;
+                }
                 Err(error) if now_ns() > until_ns => return Err(error),
                 Err(_) => std::thread::sleep(TRY_AGAIN),
             }
@@ -382,8 +395,12 @@ fn page_rules(plan: &Plan, subjects: &[SubjectRule], requests: &[Vec<u8>]) -> Re
             within_ns: page.within.map(|within| within.as_nanos() as u64),
             atomic: page.atomic,
             steady: page.steady,
+            own: None,
             floors: subjects.iter().map(|_| Floor::default()).collect(),
         });
+    }
+    for (index, rule) in rules.iter_mut().enumerate().filter(|(_, rule)| rule.steady) {
+        rule.own = own_text(&rule.target, index, &before[index].body, &after).map(|own| Finder::new(own).into_owned());
     }
     for (index, subject) in subjects.iter().enumerate() {
         if !rules.iter().any(|page| page.shows.contains(&index)) {
@@ -391,6 +408,19 @@ fn page_rules(plan: &Plan, subjects: &[SubjectRule], requests: &[Vec<u8>]) -> Re
         }
     }
     Ok(rules)
+}
+
+/// A word with the page's own path that was on the page `before` the first edits and is on it now, and on none of the others.
+fn own_text<'a>(target: &str, page: usize, before: &[u8], pages: &'a [Vec<u8>]) -> Option<&'a [u8]> {
+    // Shorter ones are part of too much.
+    if target.len() < 4 {
+        return None;
+    }
+    let (path, is_there) = (Finder::new(target), |word: &[u8], body: &[u8]| memmem::find(body, word).is_some());
+    let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"'<>".contains(byte);
+    let mut words = pages[page].split(ends).filter(|word| word.len() <= OWN_BYTES_MAX && path.find(word).is_some());
+    let others = || pages.iter().enumerate().filter(|(other, _)| *other != page).map(|(_, body)| body);
+    words.find(|word| is_there(word, before) && !others().any(|other| is_there(word, other)))
 }
 
 /// The subjects of a page.
@@ -442,6 +472,7 @@ fn collect(plan: &Plan, rules: &Rules, tally: Tally, mut edited: Vec<SubjectRepo
         within_ms: page.within_ns.map(|ns| ns as f64 / 1e6),
         age_ms: tally.measured.age_ns.get(index).map_or(0.0, |&ns| ns as f64 / 1e6),
         lacking: tally.measured.lacking.get(index).copied().unwrap_or(0),
+        own: page.own.as_ref().map(|own| String::from_utf8_lossy(own.needle()).into_owned()),
     });
     Report {
         seconds,

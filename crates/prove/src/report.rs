@@ -72,6 +72,8 @@ pub struct PageReport {
     pub age_ms: f64,
     /// Replies without a marker, where that is allowed.
     pub lacking: u64,
+    /// A word that it has and no other page: a reply without it is another page's. `None` if there is none.
+    pub own: Option<String>,
 }
 
 /// An edit near a violation, in milliseconds since the run's start.
@@ -317,6 +319,9 @@ impl fmt::Display for Report {
         )?;
         for page in &self.pages {
             write!(f, "page       {} shows {}, {} replies", page.target, listed(&page.shows), page.replies)?;
+            if let Some(own) = &page.own {
+                write!(f, ", each with {own}")?;
+            }
             if let Some(within_ms) = page.within_ms {
                 write!(f, ", its time {:.0} ms old at most (allowed {within_ms:.0})", page.age_ms)?;
             }

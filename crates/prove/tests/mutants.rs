@@ -150,6 +150,19 @@ fn a_marker_that_is_missing() {
 }
 
 #[test]
+fn another_page() {
+    for (fault, outcome) in [(Fault::None, Outcome::Proven), (Fault::OtherPageOnceIn(1000), Outcome::Violated)] {
+        let server = Server::start(fault);
+        let pages = ["/pages/one", "/pages/two"].map(Page::new);
+        let report = prove(Plan { pages: pages.into(), ..plan(&server) }, |_| {}).unwrap();
+        assert_eq!(report.outcome(), outcome, "{report}");
+        if outcome == Outcome::Violated {
+            assert_only(&report, Breach::Foreign);
+        }
+    }
+}
+
+#[test]
 fn a_reply_that_is_cut_off() {
     assert_only(&run(Fault::CutOnceIn(1000)), Breach::Cut);
 }

@@ -32,6 +32,8 @@ pub enum Fault {
     CutOnceIn(u64),
     GarbageOnceIn(u64),
     SilentOnceIn(u64),
+    /// `/pages/two` instead of `/pages/one`.
+    OtherPageOnceIn(u64),
     /// `/time` prints a time so old.
     Clock(Duration),
     /// The other subject is shown as it was at its first edit.
@@ -218,6 +220,12 @@ impl Worker {
             "/" => self.version(is_turn),
             "/time" => self.time(),
             "/both" => self.both(),
+            "/pages/one" | "/pages/two" => {
+                let is_other = matches!(self.fault, Fault::OtherPageOnceIn(every) if is_turn(every));
+                let shown = if is_other { "/pages/two" } else { target };
+                let links = "<a href=/pages/one>one</a><a href=/pages/two>two</a>";
+                format!("<link rel=canonical href='http://localhost{shown}'>{links}{}", self.version(is_turn))
+            }
             "/empty" => String::new(),
             _ => {
                 out.extend_from_slice(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
