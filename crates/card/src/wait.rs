@@ -134,7 +134,9 @@ impl Waiters {
     /// A request is let through because the server was silent, also to `first`.
     pub(crate) fn release(&mut self, key: FlowKey, first: Option<Unanswered>, now: Time) {
         (self.released, self.silence) = (now, (2 * self.silence).min(SILENCE_MAX));
-        let first = self.let_through.take().map(|through| through.first).or(first);
+        // The one that is silent now may be the last of these; one that was silent for so long has lost its client.
+        let known = self.let_through.take().map(|through| through.first);
+        let first = known.filter(|known| now < known.forwarded + REPLY_EVER).or(first);
         self.let_through = first.map(|first| LetThrough { first, last: Some((key, now)) });
     }
 
