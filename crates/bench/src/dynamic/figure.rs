@@ -17,7 +17,7 @@ const ROW_TITLE: f64 = 46.0;
 /// Room for the axis below a panel.
 const AXIS_HEIGHT: f64 = 34.0;
 const TOP: f64 = 92.0;
-const BOTTOM: f64 = 76.0;
+const BOTTOM: f64 = 92.0;
 /// Rough width of a character of the words on a bar.
 const CHARACTER_WIDTH: f64 = 6.1;
 
@@ -116,11 +116,12 @@ pub fn draw(report: &Report) -> String {
     }
     let notes = [
         format!("Varnish: {}", setting.varnish),
-        format!("nginx cache: {}; nicache: {}", setting.nginx_cache, setting.nicache),
+        format!("nginx cache: {}", setting.nginx_cache),
+        format!("nicache: {}", setting.nicache),
         setting.versions.join("; "),
     ];
     for (line, note) in notes.iter().enumerate() {
-        text(&mut svg, 16.0, height - 48.0 + 16.0 * line as f64, "faint", "font-size=\"11\"", note);
+        text(&mut svg, 16.0, height - 64.0 + 16.0 * line as f64, "faint", "font-size=\"11\"", note);
     }
     svg.push_str("</svg>\n");
     svg
