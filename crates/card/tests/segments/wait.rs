@@ -205,6 +205,24 @@ fn a_reply_that_is_not_kept_is_shared_with_those_who_had_asked_before() {
     }
 }
 
+/// What was lost might have spoken against sharing it: a program that nobody knows was asked.
+#[test]
+fn nothing_is_shared_if_events_are_lost_before_the_verdict() {
+    let (mut changed, first) = Changed::first(Duration::ZERO);
+    *changed.script.outdated.lock().unwrap() = Some(RefusalReason::Changed);
+    changed.ask(1);
+    changed.ask(2);
+    changed.script.wait(Duration::from_millis(1));
+    assert!(changed.reply(0, &first).ends_with(b"new"));
+    changed.script.wait(Duration::from_millis(5));
+    let second = changed.take_request(1).expect("two must agree");
+    changed.script.table.record_lost();
+    assert!(changed.reply(1, &second).ends_with(b"new"));
+    changed.script.wait(Duration::from_millis(5));
+    assert!(changed.take_request(2).is_some());
+    assert_eq!(changed.script.card.counters().waits_shared, 0);
+}
+
 /// What the server said to the second differs from what it said to the first: nobody else gets it.
 #[test]
 fn a_reply_that_is_not_kept_is_not_shared_if_another_differs() {
