@@ -107,12 +107,12 @@ fn run<W: Port, H: Port>(
             if !polls.is_multiple_of(POLLS_PER_LOOK) {
                 continue;
             }
-        } else if idle.poll(now.0) == IdleStep::Again {
-            idle.set_contended(pressure.is_contended(now.0));
-            std::hint::spin_loop();
-            continue;
         } else {
             idle.set_contended(pressure.is_contended(now.0));
+            if idle.poll(now.0) == IdleStep::Again {
+                std::hint::spin_loop();
+                continue;
+            }
             sleep(&card, waker)?;
         }
         if let Some(error) = steering.as_mut().and_then(|steering| steering.follow(now.0).err()) {
