@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::inquiry::{EntryReport, PageReport, WhoReport, WhyReport};
+use crate::inquiry::{DatabaseReport, EntryReport, PageReport, WhoReport, WhyReport};
 use crate::setup::{receive_message, send_message};
 
 /// Longest request or response line, in bytes.
@@ -312,6 +312,9 @@ pub struct Status {
     /// What the environment of a program must contain so that its changes are seen at once; empty: every program's are.
     #[serde(default)]
     pub writer_environment: Vec<(String, String)>,
+    /// Databases that relays tell of. If the watcher does not answer, none is in step.
+    #[serde(default)]
+    pub databases: Vec<DatabaseReport>,
     pub counters: Counters,
 }
 

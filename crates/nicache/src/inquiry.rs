@@ -1,6 +1,8 @@
 //! What an operator asks about pages and sources (`nicache why`, `nicache who`), as it travels between command, supervisor, card and
 //! watcher: JSON, see [`crate::control`].
 
+use std::net::SocketAddrV4;
+
 use serde::{Deserialize, Serialize};
 
 /// Entries in one answer at most.
@@ -75,6 +77,8 @@ pub enum ToWatch {
         /// `TABLE`, `SCHEMA.TABLE` or `DATABASE:SCHEMA.TABLE`.
         table: String,
     },
+    /// What have the relays of databases told?
+    Databases,
 }
 
 /// Watcher to supervisor.
@@ -95,6 +99,33 @@ pub enum FromWatch {
         /// Every dynamic entry depends on it.
         every_dynamic: bool,
     },
+    /// To [`ToWatch::Databases`].
+    Databases {
+        /// Those with a relay, in the order in which they were given.
+        databases: Vec<DatabaseReport>,
+    },
+}
+
+/// A database that a relay tells of, since the start of the watcher.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DatabaseReport {
+    /// Where the server finds it: address and port.
+    pub database: String,
+    /// Whether pages that ask it may be kept.
+    pub in_step: bool,
+    /// What the relay has told: statements, and what they have come to.
+    pub events: u64,
+    /// Of these, statements that may change something.
+    pub changes: u64,
+    /// How often all its pages were voided since the relay could not vouch for them any more.
+    pub voided: u64,
+}
+
+impl DatabaseReport {
+    /// Of a database of which nothing has been heard.
+    pub fn unheard(address: SocketAddrV4) -> DatabaseReport {
+        DatabaseReport { database: address.to_string(), in_step: false, events: 0, changes: 0, voided: 0 }
+    }
 }
 
 /// On what an entry depends.

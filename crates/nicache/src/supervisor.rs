@@ -33,6 +33,7 @@ use rustix::thread::CapabilitySet;
 use crate::access_log::AccessLog;
 use crate::control::{FromCard, Status};
 use crate::demo::Demo;
+use crate::inquiry::DatabaseReport;
 use crate::live::Live;
 use crate::options::{RunPlan, WatchKind};
 use crate::publish::{self, Published};
@@ -191,6 +192,12 @@ impl<'a> Running<'a> {
             shared: self.plan.share.clone(),
             watch_unavailable: self.watch_unavailable.clone(),
             writer_environment: self.preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Writer)),
+            databases: self
+                .plan
+                .remote_databases
+                .iter()
+                .map(|remote| DatabaseReport::unheard(remote.address))
+                .collect(),
             counters: crate::control::Counters::default(),
         }
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::checker::Checker;
+use super::configuration;
 use super::cores::Cores;
 use super::editor::Editor;
 use super::fpm;
@@ -74,6 +75,8 @@ pub struct Sample {
     pub impossible: u64,
     /// Share of requests that the card answered, 0 to 1, if there is a card.
     pub hit_share: Option<f64>,
+    /// Requests per second of a file with the page's bytes, if there is a card and the page does not change.
+    pub file_requests_per_s: Option<f64>,
     /// Why the card did not answer others, and what it did not store, most frequent first.
     pub card_reasons: Vec<(String, u64)>,
 }
@@ -163,6 +166,8 @@ impl Bench<'_> {
         let edits = edits.context("an edit")?;
         self.log.extend(edits.iter().copied());
         let (totals, observations) = (totals?, observations?);
+        let is_twin_measured = subject == Subject::Nicache && rate == 0;
+        let file_requests_per_s = is_twin_measured.then(|| self.measure_file(running, seconds)).transpose()?;
         ensure!(!observations.is_empty(), "the checking client got no reply");
 
         let findings = self.log.judge(&observations);
@@ -191,8 +196,24 @@ impl Bench<'_> {
             worst_stale_ms: findings.worst_ns as f64 / 1e6,
             impossible: findings.impossible,
             hit_share,
+            file_requests_per_s,
             card_reasons,
         })
+    }
+
+    /// Requests per second of a file with the page's bytes.
+    fn measure_file(&self, running: &Running, seconds: u32) -> Result<f64> {
+        let (server, path) = (running.server(), self.page.path());
+        let page = running
+            .client()
+            .run(move || nicache_applications::Client::new(server).get(path))
+            .context("the page's bytes")?;
+        std::fs::write(self.site.folder().join(configuration::FILE), &page.body)?;
+        let url = format!("http://{}{}", server.ip(), configuration::FILE_PATH);
+        let load = |seconds| self.load.run(running.client(), &url, 1, self.page.connections(), false, seconds);
+        load(FIRST_WARM_UP_SECONDS)?;
+        let totals = load(seconds)?;
+        Ok(totals.requests as f64 * 1e6 / totals.microseconds.max(1) as f64)
     }
 }
 

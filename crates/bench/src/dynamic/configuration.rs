@@ -24,6 +24,10 @@ pub fn nginx(site: &str, folder: &str, store: Option<Store>) -> Result<String> {
     replace(&mut text, "worker_processes 2;", "worker_processes 1;\nworker_rlimit_nofile 8192;")?;
     replace(&mut text, "worker_connections 512;", "worker_connections 4096;")?;
     replace(&mut text, "access_log off;", "access_log off;\n    keepalive_requests 1000000000;")?;
+    let file = format!(
+        "location = {FILE_PATH} {{ default_type text/html; alias {folder}/{FILE}; }}\n        location ~ \\.php"
+    );
+    replace(&mut text, "location ~ \\.php", &file)?;
     let Some(store) = store else { return Ok(text) };
     let zone = format!(
         "access_log off;\n    fastcgi_cache_path {folder}/{NGINX_CACHE} levels=1:2 keys_zone=pages:16m max_size=256m \
@@ -45,6 +49,10 @@ pub fn nginx(site: &str, folder: &str, store: Option<Store>) -> Result<String> {
     Ok(text)
 }
 
+/// A file of the site's folder that has the bytes of a page, and by what path the server gives it.
+pub const FILE: &str = "tmp/bench-page.html";
+/// See [`FILE`].
+pub const FILE_PATH: &str = "/nicache-bench-page.html";
 /// Where nginx keeps its pages, in the site's folder.
 pub const NGINX_CACHE: &str = "tmp/pages";
 

@@ -151,8 +151,8 @@ fn short_versions() -> Vec<String> {
 /// What serves the pages, each once.
 fn applications(plan: &Plan) -> Vec<Application> {
     let mut applications: Vec<Application> = Vec::new();
-    let watched = plan.watchers.then_some(watchers::PAGE);
-    for page in plan.pages.iter().copied().chain(watched) {
+    let watched: &[Page] = if plan.watchers { &watchers::PAGES } else { &[] };
+    for page in plan.pages.iter().chain(watched) {
         if !applications.contains(&page.application()) {
             applications.push(page.application());
         }
@@ -221,8 +221,10 @@ impl Run<'_> {
                         self.measure(subject, prepared, round, &mut progress);
                     }
                 }
-                if self.plan.watchers && prepared.application == watchers::PAGE.application() {
-                    self.measure_watchers(&prepared.site, round, &mut progress);
+                for page in watchers::PAGES {
+                    if self.plan.watchers && prepared.application == page.application() {
+                        self.measure_watchers(page, &prepared.site, round, &mut progress);
+                    }
                 }
             }
         }
@@ -232,7 +234,7 @@ impl Run<'_> {
 
     fn steps(&self, applications: &[Application]) -> usize {
         let cells = self.plan.pages.len() * self.subjects.len() * self.plan.edits.len();
-        let watchers = if self.plan.watchers { Subject::WATCHERS.len() } else { 0 };
+        let watchers = if self.plan.watchers { Subject::WATCHERS.len() * watchers::PAGES.len() } else { 0 };
         applications.len() + self.plan.rounds as usize * (cells + watchers)
     }
 
@@ -255,7 +257,7 @@ impl Run<'_> {
                 for (page, _) in &prepared.pages {
                     for rate in &self.plan.edits {
                         progress.step(&label(page.label()));
-                        self.failures.push(Failure::new(subject, Some(*page), Some(*rate), round, &error));
+                        self.failures.push(Failure::new(subject, *page, Some(*rate), round, &error));
                     }
                 }
                 return;
@@ -284,14 +286,14 @@ impl Run<'_> {
                             Some(words) => anyhow::anyhow!("{error:#}; nginx's last words: `{words}`"),
                             None => error,
                         };
-                        self.failures.push(Failure::new(subject, Some(*page), Some(rate), round, &error));
+                        self.failures.push(Failure::new(subject, *page, Some(rate), round, &error));
                     }
                 }
             }
         }
     }
 
-    fn measure_watchers(&mut self, site: &Site, round: usize, progress: &mut Progress) {
+    fn measure_watchers(&mut self, page: Page, site: &Site, round: usize, progress: &mut Progress) {
         // Only neighbours are compared, and each of them is the first one in every other round.
         let mut subjects = Subject::WATCHERS;
         if round % 2 == 1 {
@@ -302,15 +304,16 @@ impl Run<'_> {
                 return;
             }
             progress.step(&format!(
-                "round {} of {}: cost of watching: {}",
+                "round {} of {}: cost of watching: {}, {}",
                 round + 1,
                 self.plan.rounds,
+                page.label(),
                 subject.label()
             ));
-            match watchers::measure(subject, site, &self.plan.nicache, &self.load, round, self.plan.seconds) {
+            match watchers::measure(subject, page, site, &self.plan.nicache, &self.load, round, self.plan.seconds) {
                 Ok(samples) => self.watchers.extend(samples),
                 Err(_) if self.plan.is_stopped() => return,
-                Err(error) => self.failures.push(Failure::new(subject, None, None, round, &error)),
+                Err(error) => self.failures.push(Failure::new(subject, page, None, round, &error)),
             }
         }
     }

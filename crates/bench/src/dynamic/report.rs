@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::{FULL, Sample};
 use super::page::Page;
 use super::subject::Subject;
-use super::watchers::{AIM, CONNECTIONS, Cost, WatchersSample};
+use super::watchers::{AIM, CONNECTIONS, Cost, PAGES, WatchersSample};
 use crate::Summary;
 use crate::wire::grouped;
 
@@ -76,9 +76,9 @@ pub struct Skipped {
 pub struct Failure {
     /// Who should have answered.
     pub subject: Subject,
-    /// What was asked for; `None`: it was about the watchers' cost.
-    pub page: Option<Page>,
-    /// How often the page changed.
+    /// What was asked for.
+    pub page: Page,
+    /// How often the page changed; `None`: it was about the watchers' cost.
     pub edits_per_s: Option<u32>,
     /// When, from 0.
     pub round: usize,
@@ -88,13 +88,7 @@ pub struct Failure {
 
 impl Failure {
     /// From an error with all its causes.
-    pub fn new(
-        subject: Subject,
-        page: Option<Page>,
-        edits_per_s: Option<u32>,
-        round: usize,
-        error: &anyhow::Error,
-    ) -> Failure {
+    pub fn new(subject: Subject, page: Page, edits_per_s: Option<u32>, round: usize, error: &anyhow::Error) -> Failure {
         Failure { subject, page, edits_per_s, round, reason: format!("{error:#}") }
     }
 }
@@ -339,13 +333,41 @@ impl Report {
                 if reasons.is_empty() { "nothing refused" } else { &reasons }
             );
         }
+        let measured = |sample: &&Sample| (sample.page, sample.subject) == (page, Subject::Nicache);
+        let pairs: Vec<(f64, f64)> = self
+            .samples
+            .iter()
+            .filter(measured)
+            .filter_map(|sample| Some((sample.requests_per_s, sample.file_requests_per_s?)))
+            .collect();
+        if !pairs.is_empty() {
+            let file = Summary::of(pairs.iter().map(|(_, file)| *file));
+            let share = Summary::of(pairs.iter().map(|(page, file)| page / file));
+            let _ = writeln!(
+                text,
+                "  nicache, a file with the same bytes instead: {} requests/s ({}..{}); the page: {:.2} of that ({:.2}..{:.2})",
+                grouped(file.median),
+                grouped(file.min),
+                grouped(file.max),
+                share.median,
+                share.min,
+                share.max
+            );
+        }
     }
 
     fn write_watchers(&self, text: &mut String) {
-        if self.watchers.is_empty() {
+        for page in PAGES {
+            self.write_watchers_of(page, text);
+        }
+    }
+
+    fn write_watchers_of(&self, page: Page, text: &mut String) {
+        let samples: Vec<&WatchersSample> = self.watchers.iter().filter(|sample| sample.page == page).collect();
+        if samples.is_empty() {
             return;
         }
-        let _ = writeln!(text, "What watching costs: {} through the card, bypassed", super::watchers::PAGE.label());
+        let _ = writeln!(text, "What watching costs: {} through the card, bypassed", page.label());
         let _ = writeln!(
             text,
             "  {:>11}  {:<28}{:>27}{:>11}{:>13}",
@@ -353,12 +375,9 @@ impl Report {
         );
         for connections in CONNECTIONS {
             for (number, subject) in Subject::WATCHERS.into_iter().enumerate() {
-                let of: Vec<&WatchersSample> = self
-                    .watchers
-                    .iter()
-                    .filter(|sample| (sample.subject, sample.connections) == (subject, connections))
-                    .collect();
-                let summary = |value: fn(&WatchersSample) -> f64| Summary::of(of.iter().map(|sample| value(sample)));
+                let of =
+                    || samples.iter().filter(|sample| (sample.subject, sample.connections) == (subject, connections));
+                let summary = |value: fn(&WatchersSample) -> f64| Summary::of(of().map(|sample| value(sample)));
                 let speed = summary(|sample| sample.requests_per_s);
                 let speed = format!("{} ({}..{})", grouped(speed.median), grouped(speed.min), grouped(speed.max));
                 let number = if number == 0 { connections.to_string() } else { String::new() };
@@ -370,7 +389,7 @@ impl Report {
                     summary(|sample| sample.programs_cpu_us).median,
                 );
             }
-            if let Some(cost) = Cost::of(&self.watchers, connections) {
+            if let Some(cost) = Cost::of(&self.watchers, page, connections) {
                 let share = |share: Summary| {
                     format!("{:+.1} % ({:+.1}..{:+.1})", share.median * 100.0, share.min * 100.0, share.max * 100.0)
                 };
@@ -437,8 +456,8 @@ impl Report {
             let _ = writeln!(text, "Skipped: {}: {}", skipped.subject.label(), skipped.reason);
         }
         for failure in &self.failures {
-            let page = failure.page.map_or("cost of watching", Page::label);
-            let rate = failure.edits_per_s.map_or(String::new(), |rate| format!(", {rate} edits/s"));
+            let page = failure.page.label();
+            let rate = failure.edits_per_s.map_or(", cost of watching".to_owned(), |rate| format!(", {rate} edits/s"));
             let (subject, round) = (failure.subject.label(), failure.round + 1);
             let _ = writeln!(text, "Failed: {subject}, {page}{rate}, round {round}: {}", failure.reason);
         }
@@ -505,6 +524,7 @@ pub mod tests {
             worst_stale_ms: stale as f64 * (1 + round) as f64,
             impossible: 0,
             hit_share: (subject == Subject::Nicache).then_some(0.75),
+            file_requests_per_s: (subject == Subject::Nicache && edits_per_s == 0).then_some(1e6),
             card_reasons: vec![("bypass_cookie".into(), 5)],
         }
     }
@@ -529,6 +549,7 @@ pub mod tests {
             "another nicache runs",
             "both CPUs are full: Varnish, 1 s; nicache.",
             "the card answered 75.00 % of the requests; last round: bypass_cookie 5",
+            "a file with the same bytes instead: 1,000,000 requests/s",
             "8 at a time, 1 pairs: requests/s lost +3.0 %",
             "is met",
         ] {
@@ -548,10 +569,15 @@ pub mod tests {
     fn failures_are_told() {
         let mut report = report();
         let error = anyhow::anyhow!("inner").context("outer");
-        report.failures.push(Failure::new(Subject::Nicache, Some(Page::PhpItem), Some(1), 0, &error));
-        report.failures.push(Failure::new(Subject::CardBypassed, None, None, 1, &error));
+        report.failures.push(Failure::new(Subject::Nicache, Page::PhpItem, Some(1), 0, &error));
+        report.failures.push(Failure::new(Subject::CardBypassed, Page::PhpItem, None, 1, &error));
         let table = report.table();
         assert!(table.contains("Failed: nicache, PHP + MariaDB page, 1 edits/s, round 1: outer: inner"), "{table}");
-        assert!(table.contains("Failed: card, bypassed, watchers, cost of watching, round 2: outer: inner"), "{table}");
+        assert!(
+            table.contains(
+                "Failed: card, bypassed, watchers, PHP + MariaDB page, cost of watching, round 2: outer: inner"
+            ),
+            "{table}"
+        );
     }
 }

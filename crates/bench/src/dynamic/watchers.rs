@@ -4,6 +4,7 @@
 //! round measures both, one right after the other, and each round begins with the other one; what is told is the ratio within a round.
 
 use anyhow::Result;
+use nicache_applications::Application;
 use serde::{Deserialize, Serialize};
 
 use super::page::Page;
@@ -13,8 +14,8 @@ use crate::Summary;
 use crate::wire::SERVER_CPU;
 use crate::wire::load::Client;
 
-/// The page whose cost is looked at: small, so that system calls weigh most.
-pub const PAGE: Page = Page::PhpItem;
+/// The pages whose cost is looked at: a few lines of PHP with one row, so that system calls weigh most, and one of a real application.
+pub const PAGES: [Page; 2] = [Page::PhpItem, Page::WordPressFront];
 /// Connections at a time.
 pub const CONNECTIONS: [u32; 2] = [1, 8];
 /// What watching may cost, as a share.
@@ -27,6 +28,8 @@ const WARM_UP_SECONDS: u32 = 1;
 pub struct WatchersSample {
     /// Who answered.
     pub subject: Subject,
+    /// What was asked for.
+    pub page: Page,
     /// Connections at a time.
     pub connections: u32,
     /// When, from 0.
@@ -39,12 +42,16 @@ pub struct WatchersSample {
     pub programs_cpu_us: f64,
 }
 
-/// Starts a subject and measures it with each number of connections.
+/// Seconds of a measurement whose page gets some twenty replies per second, for those of others.
+const SLOW_PAGE_TIMES: u32 = 4;
+
+/// Starts a subject and measures a page with each number of connections.
 ///
 /// # Errors
 /// It does not start, or requests fail.
 pub fn measure(
     subject: Subject,
+    page: Page,
     site: &Site,
     nicache: &std::path::Path,
     load: &Client,
@@ -52,8 +59,9 @@ pub fn measure(
     seconds: u32,
 ) -> Result<Vec<WatchersSample>> {
     let mut running = Running::start(subject, site, nicache, SERVER_CPU)?;
-    running.wait_for(PAGE.path(), |_| true)?;
-    let url = format!("http://{}{}", running.server().ip(), PAGE.path());
+    running.wait_for(page.path(), |_| true)?;
+    let url = format!("http://{}{}", running.server().ip(), page.path());
+    let seconds = if page.application() == Application::WordPress { seconds * SLOW_PAGE_TIMES } else { seconds };
     let mut samples = Vec::new();
     for connections in CONNECTIONS {
         let run = |seconds| load.run(running.client(), &url, 1, connections, false, seconds);
@@ -64,6 +72,7 @@ pub fn measure(
         let requests = totals.requests as f64;
         samples.push(WatchersSample {
             subject,
+            page,
             connections,
             round,
             requests_per_s: requests * 1e6 / totals.microseconds.max(1) as f64,
@@ -88,13 +97,12 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// From all samples.
-    pub fn of(samples: &[WatchersSample], connections: u32) -> Option<Cost> {
+    /// From all samples, for one page and number of connections.
+    pub fn of(samples: &[WatchersSample], page: Page, connections: u32) -> Option<Cost> {
+        let of_page = |sample: &&WatchersSample| (sample.page, sample.connections) == (page, connections);
         let side = |subject, round| {
-            let is_it = |sample: &&WatchersSample| {
-                (sample.subject, sample.connections, sample.round) == (subject, connections, round)
-            };
-            samples.iter().find(is_it)
+            let is_it = |sample: &&WatchersSample| (sample.subject, sample.round) == (subject, round);
+            samples.iter().filter(of_page).find(is_it)
         };
         let rounds = samples.iter().map(|sample| sample.round + 1).max()?;
         let pairs: Vec<(&WatchersSample, &WatchersSample)> = (0..rounds)
@@ -127,7 +135,15 @@ pub mod tests {
 
     pub fn sample(subject: Subject, round: usize, requests_per_s: f64, cpu_us: f64) -> WatchersSample {
         let (server_cpu_us, programs_cpu_us) = (cpu_us + 100.0, cpu_us);
-        WatchersSample { subject, connections: 8, round, requests_per_s, server_cpu_us, programs_cpu_us }
+        WatchersSample {
+            subject,
+            page: Page::PhpItem,
+            connections: 8,
+            round,
+            requests_per_s,
+            server_cpu_us,
+            programs_cpu_us,
+        }
     }
 
     #[test]
@@ -141,12 +157,13 @@ pub mod tests {
             sample(without, 1, 500.0, 200.0),
             sample(with, 2, 1.0, 1.0),
         ];
-        let cost = Cost::of(&samples, 8).unwrap();
+        let cost = Cost::of(&samples, Page::PhpItem, 8).unwrap();
         assert_eq!(cost.pairs, 2);
         assert!((cost.requests_lost.median - 0.1).abs() < 1e-9 && (cost.programs_cpu_more.max - 0.2).abs() < 1e-9);
         assert!((cost.server_cpu_more.min - 0.1).abs() < 1e-9);
         assert!(!cost.meets_aim());
-        assert_eq!(Cost::of(&samples, 1), None);
-        assert_eq!(Cost::of(&[], 8), None);
+        assert_eq!(Cost::of(&samples, Page::PhpItem, 1), None);
+        assert_eq!(Cost::of(&samples, Page::WordPressFront, 8), None);
+        assert_eq!(Cost::of(&[], Page::PhpItem, 8), None);
     }
 }

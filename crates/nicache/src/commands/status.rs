@@ -44,6 +44,14 @@ fn render(status: &Status) -> String {
     line("memory", format!("{used} of {all} in {} entries", live::grouped(counters.entries)));
     let (to, from) = (live::bytes(counters.bus_to_host_bytes), live::bytes(counters.bus_from_host_bytes));
     line("bus", format!("{to} to the host, {from} from it"));
+    for database in &status.databases {
+        let is_kept =
+            if database.in_step { "pages are kept" } else { "pages are not kept: nothing is heard of its relay" };
+        let (events, changes) = (live::grouped(database.events), live::grouped(database.changes));
+        let voided = live::grouped(database.voided);
+        let told = format!("{events} events, {changes} changes, voided {voided} times");
+        line("database", format!("{}: {is_kept}; {told}", database.database));
+    }
     if let Some(reason) = &status.watch_unavailable {
         line("watcher", reason.clone());
     }

@@ -11,11 +11,11 @@ use anyhow::{Context, Result, anyhow};
 use nicache_coherence::{RecordNumber, RevisionTable};
 use nicache_relay::{Key, Subscriber, follow, follow_bus};
 use nicache_watch::{
-    DataFolders, Dependents, Explanation, KernelWatcher, Operator, PreloadMemory, Registrar, RemoteDatabase,
-    SessionFiles, run_watcher,
+    DataFolders, Dependents, Explanation, KernelWatcher, Operator, PreloadMemory, Registrar, RemoteCounters,
+    RemoteDatabase, SessionFiles, run_watcher,
 };
 
-use crate::inquiry::{FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
+use crate::inquiry::{DatabaseReport, FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
 use crate::logs;
 use crate::options;
 use crate::setup::{
@@ -56,12 +56,13 @@ pub fn execute() -> Result<ExitCode> {
     registrar.take_as_data(DataFolders::new(&setup.data_folders));
     registrar.follow_remotes(remotes.clone());
     if !remotes.is_empty() {
+        let remotes = remotes.clone();
         std::thread::Builder::new().name("relay-report".into()).spawn(move || self::report(&remotes))?;
     }
     registrar.handle_time();
     let report = WatchReport { files: witness.len(), unavailable: None };
     send_message(&supervisor, &report, &witness.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
-    let mut operator = Supervisor { socket: supervisor };
+    let mut operator = Supervisor { socket: supervisor, remotes };
     run_watcher(&mut registrar, card.as_fd(), Some(&mut operator))
         .context("the card sent what no card sends, or its socket broke")?;
     Ok(ExitCode::FAILURE)
@@ -100,9 +101,10 @@ fn start_preload(setup: &WatchSetup, server_netns: u32, folder: &Path) -> Result
     Ok(Started { registrar, table, witness: files })
 }
 
-/// Who asks on behalf of `nicache why` and `nicache who`.
+/// Who asks on behalf of `nicache why`, `who` and `status`.
 struct Supervisor {
     socket: OwnedFd,
+    remotes: Vec<Arc<RemoteDatabase>>,
 }
 
 impl Operator for Supervisor {
@@ -113,7 +115,7 @@ impl Operator for Supervisor {
     fn answer(&mut self, registrar: &mut Registrar) -> io::Result<()> {
         let question = receive_message(&self.socket).map_err(io::Error::other)?;
         let Some((question, _)) = question else { return Err(io::ErrorKind::UnexpectedEof.into()) };
-        let mut answer = answer(question, registrar);
+        let mut answer = answer(question, registrar, &self.remotes);
         // Paths may be of any length.
         while let FromWatch::Explained { sources: Some(sources) } = &mut answer
             && serde_json::to_vec(sources).is_ok_and(|bytes| bytes.len() > MESSAGE_BYTES_MAX - 1024)
@@ -125,14 +127,22 @@ impl Operator for Supervisor {
     }
 }
 
-fn answer(question: ToWatch, registrar: &mut Registrar) -> FromWatch {
+fn answer(question: ToWatch, registrar: &mut Registrar, remotes: &[Arc<RemoteDatabase>]) -> FromWatch {
     match question {
         ToWatch::Explain { record } => {
             FromWatch::Explained { sources: registrar.explain(RecordNumber(record)).map(sources_report) }
         }
         ToWatch::DependsOnPath { path } => dependents_report(registrar.dependents_of_path(Path::new(&path))),
         ToWatch::DependsOnTable { table } => dependents_report(registrar.dependents_of_table(&table)),
+        ToWatch::Databases => {
+            FromWatch::Databases { databases: remotes.iter().map(|remote| report_of(remote)).collect() }
+        }
     }
+}
+
+fn report_of(remote: &RemoteDatabase) -> DatabaseReport {
+    let RemoteCounters { events, changes, voided, in_step } = remote.counters();
+    DatabaseReport { database: remote.address().to_string(), in_step: in_step == 1, events, changes, voided }
 }
 
 fn sources_report(explanation: Explanation) -> SourcesReport {

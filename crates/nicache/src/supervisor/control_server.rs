@@ -10,10 +10,12 @@ use anyhow::{Context, Result, bail};
 
 use super::card_link::CardLink;
 use super::watch_link::WatchLink;
-use crate::control::{Answer, Question, Request, Response, Status, read_line, write_line};
-use crate::inquiry::{FromWatch, ToWatch, WhoReport, WhyReport};
+use crate::control::{ANSWER_TIMEOUT, Answer, Question, Request, Response, Status, read_line, write_line};
+use crate::inquiry::{DatabaseReport, FromWatch, ToWatch, WhoReport, WhyReport};
 
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a status waits for what only the watcher knows.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A bound control socket; its file goes with it.
 #[derive(Debug)]
@@ -77,7 +79,8 @@ fn respond(
     Ok(match request {
         Request::Status => {
             let counters = card.counters()?;
-            Response::Status(Box::new(Status { uptime_s: started.elapsed().as_secs(), counters, ..status.clone() }))
+            let (uptime_s, databases) = (started.elapsed().as_secs(), databases(status, watch));
+            Response::Status(Box::new(Status { uptime_s, databases, counters, ..status.clone() }))
         }
         Request::Card { question } => Response::Card { answer: card.ask(question)? },
         Request::Why { host, target } => Response::Why(Box::new(why(host, target, status, card, watch)?)),
@@ -86,6 +89,17 @@ fn respond(
         }
         Request::Who { source } => Response::Who(Box::new(who(source, card, watch)?)),
     })
+}
+
+/// What relays have told. The rest of the status is known without the watcher, and a watcher that stands still keeps no database in step.
+fn databases(status: &Status, watch: &WatchLink) -> Vec<DatabaseReport> {
+    if status.databases.is_empty() {
+        return Vec::new();
+    }
+    match watch.ask(&ToWatch::Databases, STATUS_TIMEOUT) {
+        Ok(FromWatch::Databases { databases }) => databases,
+        Ok(_) | Err(_) => status.databases.clone(),
+    }
 }
 
 fn why(host: Option<String>, target: String, status: &Status, card: &CardLink, watch: &WatchLink) -> Result<WhyReport> {
@@ -102,7 +116,7 @@ fn why(host: Option<String>, target: String, status: &Status, card: &CardLink, w
     }
     let mut sources = Vec::new();
     for entry in &page.entries {
-        match watch.ask(&ToWatch::Explain { record: entry.record })? {
+        match watch.ask(&ToWatch::Explain { record: entry.record }, ANSWER_TIMEOUT)? {
             FromWatch::Explained { sources: explained } => sources.push(explained),
             other => bail!("the watcher answered {other:?}"),
         }
@@ -115,7 +129,7 @@ fn who(source: String, card: &CardLink, watch: &WatchLink) -> Result<WhoReport> 
         true => ToWatch::DependsOnPath { path: source },
         false => ToWatch::DependsOnTable { table: source },
     };
-    let (records, every_dynamic) = match watch.ask(&question)? {
+    let (records, every_dynamic) = match watch.ask(&question, ANSWER_TIMEOUT)? {
         FromWatch::Dependents { records, every_dynamic, .. } => (records, every_dynamic),
         other => bail!("the watcher answered {other:?}"),
     };

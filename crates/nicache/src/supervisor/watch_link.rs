@@ -1,37 +1,92 @@
 //! The supervisor's side of the conversation with the watcher: one question at a time.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use super::children::wait_readable;
-use crate::control::ANSWER_TIMEOUT;
 use crate::inquiry::{FromWatch, ToWatch};
 use crate::setup::{receive_message, send_message};
 
 /// Asks the watcher.
 #[derive(Debug)]
 pub struct WatchLink {
-    /// `None` once an answer did not come: a later one would be taken for that to another question.
-    socket: Mutex<Option<OwnedFd>>,
+    link: Mutex<Link>,
+}
+
+#[derive(Debug)]
+struct Link {
+    socket: OwnedFd,
+    /// An answer that came too late is still to come, or there: it is nobody's any more.
+    is_late: bool,
 }
 
 impl WatchLink {
     /// Takes over the socket of a watcher that has sent its report.
     pub fn new(socket: OwnedFd) -> WatchLink {
-        WatchLink { socket: Mutex::new(Some(socket)) }
+        WatchLink { link: Mutex::new(Link { socket, is_late: false }) }
     }
 
-    /// Asks and waits for the answer, at most [`ANSWER_TIMEOUT`].
-    pub fn ask(&self, question: &ToWatch) -> Result<FromWatch> {
-        let mut socket = self.socket.lock().expect("no holder of this lock panics");
-        let Some(to_watch) = socket.as_ref() else { bail!("the watcher does not answer") };
-        send_message(to_watch, question, &[])?;
-        if !wait_readable(std::os::fd::AsFd::as_fd(to_watch), ANSWER_TIMEOUT)? {
-            *socket = None;
+    /// Asks and waits for the answer, at most `limit`. While an earlier answer is overdue nothing else is asked, so that questions to a
+    /// watcher that stands still do not pile up.
+    ///
+    /// # Errors
+    /// There is no answer in time, or the watcher is gone.
+    pub fn ask(&self, question: &ToWatch, limit: Duration) -> Result<FromWatch> {
+        let mut link = self.link.lock().expect("no holder of this lock panics");
+        if link.is_late {
+            link.receive(limit)?;
+        }
+        send_message(&link.socket, question, &[])?;
+        link.receive(limit)
+    }
+}
+
+impl Link {
+    fn receive(&mut self, limit: Duration) -> Result<FromWatch> {
+        self.is_late = !wait_readable(self.socket.as_fd(), limit)?;
+        if self.is_late {
             bail!("the watcher does not answer");
         }
-        Ok(receive_message(to_watch)?.context("the watcher is gone")?.0)
+        Ok(receive_message(&self.socket)?.context("the watcher is gone")?.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_secs(10);
+
+    fn reply(watcher: &OwnedFd, records_count: u64) {
+        let answer = FromWatch::Dependents { records: Vec::new(), records_count, every_dynamic: false };
+        send_message(watcher, &answer, &[]).unwrap();
+    }
+
+    #[test]
+    fn a_late_answer_is_not_taken_for_that_to_the_next_question() {
+        let (ours, watcher) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        let link = WatchLink::new(ours);
+        for _ in 0..3 {
+            assert!(link.ask(&ToWatch::Databases, SHORT).is_err());
+        }
+        // Only the first question was sent.
+        assert!(receive_message::<ToWatch>(&watcher).unwrap().is_some());
+        assert!(!wait_readable(watcher.as_fd(), SHORT).unwrap());
+        reply(&watcher, 1);
+        let answering = std::thread::spawn(move || {
+            assert!(receive_message::<ToWatch>(&watcher).unwrap().is_some());
+            reply(&watcher, 2);
+        });
+        let answer = link.ask(&ToWatch::Databases, LONG).unwrap();
+        assert!(matches!(answer, FromWatch::Dependents { records_count: 2, .. }));
+        answering.join().unwrap();
+        assert!(link.ask(&ToWatch::Databases, LONG).is_err(), "the watcher is gone");
     }
 }

@@ -7,7 +7,7 @@ use crate::stage::{Database, Setup, Shell, Stage, T};
 
 /// A page that shows rows of a query.
 fn page(stage: &Stage, name: &str, query: &str) -> String {
-    let text = "<?php $db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');
+    let text = "<?php $db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@);
         foreach ($db->query(\"@QUERY@\") as $row) echo implode(' ', $row), '. ';";
     stage.script(&format!("{name}.php"), &text.replace("@QUERY@", query));
     format!("/{name}.php")
@@ -40,7 +40,11 @@ fn questions_make_nothing_suspect() {
 
 #[test]
 fn changes_of_rows() {
-    let mut stage = stage();
+    changes_of_rows_of(stage());
+}
+
+/// The same on another stage.
+pub fn changes_of_rows_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("update by the shell", || {
         let url = table(&stage, "plain", "");
@@ -126,7 +130,7 @@ fn changes_of_rows() {
         stage.sql("CREATE TABLE slowly (id INT PRIMARY KEY, text VARCHAR(20)); INSERT INTO slowly VALUES (1, 'v0'), (2, 'v0')");
         let url = page(&stage, "slowly", "SELECT text, SLEEP(0.1) FROM slowly");
         assert_eq!(stage.get(&url), "v0 0. v0 0. ");
-        let script = "<?php $db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');
+        let script = "<?php $db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@);
             $a = $db->query('SELECT text FROM slowly WHERE id = 1')->fetch_row()[0]; usleep(200000);
             echo $a, ' ', $db->query('SELECT text FROM slowly WHERE id = 2')->fetch_row()[0];";
         stage.script("slow_reader.php", script);
@@ -165,8 +169,8 @@ fn changes_of_rows() {
     });
     cases.run("prepared statements and several at once", || {
         let url = table(&stage, "prepared", "");
-        let connect = "$db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock'); $v = $_GET['v'];";
-        let dsn = "mysql:unix_socket=@FOLDER@/run/mariadb.sock;dbname=site";
+        let connect = "$db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@); $v = $_GET['v'];";
+        let dsn = "mysql:@DSN@;dbname=site";
         let pdo = |emulate: &str| {
             format!(
                 "$db = new PDO('{dsn}', 'site', 'site', [PDO::ATTR_EMULATE_PREPARES => {emulate}]); $v = $_GET['v'];
@@ -191,13 +195,13 @@ fn changes_of_rows() {
         table(&stage, "asked", "");
         stage.script(
             "asked_native.php",
-            "<?php $db = new PDO('mysql:unix_socket=@FOLDER@/run/mariadb.sock;dbname=site', 'site', 'site', [PDO::ATTR_EMULATE_PREPARES => false]);
+            "<?php $db = new PDO('mysql:@DSN@;dbname=site', 'site', 'site', [PDO::ATTR_EMULATE_PREPARES => false]);
              $s = $db->prepare('SELECT text FROM asked WHERE id = ?'); $s->execute([1]); echo $s->fetchColumn();",
         );
         stage.change("/asked_native.php", "new", || drop(stage.sql("UPDATE asked SET text = 'new' WHERE id = 1")));
         stage.script(
             "asked_kept.php",
-            "<?php $db = new mysqli('p:localhost', 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');
+            "<?php $db = new mysqli('p:@HOST@', 'site', 'site', 'site', 0, @SOCKET@);
              $s = $db->prepare('SELECT text FROM asked WHERE id = 1'); $s->execute(); echo $s->get_result()->fetch_row()[0];",
         );
         stage.change("/asked_kept.php", "newer", || drop(stage.sql("UPDATE asked SET text = 'newer' WHERE id = 1")));
@@ -216,7 +220,11 @@ fn changes_of_rows() {
 
 #[test]
 fn changes_by_other_things() {
-    let mut stage = stage();
+    changes_by_other_things_of(stage());
+}
+
+/// The same on another stage.
+pub fn changes_by_other_things_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("view, trigger, cascade, procedure", || {
         table(&stage, "base", "");
@@ -317,7 +325,11 @@ fn encrypted_clients() {
 /// A SELECT that changes something by a function that it calls.
 #[test]
 fn functions_that_write() {
-    let mut stage = stage();
+    functions_that_write_of(stage());
+}
+
+/// The same on another stage.
+pub fn functions_that_write_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("a function called by SELECT", || {
         let url = table(&stage, "called", "");

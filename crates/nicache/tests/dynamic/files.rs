@@ -3,13 +3,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
 
 use crate::check::Cases;
-use crate::stage::{Setup, Stage};
+use crate::stage::{Setup, Shell, Stage};
 
 const READS: &str = "<?php echo 'It says ', file_get_contents('@FOLDER@/data/@NAME@'), '!';";
 
@@ -20,14 +19,16 @@ fn page(stage: &Stage, name: &str) -> String {
     format!("/{name}.php")
 }
 
-fn shell(script: &str) {
-    let status = Command::new("sh").args(["-ec", script]).status().unwrap();
-    assert!(status.success(), "{script}");
-}
-
 #[test]
 fn what_a_script_reads() {
-    let mut stage = Stage::start(&Setup::default(), |_| {});
+    let mut stage = what_a_script_reads_of(Stage::start(&Setup::default(), |_| {}));
+    let mut cases = Cases::default();
+    what_stays_open(&stage, &mut cases);
+    cases.end(&mut stage);
+}
+
+/// Every way by which any program may change a file.
+pub fn what_a_script_reads_of(mut stage: Stage) -> Stage {
     let mut cases = Cases::default();
     let data = stage.path("data").display().to_string();
     cases.run("in place", || {
@@ -51,62 +52,133 @@ fn what_a_script_reads() {
     cases.run("a file that appears and goes", || {
         stage.script("exists.php", "<?php echo file_exists('@FOLDER@/data/appears') ? 'yes' : 'no';");
         stage.change("/exists.php", "yes", || stage.write("data/appears", ""));
-        stage.change("/exists.php", "no", || std::fs::remove_file(stage.path("data/appears")).unwrap());
+        stage.change("/exists.php", "no", || stage.remove("data/appears"));
     });
     cases.run("a folder on the way appears", || {
         stage.script("way.php", "<?php echo @file_get_contents('@FOLDER@/data/a/b/c') ?: 'nothing';");
         stage.change("/way.php", "deep", || {
-            std::fs::create_dir_all(stage.path("data/x/b")).unwrap();
+            stage.make_folder("data/x/b");
             stage.write("data/x/b/c", "deep");
-            std::fs::rename(stage.path("data/x"), stage.path("data/a")).unwrap();
+            stage.rename("data/x", "data/a");
         });
     });
     cases.run("index.php beside index.html", || {
-        std::fs::create_dir(stage.path("site/index")).unwrap();
+        stage.make_folder("site/index");
         stage.script("index/index.html", "old");
         for _ in 0..5 {
             assert_eq!(stage.get("/index/"), "old");
         }
         stage.script("index/index.php", "<?php echo 'new';");
         stage.expect("/index/", "new");
-        stage.change("/index/", "old", || std::fs::remove_file(stage.path("site/index/index.php")).unwrap());
+        stage.change("/index/", "old", || stage.remove("site/index/index.php"));
     });
     cases.run("a directory is listed", || {
-        std::fs::create_dir(stage.path("data/listed")).unwrap();
+        stage.make_folder("data/listed");
         stage.script("list.php", "<?php echo implode(' ', scandir('@FOLDER@/data/listed'));");
         stage.change("/list.php", "one", || stage.write("data/listed/one", ""));
         stage.change("/list.php", "two", || {
-            std::fs::rename(stage.path("data/listed/one"), stage.path("data/listed/two")).unwrap();
+            stage.rename("data/listed/one", "data/listed/two");
         });
         stage.script("glob.php", "<?php echo count(glob('@FOLDER@/data/listed/*')), ' files';");
-        stage.change("/glob.php", "0 files", || std::fs::remove_file(stage.path("data/listed/two")).unwrap());
+        stage.change("/glob.php", "0 files", || stage.remove("data/listed/two"));
     });
     cases.run("attributes", || {
         stage.write("data/attributes", "");
         let script = "<?php clearstatcache(); printf('%o', fileperms('@FOLDER@/data/attributes'));";
         stage.script("attributes.php", script);
-        stage.change("/attributes.php", "600", || shell(&format!("chmod 600 {data}/attributes")));
+        stage.change("/attributes.php", "600", || stage.shell(&format!("chmod 600 {data}/attributes")));
         stage.script("time.php", "<?php clearstatcache(); echo filemtime('@FOLDER@/data/attributes');");
-        stage.change("/time.php", "1000000000", || shell(&format!("touch -d @1000000000 {data}/attributes")));
+        stage.change("/time.php", "1000000000", || stage.shell(&format!("touch -d @1000000000 {data}/attributes")));
     });
     cases.run("hard link", || {
         let url = page(&stage, "hard");
-        std::fs::create_dir(stage.path("tmp/elsewhere")).unwrap();
-        let other = stage.path("tmp/elsewhere/name");
-        std::fs::hard_link(stage.path("data/hard"), &other).unwrap();
-        stage.change(&url, "new", || std::fs::write(&other, "new").unwrap());
+        stage.make_folder("tmp/elsewhere");
+        stage.shell(&format!("ln {data}/hard {data}/../tmp/elsewhere/name"));
+        stage.change(&url, "new", || stage.write("tmp/elsewhere/name", "new"));
     });
     cases.run("through a bind mount", || {
         let url = page(&stage, "bound");
         let script =
             format!("mkdir -p {data}/../tmp/m; mount --bind {data} {data}/../tmp/m; echo new >{data}/../tmp/m/bound");
         stage.change(&url, "new", || {
-            let status = Command::new("unshare").args(["--mount", "sh", "-ec", &script]).status().unwrap();
+            let status = stage.command("unshare").args(["--mount", "sh", "-ec", &script]).status().unwrap();
             assert!(status.success());
         });
     });
+    cases.run("the times stay", || {
+        let url = page(&stage, "times");
+        let script = format!(
+            "touch -r {data}/times {data}/reference; echo new >{data}/times; touch -r {data}/reference {data}/times"
+        );
+        stage.change(&url, "new", || stage.shell(&script));
+    });
+    cases.run("emptied, then written", || {
+        let url = page(&stage, "emptied");
+        let mut writer = Shell::new(stage.command("sh"), "echo said");
+        stage.change(&url, "says !", || drop(writer.run(&format!("exec 3>{data}/emptied"))));
+        writer.run("printf new >&3");
+        stage.expect(&url, "new");
+        writer.run("exec 3>&-");
+        stage.change(&url, "says !", || stage.shell(&format!("truncate -s 0 {data}/emptied")));
+    });
+    cases.run("a reflink or copy over it", || {
+        let url = page(&stage, "copied");
+        stage.write("data/source", "new");
+        stage.change(&url, "new", || stage.shell(&format!("cp --reflink=auto {data}/source {data}/copied")));
+    });
+    cases.run("a sparse hole and a direct write", || {
+        let url = page(&stage, "punched");
+        stage.warm(&url);
+        stage.shell(&format!("fallocate --punch-hole --offset 0 --length 3 {data}/punched"));
+        stage.expect(&url, "\0\0\0");
+        let script =
+            format!("head -c 4096 /dev/zero | tr '\\0' d | dd of={data}/punched bs=4096 oflag=direct status=none");
+        stage.change(&url, "dddd", || stage.shell(&script));
+    });
+    cases.run("changed while it is being read", || {
+        stage.write("data/left", "old");
+        stage.write("data/right", "old");
+        let read = "file_get_contents('@FOLDER@/data/";
+        let text = format!("<?php $l = {read}left'); usleep(300000); echo $l, ' ', {read}right');");
+        stage.script("torn.php", &text);
+        stage.warm("/torn.php");
+        let address = stage.address();
+        for round in 0..3 {
+            let versions = format!("v{round} v{round}");
+            std::thread::scope(|scope| {
+                stage.write("data/left", &format!("u{round}"));
+                let reader = scope.spawn(move || Client::new(address).get("/torn.php").unwrap().text());
+                std::thread::sleep(Duration::from_millis(150));
+                stage.write("data/left", &format!("v{round}"));
+                stage.write("data/right", &format!("v{round}"));
+                // The server itself may tear it, for this one.
+                println!("  {}", reader.join().unwrap());
+            });
+            stage.expect("/torn.php", &versions);
+        }
+    });
+    cases.run("logs do not disturb", || {
+        // nginx and PHP write logs of their own, too.
+        stage.script("logs.php", "<?php echo 'logged';");
+        stage.warm("/logs.php");
+        let mut writer = Shell::new(stage.command("sh"), "echo said");
+        writer.run(&format!("exec 3>>{data}/../log/other.log"));
+        let before = stage.counter("hits_dynamic");
+        let mut client = stage.client();
+        for _ in 0..50 {
+            writer.run("echo a line >&3");
+            assert_eq!(client.get("/logs.php").unwrap().text(), "logged");
+        }
+        assert!(stage.counter("hits_dynamic") > before + 25, "lines of a log void pages");
+    });
+    cases.end(&mut stage);
+    stage
+}
+
+/// By descriptors and mappings that the test's own process keeps, and by its own io_uring.
+fn what_stays_open(stage: &Stage, cases: &mut Cases) {
     cases.run("stores through a mapping", || {
-        let url = page(&stage, "mapped");
+        let url = page(stage, "mapped");
         stage.warm(&url);
         let file = OpenOptions::new().read(true).write(true).open(stage.path("data/mapped")).unwrap();
         use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -125,7 +197,7 @@ fn what_a_script_reads() {
         stage.change(&url, "new", || stage.write("data/mapped", "new"));
     });
     cases.run("a descriptor that stays open for writing", || {
-        let url = page(&stage, "held");
+        let url = page(stage, "held");
         stage.warm(&url);
         let mut file = OpenOptions::new().write(true).open(stage.path("data/held")).unwrap();
         for text in ["n01", "n02", "n03"] {
@@ -138,7 +210,7 @@ fn what_a_script_reads() {
     });
     cases.run("io_uring", || {
         use io_uring::{IoUring, opcode, types};
-        let url = page(&stage, "ring");
+        let url = page(stage, "ring");
         let mut ring = IoUring::new(8).unwrap();
         let file = OpenOptions::new().write(true).open(stage.path("data/ring")).unwrap();
         let put = |ring: &mut IoUring, file: &File, text: &'static str| {
@@ -167,92 +239,33 @@ fn what_a_script_reads() {
             put(&mut ring, &file, "new");
         });
     });
-    cases.run("the times stay", || {
-        let url = page(&stage, "times");
-        let script = format!(
-            "touch -r {data}/times {data}/reference; echo new >{data}/times; touch -r {data}/reference {data}/times"
-        );
-        stage.change(&url, "new", || shell(&script));
-    });
-    cases.run("emptied, then written", || {
-        let url = page(&stage, "emptied");
-        let mut file = None;
-        stage.change(&url, "says !", || {
-            file = Some(OpenOptions::new().write(true).truncate(true).open(stage.path("data/emptied")).unwrap());
-        });
-        file.take().unwrap().write_all(b"new").unwrap();
-        stage.expect(&url, "new");
-        stage.change(&url, "says !", || shell(&format!("truncate -s 0 {data}/emptied")));
-    });
-    cases.run("a reflink or copy over it", || {
-        let url = page(&stage, "copied");
-        stage.write("data/source", "new");
-        stage.change(&url, "new", || shell(&format!("cp --reflink=auto {data}/source {data}/copied")));
-    });
-    cases.run("a sparse hole and a direct write", || {
-        let url = page(&stage, "punched");
-        stage.warm(&url);
-        shell(&format!("fallocate --punch-hole --offset 0 --length 3 {data}/punched"));
-        stage.expect(&url, "\0\0\0");
-        let script =
-            format!("head -c 4096 /dev/zero | tr '\\0' d | dd of={data}/punched bs=4096 oflag=direct status=none");
-        stage.change(&url, "dddd", || shell(&script));
-    });
-    cases.run("changed while it is being read", || {
-        stage.write("data/left", "old");
-        stage.write("data/right", "old");
-        let read = "file_get_contents('@FOLDER@/data/";
-        let text = format!("<?php $l = {read}left'); usleep(300000); echo $l, ' ', {read}right');");
-        stage.script("torn.php", &text);
-        stage.warm("/torn.php");
-        let address = stage.address();
-        for round in 0..3 {
-            let versions = format!("v{round} v{round}");
-            std::thread::scope(|scope| {
-                stage.write("data/left", &format!("u{round}"));
-                let reader = scope.spawn(move || Client::new(address).get("/torn.php").unwrap().text());
-                std::thread::sleep(Duration::from_millis(150));
-                stage.write("data/left", &format!("v{round}"));
-                stage.write("data/right", &format!("v{round}"));
-                // The server itself may tear it, for this one.
-                println!("  {}", reader.join().unwrap());
-            });
-            stage.expect("/torn.php", &versions);
-        }
-    });
-    cases.run("logs do not disturb", || {
-        // nginx and PHP write logs of their own, too.
-        stage.script("logs.php", "<?php echo 'logged';");
-        stage.warm("/logs.php");
-        let mut log = OpenOptions::new().append(true).create(true).open(stage.path("log/other.log")).unwrap();
-        let before = stage.counter("hits_dynamic");
-        let mut client = stage.client();
-        for _ in 0..50 {
-            log.write_all(b"a line\n").unwrap();
-            assert_eq!(client.get("/logs.php").unwrap().text(), "logged");
-        }
-        assert!(stage.counter("hits_dynamic") > before + 25, "lines of a log void pages");
-    });
-    cases.end(&mut stage);
 }
 
 #[test]
 fn where_links_lead() {
+    where_links_lead_of(Setup::default());
+}
+
+/// The same with another setup.
+pub fn where_links_lead_of(setup: Setup) {
     // Otherwise PHP itself remembers for two minutes where links lead.
-    let setup = Setup { php: &["realpath_cache_size=0", "opcache.revalidate_path=1"], ..Setup::default() };
+    let setup = Setup { php: &["realpath_cache_size=0", "opcache.revalidate_path=1"], ..setup };
     let mut stage = Stage::start(&setup, |_| {});
     let mut cases = Cases::default();
     let data = stage.path("data").display().to_string();
     cases.run("a symbolic link is switched", || {
         stage.write("data/first", "old");
         stage.write("data/second", "new");
-        shell(&format!("ln -s first {data}/link"));
+        stage.shell(&format!("ln -s first {data}/link"));
         stage.script("link.php", "<?php echo file_get_contents('@FOLDER@/data/link');");
-        stage.change("/link.php", "new", || shell(&format!("ln -s second {data}/l2; mv -T {data}/l2 {data}/link")));
+        stage.change("/link.php", "new", || {
+            stage.shell(&format!("ln -s second {data}/l2; mv -T {data}/l2 {data}/link"))
+        });
     });
     cases.run("a symbolic link to a folder is switched", || {
         deploy(&stage);
-        stage.change("/app.php", "new", || shell(&format!("ln -s two {data}/l3; mv -T {data}/l3 {data}/current")));
+        stage
+            .change("/app.php", "new", || stage.shell(&format!("ln -s two {data}/l3; mv -T {data}/l3 {data}/current")));
     });
     cases.end(&mut stage);
 }
@@ -260,11 +273,11 @@ fn where_links_lead() {
 /// Two releases of a small application, the first of them current.
 fn deploy(stage: &Stage) {
     for (name, says) in [("one", "old"), ("two", "new")] {
-        std::fs::create_dir(stage.path(&format!("data/{name}"))).unwrap();
+        stage.make_folder(&format!("data/{name}"));
         stage.write(&format!("data/{name}/app.php"), "<?php echo include __DIR__ . '/text.php';");
         stage.write(&format!("data/{name}/text.php"), &format!("<?php return '{says}';"));
     }
-    shell(&format!("ln -s one {}/current", stage.path("data").display()));
+    stage.shell(&format!("ln -s one {}/current", stage.path("data").display()));
     stage.script("app.php", "<?php include '@FOLDER@/data/current/app.php';");
 }
 
@@ -272,6 +285,11 @@ fn deploy(stage: &Stage) {
 /// by no more than T.
 #[test]
 fn where_php_itself_is_late() {
+    where_php_itself_is_late_of(Setup::default());
+}
+
+/// The same with another setup.
+pub fn where_php_itself_is_late_of(setup: Setup) {
     // `opcache.revalidate_freq` is 2, in whole seconds that must be over.
     const REVALIDATE: Duration = Duration::from_secs(3);
     const SLACK: Duration = Duration::from_millis(800);
@@ -279,7 +297,7 @@ fn where_php_itself_is_late() {
         revalidate: 2,
         workers: 2,
         php: &["opcache.file_update_protection=0", "user_ini.cache_ttl=1"],
-        ..Setup::default()
+        ..setup
     };
     let mut stage = Stage::start(&setup, |_| {});
     let mut cases = Cases::default();
@@ -388,7 +406,7 @@ fn where_php_itself_is_late() {
         deploy(&stage);
         stage.warm("/app.php");
         let data = stage.path("data").display().to_string();
-        shell(&format!("ln -s two {data}/l2; mv -T {data}/l2 {data}/current"));
+        stage.shell(&format!("ln -s two {data}/l2; mv -T {data}/l2 {data}/current"));
         // It may be old as long as PHP remembers where the link led.
         assert!(stage.try_warm("/app.php", Duration::from_secs(10)).is_some());
         crate::machine::reload_php(&stage);

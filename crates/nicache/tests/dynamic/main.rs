@@ -7,6 +7,8 @@
 mod common;
 
 mod check;
+#[allow(dead_code, reason = "the tests of databases on other machines use all of it")]
+mod far;
 mod stage;
 
 mod attribution;

@@ -15,7 +15,7 @@ fn stage() -> Stage {
 }
 
 fn page(stage: &Stage, name: &str, query: &str) -> String {
-    let text = "<?php $db = pg_connect('host=@FOLDER@/run dbname=site user=postgres');
+    let text = "<?php $db = pg_connect('host=@PG@ dbname=site user=postgres');
         foreach (pg_fetch_all(pg_query($db, \"@QUERY@\")) as $row) echo implode(' ', $row), '. ';";
     stage.script(&format!("{name}.php"), &text.replace("@QUERY@", query));
     format!("/{name}.php")
@@ -43,7 +43,11 @@ fn questions_make_nothing_suspect() {
 
 #[test]
 fn changes() {
-    let mut stage = stage();
+    changes_of(stage());
+}
+
+/// The same on another stage.
+pub fn changes_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("psql", || {
         let url = table(&stage, "plain");
@@ -120,7 +124,11 @@ fn changes() {
 
 #[test]
 fn functions_that_write() {
-    let mut stage = stage();
+    functions_that_write_of(stage());
+}
+
+/// The same on another stage.
+pub fn functions_that_write_of(mut stage: Stage) {
     let mut cases = Cases::default();
     cases.run("a function that was made by a client which is gone when the watcher looks", || {
         let url = table(&stage, "gone");

@@ -1,6 +1,7 @@
 //! The witness without privileges (`--watch preload`): what the server's own programs and those of `nicache follow` change shows at once,
 //! what others change after T at most.
 
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
@@ -9,21 +10,114 @@ use rustix::process::Signal;
 use crate::check::Cases;
 use crate::common::{self, kill, within};
 use crate::machine::{process, under_load};
-use crate::stage::{Database, Setup, Stage, T, Watch};
+use crate::stage::{Database, Setup, Shell, Stage, T, Watch};
 
 /// For an execution and the machine's other work.
 const SLACK: Duration = Duration::from_millis(800);
 
+fn setup() -> Setup {
+    Setup { watch: Watch::Preload, ..Setup::default() }
+}
+
+/// With a database behind a relay, as the library does not follow databases.
+fn with(database: Database) -> Setup {
+    Setup { database, relay: true, ..setup() }
+}
+
 fn start() -> Stage {
-    Stage::start(&Setup { watch: Watch::Preload, ..Setup::default() }, |_| {})
+    Stage::start(&setup(), |_| {})
 }
 
 /// A page that shows a file of its own.
 fn page(stage: &Stage, name: &str) -> String {
-    stage.edit(&format!("data/{name}"), "old");
+    stage.write(&format!("data/{name}"), "old");
     let text = "<?php echo 'It says ', file_get_contents('@FOLDER@/data/@NAME@'), '!';";
     stage.script(&format!("{name}.php"), &text.replace("@NAME@", name));
     format!("/{name}.php")
+}
+
+/// Runs each line as it comes.
+fn interactive_python(stage: &Stage) -> Command {
+    let mut python = stage.command("python3");
+    python.args(["-i", "-q"]).stderr(Stdio::null());
+    python
+}
+
+/// The same cases as with the kernel's witness, where it promises the same.
+mod as_in_the_kernel {
+    use super::{setup, with};
+    use crate::stage::{Database, Stage};
+    use crate::{databases, files, postgres, privacy, sqlite, unseen};
+
+    #[test]
+    fn what_a_script_reads() {
+        files::what_a_script_reads_of(Stage::start(&setup(), |_| {}));
+    }
+
+    #[test]
+    fn where_links_lead() {
+        files::where_links_lead_of(setup());
+    }
+
+    #[test]
+    fn where_php_itself_is_late() {
+        files::where_php_itself_is_late_of(setup());
+    }
+
+    #[test]
+    fn sqlite() {
+        sqlite::changes_of(Stage::start(&setup(), |_| {}));
+    }
+
+    #[test]
+    fn rows_of_mariadb() {
+        databases::changes_of_rows_of(Stage::start(&with(Database::MariaDb), |_| {}));
+    }
+
+    #[test]
+    fn other_things_of_mariadb() {
+        databases::changes_by_other_things_of(Stage::start(&with(Database::MariaDb), |_| {}));
+    }
+
+    #[test]
+    fn functions_of_mariadb_that_write() {
+        databases::functions_that_write_of(Stage::start(&with(Database::MariaDb), |_| {}));
+    }
+
+    #[test]
+    fn postgres() {
+        postgres::changes_of(Stage::start(&with(Database::Postgres), |_| {}));
+    }
+
+    #[test]
+    fn functions_of_postgres_that_write() {
+        postgres::functions_that_write_of(Stage::start(&with(Database::Postgres), |_| {}));
+    }
+
+    #[test]
+    fn visitors() {
+        privacy::visitors_of(&setup());
+    }
+
+    #[test]
+    fn headers_that_the_server_does_not_name() {
+        privacy::headers_that_the_server_does_not_name_of(&setup());
+    }
+
+    #[test]
+    fn clocks_and_chance() {
+        unseen::clocks_and_chance_of(&with(Database::MariaDb));
+    }
+
+    #[test]
+    fn another_server() {
+        unseen::another_server_of(setup());
+    }
+
+    #[test]
+    fn what_requests_do_is_done() {
+        unseen::what_requests_do_is_done_of(&with(Database::MariaDb));
+    }
 }
 
 #[test]
@@ -31,53 +125,23 @@ fn what_followed_programs_change() {
     let mut stage = start();
     let mut cases = Cases::default();
     let data = stage.path("data").display().to_string();
-    cases.run("in place", || {
-        let url = page(&stage, "place");
-        stage.change(&url, "new", || stage.edit("data/place", "new"));
+    cases.run("by a command of nicache follow", || {
+        let url = page(&stage, "followed");
+        let script = format!("echo new >{data}/followed");
+        let arguments = ["follow", "--name", stage.nicache.name(), "--", "sh", "-ec", &script];
+        stage.change(&url, "new", || assert!(common::command(&arguments).status.success()));
     });
-    cases.run("renamed over", || {
-        let url = page(&stage, "renamed");
-        stage.change(&url, "new", || stage.shell(&format!("echo new >{data}/r; mv {data}/r {data}/renamed")));
-    });
-    cases.run("include", || {
-        stage.edit("include/place.php", "<?php return 'old';");
-        stage.script("include.php", "<?php echo 'It says ', include '@FOLDER@/include/place.php';");
-        stage.change("/include.php", "new", || stage.edit("include/place.php", "<?php return 'new';"));
-    });
-    cases.run("a file that appears and goes", || {
-        stage.script("exists.php", "<?php echo file_exists('@FOLDER@/data/appears') ? 'yes' : 'no';");
-        stage.change("/exists.php", "yes", || stage.shell(&format!("touch {data}/appears")));
-        stage.change("/exists.php", "no", || stage.shell(&format!("rm {data}/appears")));
-    });
-    cases.run("a folder on the way", || {
-        stage.script("way.php", "<?php echo @file_get_contents('@FOLDER@/data/a/b') ?: 'nothing';");
-        stage.change("/way.php", "deep", || stage.shell(&format!("mkdir {data}/a; echo deep >{data}/a/b")));
-        stage.change("/way.php", "nothing", || stage.shell(&format!("mv {data}/a {data}/z")));
-    });
-    cases.run("a listing", || {
-        stage.shell(&format!("mkdir {data}/list; touch {data}/list/one"));
-        stage.script(
-            "list.php",
-            "<?php echo implode(' ', scandir('@FOLDER@/data/list')), count(glob('@FOLDER@/data/list/*'));",
-        );
-        stage.change("/list.php", "two2", || stage.shell(&format!("touch {data}/list/two")));
-    });
-    cases.run("a symbolic link is switched", || {
-        stage.shell(&format!("echo old >{data}/first; echo new >{data}/second; ln -s first {data}/link"));
-        stage.script(
-            "link.php",
-            "<?php clearstatcache(true); echo readlink('@FOLDER@/data/link'), file_get_contents('@FOLDER@/data/link');",
-        );
-        stage.change("/link.php", "secondnew", || {
-            stage.shell(&format!("ln -s second {data}/l; mv -T {data}/l {data}/link"))
-        });
-    });
-    cases.run("mode and time", || {
-        stage.edit("data/attributes", "");
-        stage.script("mode.php", "<?php clearstatcache(); printf('%o', fileperms('@FOLDER@/data/attributes'));");
-        stage.change("/mode.php", "600", || stage.shell(&format!("chmod 600 {data}/attributes")));
-        stage.script("time.php", "<?php clearstatcache(); echo filemtime('@FOLDER@/data/attributes');");
-        stage.change("/time.php", "1000000000", || stage.shell(&format!("touch -d @1000000000 {data}/attributes")));
+    cases.run("a descriptor that stays open for writing", || {
+        let url = page(&stage, "held");
+        stage.warm(&url);
+        let mut writer = Shell::new(interactive_python(&stage), "print('said', flush=True)");
+        writer.run(&format!("import os; f = os.open('{data}/held', os.O_WRONLY)"));
+        for text in ["n01", "n02", "n03"] {
+            writer.run(&format!("os.pwrite(f, b'{text}', 0)"));
+            stage.expect(&url, text);
+        }
+        writer.run("os.close(f)");
+        stage.change(&url, "new", || stage.write("data/held", "new"));
     });
     cases.run("a program that writes as a stream and as it ends", || {
         let url = page(&stage, "stream");
@@ -95,7 +159,7 @@ fn what_followed_programs_change() {
         let url = page(&stage, "curl");
         let text = "<?php $c = curl_init('file://@FOLDER@/data/curl'); curl_setopt($c, CURLOPT_RETURNTRANSFER, 1); echo curl_exec($c);";
         stage.script("curl.php", text);
-        stage.change(&url, "new", || stage.edit("data/curl", "new"));
+        stage.change(&url, "new", || stage.write("data/curl", "new"));
         let sqlite = |sql: &str| stage.shell(&format!("sqlite3 {data}/base \"{sql}\""));
         sqlite("CREATE TABLE t (id INTEGER PRIMARY KEY, text); INSERT INTO t VALUES (1, 'old')");
         let text = "<?php $db = new SQLite3('@FOLDER@/data/base', SQLITE3_OPEN_READONLY); echo $db->querySingle('SELECT text FROM t');";
@@ -148,8 +212,11 @@ fn what_strangers_change() {
             }
         });
     };
-    late("in place", &|stage, version| stage.write("data/late", &format!("version {version}")));
-    late("renamed over", &|stage, version| stage.replace("data/late", &format!("version {version}")));
+    late("in place", &|stage, version| std::fs::write(stage.path("data/late"), format!("version {version}")).unwrap());
+    late("renamed over", &|stage, version| {
+        std::fs::write(stage.path("data/new"), format!("version {version}")).unwrap();
+        std::fs::rename(stage.path("data/new"), stage.path("data/late")).unwrap();
+    });
     late("a program without the library", &|stage, version| {
         let text = format!("printf 'version {version}' >{}", stage.path("data/late").display());
         assert!(std::process::Command::new("sh").args(["-ec", &text]).status().unwrap().success());
@@ -204,13 +271,13 @@ fn what_cannot_be_followed_is_not_kept() {
 }
 
 #[test]
-fn databases_make_pages_that_are_not_kept() {
+fn databases_without_a_relay_make_pages_that_are_not_kept() {
     let setup = Setup { watch: Watch::Preload, database: Database::MariaDb, ..Setup::default() };
     let mut stage = Stage::start(&setup, |_| {});
     let mut cases = Cases::default();
     cases.run("a table", || {
         stage.sql("CREATE TABLE t (text VARCHAR(10)); INSERT INTO t VALUES ('old')");
-        let text = "<?php $db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock'); echo $db->query('SELECT text FROM t')->fetch_row()[0];";
+        let text = "<?php $db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@); echo $db->query('SELECT text FROM t')->fetch_row()[0];";
         stage.script("table.php", text);
         assert!(stage.try_warm("/table.php", Duration::from_secs(3)).is_none());
         assert!(stage.counter("fill_refused_unwatched_peer") > 0);
@@ -219,16 +286,70 @@ fn databases_make_pages_that_are_not_kept() {
     });
     cases.run("a file beside it", || {
         let url = page(&stage, "beside");
-        stage.change(&url, "new", || stage.edit("data/beside", "new"));
+        stage.change(&url, "new", || stage.write("data/beside", "new"));
     });
     cases.end(&mut stage);
+}
+
+/// As docs/dynamic.md has it: the database is a service of the machine, and so is its relay.
+#[test]
+fn a_relay_on_the_same_machine() {
+    const OPTIONS: &[&str] =
+        &["--share=3307", "--remote-database=mysql://127.0.0.1:3307,relay=127.0.0.1:7400,key=@FOLDER@/run/relay.key"];
+    let mut relay = None;
+    let setup = Setup { database: Database::MariaDb, outside: true, options: OPTIONS, ..setup() };
+    let mut stage = Stage::start(&setup, |folder| {
+        let key = folder.join("run/relay.key");
+        std::fs::write(&key, "5a".repeat(32)).unwrap();
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let client =
+            format!("mariadb --no-defaults --user=root --socket={}", folder.join("run/mariadb.sock").display());
+        let mut command = Command::new(common::NICACHE);
+        command.args(["relay", "--protocol=mysql", "--listen=127.0.0.1:3307", "--database=127.0.0.1:3306"]);
+        command.args(["--cards=127.0.0.1:7400", "--client", &client, "--key"]).arg(key).env("NICACHE_LOG", "warn");
+        relay = Some(Guard(command.spawn().unwrap()));
+        let is_there = || std::net::TcpStream::connect("127.0.0.1:7400").ok();
+        assert!(within(Duration::from_secs(20), is_there).is_some(), "the relay is not there");
+    });
+    let mut cases = Cases::default();
+    let sql = |text: &str| {
+        let arguments = ["--no-defaults", "--skip-ssl", "--protocol=tcp", "--host=127.0.0.1", "--port=3307"];
+        common::output(
+            "mariadb",
+            &[&arguments[..], &["--user=site", "--password=site", "site", "--execute", text]].concat(),
+        )
+    };
+    cases.run("an update", || {
+        sql("CREATE TABLE t (id INT PRIMARY KEY, text VARCHAR(10)); INSERT INTO t VALUES (1, 'old'), (2, 'other')");
+        let text = "<?php $db = new mysqli('127.0.0.1', 'site', 'site', 'site', 3307); echo $db->query('SELECT text FROM t WHERE id = 1')->fetch_row()[0];";
+        stage.script("table.php", text);
+        for new in ["new", "newer", "newest"] {
+            stage.change("/table.php", new, || drop(sql(&format!("UPDATE t SET text = '{new}' WHERE id = 1"))));
+        }
+        stage.warm("/table.php");
+        let before = stage.counter("reinstated");
+        sql("UPDATE t SET text = 'another' WHERE id = 2");
+        assert_eq!(stage.get("/table.php"), "newest");
+        assert!(stage.counter("reinstated") > before);
+    });
+    cases.end(&mut stage);
+}
+
+/// Ends a program with the test.
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
 fn what_happens_to_programs() {
     let mut stage = start();
     let mut cases = Cases::default();
-    stage.edit("data/version", "0");
+    stage.write("data/version", "0");
     stage.script("file.php", "<?php echo 'version ', file_get_contents('@FOLDER@/data/version');");
     let data = stage.path("data").display().to_string();
     let write = |version: usize| stage.shell(&format!("printf {version} >{data}/v; mv {data}/v {data}/version"));

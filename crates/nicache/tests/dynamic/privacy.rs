@@ -10,7 +10,11 @@ use crate::stage::{Setup, Stage};
 const VISITORS: [&str; 3] = ["198.51.100.7", "198.51.100.8", "203.0.113.9"];
 
 fn stage() -> Stage {
-    let stage = Stage::start(&Setup::default(), |_| {});
+    stage_with(&Setup::default())
+}
+
+fn stage_with(setup: &Setup) -> Stage {
+    let stage = Stage::start(setup, |_| {});
     for visitor in VISITORS {
         ip(&format!("address add {visitor}/32 dev lo"));
     }
@@ -35,7 +39,12 @@ fn fetch(stage: &Stage, from: Option<&str>, headers: &[&str], path: &str) -> Str
 
 #[test]
 fn visitors() {
-    let mut stage = stage();
+    visitors_of(&Setup::default());
+}
+
+/// The same with another setup.
+pub fn visitors_of(setup: &Setup) {
+    let mut stage = stage_with(setup);
     let mut cases = Cases::default();
     cases.run("a page for all is kept for visitors, too", || {
         stage.script("all.php", "<?php echo 'for all';");
@@ -164,7 +173,12 @@ fn a_client_on_the_machine_itself() {
 /// Most visitors get one page and some another, by a header that the server does not name in `Vary`.
 #[test]
 fn headers_that_the_server_does_not_name() {
-    let mut stage = stage();
+    headers_that_the_server_does_not_name_of(&Setup::default());
+}
+
+/// The same with another setup.
+pub fn headers_that_the_server_does_not_name_of(setup: &Setup) {
+    let mut stage = stage_with(setup);
     let mut cases = Cases::default();
     let cases_of = [
         ("agent", "preg_match('/Mobile/', $_SERVER['HTTP_USER_AGENT'] ?? '')", "User-Agent: Mobile"),

@@ -446,7 +446,12 @@ fn without_dirty_files() {
 fn deployment(without: Option<Rule>) -> (Stage, Plan) {
     let php = &["realpath_cache_ttl=600", "opcache.revalidate_path=0"];
     let setup = Setup { nginx: DIRECT, workers: 2, without, php, ..Setup::default() };
-    let stage = Stage::start(&setup, |_| {});
+    // Without it PHP-FPM itself says nothing, with status 200, to some requests that its processes are at when it begins anew.
+    let stage = Stage::start(&setup, |folder| {
+        let path = folder.join("php.conf");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, text.replace("[global]", "[global]\nprocess_control_timeout = 5s")).unwrap();
+    });
     let releases = stage.path("data");
     std::fs::create_dir(releases.join("r1")).unwrap();
     stage.write("data/r1/version.php", "<?php echo 'release=1.';");

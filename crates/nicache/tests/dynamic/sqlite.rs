@@ -1,12 +1,12 @@
 //! SQLite: a database that is a file, changed by its own shell and by pages.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::check::Cases;
 use crate::stage::{Setup, Stage};
 
 fn sqlite(stage: &Stage, name: &str, sql: &str) {
-    let output = Command::new("sqlite3").arg(stage.path(&format!("data/{name}"))).arg(sql).output().unwrap();
+    let output = stage.command("sqlite3").arg(stage.path(&format!("data/{name}"))).arg(sql).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -18,8 +18,7 @@ fn create(stage: &Stage, name: &str, mode: &str) {
             "PRAGMA journal_mode={mode}; CREATE TABLE t (id INTEGER PRIMARY KEY, text); INSERT INTO t VALUES (1, 'old')"
         ),
     );
-    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o666);
-    std::fs::set_permissions(stage.path(&format!("data/{name}")), everybody).unwrap();
+    stage.shell(&format!("chmod 666 {}", stage.path(&format!("data/{name}")).display()));
 }
 
 fn page(stage: &Stage, name: &str, flags: &str) -> String {
@@ -31,7 +30,11 @@ fn page(stage: &Stage, name: &str, flags: &str) -> String {
 
 #[test]
 fn changes() {
-    let mut stage = Stage::start(&Setup::default(), |_| {});
+    changes_of(Stage::start(&Setup::default(), |_| {}));
+}
+
+/// The same on another stage.
+pub fn changes_of(mut stage: Stage) {
     let mut cases = Cases::default();
     for mode in ["DELETE", "TRUNCATE", "PERSIST"] {
         cases.run(mode, || {
@@ -44,7 +47,7 @@ fn changes() {
         create(&stage, "slow", "DELETE");
         let url = page(&stage, "slow", "SQLITE3_OPEN_READONLY");
         stage.warm(&url);
-        let mut shell = Command::new("sqlite3").arg(stage.path("data/slow")).stdin(Stdio::piped()).spawn().unwrap();
+        let mut shell = stage.command("sqlite3").arg(stage.path("data/slow")).stdin(Stdio::piped()).spawn().unwrap();
         let mut input = shell.stdin.take().unwrap();
         std::io::Write::write_all(&mut input, b"BEGIN; UPDATE t SET text = 'new';\n").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
@@ -59,7 +62,8 @@ fn changes() {
             let name = format!("wal_{flags}");
             create(&stage, &name, "WAL");
             let url = page(&stage, &name, flags);
-            let mut shell = Command::new("sqlite3")
+            let mut shell = stage
+                .command("sqlite3")
                 .arg(stage.path(&format!("data/{name}")))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())

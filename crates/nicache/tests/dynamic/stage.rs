@@ -12,6 +12,7 @@ use nicache_coherence::{RULE_OFF, Rule};
 use tempfile::TempDir;
 
 use crate::common::{self, Nicache, is_running, private_network, within};
+use crate::far::{self, FAR, Far, Kind};
 
 /// The server's clock and what else nobody sees may be this old.
 pub const T: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ pub enum Database {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Watch {
     Kernel,
-    /// What the test itself changes is not seen; [`Stage::edit`] and [`Stage::shell`] are.
+    /// What the test's own process changes is not seen, so that a [`Stage`] changes things by programs that are followed.
     Preload,
 }
 
@@ -39,6 +40,8 @@ pub enum Watch {
 pub struct Setup {
     pub watch: Watch,
     pub database: Database,
+    /// The database is on another machine, and a relay stands in front of it.
+    pub relay: bool,
     /// `opcache.revalidate_freq`.
     pub revalidate: u32,
     pub workers: u32,
@@ -65,6 +68,7 @@ impl Default for Setup {
         Setup {
             watch: Watch::Kernel,
             database: Database::None,
+            relay: false,
             revalidate: 0,
             workers: 3,
             pool: "pm = static",
@@ -90,12 +94,26 @@ pub struct Stage {
     pub folder: PathBuf,
     held: Option<Folder>,
     outside: Option<Child>,
+    far: Option<Far>,
+    /// Changes files where the test's own process is not seen.
+    hand: Option<Mutex<Shell>>,
+    /// The environment of programs that are seen.
+    followed: Vec<(String, String)>,
 }
 
 impl Stage {
     /// Starts it in a network of its own.
     pub fn start(setup: &Setup, prepare: impl FnOnce(&Path)) -> Stage {
         private_network();
+        let far = setup.relay.then(|| {
+            let kind = if setup.database == Database::MariaDb { Kind::MariaDb } else { Kind::Postgres };
+            Far::start(kind, false)
+        });
+        Stage::start_here(setup, far, prepare)
+    }
+
+    /// The same in the network of the calling thread, with a database elsewhere that is there already.
+    pub fn start_here(setup: &Setup, far: Option<Far>, prepare: impl FnOnce(&Path)) -> Stage {
         let held = folder_for(setup);
         let folder = match &held {
             Folder::Plain(folder) => folder.path().to_owned(),
@@ -119,7 +137,9 @@ impl Stage {
         .unwrap();
         let mut outside = None;
         if let (true, Folder::Prepared(site)) = (setup.outside, &held) {
-            let command = &site.with()[0];
+            let mut command = site.with()[0].clone();
+            command.retain(|word| word != "--skip-networking");
+            command.extend(["--bind-address=127.0.0.1".to_owned(), "--port=3306".to_owned()]);
             outside = Some(Command::new(&command[0]).args(&command[1..]).stdin(Stdio::null()).spawn().unwrap());
             let is_there = || run(mariadb(&folder).args(["--execute", "SELECT 1"])).ok();
             assert!(within(Duration::from_secs(30), is_there).is_some());
@@ -146,6 +166,10 @@ impl Stage {
         }
         with.push(php);
         let mut options: Vec<&str> = with.iter().flat_map(|command| ["--with", command.as_str()]).collect();
+        let relayed = far.as_ref().map(|far| far.option(&format!("relay={FAR}:7400")));
+        if let Some(relayed) = &relayed {
+            options.extend(["--remote-database", relayed]);
+        }
         let further: Vec<String> = setup.options.iter().map(|option| option.replace("@FOLDER@", &root)).collect();
         options.extend(further.iter().map(String::as_str));
         if setup.watch == Watch::Preload {
@@ -161,7 +185,15 @@ impl Stage {
                 command.env(RULE_OFF, rule.label());
             }
         });
-        let stage = Stage { nicache, folder, held: Some(held), outside };
+        let mut stage = Stage { nicache, folder, held: Some(held), outside, far, hand: None, followed: Vec::new() };
+        if setup.watch == Watch::Preload {
+            let said = common::output(common::NICACHE, &["follow", "--print", "--name", stage.nicache.name()]);
+            let variables = said.split_ascii_whitespace().filter_map(|word| word.split_once('='));
+            stage.followed = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let mut shell = stage.command("sh");
+            shell.arg("-e");
+            stage.hand = Some(Mutex::new(Shell::new(shell, "echo said")));
+        }
         stage.script("ready.php", "<?php echo 'ready';");
         let is_ready = || {
             let reply = stage.client().get("/ready.php");
@@ -199,33 +231,79 @@ impl Stage {
 
     /// Writes a file in place.
     pub fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.path(name), text).unwrap();
+        match &self.hand {
+            None => std::fs::write(self.path(name), text).unwrap(),
+            Some(_) => {
+                let words = shlex::try_join(["printf", "%s", text]).unwrap();
+                self.shell(&format!("{words} >{}", self.path(name).display()));
+            }
+        }
     }
 
-    /// Writes a file below the document root. `@FOLDER@` stands for the site's folder.
+    /// Writes a file below the document root. `@FOLDER@` stands for the site's folder; `@HOST@`, `@SOCKET@`, `@DSN@` and `@PG@` for the
+    /// way to the database, as `mysqli`, PDO and `pg_connect` want it.
     pub fn script(&self, name: &str, text: &str) {
+        let run = self.path("run").display().to_string();
+        let (host, socket, dsn, pg) = match &self.far {
+            Some(_) => (FAR.to_owned(), "null".to_owned(), format!("host={FAR}"), format!("{FAR} sslmode=disable")),
+            None => {
+                let socket = format!("{run}/mariadb.sock");
+                ("localhost".to_owned(), format!("'{socket}'"), format!("unix_socket={socket}"), run)
+            }
+        };
+        let text =
+            text.replace("@HOST@", &host).replace("@SOCKET@", &socket).replace("@DSN@", &dsn).replace("@PG@", &pg);
         self.write(&format!("site/{name}"), &text.replace("@FOLDER@", &self.folder.display().to_string()));
     }
 
     /// Puts a new file in the place of another.
     pub fn replace(&self, name: &str, text: &str) {
-        let new = self.path(&format!("{name}.new"));
-        std::fs::write(&new, text).unwrap();
-        std::fs::rename(new, self.path(name)).unwrap();
+        let new = format!("{name}.new");
+        self.write(&new, text);
+        self.rename(&new, name);
     }
 
-    /// Runs a shell script whose changes are seen by either watcher.
+    /// Renames a file or a folder.
+    pub fn rename(&self, old: &str, new: &str) {
+        let (old, new) = (self.path(old), self.path(new));
+        match &self.hand {
+            None => std::fs::rename(old, new).unwrap(),
+            Some(_) => self.shell(&format!("mv -T {} {}", old.display(), new.display())),
+        }
+    }
+
+    /// Removes a file.
+    pub fn remove(&self, name: &str) {
+        match &self.hand {
+            None => std::fs::remove_file(self.path(name)).unwrap(),
+            Some(_) => self.shell(&format!("rm {}", self.path(name).display())),
+        }
+    }
+
+    /// Makes a folder, and those on the way to it.
+    pub fn make_folder(&self, name: &str) {
+        match &self.hand {
+            None => std::fs::create_dir_all(self.path(name)).unwrap(),
+            Some(_) => self.shell(&format!("mkdir -p {}", self.path(name).display())),
+        }
+    }
+
+    /// Runs a shell script whose changes are seen.
     pub fn shell(&self, script: &str) {
-        let arguments = ["follow", "--name", self.nicache.name(), "--", "sh", "-ec", script];
-        let output = common::command(&arguments);
-        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        match &self.hand {
+            Some(hand) => drop(hand.lock().unwrap_or_else(std::sync::PoisonError::into_inner).run(script)),
+            None => {
+                let status = Command::new("sh").args(["-ec", script]).status().unwrap();
+                assert!(status.success(), "{script}");
+            }
+        }
     }
 
-    /// Writes a file in place, seen by either watcher.
-    pub fn edit(&self, name: &str, text: &str) {
-        let path = self.path(name).display().to_string();
-        let words = shlex::try_join(["printf", "%s", text]).unwrap();
-        self.shell(&format!("{words} >{path}"));
+    /// A program whose changes are seen.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.envs(self.followed.iter().map(|(name, value)| (name, value)));
+        command
     }
 
     pub fn counter(&self, name: &str) -> u64 {
@@ -258,7 +336,7 @@ impl Stage {
 
     /// A client of the database that can be given further options.
     pub fn mariadb(&self) -> Command {
-        mariadb(&self.folder)
+        self.far.as_ref().map_or_else(|| mariadb(&self.folder), |_| far::mariadb())
     }
 
     /// Runs statements by the `psql` client.
@@ -271,6 +349,9 @@ impl Stage {
     }
 
     fn postgres(&self) -> Command {
+        if self.far.is_some() {
+            return far::psql();
+        }
         let mut command = Command::new("psql");
         command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1"]);
         command.args(["--username=postgres", "--dbname=site", "--host"]).arg(self.path("run"));
@@ -279,7 +360,7 @@ impl Stage {
 
     /// A `mariadb` that stays connected.
     pub fn mariadb_shell(&self) -> Shell {
-        Shell::mariadb(&self.folder)
+        Shell::new(self.mariadb(), "SELECT 'said';")
     }
 
     /// A `psql` that stays connected.
@@ -304,14 +385,17 @@ impl Drop for Stage {
     }
 }
 
+fn plain_folder() -> Folder {
+    let folder = tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), everybody).unwrap();
+    Folder::Plain(folder)
+}
+
 fn folder_for(setup: &Setup) -> Folder {
     let application = match setup.database {
-        Database::None => {
-            let folder = tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
-            let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(folder.path(), everybody).unwrap();
-            return Folder::Plain(folder);
-        }
+        _ if setup.relay => return plain_folder(),
+        Database::None => return plain_folder(),
         Database::MariaDb => Application::PhpPage,
         Database::Postgres => Application::Flask,
     };

@@ -35,9 +35,14 @@ fn ask(stage: &Stage, url: &str, duration: Duration, look: impl Fn(&str, f64) + 
 
 #[test]
 fn clocks_and_chance() {
-    let mut stage = Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {});
+    clocks_and_chance_of(&Setup { database: Database::MariaDb, ..Setup::default() });
+}
+
+/// The same with another setup.
+pub fn clocks_and_chance_of(setup: &Setup) {
+    let mut stage = Stage::start(setup, |_| {});
     let mut cases = Cases::default();
-    let sql = "$db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');";
+    let sql = "$db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@);";
     let clocks = [
         ("request_time", "echo $_SERVER['REQUEST_TIME'];".to_owned()),
         ("time", "echo time();".to_owned()),
@@ -105,8 +110,13 @@ fn clocks_and_chance() {
 
 #[test]
 fn another_server() {
+    another_server_of(Setup::default());
+}
+
+/// The same with another setup.
+pub fn another_server_of(setup: Setup) {
     let nginx = "location = /other { return 404; } location /backend/ { alias @FOLDER@/backend/; }";
-    let mut stage = Stage::start(&Setup { nginx, ..Setup::default() }, |folder| {
+    let mut stage = Stage::start(&Setup { nginx, ..setup }, |folder| {
         std::fs::create_dir(folder.join("backend")).unwrap();
         std::fs::write(folder.join("backend/answer"), "old").unwrap();
     });
@@ -161,11 +171,16 @@ fn another_server() {
 
 #[test]
 fn what_requests_do_is_done() {
-    let mut stage = Stage::start(&Setup { database: Database::MariaDb, ..Setup::default() }, |_| {});
+    what_requests_do_is_done_of(&Setup { database: Database::MariaDb, ..Setup::default() });
+}
+
+/// The same with another setup.
+pub fn what_requests_do_is_done_of(setup: &Setup) {
+    let mut stage = Stage::start(setup, |_| {});
     let mut cases = Cases::default();
     stage
         .sql("CREATE TABLE counted (n INT PRIMARY KEY, visits INT); INSERT INTO counted VALUES (1, 0), (2, 0), (3, 0)");
-    let sql = "$db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');";
+    let sql = "$db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@);";
     let counted =
         |n: u32| stage.sql(&format!("SELECT visits FROM counted WHERE n = {n}")).trim().parse::<u64>().unwrap();
     let scripts = [

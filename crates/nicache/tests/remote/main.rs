@@ -11,12 +11,15 @@ mod common;
 #[path = "../dynamic/check.rs"]
 mod check;
 #[allow(dead_code, reason = "the tests of dynamic pages use all of it")]
+#[path = "../dynamic/far.rs"]
+mod far;
+#[allow(dead_code, reason = "the tests of dynamic pages use all of it")]
 #[path = "../dynamic/stage.rs"]
 mod stage;
 
-mod far;
 mod load;
 mod mariadb;
 mod nats;
+mod pair;
 mod postgres;
 mod slow;

@@ -6,8 +6,10 @@ use rustix::process::Signal;
 
 use crate::check::Cases;
 use crate::common::kill;
-use crate::far::{FAR, Far, Kind, Pair};
+use crate::far::{FAR, Far, Kind};
 use crate::load::{Seen, under_load};
+use crate::pair::Pair;
+use crate::stage::Watch;
 
 fn start() -> Pair {
     prepare(Pair::start(Kind::MariaDb))
@@ -58,13 +60,27 @@ pub fn with(pair: &Pair, duration: Duration, mut steps: Vec<(f64, &mut dyn FnMut
 
 #[test]
 fn a_database_on_another_machine() {
-    let pair = start();
+    changes(start());
+}
+
+#[test]
+fn watched_by_the_preloaded_library() {
+    changes(prepare(Pair::start_with(Kind::MariaDb, false, Watch::Preload)));
+}
+
+fn changes(pair: Pair) {
     let mut cases = Cases::default();
     cases.run("an update shows in the next reply", || {
         for version in [5, 6, 7] {
             let text = format!("version {version}");
             pair.stage.change("/table.php", &text, || assert!(update(&pair.far, version)));
         }
+    });
+    cases.run("the status tells of it", || {
+        let status = crate::common::status(pair.stage.nicache.name());
+        let database = &status["databases"][0];
+        assert!(database["in_step"] == true && database["changes"].as_u64() >= Some(3), "{database}");
+        assert_eq!(database["database"], format!("{FAR}:3306"));
     });
     cases.run("another table does not matter", || {
         pair.stage.warm("/table.php");
@@ -81,9 +97,9 @@ fn a_database_on_another_machine() {
     });
     cases.run("a change of the structure that takes long, and then one through a trigger", || {
         pair.far.sql("CREATE TABLE causes (id INT); INSERT INTO causes VALUES (0)");
-        let mut holder = pair.far.shell(&[]);
+        let mut holder = pair.far.shell();
         holder.run("BEGIN; SELECT * FROM causes;");
-        let mut shell = pair.far.shell(&[]);
+        let mut shell = pair.far.shell();
         shell.send("CREATE TRIGGER effect AFTER INSERT ON causes FOR EACH ROW UPDATE versions SET version = NEW.id;");
         std::thread::sleep(Duration::from_secs(1));
         holder.run("COMMIT;");
@@ -91,14 +107,14 @@ fn a_database_on_another_machine() {
         pair.stage.change("/table.php", "version 31", || drop(pair.far.sql("INSERT INTO causes VALUES (31)")));
     });
     cases.run("in a transaction, on a connection that stays", || {
-        let mut shell = pair.far.shell(&[]);
+        let mut shell = pair.far.shell();
         shell.run("BEGIN; UPDATE versions SET version = 40;");
         assert_eq!(pair.stage.warm("/table.php"), "version 31");
         pair.stage.change("/table.php", "version 41", || drop(shell.run("UPDATE versions SET version = 41; COMMIT;")));
         pair.stage.warm("/table.php");
     });
     cases.run("a question that changes something", || {
-        let mut shell = pair.far.shell(&[]);
+        let mut shell = pair.far.shell();
         shell.run("DELIMITER //
             CREATE FUNCTION bump() RETURNS INT MODIFIES SQL DATA BEGIN UPDATE versions SET version = version + 1; RETURN 1; END//
             DELIMITER ;");
@@ -149,6 +165,7 @@ fn the_way_between() {
         pair.stage.warm("/plain.php");
         pair.far.cut_events(true);
         std::thread::sleep(Duration::from_secs(4));
+        assert_eq!(crate::common::status(pair.stage.nicache.name())["databases"][0]["in_step"], false);
         let kept = pair.stage.try_warm("/plain.php", Duration::from_secs(5));
         pair.far.cut_events(false);
         assert!(kept.is_some());

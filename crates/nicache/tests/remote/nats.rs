@@ -7,13 +7,15 @@ use rustix::process::Signal;
 
 use crate::check::Cases;
 use crate::common::kill;
-use crate::far::{Kind, Pair};
+use crate::far::Kind;
 use crate::load::under_load;
 use crate::mariadb::{prepare, update, with};
+use crate::pair::Pair;
+use crate::stage::Watch;
 
 #[test]
 fn over_a_bus() {
-    let mut pair = prepare(Pair::start_with(Kind::MariaDb, true));
+    let mut pair = prepare(Pair::start_with(Kind::MariaDb, true, Watch::Kernel));
     let mut cases = Cases::default();
     cases.run("an update shows in the next reply", || {
         for version in [5, 6, 7] {

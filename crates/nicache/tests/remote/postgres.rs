@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::check::Cases;
-use crate::far::{FAR, Kind, Pair};
+use crate::far::{FAR, Kind};
 use crate::load::under_load;
+use crate::pair::Pair;
 
 #[test]
 fn a_postgres_on_another_machine() {

@@ -9,8 +9,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use crate::common::{NICACHE, family, ip, is_running, kill, output, within};
-use crate::slow::Slow;
-use crate::stage::{Setup, Shell, Stage};
+use crate::stage::Shell;
 
 /// This machine's address, and the other's.
 pub const NEAR: &str = "10.55.0.1";
@@ -48,45 +47,13 @@ pub struct Far {
     _keys: TempDir,
 }
 
-/// A web machine whose pages come from a database on another one.
-pub struct Pair {
-    pub stage: Stage,
-    pub far: Far,
-    /// Between the two, for what the relay says.
-    pub slow: Slow,
-}
-
-impl Pair {
-    pub fn start(kind: Kind) -> Pair {
-        Pair::start_with(kind, false)
-    }
-
-    /// `on_bus`: what the relay says goes over NATS.
-    pub fn start_with(kind: Kind, on_bus: bool) -> Pair {
+impl Far {
+    /// From a thread in the web machine's namespace. With `on_bus`, what the relay says goes over NATS.
+    pub fn start(kind: Kind, on_bus: bool) -> Far {
         let keys = tempfile::tempdir().unwrap();
         let key = keys.path().join("key");
         std::fs::write(&key, "5a".repeat(32)).unwrap();
         std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        let (protocol, port) = (kind.protocol(), kind.port());
-        let way = if on_bus { format!("nats=nats://{NEAR}:7401/shop") } else { format!("relay={NEAR}:7401") };
-        let option = format!("{protocol}://{FAR}:{port},{way},key={}", key.display());
-        let option: &'static str = Box::leak(option.into_boxed_str());
-        let options: &'static [&'static str] = Box::leak(Box::new(["--remote-database", option]));
-        let mut far = None;
-        let setup = Setup { options, ..Setup::default() };
-        let stage = Stage::start(&setup, |_| {
-            let there = Far::start(kind, on_bus, key, keys);
-            let slow = Slow::start(&format!("{NEAR}:7401"), format!("{FAR}:{}", there.events_port()));
-            far = Some((there, slow));
-        });
-        let (far, slow) = far.unwrap();
-        Pair { stage, far, slow }
-    }
-}
-
-impl Far {
-    /// From a thread in the web machine's namespace.
-    fn start(kind: Kind, on_bus: bool, key: PathBuf, keys: TempDir) -> Far {
         let mut holder = Command::new("unshare");
         let holder = holder.args(["--net", "sleep", "infinity"]).stdin(Stdio::null()).spawn().unwrap();
         let pid = holder.id();
@@ -121,6 +88,11 @@ impl Far {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/proc/{}/ns/net", self.holder.id())).args(words).stdin(Stdio::null());
         command
+    }
+
+    /// The value of `--remote-database` with this way to what the relay says.
+    pub fn option(&self, way: &str) -> String {
+        format!("{}://{FAR}:{},{way},key={}", self.kind.protocol(), self.kind.port(), self.key.display())
     }
 
     fn start_database(&mut self) {
@@ -206,7 +178,7 @@ impl Far {
     }
 
     /// Where what the relay says comes from.
-    fn events_port(&self) -> u16 {
+    pub fn events_port(&self) -> u16 {
         if self.on_bus { 4222 } else { 7400 }
     }
 
@@ -240,35 +212,22 @@ impl Far {
 
     pub fn try_sql(&self, sql: &str) -> Result<String, String> {
         let mut command = match self.kind {
-            Kind::MariaDb => Command::new("mariadb"),
-            Kind::Postgres => Command::new("psql"),
+            Kind::MariaDb => mariadb(),
+            Kind::Postgres => psql(),
         };
-        match self.kind {
-            Kind::MariaDb => {
-                command.args(["--no-defaults", "--batch", "--skip-column-names", "--skip-ssl", "--connect-timeout=5"]);
-                command.args(["--user=site", "--password=site", "--database=site", "--host", FAR, "--execute", sql]);
-            }
-            Kind::Postgres => {
-                command.args(["-X", "-q", "-t", "-A", "-U", "postgres", "-h", FAR, "-d", "site", "-c", sql]);
-                command.args(["-v", "ON_ERROR_STOP=1"]).env("PGSSLMODE", "disable").env("PGCONNECT_TIMEOUT", "5");
-            }
-        }
+        command.args([if self.kind == Kind::MariaDb { "--execute" } else { "--command" }, sql]);
         finish(command.stdin(Stdio::null()))
     }
 
     /// A client of MariaDB that stays connected through the relay.
-    pub fn shell(&self, options: &[&str]) -> Shell {
-        let mut command = Command::new("mariadb");
-        command.args(["--no-defaults", "--batch", "--skip-column-names", "--unbuffered", "--skip-ssl", "--user=site"]);
-        command.args(["--password=site", "--database=site", "--host", FAR]).args(options);
-        Shell::new(command, "SELECT 'said';")
+    pub fn shell(&self) -> Shell {
+        Shell::new(mariadb(), "SELECT 'said';")
     }
 
     /// Statements through the relay, whose end nobody waits for.
     pub fn try_sql_in_background(&self, sql: &str) {
-        let mut command = Command::new("mariadb");
-        command.args(["--no-defaults", "--skip-ssl", "--user=site", "--password=site", "--database=site"]);
-        let command = command.args(["--host", FAR, "--execute", sql]).stdin(Stdio::null()).stderr(Stdio::null());
+        let mut command = mariadb();
+        let command = command.args(["--execute", sql]).stdin(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         std::thread::spawn(move || child.wait());
     }
@@ -291,6 +250,30 @@ impl Far {
             output("nft", &["delete table ip cut"]);
         }
     }
+}
+
+/// A client of MariaDB through the relay.
+pub fn mariadb() -> Command {
+    let mut command = Command::new("mariadb");
+    command.args([
+        "--no-defaults",
+        "--batch",
+        "--skip-column-names",
+        "--unbuffered",
+        "--skip-ssl",
+        "--connect-timeout=5",
+    ]);
+    command.args(["--user=site", "--password=site", "--database=site", "--host", FAR]);
+    command
+}
+
+/// The same of PostgreSQL.
+pub fn psql() -> Command {
+    let mut command = Command::new("psql");
+    command.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1"]);
+    command.args(["--username=postgres", "--dbname=site", "--host", FAR]);
+    command.env("PGSSLMODE", "disable").env("PGCONNECT_TIMEOUT", "5");
+    command
 }
 
 fn finish(command: &mut Command) -> Result<String, String> {
