@@ -96,7 +96,7 @@ fn replace(text: &mut String, what: &str, by: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    const SITE: &str = "worker_processes 2;\nworker_connections 512;\nhttp {\n    access_log off;\n    location { fastcgi_pass unix:x; }\n}";
+    const SITE: &str = "worker_processes 2;\nworker_connections 512;\nhttp {\n    access_log off;\n    location ~ \\.php$ { fastcgi_pass unix:x; }\n}";
 
     #[test]
     fn nginx_caches_only_if_told() {
