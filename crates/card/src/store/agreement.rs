@@ -93,8 +93,8 @@ impl Age {
     pub(super) fn new(execution: Execution, before: Option<Duration>) -> Age {
         let usual = execution.usual(before);
         let age_max = if Rule::Age.holds() { execution.age_max } else { NEVER };
-        // Time enough for one more execution, with some to spare.
-        let lead = (age_max / 4).max(3 * execution.finished.since(execution.forwarded)).min(age_max);
+        // Time enough for one more execution, with some to spare. Too much of it has a slow server that shares the card's CPU asked all the time.
+        let lead = (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
         Age {
             digests: execution.digests,
             recheck: execution.recheck,

@@ -343,7 +343,11 @@ fn a_database_that_dies() {
 /// Whoever vouches for freshness is gone: nothing is served any more, and nothing stale until then.
 #[test]
 fn the_watcher_is_killed() {
-    let stage = load_stage();
+    the_watcher_is_killed_of(load_stage());
+}
+
+/// The same on another stage.
+pub fn the_watcher_is_killed_of(stage: Stage) {
     stage.warm("/file.php");
     let watcher = stage.nicache.pid("watch_pid");
     let mut killed = false;

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::check::Cases;
 use crate::common::{self, kill, within};
-use crate::machine::{process, under_load};
+use crate::machine::{process, the_watcher_is_killed_of, under_load};
 use crate::stage::{Database, Setup, Shell, Stage, T, Watch};
 
 /// For an execution and the machine's other work.
@@ -410,6 +410,14 @@ fn what_happens_to_programs() {
         stage.warm("/file.php");
     });
     cases.end(&mut stage);
+}
+
+#[test]
+fn the_watcher_is_killed() {
+    let stage = start();
+    stage.write("data/version", "0");
+    stage.script("file.php", "<?php echo 'version ', file_get_contents('@FOLDER@/data/version');");
+    the_watcher_is_killed_of(stage);
 }
 
 #[test]

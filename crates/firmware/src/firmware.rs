@@ -1,0 +1,272 @@
+//! The card's loop: commands, frames, and nothing else.
+
+use std::sync::Arc;
+
+use nicache_bus::descriptor::Refusal;
+use nicache_bus::{BusClass, BusCounters, CardSide, Command, Completion, Flags, Meter, PushError, RingError, Window};
+use nicache_port::{Burst, Port, send_with_fallback};
+
+use crate::cache::Cache;
+use crate::dma::Dma;
+use crate::receive::deliver;
+use crate::transmit::Packet;
+
+/// Commands in one turn at most, so that frames are received meanwhile.
+const COMMANDS_MAX: u64 = 256;
+/// Frames received in one turn at most.
+const FRAMES_MAX: usize = 32;
+
+/// Why an attachment is of no more use.
+#[derive(Debug, thiserror::Error)]
+pub enum Broken {
+    /// The host wrote an index that cannot be.
+    #[error("the host is broken: {0}")]
+    Host(#[from] RingError),
+    /// The wire port is gone.
+    #[error("the wire port: {0}")]
+    Port(#[from] std::io::Error),
+}
+
+/// What the card has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FirmwareCounters {
+    /// Descriptors executed.
+    pub commands: u64,
+    /// Descriptors refused.
+    pub refused: u64,
+    /// Packets handed to the port; a super-frame is one.
+    pub sent: u64,
+    /// Packets of which a part was refused.
+    pub dropped: u64,
+    /// Packets that the port did not take.
+    pub send_failed: u64,
+    /// Bytes sent from the cache.
+    pub cache_bytes: u64,
+    /// Frames handed to the host.
+    pub received: u64,
+    /// Frames for which the host had given no buffer.
+    pub receive_no_buffer: u64,
+    /// Frames whose buffer was too small, or no buffer.
+    pub receive_refused: u64,
+    /// Refusals of which the host could not be told.
+    pub untold: u64,
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There may be more to do at once.
+    Busy,
+    /// The modelled bus is taken until this time.
+    Bus {
+        /// In nanoseconds, of the clock that turns are given.
+        until_ns: u64,
+    },
+    /// Nothing to do. Before it sleeps, the card asks for bells ([`Firmware::prepare_sleep`]).
+    Idle,
+}
+
+/// The card, see the module's head.
+#[derive(Debug)]
+pub struct Firmware<P> {
+    port: P,
+    side: CardSide,
+    dma: Dma,
+    cache: Cache,
+    packet: Packet,
+    burst: Burst,
+    counters: FirmwareCounters,
+    told: BusCounters,
+}
+
+impl<P: Port> Firmware<P> {
+    /// A card with so many bytes of cache, at a new attachment.
+    pub fn new(
+        port: P,
+        side: CardSide,
+        window: Arc<Window>,
+        cache_bytes: u32,
+        meter: Option<Arc<Meter>>,
+    ) -> Firmware<P> {
+        Firmware {
+            port,
+            side,
+            dma: Dma::new(window, meter),
+            cache: Cache::new(cache_bytes),
+            packet: Packet::new(),
+            burst: Burst::new(FRAMES_MAX),
+            counters: FirmwareCounters::default(),
+            told: BusCounters::default(),
+        }
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> &FirmwareCounters {
+        &self.counters
+    }
+
+    /// What has crossed the bus.
+    pub fn bus(&self) -> &BusCounters {
+        self.dma.counters()
+    }
+
+    /// The wire port.
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// The bell that wakes the card.
+    pub fn bell(&self) -> &nicache_bus::Doorbell {
+        &self.side.bell
+    }
+
+    /// One turn: some commands, some frames.
+    ///
+    /// # Errors
+    /// See [`Broken`].
+    pub fn turn(&mut self, now_ns: u64) -> Result<Progress, Broken> {
+        if self.dma.busy_until_ns() > now_ns {
+            return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() });
+        }
+        let executed = self.execute(now_ns)?;
+        let received = self.receive(now_ns)?;
+        if self.told != *self.dma.counters() {
+            self.told = *self.dma.counters();
+            self.side.counted.tell(&self.told);
+        }
+        if self.dma.busy_until_ns() > now_ns {
+            return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() });
+        }
+        Ok(if executed + received > 0 { Progress::Busy } else { Progress::Idle })
+    }
+
+    /// Asks to be woken for the next command. True: the card may sleep, as far as the host is concerned.
+    ///
+    /// # Errors
+    /// See [`Broken`].
+    pub fn prepare_sleep(&mut self) -> Result<bool, Broken> {
+        self.side.bell.hear();
+        Ok(self.side.commands.sleep_until_entry()?)
+    }
+
+    fn execute(&mut self, now_ns: u64) -> Result<u64, Broken> {
+        let mut executed = 0;
+        while executed < COMMANDS_MAX {
+            let Some(entry) = self.side.commands.pop()? else { break };
+            executed += 1;
+            let descriptor = self.side.commands.popped() - 1;
+            let outcome = match Command::decode(entry) {
+                Ok(command) => self.carry_out(command, now_ns)?,
+                Err(_) => Err(Refusal::Malformed),
+            };
+            match outcome {
+                Ok(()) => self.counters.commands += 1,
+                Err(refusal) => {
+                    self.counters.refused += 1;
+                    self.packet.spoil();
+                    self.answer(Completion::Refused { refusal, descriptor }, now_ns)?;
+                }
+            }
+            // On a modelled bus each command waits for the one before.
+            if self.dma.busy_until_ns() > now_ns {
+                break;
+            }
+        }
+        self.dma.cross_entries(executed, now_ns);
+        if executed > 0 {
+            self.port.flush()?;
+        }
+        if self.side.commands.release() | self.side.done.publish() {
+            self.side.host_bell.ring();
+        }
+        Ok(executed)
+    }
+
+    fn carry_out(&mut self, command: Command, now_ns: u64) -> Result<Result<(), Refusal>, Broken> {
+        match command {
+            Command::CacheInit => {
+                self.packet.clear();
+                self.answer(Completion::CacheSize { bytes: self.cache.bytes() }, now_ns)?;
+            }
+            Command::CacheInsert { mmaddr, ncoffset, len } => {
+                let Some(place) = self.cache.get_mut(ncoffset, len) else { return Ok(Err(Refusal::Cache)) };
+                if self.dma.read(mmaddr, place, BusClass::Content, now_ns).is_err() {
+                    return Ok(Err(Refusal::Window));
+                }
+            }
+            Command::AppendMm { mmaddr, len, flags, class, segmentation } => {
+                if flags.has(Flags::FIRST) {
+                    if self.packet.is_begun() {
+                        self.counters.dropped += 1;
+                    }
+                    self.packet.begin(flags, segmentation);
+                }
+                if self.packet.is_spoilt() {
+                    return Ok(self.end(flags));
+                }
+                let Some(room) = self.packet.room(len) else { return Ok(Err(Refusal::Packet)) };
+                if self.dma.read(mmaddr, room, class, now_ns).is_err() {
+                    return Ok(Err(Refusal::Window));
+                }
+                return Ok(self.end(flags));
+            }
+            Command::AppendCache { ncoffset, len, flags } => {
+                if self.packet.is_spoilt() {
+                    return Ok(self.end(flags));
+                }
+                if self.cache.get(ncoffset, len).is_none() {
+                    return Ok(Err(Refusal::Cache));
+                }
+                if !self.packet.append_cache(ncoffset, len) {
+                    return Ok(Err(Refusal::Packet));
+                }
+                self.counters.cache_bytes += u64::from(len);
+                return Ok(self.end(flags));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Sends the packet if these bytes were its last ones.
+    fn end(&mut self, flags: Flags) -> Result<(), Refusal> {
+        if !flags.has(Flags::LAST) {
+            return Ok(());
+        }
+        let spoilt = self.packet.is_spoilt();
+        let sent = match self.packet.gather(&self.cache) {
+            _ if spoilt => Ok(false),
+            Some((parts, offload)) => Ok(send_with_fallback(&mut self.port, &parts, offload).is_ok()),
+            None => Err(Refusal::Packet),
+        };
+        self.packet.clear();
+        match sent {
+            Ok(true) => self.counters.sent += 1,
+            Ok(false) if spoilt => self.counters.dropped += 1,
+            Ok(false) => self.counters.send_failed += 1,
+            Err(_) => self.counters.dropped += 1,
+        }
+        sent.map(|_| ())
+    }
+
+    fn answer(&mut self, completion: Completion, now_ns: u64) -> Result<(), Broken> {
+        match self.side.done.push(completion.encode()) {
+            Ok(()) => self.dma.cross_entries(1, now_ns),
+            Err(PushError::Full) => self.counters.untold += 1,
+            Err(PushError::Peer(error)) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, now_ns: u64) -> Result<u64, Broken> {
+        let frames = self.port.receive(&mut self.burst)?;
+        for frame in &self.burst {
+            deliver(frame, &mut self.side, &mut self.dma, &mut self.counters, now_ns)?;
+        }
+        // One entry for the place, one for the frame.
+        self.dma.cross_entries(2 * frames as u64, now_ns);
+        if self.side.free.release() | self.side.received.publish() {
+            self.side.host_bell.ring();
+        }
+        Ok(frames as u64)
+    }
+}

@@ -1,0 +1,41 @@
+//! Frames that come from the wire go into buffers of the host, in the order in which it gave them.
+
+use nicache_bus::{BusClass, CardSide, PushError, Received, RingError};
+use nicache_port::{Checksum, FrameBuf};
+
+use crate::dma::Dma;
+use crate::firmware::FirmwareCounters;
+
+/// Hands a frame to the host. One for which there is no place is dropped and counted.
+pub fn deliver(
+    frame: &FrameBuf,
+    side: &mut CardSide,
+    dma: &mut Dma,
+    counters: &mut FirmwareCounters,
+    now_ns: u64,
+) -> Result<(), RingError> {
+    if side.received.room()? == 0 {
+        counters.receive_no_buffer += 1;
+        return Ok(());
+    }
+    let Some(entry) = side.free.pop()? else {
+        counters.receive_no_buffer += 1;
+        return Ok(());
+    };
+    let place = Received::decode(entry);
+    let len = frame.len() as u64;
+    // A place that is too small, or that is no place, comes back with nothing in it.
+    let fits = len <= place.len && dma.write(place.mmaddr, frame.data(), BusClass::Other, now_ns).is_ok();
+    if fits {
+        counters.received += 1;
+    } else {
+        counters.receive_refused += 1;
+    }
+    let checksums_right = !matches!(frame.offload().checksum, Checksum::Unverified);
+    let report = Received { mmaddr: place.mmaddr, len: if fits { len } else { 0 }, checksums_right };
+    match side.received.push(report.encode()) {
+        Ok(()) => Ok(()),
+        Err(PushError::Peer(error)) => Err(error),
+        Err(PushError::Full) => unreachable!("there was room"),
+    }
+}

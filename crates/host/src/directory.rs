@@ -1,0 +1,302 @@
+//! The directory of one card's cache: which blocks are in it, and where (Kim et al. 2002, section 4.2).
+//!
+//! The cache is cut into places of one block each. Which block goes when there is no room is the policy's to say; the paper's is LRU.
+//!
+//! A block that the packet under construction refers to must stay until the packet is sent, since the card takes its bytes at the packet's end: [`Directory::hold`].
+
+use hashbrown::HashMap;
+use nicache_policy::{Admission, Incoming, Key, Policy, Removal};
+
+use crate::block::{BLOCK_BYTES, Block, FileNumber, Revision};
+
+/// When the directory forgets a block whose file has changed (Kim et al. 2002, section 6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Coherence {
+    /// When it is looked for with another revision. The paper's.
+    #[default]
+    Lazy,
+    /// As soon as the host knows of the change.
+    Eager,
+    /// It does not: what is in the cache is replaced by what the file has become.
+    Update,
+}
+
+/// What the directory says of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is in the cache, from this offset on.
+    Here(u32),
+    /// It was, in another revision, and is forgotten.
+    Outdated,
+    /// A younger revision is in the cache, which stays: whoever asks sends again what a client has begun to receive.
+    Younger,
+    /// It is not there.
+    Missing,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirectoryCounters {
+    /// Blocks that were found.
+    pub hits: u64,
+    /// Blocks that were not, whatever the reason.
+    pub misses: u64,
+    /// Blocks put into the cache.
+    pub inserted: u64,
+    /// Blocks that had to go for others.
+    pub evicted: u64,
+    /// Blocks forgotten since their file had changed.
+    pub invalidated: u64,
+    /// Blocks forgotten since their page went.
+    pub excluded: u64,
+    /// Blocks that were not put into the cache: the policy did not want them, or what would have had to go was in use.
+    pub refused: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    place: u32,
+    revision: Revision,
+    /// Number of the packet that referred to it last.
+    packet: u64,
+}
+
+/// See the module's head. Everything is allocated at construction, but for what the policy does.
+pub struct Directory {
+    entries: HashMap<Block, Entry, foldhash::fast::RandomState>,
+    free: Vec<u32>,
+    policy: Box<dyn Policy>,
+    packet: u64,
+    counters: DirectoryCounters,
+}
+
+impl std::fmt::Debug for Directory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Directory").field("blocks", &self.entries.len()).field("policy", &self.policy.name()).finish()
+    }
+}
+
+impl Directory {
+    /// Blocks of a cache of so many bytes.
+    pub fn places_of(cache_bytes: u64) -> u32 {
+        u32::try_from(cache_bytes / BLOCK_BYTES).unwrap_or(u32::MAX / BLOCK_BYTES as u32)
+    }
+
+    /// Of an empty cache with room for `places` blocks. The policy must be for as many, of [`BLOCK_BYTES`] each.
+    pub fn new(places: u32, policy: Box<dyn Policy>) -> Directory {
+        let mut entries = HashMap::with_hasher(foldhash::fast::RandomState::default());
+        entries.reserve(places as usize);
+        let free = (0..places).rev().collect();
+        Directory { entries, free, policy, packet: 0, counters: DirectoryCounters::default() }
+    }
+
+    /// What has happened.
+    pub fn counters(&self) -> &DirectoryCounters {
+        &self.counters
+    }
+
+    /// Blocks in the cache.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether a block is in the cache, in whatever revision.
+    pub fn knows(&self, block: Block) -> bool {
+        self.entries.contains_key(&block)
+    }
+
+    /// A period of the policy is over.
+    pub fn handle_period_end(&mut self) {
+        self.policy.handle_period_end();
+    }
+
+    /// A new packet begins: blocks of the one before may go.
+    pub fn begin_packet(&mut self) {
+        self.packet += 1;
+    }
+
+    /// The packet under construction refers to this block.
+    pub fn hold(&mut self, block: Block) {
+        if let Some(entry) = self.entries.get_mut(&block) {
+            entry.packet = self.packet;
+        }
+    }
+
+    /// Looks for a block, and counts that as its use.
+    pub fn find(&mut self, block: Block, revision: Revision) -> Found {
+        let found = match self.entries.get(&block) {
+            Some(entry) if entry.revision == revision => Found::Here(entry.place * BLOCK_BYTES as u32),
+            Some(entry) if entry.revision > revision => Found::Younger,
+            Some(_) => Found::Outdated,
+            None => Found::Missing,
+        };
+        match found {
+            Found::Here(_) => {
+                self.counters.hits += 1;
+                self.policy.handle_hit(key_of(block));
+                return found;
+            }
+            Found::Outdated => {
+                self.counters.invalidated += 1;
+                self.remove(block, Removal::Purged);
+            }
+            Found::Younger | Found::Missing => {}
+        }
+        self.counters.misses += 1;
+        found
+    }
+
+    /// A place for a block that is not in the cache: its offset there. Its bytes are to be inserted before anything else refers to it. `None`: it is not worth it, or
+    /// what would have to go is in use.
+    pub fn insert(&mut self, block: Block, revision: Revision) -> Option<u32> {
+        let key = key_of(block);
+        let is_wanted = self.policy.handle_miss(key, Some(BLOCK_BYTES)) == Admission::Admit
+            && self.policy.handle_reply(key, BLOCK_BYTES) == Admission::Admit;
+        if !is_wanted || self.knows(block) || !self.make_room(key) {
+            self.counters.refused += 1;
+            self.policy.handle_remove(key, Removal::Refused);
+            return None;
+        }
+        if self.policy.handle_insert(key, BLOCK_BYTES).is_err() {
+            self.counters.refused += 1;
+            return None;
+        }
+        let place = self.free.pop()?;
+        self.entries.insert(block, Entry { place, revision, packet: self.packet });
+        self.counters.inserted += 1;
+        Some(place * BLOCK_BYTES as u32)
+    }
+
+    fn make_room(&mut self, key: Key) -> bool {
+        if !self.free.is_empty() {
+            return true;
+        }
+        let Some(victim) = self.policy.poll_victim(Some(Incoming { key, bytes: BLOCK_BYTES })) else { return false };
+        let block = block_of(victim);
+        if self.entries.get(&block).is_none_or(|entry| entry.packet == self.packet) {
+            return false;
+        }
+        self.counters.evicted += 1;
+        self.remove(block, Removal::Evicted);
+        true
+    }
+
+    /// The page of a block has gone: so has the block (invariant I8).
+    pub fn exclude(&mut self, block: Block) {
+        if self.remove(block, Removal::Purged) {
+            self.counters.excluded += 1;
+        }
+    }
+
+    /// The file of a block has changed.
+    pub fn invalidate(&mut self, block: Block) {
+        if self.remove(block, Removal::Purged) {
+            self.counters.invalidated += 1;
+        }
+    }
+
+    /// The card has lost everything.
+    pub fn clear(&mut self) {
+        let blocks: Vec<Block> = self.entries.keys().copied().collect();
+        for block in blocks {
+            self.remove(block, Removal::Purged);
+        }
+    }
+
+    fn remove(&mut self, block: Block, removal: Removal) -> bool {
+        let Some(entry) = self.entries.remove(&block) else { return false };
+        self.free.push(entry.place);
+        self.policy.handle_remove(key_of(block), removal);
+        true
+    }
+}
+
+/// The policy's name of a block. Numbers of files are the host's, so that no client can choose them.
+fn key_of(block: Block) -> Key {
+    Key(u64::from(block.file.0) << 32 | u64::from(block.index))
+}
+
+fn block_of(key: Key) -> Block {
+    Block { file: FileNumber((key.0 >> 32) as u32), index: key.0 as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use nicache_policy::Lru;
+
+    use super::*;
+
+    fn directory(places: u32) -> Directory {
+        Directory::new(places, Box::new(Lru::new(u64::from(places) * BLOCK_BYTES, places)))
+    }
+
+    fn block(index: u32) -> Block {
+        Block { file: FileNumber(7), index }
+    }
+
+    #[test]
+    fn the_least_recently_used_goes() {
+        let mut directory = directory(2);
+        for index in 0..2 {
+            directory.begin_packet();
+            assert_eq!(directory.find(block(index), Revision(1)), Found::Missing);
+            assert!(directory.insert(block(index), Revision(1)).is_some());
+        }
+        directory.begin_packet();
+        assert!(matches!(directory.find(block(0), Revision(1)), Found::Here(_)));
+        assert!(directory.insert(block(2), Revision(1)).is_some());
+        assert!(directory.knows(block(0)) && !directory.knows(block(1)));
+        assert_eq!((directory.counters().evicted, directory.len()), (1, 2));
+    }
+
+    #[test]
+    fn places_are_each_given_to_one_block() {
+        let mut directory = directory(3);
+        let mut offsets: Vec<u32> = (0..3).filter_map(|index| directory.insert(block(index), Revision(1))).collect();
+        offsets.sort_unstable();
+        assert_eq!(offsets, [0, 4096, 8192]);
+    }
+
+    #[test]
+    fn a_block_that_has_changed_is_forgotten_when_it_is_looked_for() {
+        let mut directory = directory(2);
+        directory.insert(block(0), Revision(5)).unwrap();
+        assert_eq!(directory.find(block(0), Revision(4)), Found::Younger, "somebody still sends the former one");
+        assert!(matches!(directory.find(block(0), Revision(5)), Found::Here(_)));
+        assert_eq!(directory.find(block(0), Revision(6)), Found::Outdated);
+        assert_eq!(directory.find(block(0), Revision(6)), Found::Missing);
+        assert_eq!(directory.counters().invalidated, 1);
+    }
+
+    #[test]
+    fn what_the_packet_refers_to_stays() {
+        let mut directory = directory(1);
+        directory.begin_packet();
+        let first = directory.insert(block(0), Revision(1)).unwrap();
+        assert_eq!(directory.insert(block(1), Revision(1)), None);
+        directory.begin_packet();
+        directory.hold(block(0));
+        assert_eq!(directory.insert(block(1), Revision(1)), None);
+        directory.begin_packet();
+        assert_eq!(directory.insert(block(1), Revision(1)), Some(first));
+        assert_eq!(directory.counters().refused, 2);
+    }
+
+    #[test]
+    fn a_card_that_begins_anew_has_nothing() {
+        let mut directory = directory(2);
+        directory.insert(block(0), Revision(1)).unwrap();
+        directory.insert(block(1), Revision(1)).unwrap();
+        directory.exclude(block(1));
+        directory.exclude(block(1));
+        assert_eq!((directory.len(), directory.counters().excluded), (1, 1));
+        directory.clear();
+        assert!(directory.is_empty());
+        assert!(directory.insert(block(2), Revision(1)).is_some() && directory.insert(block(3), Revision(1)).is_some());
+    }
+}

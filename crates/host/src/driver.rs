@@ -1,0 +1,249 @@
+//! Packets as descriptors (Kim et al. 2002, section 4.3).
+//!
+//! For each part of a page the directory is asked. A block that is in the card's cache crosses the bus no more; one that is not is inserted, if there is a place
+//! for it, and then taken from there like any other. What belongs to no file goes around the cache.
+//!
+//! A page that a descriptor refers to is pinned until the card is done with it, whatever becomes of those who wanted it sent: an insertion of a page that has other bytes by
+//! then would spoil the cache.
+//!
+//! Headers lie in places of their own in the window, one for each descriptor that can be under way, so that they stay until the card has read them.
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+use nicache_bus::attachment::COMMANDS;
+use nicache_bus::{
+    BusClass, Command, Completion, Flags, HostSide, PushError, RingError, Segmentation, Window, WindowError,
+};
+
+use crate::block::BLOCK_BYTES;
+use crate::directory::{Directory, Found};
+use crate::mbuf::{Headers, Mbuf};
+use crate::page_cache::{PageCache, PageNumber};
+
+/// Bytes of a place for headers.
+pub const HEADER_PLACE_BYTES: u64 = 128;
+/// Bytes of the window that a driver needs for headers.
+pub const HEADER_BYTES: u64 = HEADER_PLACE_BYTES * COMMANDS as u64;
+/// Most commands of one packet: headers, and two for each part.
+const COMMANDS_MAX: usize = 2 * 62 + 1;
+
+/// Why a packet was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TransmitError {
+    /// The card has not yet done what it was told before.
+    #[error("the ring of commands is full")]
+    Full,
+    /// More parts than a packet can have, or headers longer than they can be.
+    #[error("the packet has too many parts, or too long headers")]
+    TooLong,
+    /// The card wrote an index that cannot be.
+    #[error(transparent)]
+    Card(#[from] RingError),
+    /// The places for headers do not lie in the window.
+    #[error(transparent)]
+    Window(#[from] WindowError),
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DriverCounters {
+    /// Packets given to the card.
+    pub packets: u64,
+    /// Descriptors for them.
+    pub commands: u64,
+    /// Bytes of files taken from the card's cache.
+    pub cached_bytes: u64,
+    /// Bytes of files that crossed the bus for one packet only.
+    pub copied_bytes: u64,
+    /// Descriptors that the card refused: a bug of this side, or of the card.
+    pub refused: u64,
+}
+
+/// One card, as the host sees it.
+#[derive(Debug)]
+pub struct Driver {
+    side: HostSide,
+    directory: Directory,
+    headers_at: u64,
+    /// Pages that descriptors refer to, each with the number behind its packet.
+    under_way: VecDeque<(u64, PageNumber)>,
+    counters: DriverCounters,
+}
+
+impl Driver {
+    /// At a new attachment. Places for headers begin at `headers_at` in the window and have [`HEADER_BYTES`].
+    pub fn new(side: HostSide, directory: Directory, headers_at: u64) -> Driver {
+        let under_way = VecDeque::with_capacity(COMMANDS);
+        Driver { side, directory, headers_at, under_way, counters: DriverCounters::default() }
+    }
+
+    /// The directory of its cache.
+    pub fn directory(&mut self) -> &mut Directory {
+        &mut self.directory
+    }
+
+    /// What has happened.
+    pub fn counters(&self) -> &DriverCounters {
+        &self.counters
+    }
+
+    /// The rings.
+    pub fn side(&mut self) -> &mut HostSide {
+        &mut self.side
+    }
+
+    /// Tells the card to send a packet. It is on its way after [`flush`](Self::flush).
+    ///
+    /// # Errors
+    /// See [`TransmitError`]; nothing is sent then.
+    pub fn transmit(
+        &mut self,
+        headers: &Headers<'_>,
+        payload: &[Mbuf],
+        pages: &mut PageCache,
+        window: &Window,
+    ) -> Result<(), TransmitError> {
+        let len = u8::try_from(headers.bytes.len()).map_err(|_| TransmitError::TooLong)?;
+        if u64::from(len) > HEADER_PLACE_BYTES || 2 * payload.len() + 1 > COMMANDS_MAX {
+            return Err(TransmitError::TooLong);
+        }
+        // Whatever each part takes: with a part of a command the ring would be left in the middle of a packet.
+        self.reap(pages)?;
+        if self.side.commands.room()? < 2 * payload.len() as u64 + 1 {
+            return Err(TransmitError::Full);
+        }
+        self.directory.begin_packet();
+        let mut commands = ArrayVec::<Command, COMMANDS_MAX>::new();
+        let mmaddr = self.headers_at + self.side.commands.next() % COMMANDS as u64 * HEADER_PLACE_BYTES;
+        window.write(mmaddr, headers.bytes)?;
+        let segmentation = Segmentation { size: headers.segment, header_len: len, transport: headers.transport };
+        let class = BusClass::NetworkHeaders;
+        let flags = Flags::FIRST.with(Flags::CHECKSUM);
+        commands.push(Command::AppendMm { mmaddr, len: u32::from(len), flags, class, segmentation });
+        for mbuf in payload.iter().filter(|mbuf| !mbuf.is_empty()) {
+            self.append(mbuf, pages, &mut commands);
+        }
+        match commands.last_mut() {
+            Some(Command::AppendMm { flags, .. } | Command::AppendCache { flags, .. }) => {
+                *flags = flags.with(Flags::LAST)
+            }
+            _ => unreachable!("a packet ends with bytes"),
+        }
+        for command in &commands {
+            match self.side.commands.push(command.encode()) {
+                Ok(()) => {}
+                Err(PushError::Peer(error)) => return Err(error.into()),
+                Err(PushError::Full) => unreachable!("there was room"),
+            }
+        }
+        for mbuf in payload {
+            if let Mbuf::Page { page, .. } = *mbuf {
+                pages.pin(page);
+                self.under_way.push_back((self.side.commands.next(), page));
+            }
+        }
+        self.counters.packets += 1;
+        self.counters.commands += commands.len() as u64;
+        Ok(())
+    }
+
+    /// Unpins what the card is done with.
+    ///
+    /// # Errors
+    /// The card wrote an index that cannot be.
+    pub fn reap(&mut self, pages: &mut PageCache) -> Result<(), RingError> {
+        let released = self.side.commands.released()?;
+        while let Some((number, page)) = self.under_way.front().copied()
+            && number <= released
+        {
+            pages.unpin(page);
+            self.under_way.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The card is gone: nothing is under way any more.
+    pub fn abandon(&mut self, pages: &mut PageCache) {
+        self.under_way.drain(..).for_each(|(_, page)| pages.unpin(page));
+        self.directory.clear();
+    }
+
+    fn append(&mut self, mbuf: &Mbuf, pages: &PageCache, commands: &mut ArrayVec<Command, COMMANDS_MAX>) {
+        let (flags, segmentation) = (Flags::default(), Segmentation::default());
+        let (page, block, revision, start, len) = match *mbuf {
+            Mbuf::Bytes { mmaddr, len, class } => {
+                return commands.push(Command::AppendMm { mmaddr, len, flags, class, segmentation });
+            }
+            Mbuf::Page { page, block, revision, start, len } => (page, block, revision, start, u32::from(len)),
+        };
+        let (mmaddr, start) = (pages.mmaddr(page), u32::from(start));
+        let offset = match self.directory.find(block, revision) {
+            Found::Here(offset) => {
+                self.directory.hold(block);
+                Some(offset)
+            }
+            Found::Younger => None,
+            // Only what can be found in the page cache may be in the card's (invariant I8).
+            Found::Outdated | Found::Missing => match pages.page(page) {
+                Some(held) if held.block == block && held.revision == revision => {
+                    let offset = self.directory.insert(block, revision);
+                    if let Some(ncoffset) = offset {
+                        commands.push(Command::CacheInsert { mmaddr, ncoffset, len: u32::from(held.len) });
+                    }
+                    offset
+                }
+                _ => None,
+            },
+        };
+        commands.push(match offset {
+            Some(offset) => {
+                self.counters.cached_bytes += u64::from(len);
+                Command::AppendCache { ncoffset: offset + start, len, flags }
+            }
+            None => {
+                self.counters.copied_bytes += u64::from(len);
+                let (mmaddr, class) = (mmaddr + u64::from(start), BusClass::Content);
+                Command::AppendMm { mmaddr, len, flags, class, segmentation }
+            }
+        });
+    }
+
+    /// Lets the card see what was transmitted.
+    pub fn flush(&mut self) {
+        if self.side.commands.publish() {
+            self.side.card_bell.ring();
+        }
+    }
+
+    /// Reads what the card answered; the size of its cache, if it told that.
+    ///
+    /// # Errors
+    /// The card wrote an index that cannot be.
+    pub fn poll_done(&mut self) -> Result<Option<u64>, RingError> {
+        let mut size = None;
+        while let Some(entry) = self.side.done.pop()? {
+            match Completion::decode(entry) {
+                Some(Completion::CacheSize { bytes }) => size = Some(bytes),
+                Some(Completion::Refused { .. }) | None => self.counters.refused += 1,
+            }
+        }
+        if self.side.done.release() {
+            self.side.card_bell.ring();
+        }
+        Ok(size)
+    }
+
+    /// Asks the card for an empty cache and its size.
+    ///
+    /// # Errors
+    /// See [`PushError`].
+    pub fn init_cache(&mut self) -> Result<(), PushError> {
+        self.directory.clear();
+        self.side.commands.push(Command::CacheInit.encode())?;
+        self.flush();
+        Ok(())
+    }
+}
+
+const _: () = assert!(BLOCK_BYTES <= u16::MAX as u64, "parts of pages are u16");

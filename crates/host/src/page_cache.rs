@@ -1,0 +1,197 @@
+//! Blocks of files in the window.
+//!
+//! A page is *pinned* while something may have to send it: a connection whose client has not acknowledged its bytes. A pinned page keeps its bytes whatever
+//! becomes of the file, so that a reply once begun is of one version (invariant I2); one that is forgotten while it is pinned is nobody's any more, and
+//! free when it is unpinned.
+
+use hashbrown::HashMap;
+use nicache_policy::{Linked, Links, List, Place, Table};
+
+use crate::block::{BLOCK_BYTES, Block, Revision};
+
+/// A page, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PageNumber(pub u32);
+
+/// What a page has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Of which block.
+    pub block: Block,
+    /// Of the file when it was read.
+    pub revision: Revision,
+    /// Bytes of the file in it: less than a block at the file's end.
+    pub len: u16,
+}
+
+/// What the page cache says of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// It is in this page.
+    Here(PageNumber),
+    /// It was, in another revision, and is forgotten.
+    Outdated,
+    /// It is not there.
+    Missing,
+}
+
+#[derive(Debug, Default)]
+struct Frame {
+    page: Option<Page>,
+    pins: u32,
+    /// In the order of use; `None`: it is free, or nobody's.
+    place: Option<Place>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Used {
+    links: Links,
+    frame: u32,
+}
+
+impl Linked for Used {
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+/// See the module's head. Everything is allocated at construction.
+#[derive(Debug)]
+pub struct PageCache {
+    frames: Box<[Frame]>,
+    free: Vec<u32>,
+    index: HashMap<Block, u32, foldhash::fast::RandomState>,
+    order: List,
+    used: Table<Used>,
+    mmaddr: u64,
+}
+
+impl PageCache {
+    /// So many pages, from an address in the window on.
+    pub fn new(mmaddr: u64, pages: u32) -> PageCache {
+        let mut index = HashMap::with_hasher(foldhash::fast::RandomState::default());
+        index.reserve(pages as usize);
+        PageCache {
+            frames: (0..pages).map(|_| Frame::default()).collect(),
+            free: (0..pages).rev().collect(),
+            index,
+            order: List::default(),
+            used: Table::new(pages as usize),
+            mmaddr,
+        }
+    }
+
+    /// Where a page is in the window.
+    pub fn mmaddr(&self, page: PageNumber) -> u64 {
+        self.mmaddr + u64::from(page.0) * BLOCK_BYTES
+    }
+
+    /// What a page has; `None`: it is free, or nobody's.
+    pub fn page(&self, page: PageNumber) -> Option<&Page> {
+        let frame = self.frames.get(page.0 as usize)?;
+        frame.place?;
+        frame.page.as_ref()
+    }
+
+    /// The page of a block, as it was at a revision. Another revision of it is forgotten, and is to be forgotten by all directories, too.
+    pub fn find(&mut self, block: Block, revision: Revision) -> Lookup {
+        let Some(&frame) = self.index.get(&block) else { return Lookup::Missing };
+        let found = &self.frames[frame as usize];
+        match (found.page, found.place) {
+            (Some(page), Some(place)) if page.revision == revision => {
+                self.order.move_to_front(&mut self.used, place);
+                Lookup::Here(PageNumber(frame))
+            }
+            _ => {
+                self.forget(block);
+                Lookup::Outdated
+            }
+        }
+    }
+
+    /// Whether a block can be found, in whatever revision.
+    pub fn holds(&self, block: Block) -> bool {
+        self.index.contains_key(&block)
+    }
+
+    /// A page for a block that was [not found](Self::find), and the block that had to go for it. The page is pinned, so that it may be filled. `None`: all are pinned.
+    pub fn allocate(&mut self, page: Page) -> Option<(PageNumber, Option<Block>)> {
+        self.forget(page.block);
+        let mut evicted = None;
+        if self.free.is_empty() {
+            evicted = Some(self.victim()?);
+            self.forget(evicted?);
+        }
+        let frame = self.free.pop()?;
+        let key = nicache_policy::Key(u64::from(frame));
+        let place = self.used.insert(key, Used { links: Links::default(), frame })?;
+        self.order.push_front(&mut self.used, place);
+        self.index.insert(page.block, frame);
+        self.frames[frame as usize] = Frame { page: Some(page), pins: 1, place: Some(place) };
+        Some((PageNumber(frame), evicted))
+    }
+
+    /// The block that was used longest ago, of those that nobody has pinned.
+    fn victim(&self) -> Option<Block> {
+        let mut place = self.order.back();
+        while let Some(at) = place {
+            let frame = &self.frames[self.used.get(at).frame as usize];
+            if frame.pins == 0 {
+                return frame.page.map(|page| page.block);
+            }
+            place = List::before(&self.used, at);
+        }
+        None
+    }
+
+    /// The page is wanted until [`unpin`](Self::unpin).
+    pub fn pin(&mut self, page: PageNumber) {
+        self.frames[page.0 as usize].pins += 1;
+    }
+
+    /// One who wanted it does no more.
+    ///
+    /// # Panics
+    /// If nobody had pinned it: a bug of the caller.
+    pub fn unpin(&mut self, page: PageNumber) {
+        let frame = &mut self.frames[page.0 as usize];
+        frame.pins = frame.pins.checked_sub(1).expect("a page that is unpinned was pinned");
+        if frame.pins == 0 && frame.place.is_none() && frame.page.take().is_some() {
+            self.free.push(page.0);
+        }
+    }
+
+    /// The block is not to be found any more. True: it was there.
+    pub fn forget(&mut self, block: Block) -> bool {
+        let Some(frame) = self.index.remove(&block) else { return false };
+        let found = &mut self.frames[frame as usize];
+        if let Some(place) = found.place.take() {
+            self.order.remove(&mut self.used, place);
+            self.used.remove(place);
+        }
+        if found.pins == 0 {
+            found.page = None;
+            self.free.push(frame);
+        }
+        true
+    }
+
+    /// Pages that have a block that can be found.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Pages that are pinned.
+    pub fn pinned(&self) -> usize {
+        self.frames.iter().filter(|frame| frame.pins > 0).count()
+    }
+}

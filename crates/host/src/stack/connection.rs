@@ -1,0 +1,425 @@
+//! One connection of a server (RFC 9293), from the client's SYN to the end.
+//!
+//! Segments go in ([`Connection::handle_segment`]), request bytes wait in [`Connection::input`] until they are taken, buffers to send are queued
+//! ([`Connection::send`]), and what is to be sent comes out ([`Connection::poll`]). No I/O, no clock.
+
+use std::time::Duration;
+
+use nicache_tcp::close::{Event, State};
+use nicache_tcp::handshake::{Limits, SynReceived, SynTimeout, answer};
+use nicache_tcp::receiver::{Accept, Receiver};
+use nicache_tcp::rst::{self, Verdict};
+use nicache_tcp::splice::window_field;
+use nicache_tcp::timestamps::{Paws, TsClock};
+use nicache_tcp::{
+    AckInfo, Flags, HeadRepr, SackBlocks, SegmentHead, Sender, SenderConfig, Seq, SynOptions, Time, TimeoutOutcome,
+    Timestamps,
+};
+
+use super::queue::SendQueue;
+use crate::mbuf::Mbuf;
+
+/// Request bytes that are taken before somebody reads them.
+pub const REQUEST_WINDOW_BYTES: u32 = 16 << 10;
+/// How long an acknowledgment waits for something to go with (RFC 9293 section 3.8.6.3: less than 500 ms).
+const DELAYED_ACK: Duration = Duration::from_millis(40);
+/// Payload of one packet at most; the card cuts it.
+const SUPER_FRAME_BYTES: u32 = 60_000;
+
+/// The two ends of a connection. Addresses and ports are in host byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionKey {
+    /// IPv4 address of the client.
+    pub client: u32,
+    /// IPv4 address that it asked for.
+    pub server: u32,
+    /// TCP port of the client.
+    pub client_port: u16,
+    /// TCP port that it asked for.
+    pub server_port: u16,
+}
+
+/// The same with the addresses of the Ethernet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Addresses and ports.
+    pub key: ConnectionKey,
+    /// Where segments of the client come from.
+    pub client_mac: [u8; 6],
+    /// Where they go to.
+    pub server_mac: [u8; 6],
+}
+
+/// Settings of all connections.
+#[derive(Clone, Copy, Debug)]
+pub struct StackConfig {
+    /// What is offered in a handshake.
+    pub limits: Limits,
+    /// Of the sender.
+    pub sender: SenderConfig,
+}
+
+/// What to send: a header, and for payload its place in the stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing {
+    /// The header.
+    pub head: HeadRepr,
+    /// Payload bytes, from `head.seq` on in [`Connection::queue`].
+    pub len: u32,
+    /// Payload bytes of each segment.
+    pub mss: u16,
+}
+
+/// What a segment has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reaction {
+    /// There are more bytes in [`Connection::input`], or there will be no more.
+    pub readable: bool,
+    /// Bytes were acknowledged: buffers may be freed, and there is room for more.
+    pub acked: bool,
+    /// The connection is over, and may be forgotten.
+    pub over: bool,
+}
+
+#[derive(Debug)]
+struct Stamps {
+    clock: TsClock,
+    client: Paws,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The third segment is awaited.
+    Opening {
+        timer: SynReceived,
+        options: SynOptions,
+        due: bool,
+    },
+    Open,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Connection {
+    ends: Ends,
+    phase: Phase,
+    close: State,
+    start: Seq,
+    sender: Sender,
+    receiver: Receiver,
+    our_scale: u8,
+    client_scale: u8,
+    mss: u16,
+    stamps: Option<Stamps>,
+    queue: SendQueue,
+    input: Vec<u8>,
+    ack_now: bool,
+    ack_due: Option<Time>,
+    /// Segments with bytes that were not acknowledged.
+    unacknowledged: u8,
+    last_ack: Seq,
+    fin_queued: bool,
+    reset: Option<Seq>,
+}
+
+impl Connection {
+    /// A client's SYN, answered by the next [`poll`](Self::poll). `start` is our initial sequence number, `stamp_offset` that of our clock.
+    pub fn accept(
+        ends: Ends,
+        syn: &SegmentHead,
+        start: Seq,
+        stamp_offset: u32,
+        config: &StackConfig,
+        now: Time,
+    ) -> Connection {
+        let clock = TsClock::new(stamp_offset);
+        let options = syn.syn_options.unwrap_or_default();
+        let agreed = answer(&options, &config.limits, clock.at(now));
+        let stamps = agreed.options.timestamps.map(|theirs| Stamps { clock, client: Paws::new(theirs.ecr, now) });
+        let sender = Sender::new(&config.sender, start + 1, agreed.peer, u32::from(syn.window), now);
+        Connection {
+            ends,
+            phase: Phase::Opening { timer: SynReceived::new(now), options: agreed.options, due: true },
+            close: State::Established,
+            start,
+            sender,
+            receiver: Receiver::new(syn.seq + 1, REQUEST_WINDOW_BYTES),
+            our_scale: agreed.our_scale,
+            client_scale: agreed.peer.window_scale,
+            mss: agreed.peer.mss,
+            stamps,
+            queue: SendQueue::new(start + 1),
+            input: Vec::new(),
+            ack_now: false,
+            ack_due: None,
+            unacknowledged: 0,
+            last_ack: syn.seq + 1,
+            fin_queued: false,
+            reset: None,
+        }
+    }
+
+    /// Its two ends.
+    pub fn ends(&self) -> &Ends {
+        &self.ends
+    }
+
+    /// Request bytes that nobody has taken yet.
+    pub fn input(&self) -> &[u8] {
+        &self.input
+    }
+
+    /// The first bytes of the input are done with.
+    pub fn consume(&mut self, bytes: usize) {
+        self.input.drain(..bytes);
+        if self.receiver.release(bytes as u32, u32::from(self.mss)) {
+            self.ack_now = true;
+        }
+    }
+
+    /// Whether the client will send no more.
+    pub fn is_read_out(&self) -> bool {
+        self.receiver.finished()
+    }
+
+    /// Whether something may still be sent.
+    pub fn can_send(&self) -> bool {
+        self.reset.is_none() && !self.fin_queued && self.close.can_send()
+    }
+
+    /// Bytes that the client has not acknowledged.
+    pub fn unacknowledged_bytes(&self) -> u32 {
+        self.queue.bytes()
+    }
+
+    /// What is queued, for the payload of an [`Outgoing`].
+    pub fn queue(&self) -> &SendQueue {
+        &self.queue
+    }
+
+    /// Queues a buffer.
+    pub fn send(&mut self, buffer: Mbuf) {
+        if self.can_send() {
+            self.sender.enqueue(buffer.len());
+            self.queue.push(buffer);
+        }
+    }
+
+    /// Nothing follows what is queued.
+    pub fn finish(&mut self) {
+        if self.can_send() {
+            self.fin_queued = true;
+            self.sender.enqueue_fin();
+        }
+    }
+
+    /// Ends the connection at once.
+    pub fn abort(&mut self) {
+        self.reset = Some(self.sender.nxt());
+    }
+
+    /// Frees the buffers that the client has acknowledged.
+    pub fn release(&mut self, free: impl FnMut(Mbuf)) {
+        self.queue.release(self.sender.una(), free);
+    }
+
+    /// Frees all buffers: the connection is forgotten.
+    pub fn clear(&mut self, free: impl FnMut(Mbuf)) {
+        self.queue.clear(free);
+    }
+
+    /// Whether it is over in order, so that its numbers must wait (TIME-WAIT).
+    pub fn must_wait(&self) -> bool {
+        self.close == State::TimeWait
+    }
+
+    /// What it will send and expects next, for TIME-WAIT.
+    pub fn next_numbers(&self) -> (Seq, Seq) {
+        (self.sender.nxt(), self.receiver.nxt())
+    }
+
+    /// A segment of the client.
+    pub fn handle_segment(&mut self, head: &SegmentHead, payload: &[u8], now: Time) -> Reaction {
+        let mut reaction = Reaction::default();
+        if head.flags.rst() {
+            match rst::judge(head.seq, self.receiver.nxt(), self.receiver.window()) {
+                Verdict::Accept => {
+                    self.close = self.close.after(Event::Aborted);
+                    reaction.over = true;
+                }
+                Verdict::ChallengeAck => self.ack_now = true,
+                Verdict::Drop => {}
+            }
+            return reaction;
+        }
+        if head.flags.syn() {
+            // The client's own SYN again, or one that RFC 5961 section 4.2 wants challenged.
+            match &mut self.phase {
+                Phase::Opening { due, .. } => *due = true,
+                Phase::Open => self.ack_now = true,
+            }
+            return reaction;
+        }
+        if !head.flags.ack() {
+            return reaction;
+        }
+        if let Some(stamps) = &mut self.stamps {
+            if !stamps.client.accepts(head.timestamps, false, now) {
+                self.ack_now = true;
+                return reaction;
+            }
+            if let Some(theirs) = head.timestamps {
+                stamps.client.update(theirs, head.seq, self.last_ack, now);
+            }
+        }
+        if let Phase::Opening { timer, .. } = &self.phase {
+            if head.ack != self.start + 1 {
+                // RFC 9293 section 3.10.7.4: an acknowledgment of what was never sent.
+                self.reset = Some(head.ack);
+                return reaction;
+            }
+            if let Some(rtt) = timer.rtt(now) {
+                self.sender.observe_rtt(rtt);
+            }
+            self.phase = Phase::Open;
+        }
+        if !self.take_acknowledgment(head, payload.len() as u32, now, &mut reaction) {
+            return reaction;
+        }
+        self.take_bytes(head, payload, now, &mut reaction);
+        reaction.over = self.close.is_over();
+        reaction
+    }
+
+    fn take_acknowledgment(&mut self, head: &SegmentHead, len: u32, now: Time, reaction: &mut Reaction) -> bool {
+        let info = AckInfo {
+            seq: head.seq,
+            ack: head.ack,
+            window: head.window_bytes(self.client_scale),
+            sack: head.sack,
+            ts_ecr: self.stamps.as_ref().zip(head.timestamps).map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
+            carries_data: len > 0 || head.flags.fin(),
+        };
+        let outcome = self.sender.handle_ack(&info, now);
+        if outcome.invalid.is_some() {
+            self.ack_now = true;
+            return false;
+        }
+        reaction.acked = outcome.newly_acked > 0;
+        if outcome.fin_acked {
+            self.close = self.close.after(Event::FinAcked);
+        }
+        true
+    }
+
+    fn take_bytes(&mut self, head: &SegmentHead, payload: &[u8], now: Time, reaction: &mut Reaction) {
+        match self.receiver.handle_data(head.seq, payload.len() as u32, head.flags.fin()) {
+            Accept::InOrder { skip, take, fin } => {
+                let (skip, take) = (skip as usize, take as usize);
+                self.input.extend_from_slice(&payload[skip..skip + take]);
+                if take > 0 {
+                    self.unacknowledged += 1;
+                    self.ack_due.get_or_insert(now + DELAYED_ACK);
+                    // RFC 9293 section 3.8.6.3: at least for every second segment.
+                    self.ack_now |= self.unacknowledged > 1;
+                }
+                if fin {
+                    self.ack_now = true;
+                    self.close = self.close.after(Event::FinReceived);
+                }
+                reaction.readable = take > 0 || fin;
+            }
+            Accept::Duplicate | Accept::Gap | Accept::OutOfWindow => self.ack_now = true,
+        }
+    }
+
+    /// What is to be sent next, if anything.
+    pub fn poll(&mut self, now: Time) -> Option<Outgoing> {
+        if let Some(seq) = self.reset {
+            if self.close == State::Closed {
+                return None;
+            }
+            self.close = State::Closed;
+            return Some(self.outgoing(seq, Flags::RST | Flags::ACK, 0, now));
+        }
+        if let Phase::Opening { options, due, .. } = &mut self.phase {
+            if !std::mem::take(due) {
+                return None;
+            }
+            let mut options = *options;
+            if let (Some(theirs), Some(stamps)) = (&mut options.timestamps, &self.stamps) {
+                *theirs = Timestamps { val: stamps.clock.at(now), ecr: stamps.client.recent() };
+            }
+            let mut outgoing = self.outgoing(self.start, Flags::SYN | Flags::ACK, 0, now);
+            outgoing.head.syn_options = Some(options);
+            // Never scaled in a SYN (RFC 7323 section 2.2).
+            outgoing.head.window = window_field(self.receiver.window(), 0);
+            return Some(outgoing);
+        }
+        if let Some(transmit) = self.sender.poll_transmit(now, SUPER_FRAME_BYTES) {
+            let mut flags = Flags::ACK;
+            if transmit.fin {
+                flags = flags | Flags::FIN;
+                self.close = self.close.after(Event::FinSent);
+            }
+            if transmit.len > 0 && transmit.seq + transmit.len == self.sender.end() {
+                flags = flags | Flags::PSH;
+            }
+            return Some(self.outgoing(transmit.seq, flags, transmit.len, now));
+        }
+        if std::mem::take(&mut self.ack_now) || self.ack_due.is_some_and(|due| due <= now) {
+            return Some(self.outgoing(self.sender.nxt(), Flags::ACK, 0, now));
+        }
+        None
+    }
+
+    fn outgoing(&mut self, seq: Seq, flags: Flags, len: u32, now: Time) -> Outgoing {
+        let timestamps =
+            self.stamps.as_ref().map(|stamps| Timestamps { val: stamps.clock.at(now), ecr: stamps.client.recent() });
+        (self.ack_now, self.ack_due, self.unacknowledged) = (false, None, 0);
+        self.last_ack = self.receiver.nxt();
+        let head = HeadRepr {
+            src_port: self.ends.key.server_port,
+            dst_port: self.ends.key.client_port,
+            seq,
+            ack: self.receiver.nxt(),
+            flags,
+            window: window_field(self.receiver.window(), self.our_scale),
+            timestamps,
+            sack: SackBlocks::EMPTY,
+            syn_options: None,
+        };
+        Outgoing { head, len, mss: self.mss }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let timer = match &self.phase {
+            Phase::Opening { timer, .. } => Some(timer.next_timeout()),
+            Phase::Open => self.sender.next_timeout(),
+        };
+        [timer, self.ack_due].into_iter().flatten().min()
+    }
+
+    /// Time has come to `now`. True: the client is gone, and the connection may be forgotten.
+    pub fn handle_timeout(&mut self, now: Time) -> bool {
+        let is_gone = match &mut self.phase {
+            Phase::Opening { timer, due, .. } => match timer.handle_timeout(now) {
+                SynTimeout::Nothing => false,
+                SynTimeout::Retransmit => {
+                    *due = true;
+                    false
+                }
+                SynTimeout::GaveUp => true,
+            },
+            Phase::Open => {
+                self.sender.next_timeout().is_some_and(|at| at <= now)
+                    && self.sender.handle_timeout(now) == TimeoutOutcome::GaveUp
+            }
+        };
+        if is_gone {
+            self.close = State::Closed;
+        }
+        is_gone
+    }
+}

@@ -1,0 +1,17 @@
+//! TCP on the host, over buffers that refer to bytes: `nicache_tcp`'s machines put together for a server.
+//!
+//! ```text
+//! queue.rs       what is to be sent, as buffers, by sequence number
+//! connection.rs  one connection: handshake, request bytes in, buffers out, close
+//! headers.rs     Ethernet, IPv4 and TCP headers of what is sent
+//! ```
+//!
+//! Deliberately absent: connecting to others, IPv6, IP fragments and options, urgent data.
+
+mod connection;
+mod headers;
+mod queue;
+
+pub use connection::{Connection, ConnectionKey, Ends, Outgoing, REQUEST_WINDOW_BYTES, Reaction, StackConfig};
+pub use headers::{HEADERS_BYTES_MAX, write_headers};
+pub use queue::{PACKET_PARTS_MAX, SendQueue};
