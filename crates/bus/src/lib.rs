@@ -25,7 +25,6 @@
 pub mod attachment;
 pub mod class;
 pub mod descriptor;
-#[allow(unsafe_code)]
 pub mod doorbell;
 pub mod model;
 pub mod ring;

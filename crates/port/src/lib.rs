@@ -48,7 +48,7 @@ pub use cpu_pressure::CpuPressure;
 pub use fault::{FaultConfig, FaultCounters, FaultRates, Faulty};
 pub use frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Gso, GsoKind, Offload};
 pub use gather::{PARTS_MAX, SendError};
-pub use idle::{Idle, IdlePolicy, IdleStep, WAIT_FDS_MAX, Wake, wait};
+pub use idle::{Idle, IdlePolicy, IdleStep, NAP, WAIT_FDS_MAX, Wake, wait};
 pub use memory_wire::{MemoryPort, memory_wire};
 pub use pcap::{PCAP_SNAPLEN_DEFAULT, Pcap};
 pub use port::{Capabilities, Port};

@@ -423,3 +423,169 @@ impl Connection {
         is_gone
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nicache_bus::BusClass;
+
+    use super::*;
+
+    const CLIENT_START: Seq = Seq(u32::MAX - 3);
+    const START: Seq = Seq(1000);
+
+    fn config() -> StackConfig {
+        let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, v6: false };
+        StackConfig { limits, sender: SenderConfig::default() }
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    fn head(seq: Seq, ack: Seq, flags: Flags, now: Time) -> SegmentHead {
+        SegmentHead {
+            src_port: 40_000,
+            dst_port: 80,
+            seq,
+            ack,
+            flags,
+            window: 500,
+            header_len: 32,
+            timestamps: Some(Timestamps { val: now.as_millis() as u32 + 77, ecr: 0 }),
+            sack: SackBlocks::EMPTY,
+            syn_options: None,
+            unknown_option: false,
+        }
+    }
+
+    fn accepted() -> Connection {
+        let key = ConnectionKey { client: 1, server: 2, client_port: 40_000, server_port: 80 };
+        let ends = Ends { key, client_mac: [1; 6], server_mac: [2; 6] };
+        let stamps = Timestamps { val: 77, ecr: 0 };
+        let options =
+            SynOptions { mss: Some(1460), window_scale: Some(8), sack_permitted: true, timestamps: Some(stamps) };
+        let syn = SegmentHead { syn_options: Some(options), ..head(CLIENT_START, Seq(0), Flags::SYN, at(0)) };
+        Connection::accept(ends, &syn, START, 0, &config(), at(0))
+    }
+
+    fn opened() -> Connection {
+        let mut connection = accepted();
+        let syn_ack = connection.poll(at(0)).unwrap();
+        assert_eq!((syn_ack.head.seq, syn_ack.head.ack), (START, CLIENT_START + 1));
+        assert_eq!(syn_ack.head.syn_options.unwrap().window_scale, Some(7));
+        assert!(connection.poll(at(0)).is_none());
+        let third = head(CLIENT_START + 1, START + 1, Flags::ACK, at(1));
+        assert_eq!(connection.handle_segment(&third, b"", at(1)), Reaction::default());
+        connection
+    }
+
+    fn bytes(mmaddr: u64, len: u32) -> Mbuf {
+        Mbuf::Bytes { mmaddr, len, class: BusClass::Other }
+    }
+
+    #[test]
+    fn a_request_and_its_reply() {
+        let mut connection = opened();
+        let request = head(CLIENT_START + 1, START + 1, Flags::ACK | Flags::PSH, at(2));
+        assert!(connection.handle_segment(&request, b"GET /", at(2)).readable);
+        assert_eq!(connection.input(), b"GET /");
+        connection.consume(5);
+        connection.send(bytes(100, 300));
+        connection.send(bytes(4096, 2000));
+        let reply = connection.poll(at(2)).unwrap();
+        assert_eq!((reply.head.seq, reply.len, reply.head.ack), (START + 1, 2300, CLIENT_START + 6));
+        assert!(reply.head.flags.psh() && connection.poll(at(2)).is_none());
+        let ack = head(CLIENT_START + 6, START + 2301, Flags::ACK, at(3));
+        assert!(connection.handle_segment(&ack, b"", at(3)).acked);
+        let mut freed = Vec::new();
+        connection.release(|buffer| freed.push(buffer));
+        assert_eq!((freed.len(), connection.unacknowledged_bytes()), (2, 0));
+    }
+
+    #[test]
+    fn what_is_lost_is_sent_again() {
+        let mut connection = accepted();
+        connection.poll(at(0)).unwrap();
+        let again = connection.next_timeout().unwrap();
+        assert!(!connection.handle_timeout(again));
+        assert!(connection.poll(again).unwrap().head.flags.syn(), "the SYN-ACK");
+        let third = head(CLIENT_START + 1, START + 1, Flags::ACK, again);
+        connection.handle_segment(&third, b"", again);
+        connection.send(bytes(0, 100));
+        assert_eq!(connection.poll(again).unwrap().len, 100);
+        let later = connection.next_timeout().unwrap();
+        assert!(!connection.handle_timeout(later));
+        let repeated = connection.poll(later).unwrap();
+        assert_eq!((repeated.head.seq, repeated.len), (START + 1, 100));
+    }
+
+    #[test]
+    fn both_ways_to_close() {
+        for client_first in [true, false] {
+            let mut connection = opened();
+            let fin = head(CLIENT_START + 1, START + 1, Flags::ACK | Flags::FIN, at(2));
+            if client_first {
+                assert!(connection.handle_segment(&fin, b"", at(2)).readable && connection.is_read_out());
+                connection.finish();
+                assert!(connection.poll(at(2)).unwrap().head.flags.fin());
+                let last = head(CLIENT_START + 2, START + 2, Flags::ACK, at(3));
+                assert!(connection.handle_segment(&last, b"", at(3)).over && !connection.must_wait());
+            } else {
+                connection.finish();
+                assert!(connection.poll(at(2)).unwrap().head.flags.fin() && !connection.can_send());
+                let ack = head(CLIENT_START + 1, START + 2, Flags::ACK, at(3));
+                assert!(!connection.handle_segment(&ack, b"", at(3)).over);
+                let fin = SegmentHead { ack: START + 2, ..fin };
+                assert!(connection.handle_segment(&fin, b"", at(4)).over && connection.must_wait());
+                assert_eq!(connection.poll(at(4)).unwrap().head.ack, CLIENT_START + 2);
+            }
+        }
+    }
+
+    #[test]
+    fn strangers_cannot_end_it() {
+        let mut connection = opened();
+        let blind = head(CLIENT_START + 100, START + 1, Flags::RST, at(2));
+        assert!(!connection.handle_segment(&blind, b"", at(2)).over);
+        assert!(connection.poll(at(2)).is_some(), "a challenge (RFC 5961)");
+        let syn = head(CLIENT_START + 1, Seq(0), Flags::SYN, at(2));
+        assert!(!connection.handle_segment(&syn, b"", at(2)).over);
+        assert!(connection.poll(at(2)).is_some());
+        let unsent = head(CLIENT_START + 1, START + 500, Flags::ACK, at(2));
+        connection.handle_segment(&unsent, b"x", at(2));
+        assert!(connection.input().is_empty() && connection.poll(at(2)).is_some());
+        let right = head(CLIENT_START + 1, START + 1, Flags::RST, at(2));
+        assert!(connection.handle_segment(&right, b"", at(2)).over);
+    }
+
+    #[test]
+    fn a_request_does_not_wait_for_ever_for_its_acknowledgment() {
+        let mut connection = opened();
+        let part = head(CLIENT_START + 1, START + 1, Flags::ACK, at(2));
+        connection.handle_segment(&part, b"GE", at(2));
+        assert!(connection.poll(at(2)).is_none());
+        let due = connection.next_timeout().unwrap();
+        assert_eq!(due, at(42));
+        connection.handle_timeout(due);
+        assert_eq!(connection.poll(due).unwrap().head.ack, CLIENT_START + 3);
+        let more = head(CLIENT_START + 3, START + 1, Flags::ACK, at(50));
+        connection.handle_segment(&more, b"T", at(50));
+        let more = head(CLIENT_START + 4, START + 1, Flags::ACK, at(50));
+        connection.handle_segment(&more, b" ", at(50));
+        assert_eq!(connection.poll(at(50)).unwrap().head.ack, CLIENT_START + 5, "every second segment at once");
+    }
+
+    #[test]
+    fn more_than_the_window_is_not_taken() {
+        let mut connection = opened();
+        let mut seq = CLIENT_START + 1;
+        for _ in 0..20 {
+            connection.handle_segment(&head(seq, START + 1, Flags::ACK, at(2)), &[b'x'; 1000], at(2));
+            seq += 1000;
+        }
+        assert_eq!(connection.input().len(), REQUEST_WINDOW_BYTES as usize);
+        assert_eq!(connection.poll(at(2)).unwrap().head.window, 0);
+        connection.consume(REQUEST_WINDOW_BYTES as usize);
+        assert!(connection.poll(at(3)).unwrap().head.window > 0, "the client is told that there is room");
+    }
+}

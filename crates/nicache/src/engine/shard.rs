@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::rechecker::Rechecker;
 use anyhow::{Context, Result};
 use nicache_card::Card;
-use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, Port, ReceiveSteering, wait};
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, ReceiveSteering, wait};
 use nicache_tcp::Time;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{ClockId, clock_gettime};
@@ -103,17 +103,23 @@ fn run<W: Port, H: Port>(
             }
         }
         if handled > 0 {
-            idle.handle_work(now.0);
+            idle.handle_work(now.0, handled);
             if !polls.is_multiple_of(POLLS_PER_LOOK) {
                 continue;
             }
         } else {
             idle.set_contended(pressure.is_contended(now.0));
-            if idle.poll(now.0) == IdleStep::Again {
-                std::hint::spin_loop();
-                continue;
+            match idle.poll(now.0) {
+                IdleStep::Again => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                IdleStep::Nap => {
+                    wait(&[], Some(NAP))?;
+                    continue;
+                }
+                IdleStep::Sleep => sleep(&card, waker)?,
             }
-            sleep(&card, waker)?;
         }
         if let Some(error) = steering.as_mut().and_then(|steering| steering.follow(now.0).err()) {
             tracing::debug!("received frames are not steered to the card's CPU: {error}");

@@ -137,7 +137,7 @@ impl Bridge {
                 let moved = forward(&mut first, &mut second, &mut burst) + forward(&mut second, &mut first, &mut burst);
                 let now_ns = clock.now_ns();
                 if moved > 0 {
-                    idle.handle_work(now_ns);
+                    idle.handle_work(now_ns, 1);
                 } else if idle.poll(now_ns) == IdleStep::Sleep {
                     let fds = [first.wait_fd().unwrap(), second.wait_fd().unwrap()];
                     wait(&fds, Some(Duration::from_millis(20))).unwrap();
