@@ -523,8 +523,8 @@ mod tests {
     fn both_ways_to_close() {
         for client_first in [true, false] {
             let mut connection = opened();
-            let fin = head(CLIENT_START + 1, START + 1, Flags::ACK | Flags::FIN, at(2));
             if client_first {
+                let fin = head(CLIENT_START + 1, START + 1, Flags::ACK | Flags::FIN, at(2));
                 assert!(connection.handle_segment(&fin, b"", at(2)).readable && connection.is_read_out());
                 connection.finish();
                 assert!(connection.poll(at(2)).unwrap().head.flags.fin());
@@ -535,7 +535,7 @@ mod tests {
                 assert!(connection.poll(at(2)).unwrap().head.flags.fin() && !connection.can_send());
                 let ack = head(CLIENT_START + 1, START + 2, Flags::ACK, at(3));
                 assert!(!connection.handle_segment(&ack, b"", at(3)).over);
-                let fin = SegmentHead { ack: START + 2, ..fin };
+                let fin = head(CLIENT_START + 1, START + 2, Flags::ACK | Flags::FIN, at(4));
                 assert!(connection.handle_segment(&fin, b"", at(4)).over && connection.must_wait());
                 assert_eq!(connection.poll(at(4)).unwrap().head.ack, CLIENT_START + 2);
             }
