@@ -212,7 +212,7 @@ mod tests {
         }
         assert!(card.bell.hear() && !host.bell.hear());
         let mut counters = BusCounters::default();
-        counters.add(BusClass::Descriptors, 16);
+        counters.add(BusClass::Overhead, 16);
         card.counted.tell(&counters);
         assert_eq!(host.counted.read(), counters);
     }

@@ -6,15 +6,16 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BusClass {
-    /// Bytes of files.
+    /// Bytes of files, and bodies of replies and requests.
     Content = 0,
-    /// Ethernet, IP and TCP headers of what is sent.
+    /// Ethernet, IP and TCP headers of the service's connections.
     NetworkHeaders = 1,
-    /// Heads of HTTP replies.
+    /// Heads of HTTP messages.
     ApplicationHeaders = 2,
-    /// Descriptors and completions. What a modelled bus loses for each burst is told apart from it ([`crate::Meter`]), as it is time, not bytes.
-    Descriptors = 3,
-    /// Received frames, and what is sent but is none of the above.
+    /// What says what to do with the rest: descriptors and completions, metadata of frames. What a modelled bus loses for each burst is told apart from it
+    /// ([`crate::Meter`]), as it is time, not bytes.
+    Overhead = 3,
+    /// What is none of the above, or not told apart, such as whole frames that a host receives.
     Other = 4,
 }
 
@@ -24,7 +25,7 @@ impl BusClass {
         BusClass::Content,
         BusClass::NetworkHeaders,
         BusClass::ApplicationHeaders,
-        BusClass::Descriptors,
+        BusClass::Overhead,
         BusClass::Other,
     ];
 
@@ -39,7 +40,7 @@ impl BusClass {
             BusClass::Content => "content",
             BusClass::NetworkHeaders => "network_headers",
             BusClass::ApplicationHeaders => "application_headers",
-            BusClass::Descriptors => "descriptors",
+            BusClass::Overhead => "overhead",
             BusClass::Other => "other",
         }
     }
@@ -97,7 +98,7 @@ mod tests {
             counters.add(class, 1 << number);
         }
         assert_eq!((counters.total(), counters.transfers), (31, 5));
-        assert_eq!(counters.of(BusClass::Descriptors), 8);
+        assert_eq!(counters.of(BusClass::Overhead), 8);
         assert_eq!(counters.since(&counters), BusCounters::default());
         assert_eq!(BusClass::from_number(5), None);
     }

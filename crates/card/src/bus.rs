@@ -1,42 +1,8 @@
 //! What crossed between card and host, by class (I9: every byte is counted in exactly one class).
 
-/// A class of bytes on the bus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum BusClass {
-    /// Bodies of replies and of requests.
-    Content,
-    /// Ethernet, IP and TCP headers of the service's connections.
-    NetworkHeaders,
-    /// HTTP heads.
-    ApplicationHeaders,
-    /// Per-frame metadata (the virtio-net header).
-    Overhead,
-    /// Everything that is not the service's: ARP, ICMP, UDP, other ports, connections that are not tracked.
-    Other,
-}
-
-impl BusClass {
-    /// All classes.
-    pub const ALL: [BusClass; 5] = [
-        BusClass::Content,
-        BusClass::NetworkHeaders,
-        BusClass::ApplicationHeaders,
-        BusClass::Overhead,
-        BusClass::Other,
-    ];
-
-    /// The name in metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            BusClass::Content => "content",
-            BusClass::NetworkHeaders => "network_headers",
-            BusClass::ApplicationHeaders => "application_headers",
-            BusClass::Overhead => "overhead",
-            BusClass::Other => "other",
-        }
-    }
-}
+/// A class of bytes. Per-frame metadata (the virtio-net header) is overhead here; ARP, ICMP, UDP, other ports and connections that are not tracked are
+/// [`Other`](BusClass::Other).
+pub use nicache_bus::BusClass;
 
 /// Bytes of per-frame metadata: `struct virtio_net_hdr_v1`.
 pub const FRAME_OVERHEAD_BYTES: u64 = 12;

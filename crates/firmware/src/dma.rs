@@ -52,7 +52,7 @@ impl Dma {
     /// Entries of rings, several of them in one transfer.
     pub fn cross_entries(&mut self, entries: u64, now_ns: u64) {
         if entries > 0 {
-            self.cross(entries * 16, BusClass::Descriptors, now_ns);
+            self.cross(entries * 16, BusClass::Overhead, now_ns);
         }
     }
 

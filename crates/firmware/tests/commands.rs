@@ -81,7 +81,7 @@ fn content_crosses_once() {
     let bus = *bench.card.bus();
     assert_eq!((bus.of(BusClass::Content), bus.of(BusClass::NetworkHeaders)), (4096, 140));
     // Commands, and the one completion.
-    assert_eq!(bus.of(BusClass::Descriptors), (22 + 1) * 16);
+    assert_eq!(bus.of(BusClass::Overhead), (22 + 1) * 16);
     assert_eq!(bus.total(), 4096 + 140 + 23 * 16);
     assert_eq!(bench.host.counted.read(), bus);
     assert_eq!(bench.card.counters().cache_bytes, 10_000);

@@ -108,7 +108,7 @@ fn only_headers_cross_for_what_is_cached() {
     }
     let rest = machine.card.bus().since(&first);
     assert_eq!((rest.of(BusClass::Content), rest.of(BusClass::NetworkHeaders)), (0, 5400));
-    assert_eq!(rest.of(BusClass::Descriptors), 100 * 2 * 16);
+    assert_eq!(rest.of(BusClass::Overhead), 100 * 2 * 16);
     let frames = machine.frames();
     let expected = [&HEADER[..], &content(block(1, 0), Revision(1), 4096)[96..]].concat();
     assert!(frames.len() == 64 && frames.iter().all(|frame| *frame == expected), "as many as the wire holds");

@@ -11,7 +11,7 @@
 //! [`Idle`] takes the time as an argument; only [`wait`] sleeps. The order of calls, over and over:
 //!
 //! ```text
-//!  receive ─▶ got frames? ─▶ handle_work(now)
+//!  receive ─▶ got frames? ─▶ handle_work(now, frames)
 //!          ─▶ none        ─▶ poll(now) ─▶ Again: receive
 //!                                      ─▶ Nap:   wait(nothing, NAP), then receive
 //!                                      ─▶ Sleep: wait(fds, timeout), then receive
