@@ -5,6 +5,7 @@
 //!
 //! All cards of a host share one bus, and so one [`Meter`].
 
+use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::str::FromStr;
@@ -47,6 +48,19 @@ impl BusModel {
     /// How long a transfer takes, in nanoseconds.
     pub fn time_ns(&self, bytes: u64) -> u64 {
         ((bytes + self.overhead(bytes)) as f64 * 1e9 / self.bytes_per_s).ceil() as u64
+    }
+}
+
+impl fmt::Display for BusModel {
+    /// As [`FromStr`] reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match BusModel::NAMED.iter().find(|(_, model)| model == self) {
+            Some((name, _)) => f.write_str(name),
+            None => {
+                let megabits = self.bytes_per_s * 8.0 / 1e6;
+                write!(f, "{megabits},burst={},overhead={}", self.burst_bytes, self.overhead_bytes)
+            }
+        }
     }
 }
 
@@ -164,6 +178,9 @@ mod tests {
         let model: BusModel = "800,burst=64,overhead=8".parse().unwrap();
         assert_eq!(model, BusModel { bytes_per_s: 1e8, burst_bytes: 64, overhead_bytes: 8 });
         assert_eq!((model.overhead(65), model.time_ns(92)), (16, 1080));
+        for model in [model, BusModel::PCI_64_33] {
+            assert_eq!(model.to_string().parse(), Ok(model));
+        }
         for odd in ["", "isa", "0", "-5", "nan", "800,burst=0", "800,x=1", "800,burst"] {
             assert!(odd.parse::<BusModel>().unwrap_err().contains("pcie-gen4-x8"), "{odd}");
         }

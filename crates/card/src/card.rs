@@ -7,7 +7,7 @@ use std::io::{self, IoSlice};
 
 use nicache_http::HttpDate;
 use nicache_port::{Burst, FrameBuf, Offload, Port, SendError, send_with_fallback};
-use nicache_tcp::{Time, time_wait::TimeWaitTable};
+use nicache_tcp::{Time, Wheel, time_wait::TimeWaitTable};
 
 use crate::access::{AccessLog, AccessRecord};
 use crate::bus::FrameBytes;
@@ -17,7 +17,6 @@ use crate::fill::Fills;
 use crate::flow::Flow;
 use crate::flow::hold::HoldPool;
 use crate::flow::table::FlowTable;
-use crate::flow::wheel::Wheel;
 use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
 use crate::link::CoherenceLink;
 use crate::memo::Memo;

@@ -16,6 +16,9 @@ const COMMANDS_MAX: u64 = 256;
 /// Frames received in one turn at most.
 const FRAMES_MAX: usize = 32;
 
+/// How far the bus may be taken ahead: a card that sleeps too long catches up by so much.
+const AHEAD_NS: u64 = 200_000;
+
 /// Why an attachment is of no more use.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
@@ -115,6 +118,11 @@ impl<P: Port> Firmware<P> {
         &self.port
     }
 
+    /// The wire port, for a card that begins anew.
+    pub fn into_port(self) -> P {
+        self.port
+    }
+
     /// The bell that wakes the card.
     pub fn bell(&self) -> &nicache_bus::Doorbell {
         &self.side.bell
@@ -125,7 +133,7 @@ impl<P: Port> Firmware<P> {
     /// # Errors
     /// See [`Broken`].
     pub fn turn(&mut self, now_ns: u64) -> Result<Progress, Broken> {
-        if self.dma.busy_until_ns() > now_ns {
+        if self.is_bus_taken(now_ns) {
             return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() });
         }
         let executed = self.execute(now_ns)?;
@@ -134,10 +142,15 @@ impl<P: Port> Firmware<P> {
             self.told = *self.dma.counters();
             self.side.counted.tell(&self.told);
         }
-        if self.dma.busy_until_ns() > now_ns {
+        if self.is_bus_taken(now_ns) {
             return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() });
         }
         Ok(if executed + received > 0 { Progress::Busy } else { Progress::Idle })
+    }
+
+    /// Whether a modelled bus is taken for longer than the card may be ahead of it.
+    fn is_bus_taken(&self, now_ns: u64) -> bool {
+        self.dma.busy_until_ns() > now_ns + AHEAD_NS
     }
 
     /// Asks to be woken for the next command. True: the card may sleep, as far as the host is concerned.
@@ -167,8 +180,7 @@ impl<P: Port> Firmware<P> {
                     self.answer(Completion::Refused { refusal, descriptor }, now_ns)?;
                 }
             }
-            // On a modelled bus each command waits for the one before.
-            if self.dma.busy_until_ns() > now_ns {
+            if self.is_bus_taken(now_ns) {
                 break;
             }
         }

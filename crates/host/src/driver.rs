@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 use nicache_bus::attachment::COMMANDS;
 use nicache_bus::{
-    BusClass, Command, Completion, Flags, HostSide, PushError, RingError, Segmentation, Window, WindowError,
+    BusClass, Command, Completion, Doorbell, Flags, HostSide, PushError, RingError, Segmentation, Window, WindowError,
 };
 
 use crate::block::BLOCK_BYTES;
@@ -88,17 +88,48 @@ impl Driver {
         &self.counters
     }
 
+    /// Rung by the card.
+    pub fn bell(&self) -> &Doorbell {
+        &self.side.bell
+    }
+
     /// The rings.
     pub fn side(&mut self) -> &mut HostSide {
         &mut self.side
     }
 
-    /// Tells the card to send a packet. It is on its way after [`flush`](Self::flush).
+    /// Tells the card to send a packet, whose transport checksum it completes. It is on its way after [`flush`](Self::flush).
     ///
     /// # Errors
     /// See [`TransmitError`]; nothing is sent then.
     pub fn transmit(
         &mut self,
+        headers: &Headers<'_>,
+        payload: &[Mbuf],
+        pages: &mut PageCache,
+        window: &Window,
+    ) -> Result<(), TransmitError> {
+        let flags = Flags::FIRST.with(Flags::CHECKSUM);
+        self.transmit_with(flags, BusClass::NetworkHeaders, headers, payload, pages, window)
+    }
+
+    /// The same with a short frame that is complete as it is, and no connection's.
+    ///
+    /// # Errors
+    /// See [`TransmitError`]; nothing is sent then.
+    pub fn transmit_as_is(
+        &mut self,
+        frame: &Headers<'_>,
+        pages: &mut PageCache,
+        window: &Window,
+    ) -> Result<(), TransmitError> {
+        self.transmit_with(Flags::FIRST, BusClass::Other, frame, &[], pages, window)
+    }
+
+    fn transmit_with(
+        &mut self,
+        flags: Flags,
+        class: BusClass,
         headers: &Headers<'_>,
         payload: &[Mbuf],
         pages: &mut PageCache,
@@ -118,8 +149,6 @@ impl Driver {
         let mmaddr = self.headers_at + self.side.commands.next() % COMMANDS as u64 * HEADER_PLACE_BYTES;
         window.write(mmaddr, headers.bytes)?;
         let segmentation = Segmentation { size: headers.segment, header_len: len, transport: headers.transport };
-        let class = BusClass::NetworkHeaders;
-        let flags = Flags::FIRST.with(Flags::CHECKSUM);
         commands.push(Command::AppendMm { mmaddr, len: u32::from(len), flags, class, segmentation });
         for mbuf in payload.iter().filter(|mbuf| !mbuf.is_empty()) {
             self.append(mbuf, pages, &mut commands);
@@ -148,6 +177,18 @@ impl Driver {
         Ok(())
     }
 
+    /// Whether the next packet has room, whatever it is made of.
+    ///
+    /// # Errors
+    /// The card wrote an index that cannot be.
+    pub fn has_room(&mut self, pages: &mut PageCache) -> Result<bool, RingError> {
+        if self.side.commands.room()? >= COMMANDS_MAX as u64 {
+            return Ok(true);
+        }
+        self.reap(pages)?;
+        Ok(self.side.commands.room()? >= COMMANDS_MAX as u64)
+    }
+
     /// Unpins what the card is done with.
     ///
     /// # Errors
@@ -172,7 +213,7 @@ impl Driver {
     fn append(&mut self, mbuf: &Mbuf, pages: &PageCache, commands: &mut ArrayVec<Command, COMMANDS_MAX>) {
         let (flags, segmentation) = (Flags::default(), Segmentation::default());
         let (page, block, revision, start, len) = match *mbuf {
-            Mbuf::Bytes { mmaddr, len, class } => {
+            Mbuf::Bytes { mmaddr, len, class, .. } => {
                 return commands.push(Command::AppendMm { mmaddr, len, flags, class, segmentation });
             }
             Mbuf::Page { page, block, revision, start, len } => (page, block, revision, start, u32::from(len)),

@@ -20,12 +20,16 @@
 pub mod block;
 pub mod directory;
 pub mod driver;
+pub mod files;
 pub mod mbuf;
 pub mod page_cache;
+pub mod places;
+pub mod server;
 pub mod stack;
 
 pub use block::{BLOCK_BYTES, Block, FileNumber, Revision};
 pub use directory::{Coherence, Directory, DirectoryCounters, Found};
 pub use driver::{Driver, DriverCounters, TransmitError};
-pub use mbuf::{Headers, Mbuf};
+pub use mbuf::{Headers, Mbuf, Owner};
 pub use page_cache::{Lookup, Page, PageCache, PageNumber};
+pub use places::Places;

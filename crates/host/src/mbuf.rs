@@ -5,6 +5,17 @@ use nicache_bus::BusClass;
 use crate::block::{Block, Revision};
 use crate::page_cache::PageNumber;
 
+/// Who gets the memory back when nobody needs it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody: it stays.
+    Nobody,
+    /// [`Places`](crate::Places).
+    Place(u32),
+    /// The page cache: a page of no block.
+    Page(PageNumber),
+}
+
 /// One contiguous piece of main memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mbuf {
@@ -16,6 +27,8 @@ pub enum Mbuf {
         len: u32,
         /// What they are.
         class: BusClass,
+        /// Whose they are. A part of them belongs to nobody.
+        owner: Owner,
     },
     /// Part of a page of the page cache.
     Page {
@@ -54,7 +67,9 @@ impl Mbuf {
     pub fn part(&self, start: u32, len: u32) -> Mbuf {
         let len = len.min(self.len() - start);
         match *self {
-            Mbuf::Bytes { mmaddr, class, .. } => Mbuf::Bytes { mmaddr: mmaddr + u64::from(start), len, class },
+            Mbuf::Bytes { mmaddr, class, .. } => {
+                Mbuf::Bytes { mmaddr: mmaddr + u64::from(start), len, class, owner: Owner::Nobody }
+            }
             Mbuf::Page { page, block, revision, start: first, .. } => {
                 Mbuf::Page { page, block, revision, start: first + start as u16, len: len as u16 }
             }
@@ -84,7 +99,7 @@ mod tests {
         let page = |start, len| Mbuf::Page { page: PageNumber(3), block, revision: Revision(4), start, len };
         assert_eq!(page(100, 1000).part(10, 20), page(110, 20));
         assert_eq!(page(100, 1000).part(990, 20), page(1090, 10));
-        let bytes = |mmaddr, len| Mbuf::Bytes { mmaddr, len, class: BusClass::Other };
+        let bytes = |mmaddr, len| Mbuf::Bytes { mmaddr, len, class: BusClass::Other, owner: Owner::Nobody };
         assert_eq!(bytes(5, 10).part(10, 5), bytes(15, 0));
         assert!(bytes(5, 0).is_empty());
     }

@@ -41,6 +41,8 @@ struct Frame {
     pins: u32,
     /// In the order of use; `None`: it is free, or nobody's.
     place: Option<Place>,
+    /// It never was a block's.
+    is_private: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -121,18 +123,29 @@ impl PageCache {
     /// A page for a block that was [not found](Self::find), and the block that had to go for it. The page is pinned, so that it may be filled. `None`: all are pinned.
     pub fn allocate(&mut self, page: Page) -> Option<(PageNumber, Option<Block>)> {
         self.forget(page.block);
+        let (frame, evicted) = self.take_free()?;
+        let key = nicache_policy::Key(u64::from(frame));
+        let place = self.used.insert(key, Used { links: Links::default(), frame })?;
+        self.order.push_front(&mut self.used, place);
+        self.index.insert(page.block, frame);
+        self.frames[frame as usize] = Frame { page: Some(page), pins: 1, place: Some(place), is_private: false };
+        Some((PageNumber(frame), evicted))
+    }
+
+    /// A page that no block is looked for in, pinned, and the block that had to go for it. `None`: all are pinned.
+    pub fn allocate_private(&mut self) -> Option<(PageNumber, Option<Block>)> {
+        let (frame, evicted) = self.take_free()?;
+        self.frames[frame as usize] = Frame { page: None, pins: 1, place: None, is_private: true };
+        Some((PageNumber(frame), evicted))
+    }
+
+    fn take_free(&mut self) -> Option<(u32, Option<Block>)> {
         let mut evicted = None;
         if self.free.is_empty() {
             evicted = Some(self.victim()?);
             self.forget(evicted?);
         }
-        let frame = self.free.pop()?;
-        let key = nicache_policy::Key(u64::from(frame));
-        let place = self.used.insert(key, Used { links: Links::default(), frame })?;
-        self.order.push_front(&mut self.used, place);
-        self.index.insert(page.block, frame);
-        self.frames[frame as usize] = Frame { page: Some(page), pins: 1, place: Some(place) };
-        Some((PageNumber(frame), evicted))
+        Some((self.free.pop()?, evicted))
     }
 
     /// The block that was used longest ago, of those that nobody has pinned.
@@ -160,7 +173,8 @@ impl PageCache {
     pub fn unpin(&mut self, page: PageNumber) {
         let frame = &mut self.frames[page.0 as usize];
         frame.pins = frame.pins.checked_sub(1).expect("a page that is unpinned was pinned");
-        if frame.pins == 0 && frame.place.is_none() && frame.page.take().is_some() {
+        let is_nobodys = frame.pins == 0 && frame.place.is_none();
+        if is_nobodys && (frame.page.take().is_some() || std::mem::take(&mut frame.is_private)) {
             self.free.push(page.0);
         }
     }

@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicache_applications::Application;
 use nicache_bench::dynamic::{EDIT_RATES, Page, Subject};
 
-use crate::options::{BusAddress, LogFormat, Milliseconds, Protocol, RunOptions};
+use crate::options::{BusAddress, LogFormat, Milliseconds, Protocol, RunOptions, ServeOptions};
 
 /// A network-interface data cache: serves a server's hot content from the card, never stale.
 #[derive(Debug, Parser)]
@@ -25,6 +25,9 @@ pub enum Command {
     /// Run a server behind the card; with no server: nginx with a small demonstration site
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunOptions>),
+    /// Serve the files of a folder from memory of the card, which this machine's own TCP manages
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Box<ServeOptions>),
     /// Stand in front of a database, and tell the machines that keep its pages what it receives
     #[command(after_help = RELAY_EXAMPLES)]
     Relay(RelayArgs),
@@ -61,6 +64,12 @@ pub enum Command {
     /// The card process (started by run)
     #[command(hide = true)]
     Card,
+    /// The card process (started by serve)
+    #[command(hide = true)]
+    Firmware,
+    /// The host process (started by serve)
+    #[command(hide = true)]
+    Host,
     /// The watcher process (started by run)
     #[command(hide = true)]
     Watch,
@@ -81,6 +90,14 @@ const RUN_EXAMPLES: &str = "Examples:
 While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the access log);
 Ctrl-C or SIGTERM stops everything, the server first, then the programs beside it; a second one stops it without
 waiting for them.";
+
+const SERVE_EXAMPLES: &str = "Examples:
+  sudo nicache serve /srv/site
+  sudo nicache serve /srv/site --memory 64M --publish 0.0.0.0:80
+  sudo nicache serve /srv/site --cards 2 --route affinity --bus pci-64-33
+
+Card and host are two processes that share rings of descriptors, doorbells and a window of host memory; either is started again
+if it ends. `nicache status` shows what has crossed the bus, by class.";
 
 const RELAY_EXAMPLES: &str = "Example, on the database's machine 10.0.0.5, whose MariaDB listens at 127.0.0.1 only:
   openssl rand -hex 32 > /etc/nicache/relay.key; chmod 600 /etc/nicache/relay.key

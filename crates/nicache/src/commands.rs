@@ -11,6 +11,7 @@ mod purge;
 mod relay;
 mod replay;
 mod run;
+mod serve;
 mod server;
 mod status;
 mod watch;
@@ -27,6 +28,7 @@ use crate::cli::Command;
 pub fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(options) => run::execute(*options),
+        Command::Serve(options) => serve::execute(*options),
         Command::Relay(arguments) => relay::execute(&arguments),
         Command::Status(arguments) => status::execute(&arguments),
         Command::Purge(arguments) => purge::execute(&arguments),
@@ -39,6 +41,8 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Follow(arguments) => follow::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),
         Command::Card => card::execute(),
+        Command::Firmware => crate::serve::firmware::execute(),
+        Command::Host => crate::serve::host::execute(),
         Command::Watch => watch::execute(),
         Command::Server => server::execute(),
         Command::Companion(arguments) => companion::execute(&arguments),

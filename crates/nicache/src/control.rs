@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::inquiry::{DatabaseReport, EntryReport, PageReport, WhoReport, WhyReport};
+use crate::serve::ServeStatus;
 use crate::setup::{receive_message, send_message};
 
 /// Longest request or response line, in bytes.
@@ -272,6 +273,8 @@ pub enum Request {
 pub enum Response {
     /// To [`Request::Status`].
     Status(Box<Status>),
+    /// To [`Request::Status`], of `nicache serve`.
+    Serve(Box<ServeStatus>),
     /// To [`Request::Card`].
     Card {
         /// What the card said.

@@ -21,6 +21,7 @@ mod logs;
 mod options;
 mod publish;
 mod relay;
+mod serve;
 mod setup;
 mod share;
 mod supervisor;

@@ -4,6 +4,7 @@
 //! list. Doc comments are the help text, so they are written for the user.
 
 mod path;
+mod serve;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -15,6 +16,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 pub use path::PathOptions;
+pub use serve::{BlockPolicy, CoherenceKind, RouteKind, ServeOptions};
 
 /// Least memory a card can work with.
 pub const MEMORY_BYTES_MIN: u64 = 1 << 20;

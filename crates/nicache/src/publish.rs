@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use anyhow::{Context, Result, bail};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-use crate::options::{Publish, RunPlan, Subnet};
+use crate::options::{Publish, Subnet};
 use crate::relay;
 use forwarding::Forwarding;
 pub use nft::Nft;
@@ -52,13 +52,19 @@ pub struct Scene<'a> {
     pub outgoing: bool,
 }
 
-/// Puts everything in force that the plan asks for. Call it once the wire TAP is up.
-pub fn start(plan: &RunPlan, interface: &str, subnet: Subnet) -> Result<Published> {
-    let mappings: Vec<Mapping> = plan.publish.iter().map(|publish| mapping(publish, &plan.http_ports)).collect();
-    if mappings.is_empty() && !plan.outgoing {
+/// Puts everything in force that is asked for. Call it once the wire TAP is up.
+pub fn start(
+    publish: &[Publish],
+    http_ports: &[u16],
+    outgoing: bool,
+    interface: &str,
+    subnet: Subnet,
+) -> Result<Published> {
+    let mappings: Vec<Mapping> = publish.iter().map(|publish| mapping(publish, http_ports)).collect();
+    if mappings.is_empty() && !outgoing {
         return Ok(Published { nft: None, _reserved: Vec::new(), _forwarding: None });
     }
-    let scene = Scene { interface, subnet, mappings: &mappings, outgoing: plan.outgoing };
+    let scene = Scene { interface, subnet, mappings: &mappings, outgoing };
     let mut reserved = Vec::new();
     for mapping in &mappings {
         reserved.push(reserve(mapping.address)?);
@@ -69,7 +75,7 @@ pub fn start(plan: &RunPlan, interface: &str, subnet: Subnet) -> Result<Publishe
                 // Replies to 127.0.0.1 come in by the wire TAP; the rules keep everything else from there out.
                 set_sysctl(&format!("net/ipv4/conf/{interface}/route_localnet"), "1")?;
             }
-            let forwarding = if plan.outgoing { Some(Forwarding::switch_on()?) } else { None };
+            let forwarding = if outgoing { Some(Forwarding::switch_on()?) } else { None };
             Ok(Published { nft: Some(nft), _reserved: reserved, _forwarding: forwarding })
         }
         Err(error) => {

@@ -8,16 +8,16 @@
 //! card's open files, rules with the process that owns them.
 
 pub mod card_link;
-mod children;
+pub mod children;
 mod control_server;
-mod end;
-mod instance;
+pub mod end;
+pub mod instance;
 mod listening;
 pub mod namespace;
-mod netlink;
+pub mod netlink;
 mod preload_files;
 mod ready;
-mod tap;
+pub mod tap;
 mod watch_link;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -114,6 +114,7 @@ impl<'a> Running<'a> {
         let namespace = Namespace::create()?;
         let (queues, subnet) = (plan.queues, instance.subnet);
         let wire = tap::open_wire(&instance.interface, queues, subnet)?;
+        tap::add_rechecker(&instance.interface, subnet)?;
         let host = namespace.run(move || tap::open_host(queues, subnet))?;
         drop(setting_up);
 
@@ -144,7 +145,8 @@ impl<'a> Running<'a> {
 
         let watch_link = Arc::new(WatchLink::new(watch.channel.try_clone()?));
 
-        let published = publish::start(plan, &instance.interface, subnet)?;
+        let published =
+            publish::start(&plan.publish, &plan.http_ports, plan.outgoing, &instance.interface, subnet)?;
         share::start(&plan.share, &namespace)?;
         let server = {
             let environment = preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Server));
@@ -232,11 +234,11 @@ impl<'a> Running<'a> {
     }
 }
 
-fn check_privilege() -> Result<()> {
+pub fn check_privilege() -> Result<()> {
     let effective = rustix::thread::capabilities(None)?.effective;
     if !effective.contains(CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN) {
         bail!(
-            "nicache run needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN) for its network interfaces: try `sudo nicache run ...`"
+            "nicache needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN) for its network interfaces: try `sudo nicache ...`"
         );
     }
     Ok(())
@@ -335,7 +337,7 @@ fn start_server(
 }
 
 /// Waits for the first message of a child.
-fn first_word<T: serde::de::DeserializeOwned>(child: &mut Child, limit: Duration) -> Result<(T, Vec<OwnedFd>)> {
+pub fn first_word<T: serde::de::DeserializeOwned>(child: &mut Child, limit: Duration) -> Result<(T, Vec<OwnedFd>)> {
     let title = child.role.title();
     if !wait_readable(child.channel.as_fd(), limit)? {
         bail!("{title} did not start within {} s", limit.as_secs());

@@ -18,6 +18,7 @@
 //! | [`receiver`] | in-order receiver for request bytes | RFC 9293 section 3.10.7.4 |
 //! | [`handshake`], [`isn`] | answering a SYN, initial sequence numbers | RFC 9293, RFC 6528 |
 //! | [`timestamps`] | our timestamp clock, PAWS | RFC 7323 |
+//! | [`wheel`] | timers of many connections | module head |
 //! | [`rst`], [`close`], [`time_wait`] | resets, closing, TIME-WAIT | RFC 5961, RFC 9293 section 3.6 |
 //!
 //! Deliberately absent: urgent data, ECN, TCP Fast Open, path MTU discovery (the caller
@@ -46,6 +47,7 @@ pub mod splice;
 pub mod time;
 pub mod time_wait;
 pub mod timestamps;
+pub mod wheel;
 pub mod window;
 pub mod wire;
 
@@ -57,4 +59,5 @@ pub use sender::{
 pub use seq::Seq;
 pub use splice::Splice;
 pub use time::Time;
+pub use wheel::Wheel;
 pub use wire::{Flags, HeadRepr, SegmentHead, WireError, parse};

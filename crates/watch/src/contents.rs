@@ -1,7 +1,7 @@
 //! Reads a file that nobody can be changing, and hashes it.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nicache_coherence::{BODY_HASH_BYTES, RefusalReason, Rule};
 use rustix::fs::SeekFrom;
@@ -48,10 +48,19 @@ pub fn hash(node: &Node, mut tick: impl FnMut()) -> Result<[u8; BODY_HASH_BYTES]
 pub fn settle(node: &Node) -> Result<OwnedFd, RefusalReason> {
     let file = node.open().map_err(|_| RefusalReason::Io)?;
     ensure_no_writer(&file)?;
-    // Takes and releases the inode's lock, which the few changes that need no open file (truncate) hold.
-    match rustix::fs::seek(&file, SeekFrom::Hole(0)) {
-        Ok(_) | Err(Errno::NXIO) => Ok(file),
-        Err(_) => Err(RefusalReason::Io),
+    // The few changes that need no open file (truncate) hold the lock, too.
+    wait_for_changes(file.as_fd()).map_err(|_| RefusalReason::Io)?;
+    Ok(file)
+}
+
+/// Waits for the changes of a file that are under way: takes and releases the inode's lock, which each of them holds.
+///
+/// # Errors
+/// What the system says.
+pub fn wait_for_changes(file: BorrowedFd<'_>) -> io::Result<()> {
+    match rustix::fs::seek(file, SeekFrom::Hole(0)) {
+        Ok(_) | Err(Errno::NXIO) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

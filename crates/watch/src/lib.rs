@@ -40,6 +40,7 @@ mod survey;
 mod witness;
 
 pub use attribution::{Attribution, Others};
+pub use contents::{settle, wait_for_changes};
 pub use data::DataFolders;
 pub use event::{EventKind, Identity, LookupEvent, Peer, RequestEvent, RequestStep, Sent, SqlEvent, SqlStep};
 pub use explain::{Dependents, EXPLAINED_MAX, ExplainedPath, Explanation, Use};
@@ -49,7 +50,7 @@ pub use preload::{PRELOAD_LIBRARY, PRELOAD_VARIABLE, PreloadMemory, PreloadWitne
 pub use processes::DatabaseProcesses;
 pub use registrar::{Registrar, RegistrarCounters, now_ns};
 pub use remote::{RemoteCounters, RemoteDatabase};
-pub use resolve::Resolver;
+pub use resolve::{Node, Outcome, Permissions, Resolver, Walk};
 pub use ring::{LookupRing, RING_BYTES};
 pub use service::{Operator, run_watcher};
 pub use sessions::SessionFiles;

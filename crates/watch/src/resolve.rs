@@ -67,10 +67,40 @@ impl Node {
         self.kind == FileType::CharacterDevice && self.rdev.0 == 1 && matches!(self.rdev.1, 3 | 5 | 7 | 8 | 9)
     }
 
+    /// May everybody read it?
+    pub fn is_readable_by_all(&self) -> bool {
+        self.access.let_all(0o444)
+    }
+
     /// Opens the file for reading, past the access time.
     pub fn open(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Ok(rustix::fs::open(format!("/proc/self/fd/{}", self.fd.as_raw_fd()), flags, Mode::empty())?)
+    }
+}
+
+impl Node {
+    /// Names in the directory; those of folders end in a slash. What is no UTF-8 is left out.
+    ///
+    /// # Errors
+    /// What the system says: it is no directory, or not to be read.
+    pub fn list(&self) -> io::Result<Vec<String>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOATIME | OFlags::CLOEXEC;
+        let listing = rustix::fs::openat(&self.fd, c".", flags, Mode::empty())?;
+        let mut buffer = [MaybeUninit::uninit(); 8192];
+        let mut entries = RawDir::new(&listing, &mut buffer);
+        let mut names = Vec::new();
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            if let Ok(name) = entry.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                let slash = if entry.file_type() == FileType::Directory { "/" } else { "" };
+                names.push(format!("{name}{slash}"));
+            }
+        }
+        Ok(names)
     }
 }
 
@@ -83,6 +113,13 @@ pub struct Permissions {
     mode: u16,
     uid: u32,
     gid: u32,
+}
+
+impl Permissions {
+    /// Do the mode bits give this to owner, group and others alike?
+    pub fn let_all(self, bits: u16) -> bool {
+        self.mode & bits == bits
+    }
 }
 
 /// What a path leads to.
@@ -105,6 +142,10 @@ pub struct Walk {
     pub directories: Vec<(SourceSlot, Permissions)>,
     /// Is every directory on the way on a watched file system?
     pub watched: bool,
+    /// Whether the end of the way is below the folder that it began in ([`Resolver::resolve_below`]).
+    pub inside: bool,
+    /// The last change of what was found, or of a directory on the way, in nanoseconds since 1970.
+    pub changed_ns: i128,
 }
 
 /// Where a path starts.
@@ -165,6 +206,30 @@ impl Resolver {
         };
         let directory = self.directory(origin, &base, prefix)?;
         self.step(&base, directory, name, event.nofollow)
+    }
+
+    /// Resolves a path of this process below the folder that another one leads to. What a link or `..` leads to outside of it is not [inside](Walk::inside). Of
+    /// the directories only those below the folder are told; the slots are all.
+    ///
+    /// # Errors
+    /// [`RefusalReason::Io`] if something could not be read.
+    pub fn resolve_below(&mut self, folder: &[u8], path: &[u8]) -> Result<Walk, RefusalReason> {
+        let open = |link: &str| {
+            rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused)
+        };
+        let base = Base {
+            root: Rc::new(self.node(open("/")?).map_err(io_refused)?),
+            start: Rc::new(self.node(open(".")?).map_err(io_refused)?),
+        };
+        let walk = self.start(&base, folder)?;
+        let walk = self.walk(&base, walk, folder, false)?;
+        let root = match &walk.outcome {
+            Outcome::Found(node) if node.kind == FileType::Directory => Rc::clone(node),
+            _ => return Ok(Walk { outcome: Outcome::Missing, ..walk }),
+        };
+        let walk = Walk { directories: Vec::new(), inside: true, ..walk };
+        let below = Base { root: base.root, start: Rc::clone(&root) };
+        self.walk_within(&below, Some(&root), walk, path.strip_prefix(b"/").unwrap_or(path), false)
     }
 
     /// A path's directory part, with its final slash. Each is walked once, from the one above, so that a thousand files cost as many steps as
@@ -251,13 +316,29 @@ impl Resolver {
             slots: Vec::with_capacity(8),
             directories: Vec::with_capacity(8),
             watched: true,
+            inside: true,
+            changed_ns: 0,
         };
         self.enter(first, &mut walk)?;
         Ok(walk)
     }
 
     /// Goes on with a walk that has entered the directory where the path starts.
-    fn walk(&mut self, base: &Base, mut walk: Walk, path: &[u8], nofollow: bool) -> Result<Walk, RefusalReason> {
+    fn walk(&mut self, base: &Base, walk: Walk, path: &[u8], nofollow: bool) -> Result<Walk, RefusalReason> {
+        self.walk_within(base, None, walk, path, nofollow)
+    }
+
+    /// The same; `anchor` is the folder that the way is to end below.
+    fn walk_within(
+        &mut self,
+        base: &Base,
+        anchor: Option<&Node>,
+        mut walk: Walk,
+        path: &[u8],
+        nofollow: bool,
+    ) -> Result<Walk, RefusalReason> {
+        // Directories below the anchor that the way is in.
+        let mut depth = 0usize;
         let mut current = if path.starts_with(b"/") { base.root.clone() } else { base.start.clone() };
         let mut rest = Components::new(path);
         let mut symlinks = 0;
@@ -287,16 +368,28 @@ impl Resolver {
                     let target = rustix::fs::readlinkat(&node.fd, c"", Vec::new()).map_err(io_refused)?;
                     if target.as_bytes().starts_with(b"/") {
                         current = base.root.clone();
+                        walk.inside = anchor.is_none_or(|anchor| is_same_directory(&current, anchor));
+                        depth = 0;
                         self.enter(&current, &mut walk)?;
                     }
                     rest.prepend(target.as_bytes());
                 }
                 FileType::Directory => {
+                    match (walk.inside, is_up) {
+                        (true, true) if depth == 0 && anchor.is_some() => walk.inside = false,
+                        (true, true) => depth = depth.saturating_sub(1),
+                        (true, false) => depth += 1,
+                        (false, _) => {}
+                    }
+                    if anchor.is_some_and(|anchor| is_same_directory(&node, anchor)) {
+                        (walk.inside, depth) = (true, 0);
+                    }
                     self.enter(&node, &mut walk)?;
                     current = node;
                 }
                 _ if is_last && !rest.wants_directory => {
                     walk.slots.push(node.identity.slot());
+                    walk.changed_ns = walk.changed_ns.max(node.changed_ns);
                     walk.outcome = Outcome::Found(node);
                     return Ok(walk);
                 }
@@ -310,8 +403,11 @@ impl Resolver {
     /// Notes a directory as a source of the walk, and waits for whoever is changing it.
     fn enter(&mut self, directory: &Node, walk: &mut Walk) -> Result<(), RefusalReason> {
         walk.slots.push(directory.identity.slot());
-        walk.directories.push((directory.identity.slot(), directory.access));
+        if walk.inside {
+            walk.directories.push((directory.identity.slot(), directory.access));
+        }
         walk.watched &= directory.watched;
+        walk.changed_ns = walk.changed_ns.max(directory.changed_ns);
         if directory.watched {
             wait_for_directory(directory.fd.as_fd()).map_err(io_refused)?;
         }

@@ -9,7 +9,6 @@
 pub mod hold;
 pub mod reply;
 pub mod table;
-pub mod wheel;
 
 use nicache_http::Follower;
 use nicache_tcp::{

@@ -228,6 +228,11 @@ impl Connection {
         self.queue.clear(free);
     }
 
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        self.close.is_over()
+    }
+
     /// Whether it is over in order, so that its numbers must wait (TIME-WAIT).
     pub fn must_wait(&self) -> bool {
         self.close == State::TimeWait
@@ -236,6 +241,11 @@ impl Connection {
     /// What it will send and expects next, for TIME-WAIT.
     pub fn next_numbers(&self) -> (Seq, Seq) {
         (self.sender.nxt(), self.receiver.nxt())
+    }
+
+    /// The client's last timestamp, if there are any.
+    pub fn ts_recent(&self) -> Option<u32> {
+        self.stamps.as_ref().map(|stamps| stamps.client.recent())
     }
 
     /// A segment of the client.
@@ -429,6 +439,7 @@ mod tests {
     use nicache_bus::BusClass;
 
     use super::*;
+    use crate::mbuf::Owner;
 
     const CLIENT_START: Seq = Seq(u32::MAX - 3);
     const START: Seq = Seq(1000);
@@ -480,7 +491,7 @@ mod tests {
     }
 
     fn bytes(mmaddr: u64, len: u32) -> Mbuf {
-        Mbuf::Bytes { mmaddr, len, class: BusClass::Other }
+        Mbuf::Bytes { mmaddr, len, class: BusClass::Other, owner: Owner::Nobody }
     }
 
     #[test]

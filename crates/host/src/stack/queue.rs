@@ -81,9 +81,10 @@ mod tests {
     use nicache_bus::BusClass;
 
     use super::*;
+    use crate::mbuf::Owner;
 
     fn bytes(mmaddr: u64, len: u32) -> Mbuf {
-        Mbuf::Bytes { mmaddr, len, class: BusClass::Other }
+        Mbuf::Bytes { mmaddr, len, class: BusClass::Other, owner: Owner::Nobody }
     }
 
     #[test]

@@ -11,13 +11,15 @@ use crate::live;
 
 /// Prints the status of a running nicache.
 pub fn execute(arguments: &StatusArgs) -> Result<ExitCode> {
-    let Response::Status(status) = ask(arguments.target.name.as_deref(), &Request::Status)? else {
-        bail!("an unexpected response");
+    let (text, json) = match ask(arguments.target.name.as_deref(), &Request::Status)? {
+        Response::Status(status) => (render(&status), serde_json::to_string(&status)?),
+        Response::Serve(status) => (status.to_string(), serde_json::to_string(&status)?),
+        _ => bail!("an unexpected response"),
     };
     if arguments.target.json {
-        println!("{}", serde_json::to_string(&status)?);
+        println!("{json}");
     } else {
-        print!("{}", render(&status));
+        print!("{text}");
     }
     Ok(ExitCode::SUCCESS)
 }

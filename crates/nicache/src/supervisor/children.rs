@@ -23,6 +23,10 @@ pub enum Role {
     Watch,
     /// Process 1 of the server's PID namespace.
     Server,
+    /// The card of `nicache serve`.
+    Firmware,
+    /// The host of `nicache serve`.
+    Host,
 }
 
 impl Role {
@@ -31,15 +35,18 @@ impl Role {
             Role::Card => "card",
             Role::Watch => "watch",
             Role::Server => "server",
+            Role::Firmware => "firmware",
+            Role::Host => "host",
         }
     }
 
     /// For messages.
     pub fn title(self) -> &'static str {
         match self {
-            Role::Card => "the card process",
+            Role::Card | Role::Firmware => "the card process",
             Role::Watch => "the watcher process",
             Role::Server => "the server",
+            Role::Host => "the host process",
         }
     }
 }

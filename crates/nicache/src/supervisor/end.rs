@@ -1,7 +1,7 @@
 //! Waiting for the end, and the end.
 
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
@@ -57,8 +57,13 @@ impl Signals {
         Ok(Signals { pipes })
     }
 
+    /// Readable when one has arrived.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.pipes.iter().map(|(_, pipe)| pipe.as_fd())
+    }
+
     /// Takes one that has arrived.
-    fn take(&self) -> Option<i32> {
+    pub fn take(&self) -> Option<i32> {
         self.pipes.iter().find_map(|(number, pipe)| {
             let mut reader: &UnixStream = pipe;
             matches!(reader.read(&mut [0; 64]), Ok(count) if count > 0).then_some(*number)
@@ -126,7 +131,7 @@ impl Running<'_> {
 
     /// Sleeps until something happens, or until it is time to look at the server again.
     fn wait(&self, signals: &Signals) -> Result<()> {
-        let mut fds: Vec<PollFd<'_>> = signals.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
+        let mut fds: Vec<PollFd<'_>> = signals.files().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
         for child in [&self.card, &self.watch, &self.server] {
             fds.push(PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN));
         }

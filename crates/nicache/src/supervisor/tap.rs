@@ -14,16 +14,21 @@ pub const MTU: u32 = 1500;
 /// Name of the host TAP in the server's network namespace.
 pub const HOST_NAME: &str = "eth0";
 
-/// Creates the wire TAP in the calling thread's network namespace and gives it the gateway's address and that of the card's own client.
+/// Creates the wire TAP in the calling thread's network namespace and gives it the gateway's address.
 pub fn open_wire(name: &str, queues: u16, subnet: Subnet) -> Result<Vec<TapQueue>> {
     let taps = open(name, queues)?;
-    let mut netlink = Netlink::open()?;
-    let index = bring_up(&mut netlink, name, subnet.gateway())?;
-    netlink
-        .add_address(index, subnet.rechecker(), 32)
-        .with_context(|| format!("cannot give {name} the address {}", subnet.rechecker()))?;
+    let index = bring_up(&mut Netlink::open()?, name, subnet.gateway())?;
     tracing::debug!(interface = name, index, gateway = %subnet.gateway(), "wire TAP is up");
     Ok(taps)
+}
+
+/// Gives the wire TAP the address of the card's own client.
+pub fn add_rechecker(name: &str, subnet: Subnet) -> Result<()> {
+    let mut netlink = Netlink::open()?;
+    let index = netlink.index(name)?.with_context(|| format!("the interface {name} is gone"))?;
+    netlink
+        .add_address(index, subnet.rechecker(), 32)
+        .with_context(|| format!("cannot give {name} the address {}", subnet.rechecker()))
 }
 
 /// Creates the host TAP in the calling thread's network namespace: the server's address, default route, and loopback up.

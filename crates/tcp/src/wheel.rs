@@ -1,9 +1,9 @@
-//! Timers of flows: a hashed wheel with intrusive links, O(1) to arm and to disarm.
+//! Timers of connections: a hashed wheel with intrusive links, O(1) to arm and to disarm.
 //!
-//! A flow has at most one armed timer. A timer that fires early is harmless: the flow looks at its own deadlines again and
+//! A flow has at most one armed timer. A timer that fires early is harmless: the connection looks at its own deadlines again and
 //! arms the wheel anew, so the packet path needs to touch the wheel only when a deadline moves forward in time.
 
-use nicache_tcp::Time;
+use crate::time::Time;
 
 /// Nanoseconds of one tick.
 const TICK_NS: u64 = 2_000_000;

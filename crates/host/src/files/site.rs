@@ -1,0 +1,404 @@
+//! The document root.
+//!
+//! What a path leads to must lie below the root, whatever links there are on the way. What everybody may read is served, nothing else: the server runs with rights
+//! of its own.
+//!
+//! What was found is remembered with the epoch at which it was right. As long as no watched source has changed, that is one load; after a change, a look at the stamps of
+//! what led there.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use nicache_coherence::{Epoch, RefusalReason, RevisionTable, SourceSlot, Stamp};
+use nicache_watch::{Identity, Node, Outcome, Resolver, Walk, settle};
+use rustix::fs::FileType;
+
+use crate::block::{FileNumber, Revision};
+
+/// Paths remembered at most; each costs its length and some 200 bytes, and a descriptor per file.
+const PATHS_MAX: usize = 32_768;
+/// How often a path is looked up again when it changes meanwhile.
+const TRIES: usize = 3;
+/// Bits of a directory that others need to look things up in it.
+const SEARCHABLE: u16 = 0o111;
+
+/// How old a change must be so that another one has another time, whatever the granularity of the file system's times.
+const SETTLED_NS: i128 = 1_000_000_000;
+
+/// A file as it was at a revision.
+#[derive(Debug)]
+pub struct OpenFile {
+    fd: OwnedFd,
+    /// Its number, the same for all of its revisions.
+    pub number: FileNumber,
+    /// Which revision.
+    pub revision: Revision,
+    /// Bytes.
+    pub bytes: u64,
+    /// When it or its attributes changed last, in nanoseconds since 1970.
+    pub changed_ns: i128,
+    /// Its inode number.
+    pub ino: u64,
+    /// Whether its bytes may be kept: every change of it is witnessed, and nobody had it open for writing.
+    pub is_kept: bool,
+    identity: Identity,
+    /// The clock before it was looked at.
+    since: Stamp,
+    /// When it was looked at, in nanoseconds since 1970.
+    looked_ns: i128,
+}
+
+impl OpenFile {
+    /// Whether a change after it was looked at must have given it other times than it has. Nobody had it open for writing or mapped, so that any change
+    /// sets them.
+    fn is_told_by_times(&self) -> bool {
+        self.looked_ns - self.changed_ns >= SETTLED_NS
+    }
+
+    /// Whether a change was witnessed since it was looked at.
+    pub fn has_changed(&self, table: &RevisionTable) -> bool {
+        !table.is_unchanged(&[self.identity.slot()], self.since)
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What a path means.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// A file.
+    File {
+        /// Which.
+        file: Arc<OpenFile>,
+        /// When it or a directory that leads there changed last, in nanoseconds since 1970.
+        changed_ns: i128,
+    },
+    /// A directory, although the path does not end in a slash.
+    Directory,
+    /// A directory without an index file, and the names in it if they may be told.
+    Listing(Option<Arc<[String]>>),
+    /// Nothing.
+    Missing,
+    /// Something that is not for everybody, or no file.
+    Forbidden,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteCounters {
+    /// Paths that were still right.
+    pub remembered: u64,
+    /// Of these, those for which the stamps had to be compared.
+    pub compared: u64,
+    /// Paths that were looked up.
+    pub looked_up: u64,
+    /// Files that had another revision than before.
+    pub changed: u64,
+    /// Files whose bytes may not be kept.
+    pub not_kept: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    found: Found,
+    slots: Box<[SourceSlot]>,
+    since: Stamp,
+    epoch: Epoch,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Site {
+    root: Vec<u8>,
+    index: Vec<String>,
+    lists: bool,
+    table: Option<Arc<RevisionTable>>,
+    coverage: nicache_watch::Coverage,
+    paths: HashMap<Box<[u8]>, Known>,
+    files: HashMap<Identity, Numbered>,
+    files_next: u32,
+    revision_next: u64,
+    counters: SiteCounters,
+}
+
+/// A file by the name that the kernel has for it. The number stays when the file has changed, so that blocks of its former revision are known as such.
+#[derive(Debug)]
+struct Numbered {
+    number: FileNumber,
+    file: Weak<OpenFile>,
+}
+
+/// What one look came to.
+struct Look {
+    found: Found,
+    slots: Vec<SourceSlot>,
+    /// Whether all directories on the way are watched.
+    is_watched: bool,
+}
+
+impl Site {
+    /// Of a folder, whose path may lead through links. Without a `table` nothing is remembered and no file kept.
+    pub fn new(
+        root: Vec<u8>,
+        index: Vec<String>,
+        lists: bool,
+        watched: Option<(Arc<RevisionTable>, nicache_watch::Coverage)>,
+    ) -> Site {
+        let (table, coverage) = match watched {
+            Some((table, coverage)) => (Some(table), coverage),
+            None => (None, nicache_watch::Coverage::default()),
+        };
+        Site {
+            root,
+            index,
+            lists,
+            table,
+            coverage,
+            paths: HashMap::new(),
+            files: HashMap::new(),
+            files_next: 0,
+            revision_next: 0,
+            counters: SiteCounters::default(),
+        }
+    }
+
+    /// The table that tells of changes.
+    pub fn table(&self) -> Option<&Arc<RevisionTable>> {
+        self.table.as_ref()
+    }
+
+    /// What has happened.
+    pub fn counters(&self) -> &SiteCounters {
+        &self.counters
+    }
+
+    /// Files that are open.
+    pub fn files(&self) -> impl Iterator<Item = Arc<OpenFile>> {
+        self.files.values().filter_map(|numbered| numbered.file.upgrade())
+    }
+
+    /// What a path means now. It is decoded, and begins with a slash.
+    pub fn find(&mut self, path: &[u8]) -> Found {
+        let Some(table) = self.table.clone() else {
+            self.counters.looked_up += 1;
+            return self.look(path, Stamp(0)).map_or(Found::Missing, |look| look.found);
+        };
+        if let Some(known) = self.paths.get_mut(path) {
+            let epoch = table.epoch();
+            if known.epoch == epoch {
+                self.counters.remembered += 1;
+                return known.found.clone();
+            }
+            if table.is_unchanged(&known.slots, known.since) {
+                known.epoch = epoch;
+                self.counters.remembered += 1;
+                self.counters.compared += 1;
+                return known.found.clone();
+            }
+            self.paths.remove(path);
+        }
+        self.look_up(path, &table)
+    }
+
+    fn look_up(&mut self, path: &[u8], table: &RevisionTable) -> Found {
+        let mut found = Found::Missing;
+        for _ in 0..TRIES {
+            self.counters.looked_up += 1;
+            let since = table.advance_clock();
+            // What cannot be read for a reason that says nothing about the path is not there for anybody.
+            let Ok(look) = self.look(path, since) else { return Found::Missing };
+            found = look.found;
+            let epoch = table.epoch();
+            let is_certain = table.is_unchanged(&look.slots, since);
+            if !is_certain {
+                continue;
+            }
+            let is_kept = look.is_watched
+                && match &found {
+                    Found::File { file, .. } => file.is_kept,
+                    Found::Directory => true,
+                    // Anybody could ask for what is not there.
+                    Found::Listing(_) | Found::Missing | Found::Forbidden => false,
+                };
+            if is_kept {
+                if self.paths.len() >= PATHS_MAX {
+                    self.forget_some();
+                }
+                let known = Known { found: found.clone(), slots: look.slots.into(), since, epoch };
+                self.paths.insert(path.into(), known);
+            }
+            return found;
+        }
+        // It changes all the time: its bytes are read for each reply.
+        if let Found::File { file, .. } = &found
+            && file.is_kept
+        {
+            drop(self.files.remove(&file.identity));
+            return match self.look(path, Stamp(0)) {
+                Ok(Look { found, .. }) => unkept(found),
+                Err(_) => Found::Missing,
+            };
+        }
+        found
+    }
+
+    /// Makes room: an eighth of the paths, whichever come first, and the files that nobody needs then.
+    fn forget_some(&mut self) {
+        let some: Vec<Box<[u8]>> = self.paths.keys().take(PATHS_MAX / 8).cloned().collect();
+        some.iter().for_each(|path| drop(self.paths.remove(path)));
+        self.files.retain(|_, numbered| numbered.file.strong_count() > 0);
+    }
+
+    fn look(&mut self, path: &[u8], since: Stamp) -> Result<Look, RefusalReason> {
+        let mut resolver = Resolver::new(self.coverage.clone());
+        let walk = self.walk(&mut resolver, path)?;
+        let mut look = Look { found: Found::Missing, slots: walk.slots.clone(), is_watched: walk.watched };
+        look.slots.push(SourceSlot::EVERYTHING);
+        look.found = match &walk.outcome {
+            Outcome::Missing => Found::Missing,
+            _ if !is_for_all(&walk) => Found::Forbidden,
+            Outcome::Found(node) if node.kind == FileType::Directory => match path.ends_with(b"/") {
+                false => Found::Directory,
+                true => self.look_for_index(&mut resolver, path, node, since, &mut look)?,
+            },
+            Outcome::Found(_) if path.ends_with(b"/") => Found::Missing,
+            Outcome::Found(node) => self.open(node, walk.changed_ns, since)?,
+        };
+        Ok(look)
+    }
+
+    fn walk(&self, resolver: &mut Resolver, path: &[u8]) -> Result<Walk, RefusalReason> {
+        let walk = resolver.resolve_below(&self.root, path)?;
+        // Before anything is read: a change from now on moves the epoch.
+        if let Some(table) = &self.table {
+            walk.slots.iter().for_each(|&slot| table.watch(slot));
+        }
+        Ok(walk)
+    }
+
+    fn look_for_index(
+        &mut self,
+        resolver: &mut Resolver,
+        path: &[u8],
+        directory: &Node,
+        since: Stamp,
+        look: &mut Look,
+    ) -> Result<Found, RefusalReason> {
+        for name in self.index.clone() {
+            let walk = self.walk(resolver, &[path, name.as_bytes()].concat())?;
+            look.slots.extend(&walk.slots);
+            look.is_watched &= walk.watched;
+            match &walk.outcome {
+                Outcome::Found(_) if !is_for_all(&walk) => return Ok(Found::Forbidden),
+                Outcome::Found(node) if node.kind == FileType::RegularFile => {
+                    return self.open(node, walk.changed_ns, since);
+                }
+                _ => {}
+            }
+        }
+        if !self.lists {
+            return Ok(Found::Listing(None));
+        }
+        Ok(Found::Listing(Some(names(directory)?)))
+    }
+
+    fn open(&mut self, node: &Node, changed_ns: i128, since: Stamp) -> Result<Found, RefusalReason> {
+        if node.kind != FileType::RegularFile || !node.is_readable_by_all() {
+            return Ok(Found::Forbidden);
+        }
+        let known = self.files.get(&node.identity);
+        let before = known.and_then(|known| known.file.upgrade());
+        if let (Some(file), Some(table)) = (&before, &self.table)
+            && file.is_kept
+            && !file.has_changed(table)
+        {
+            return Ok(Found::File { file: Arc::clone(file), changed_ns });
+        }
+        let number = known.map_or(FileNumber(self.files_next), |known| known.number);
+        self.files_next += u32::from(known.is_none());
+        let settled = if node.is_watched() { settle(node) } else { Err(RefusalReason::UnwatchedFilesystem) };
+        let is_kept = settled.is_ok() && self.table.is_some();
+        let fd = match settled {
+            Ok(fd) => fd,
+            Err(_) => node.open().map_err(|_| RefusalReason::Io)?,
+        };
+        // As it is behind the barrier.
+        let stat = rustix::fs::fstat(&fd).map_err(|_| RefusalReason::Io)?;
+        let (bytes, last_change_ns) = (stat.st_size as u64, last_change_ns(&stat));
+        // A stamp may be raised without a change, as when the file system finds a place for what was written before.
+        let is_same = |before: &OpenFile| {
+            is_kept && before.is_kept && before.is_told_by_times() && (before.bytes, before.changed_ns) == (bytes, last_change_ns)
+        };
+        let revision = match before {
+            Some(before) if is_same(&before) => before.revision,
+            before => {
+                self.counters.changed += u64::from(before.is_some());
+                self.revision_next += 1;
+                Revision(self.revision_next)
+            }
+        };
+        let file = Arc::new(OpenFile {
+            fd,
+            number,
+            revision,
+            bytes,
+            changed_ns: last_change_ns,
+            ino: node.identity.ino,
+            is_kept,
+            identity: node.identity,
+            since,
+            looked_ns: now_ns(),
+        });
+        if is_kept {
+            if self.files.len() >= PATHS_MAX {
+                self.forget_some();
+            }
+            self.files.insert(node.identity, Numbered { number, file: Arc::downgrade(&file) });
+        } else {
+            self.counters.not_kept += 1;
+        }
+        let changed_ns = changed_ns.max(file.changed_ns);
+        Ok(Found::File { file, changed_ns })
+    }
+}
+
+/// The clock that times of files are of.
+fn now_ns() -> i128 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
+/// The same file, whose bytes are not to be kept.
+fn unkept(found: Found) -> Found {
+    match found {
+        Found::File { file, changed_ns } => match Arc::try_unwrap(file) {
+            Ok(file) => Found::File { file: Arc::new(OpenFile { is_kept: false, ..file }), changed_ns },
+            Err(file) => Found::File { file, changed_ns },
+        },
+        other => other,
+    }
+}
+
+/// Does the way end below the root, through directories that everybody may search?
+fn is_for_all(walk: &Walk) -> bool {
+    walk.inside && walk.directories.iter().all(|(_, permissions)| permissions.let_all(SEARCHABLE))
+}
+
+/// The later of the two times: one is set at will by programs that keep the times of what they copy.
+fn last_change_ns(stat: &rustix::fs::Stat) -> i128 {
+    let ns = |seconds: i64, nanoseconds: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+    ns(stat.st_mtime, stat.st_mtime_nsec).max(ns(stat.st_ctime, stat.st_ctime_nsec))
+}
+
+/// Names in a directory that are not hidden, folders with a slash, in order.
+fn names(directory: &Node) -> Result<Arc<[String]>, RefusalReason> {
+    let listing = directory.list().map_err(|_| RefusalReason::Io)?;
+    let mut names: Vec<String> = listing.into_iter().filter(|name| !name.starts_with('.')).collect();
+    names.sort_unstable();
+    Ok(names.into())
+}

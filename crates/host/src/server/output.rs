@@ -1,0 +1,172 @@
+//! What is to be sent on a connection, in the order of its requests: bytes, and pieces of files (`sendfile`, the one way in which content enters).
+//!
+//! Pages of a piece are found or read when it is begun, so that it is of one revision whatever becomes of the file (invariant I2). Of a piece that is larger than
+//! [`AT_ONCE_BYTES`] the rest follows as the client takes it; if the file has changed by then, the connection is ended.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nicache_bus::{BusClass, Window};
+use nicache_coherence::RevisionTable;
+
+use crate::block::{BLOCK_BYTES, Block};
+use crate::files::{Gone, LoadError, OpenFile, load, load_private};
+use crate::mbuf::{Mbuf, Owner};
+use crate::page_cache::{PageCache, PageNumber};
+
+/// Bytes of a piece whose pages are pinned from its beginning.
+pub const AT_ONCE_BYTES: u64 = 8 << 20;
+/// Bytes that follow at a time.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Where bytes of files come from.
+pub struct Source<'a> {
+    /// The page cache.
+    pub pages: &'a mut PageCache,
+    /// Host memory.
+    pub window: &'a Window,
+    /// Who tells of changes.
+    pub table: Option<&'a RevisionTable>,
+}
+
+/// A piece of a file.
+#[derive(Debug)]
+struct Piece {
+    file: Arc<OpenFile>,
+    at: u64,
+    to: u64,
+    /// Pages from the one that has `at` on, each pinned.
+    pages: VecDeque<PageNumber>,
+    /// Where the bytes end that these pages have.
+    loaded_to: u64,
+}
+
+#[derive(Debug)]
+enum Item {
+    Buffer(Mbuf),
+    Piece(Piece),
+}
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub struct Output {
+    items: VecDeque<Item>,
+}
+
+impl Output {
+    /// Pieces and buffers that are not yet with TCP.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Adds a buffer.
+    pub fn push(&mut self, buffer: Mbuf) {
+        self.items.push_back(Item::Buffer(buffer));
+    }
+
+    /// Adds everything of another one behind it.
+    pub fn append(&mut self, mut other: Output) {
+        self.items.append(&mut other.items);
+    }
+
+    /// Adds bytes `from..to` of a file. The bytes that are begun with are there, or nothing is added.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn sendfile(
+        &mut self,
+        file: &Arc<OpenFile>,
+        (from, to): (u64, u64),
+        source: &mut Source<'_>,
+        gone: impl FnMut(Block, Gone),
+    ) -> Result<(), LoadError> {
+        let mut piece = Piece { file: Arc::clone(file), at: from, to, pages: VecDeque::new(), loaded_to: from };
+        if from == to {
+            return Ok(());
+        }
+        let first = if to - from <= AT_ONCE_BYTES { to } else { piece.chunk_end() };
+        piece.load(first, source, gone)?;
+        self.items.push_back(Item::Piece(piece));
+        Ok(())
+    }
+
+    /// The next buffer for TCP. It is the caller's to give back.
+    ///
+    /// # Errors
+    /// See [`LoadError`]: the reply cannot be completed.
+    pub fn next(
+        &mut self,
+        source: &mut Source<'_>,
+        gone: impl FnMut(Block, Gone),
+    ) -> Result<Option<Mbuf>, LoadError> {
+        match self.items.front_mut() {
+            None => Ok(None),
+            Some(Item::Buffer(buffer)) => {
+                let buffer = *buffer;
+                self.items.pop_front();
+                Ok(Some(buffer))
+            }
+            Some(Item::Piece(piece)) => {
+                if piece.pages.is_empty() {
+                    piece.load(piece.chunk_end(), source, gone)?;
+                }
+                let buffer = piece.take(source.pages);
+                if piece.at == piece.to {
+                    self.items.pop_front();
+                }
+                Ok(Some(buffer))
+            }
+        }
+    }
+
+    /// Nothing of it is sent any more. Buffers are handed out.
+    pub fn clear(&mut self, pages: &mut PageCache, mut free: impl FnMut(&mut PageCache, Mbuf)) {
+        for item in self.items.drain(..) {
+            match item {
+                Item::Buffer(buffer) => free(pages, buffer),
+                Item::Piece(piece) => piece.pages.into_iter().for_each(|page| pages.unpin(page)),
+            }
+        }
+    }
+}
+
+impl Piece {
+    /// Where the next chunk ends: with a block, so that none is in two chunks.
+    fn chunk_end(&self) -> u64 {
+        let end = self.loaded_to + CHUNK_BYTES;
+        if self.file.is_kept { (end / BLOCK_BYTES * BLOCK_BYTES).min(self.to) } else { end.min(self.to) }
+    }
+
+    fn load(
+        &mut self,
+        to: u64,
+        source: &mut Source<'_>,
+        gone: impl FnMut(Block, Gone),
+    ) -> Result<(), LoadError> {
+        let mut pages = Vec::new();
+        let range = (self.loaded_to, to);
+        match (source.table, self.file.is_kept) {
+            (Some(table), true) => load(&self.file, table, range, source.pages, source.window, &mut pages, gone)?,
+            _ => load_private(&self.file, range, source.pages, source.window, &mut pages, gone)?,
+        }
+        self.pages.extend(pages);
+        self.loaded_to = to;
+        Ok(())
+    }
+
+    /// The part of the first page that is next, whose pin the buffer has from now on.
+    fn take(&mut self, pages: &PageCache) -> Mbuf {
+        let page = self.pages.pop_front().expect("a piece that is not over has a page");
+        if !self.file.is_kept {
+            let len = (self.to - self.at).min(BLOCK_BYTES);
+            self.at += len;
+            let (mmaddr, class) = (pages.mmaddr(page), BusClass::Content);
+            return Mbuf::Bytes { mmaddr, len: len as u32, class, owner: Owner::Page(page) };
+        }
+        let block = Block::at(self.file.number, self.at);
+        let start = self.at - block.offset();
+        let len = (self.to - self.at).min(BLOCK_BYTES - start);
+        self.at += len;
+        Mbuf::Page { page, block, revision: self.file.revision, start: start as u16, len: len as u16 }
+    }
+}

@@ -1,0 +1,258 @@
+//! What a request asks for (RFC 9112). Framing is decided by `nicache_http`, which refuses whatever two parsers could read in two ways.
+
+use nicache_http::{BypassReason, Extent, HeaderScratch, KeyConfig, Method, RequestOutcome, parse_request};
+
+/// Longest content of a request that is skipped; a longer one ends the connection.
+const SKIPPED_BYTES_MAX: u64 = 64 << 10;
+/// Header fields that are looked at.
+const HEADERS_MAX: usize = 64;
+
+/// A request for a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// No body is wanted.
+    pub is_head: bool,
+    /// The path, decoded, without dots and double slashes; begins with a slash.
+    pub path: Vec<u8>,
+    /// The query with its question mark, as spelled.
+    pub query: &'a [u8],
+    /// Header fields that matter.
+    pub if_none_match: Option<&'a [u8]>,
+    /// As above.
+    pub if_modified_since: Option<&'a [u8]>,
+    /// As above.
+    pub if_match: Option<&'a [u8]>,
+    /// As above.
+    pub if_unmodified_since: Option<&'a [u8]>,
+    /// As above.
+    pub range: Option<&'a [u8]>,
+    /// As above.
+    pub if_range: Option<&'a [u8]>,
+}
+
+/// What the bytes at the start of a request are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed<'a> {
+    /// The head is not complete yet.
+    Partial,
+    /// A request.
+    Request {
+        /// Bytes of its head.
+        len: usize,
+        /// Bytes of content behind the head, which nobody wants.
+        body: u64,
+        /// Whether another request may follow.
+        keep_alive: bool,
+        /// The client wants `Connection: keep-alive` to be told: HTTP/1.0.
+        is_old: bool,
+        /// What for, or the status that refuses it.
+        asked: Result<Asked<'a>, u16>,
+    },
+    /// Nobody can say where it ends.
+    Lost {
+        /// The status that says so.
+        status: u16,
+    },
+}
+
+/// Parses the request that begins at `bytes[0]`.
+pub fn parse<'b>(bytes: &'b [u8], keys: &KeyConfig) -> Parsed<'b> {
+    let mut scratch = HeaderScratch::new();
+    let (len, body, method, keep_alive) = match parse_request(bytes, &mut scratch, keys) {
+        RequestOutcome::Partial => return Parsed::Partial,
+        RequestOutcome::Complete(request) => (request.head_len, 0, request.method, request.keep_alive),
+        RequestOutcome::Bypass { extent: Extent::Head { len, body, method, keep_alive }, .. } => {
+            (len, body, method, keep_alive)
+        }
+        RequestOutcome::Bypass { reason, extent: Extent::Unknown } => return Parsed::Lost { status: status_of(reason) },
+    };
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut tokens = httparse::Request::new(&mut headers);
+    if !matches!(tokens.parse(&bytes[..len]), Ok(httparse::Status::Complete(_))) {
+        return Parsed::Lost { status: 400 };
+    }
+    let is_old = tokens.version == Some(0);
+    let keep_alive = keep_alive && body <= SKIPPED_BYTES_MAX;
+    let asked = match method {
+        Method::Get | Method::Head => ask(&tokens, method == Method::Head),
+        _ => Err(405),
+    };
+    Parsed::Request { len, body, keep_alive, is_old, asked }
+}
+
+fn status_of(reason: BypassReason) -> u16 {
+    match reason {
+        BypassReason::HeadTooLong => 431,
+        _ => 400,
+    }
+}
+
+fn ask<'b>(tokens: &httparse::Request<'_, 'b>, is_head: bool) -> Result<Asked<'b>, u16> {
+    let target = tokens.path.unwrap_or_default().as_bytes();
+    let (path, query) = match target.iter().position(|&byte| byte == b'?') {
+        Some(at) => target.split_at(at),
+        None => (target, &b""[..]),
+    };
+    let mut asked = Asked { is_head, path: decode(path).ok_or(400u16)?, query, ..Asked::default() };
+    for header in tokens.headers.iter() {
+        let place = match header.name {
+            name if name.eq_ignore_ascii_case("if-none-match") => &mut asked.if_none_match,
+            name if name.eq_ignore_ascii_case("if-modified-since") => &mut asked.if_modified_since,
+            name if name.eq_ignore_ascii_case("if-match") => &mut asked.if_match,
+            name if name.eq_ignore_ascii_case("if-unmodified-since") => &mut asked.if_unmodified_since,
+            name if name.eq_ignore_ascii_case("range") => &mut asked.range,
+            name if name.eq_ignore_ascii_case("if-range") => &mut asked.if_range,
+            // RFC 9110 section 10.1.1: nothing else can be expected.
+            name if name.eq_ignore_ascii_case("expect") && !header.value.eq_ignore_ascii_case(b"100-continue") => {
+                return Err(417);
+            }
+            _ => continue,
+        };
+        // Lists in several lines would have to be joined; clients do not send them.
+        if place.replace(header.value).is_some() {
+            return Err(400);
+        }
+    }
+    Ok(asked)
+}
+
+/// Decodes a path in origin or absolute form (RFC 3986 sections 2.1, 5.2.4). `None`: it is none, or leads above the root.
+fn decode(target: &[u8]) -> Option<Vec<u8>> {
+    let path = match target {
+        [b'/', ..] => target,
+        _ => {
+            let rest = ["http://", "https://"].iter().find_map(|scheme| {
+                target.get(..scheme.len()).filter(|start| start.eq_ignore_ascii_case(scheme.as_bytes()))?;
+                target.get(scheme.len()..)
+            })?;
+            match rest.iter().position(|&byte| byte == b'/') {
+                Some(at) => &rest[at..],
+                None => b"/",
+            }
+        }
+    };
+    let mut decoded = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [byte, after @ ..] = rest {
+        let (byte, after) = match (byte, after) {
+            (b'%', [high, low, after @ ..]) => (hex(*high)? << 4 | hex(*low)?, after),
+            (b'%', _) => return None,
+            (byte, after) => (*byte, after),
+        };
+        if byte == 0 {
+            return None;
+        }
+        decoded.push(byte);
+        rest = after;
+    }
+    let mut names: Vec<&[u8]> = Vec::new();
+    let mut is_folder = false;
+    for name in decoded.split(|&byte| byte == b'/').skip(1) {
+        is_folder = true;
+        match name {
+            b"" | b"." => {}
+            b".." => {
+                names.pop()?;
+            }
+            name => {
+                names.push(name);
+                is_folder = false;
+            }
+        }
+    }
+    let mut clean = Vec::with_capacity(decoded.len());
+    for name in &names {
+        clean.push(b'/');
+        clean.extend_from_slice(name);
+    }
+    if is_folder || names.is_empty() {
+        clean.push(b'/');
+    }
+    Some(clean)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    (digit as char).to_digit(16).map(|value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keys() -> KeyConfig {
+        KeyConfig::new([0; 16])
+    }
+
+    fn asked(text: &str) -> Result<Vec<u8>, u16> {
+        match parse(text.as_bytes(), &keys()) {
+            Parsed::Request { asked, .. } => asked.map(|asked| asked.path),
+            Parsed::Lost { status } => Err(status),
+            Parsed::Partial => panic!("{text:?} is partial"),
+        }
+    }
+
+    fn get(target: &str) -> Result<Vec<u8>, u16> {
+        asked(&format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"))
+    }
+
+    #[test]
+    fn paths_stay_below_the_root() {
+        for (target, path) in [
+            ("/", "/"),
+            ("/a", "/a"),
+            ("/a/", "/a/"),
+            ("//a//b", "/a/b"),
+            ("/a/./b/.", "/a/b/"),
+            ("/a/../b", "/b"),
+            ("/a/..", "/"),
+            ("/a%2fb", "/a/b"),
+            ("/%61%20%2e%2e", "/a .."),
+            ("/a?b=/../..", "/a"),
+            ("http://x/a", "/a"),
+            ("http://x", "/"),
+        ] {
+            assert_eq!(get(target), Ok(path.into()), "{target}");
+        }
+        for target in ["/..", "/a/../..", "/%2e%2e/x", "/..%2fx", "/a%00", "/a%0", "/a%zz", "x", "ftp://x/a"] {
+            assert_eq!(get(target), Err(400), "{target}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_can_frame_is_lost() {
+        assert_eq!(asked("GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n"), Err(400));
+        assert_eq!(asked("GET / HTTP/1.1\r\n\r\n"), Err(400));
+        let both = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(asked(both), Err(400));
+        let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "y".repeat(70_000));
+        assert_eq!(asked(&long), Err(431));
+        assert_eq!(asked("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"), Err(405));
+        assert_eq!(asked("GET / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n"), Err(417));
+        assert_eq!(asked("GET / HTTP/1.1\r\nHost: x\r\nRange: bytes=0-1\r\nRange: bytes=0-2\r\n\r\n"), Err(400));
+    }
+
+    #[test]
+    fn fields_are_found() {
+        let text = "HEAD /a HTTP/1.1\r\nhost: x\r\nRANGE: bytes=1-2\r\nIf-Range: \"x\"\r\nConnection: close\r\n\r\n";
+        let Parsed::Request { keep_alive, asked: Ok(asked), .. } = parse(text.as_bytes(), &keys()) else { panic!() };
+        assert!(!keep_alive && asked.is_head);
+        assert_eq!((asked.range, asked.if_range), (Some(&b"bytes=1-2"[..]), Some(&b"\"x\""[..])));
+    }
+
+    proptest! {
+        #[test]
+        fn any_target(target: Vec<u8>) {
+            if let Some(path) = decode(&target) {
+                prop_assert!(path.starts_with(b"/") && !path.contains(&0));
+                prop_assert!(path.split(|&byte| byte == b'/').all(|name| name != b".."));
+            }
+        }
+
+        #[test]
+        fn any_bytes(bytes: Vec<u8>) {
+            parse(&bytes, &keys());
+        }
+    }
+}

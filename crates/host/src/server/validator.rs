@@ -1,0 +1,156 @@
+//! Validators that cannot lie, and conditions (RFC 9110 sections 8.8 and 13).
+//!
+//! A client that has an old version must never hear that it is the present one. Times of files have gaps (a clock tick, a second), in which a file can change twice; so
+//! *  times are those of the last change of the inode, which no program sets;
+//! *  a tag of a file that has just changed has its revision in it, which is of this process alone;
+//! *  `Last-Modified` is the last change of the file and of all directories that lead there: a link that leads elsewhere by now makes a new version of an old file;
+//! *  what has just changed has no `Last-Modified`.
+
+use nicache_http::{HttpDate, parse_imf_fixdate};
+
+use super::request::Asked;
+use crate::files::OpenFile;
+
+/// How old a change must be to be told by its time: two of the seconds that dates are made of.
+const SETTLED_NS: i128 = 2_000_000_000;
+
+/// What a client can hold a file against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Validators {
+    /// A strong entity tag, with its quotes.
+    pub tag: String,
+    /// Seconds since 1970 of the last change; `None`: too young.
+    pub modified_s: Option<u64>,
+}
+
+impl Validators {
+    /// Of a file to which directories lead that have last changed, or it has, at `changed_ns`; as of `now_ns`. Nanoseconds since 1970.
+    pub fn of(file: &OpenFile, changed_ns: i128, now_ns: i128) -> Validators {
+        Validators::new((file.changed_ns, file.ino, file.bytes), file.revision.0, changed_ns, now_ns)
+    }
+
+    fn new(file: (i128, u64, u64), revision: u64, changed_ns: i128, now_ns: i128) -> Validators {
+        let (file_ns, ino, bytes) = file;
+        let is_settled = |at_ns: i128| at_ns >= 0 && now_ns - at_ns >= SETTLED_NS;
+        let tag = match is_settled(file_ns) {
+            true => format!("\"{file_ns:x}-{ino:x}-{bytes:x}\""),
+            false => format!("\"{file_ns:x}-{ino:x}-{bytes:x}-{:x}.{revision:x}\"", std::process::id()),
+        };
+        Validators { tag, modified_s: is_settled(changed_ns).then_some((changed_ns / 1_000_000_000) as u64) }
+    }
+
+    /// As a date.
+    pub fn date(&self) -> Option<HttpDate> {
+        self.modified_s.map(HttpDate::from_unix_s)
+    }
+}
+
+/// What the conditions of a request come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As if there were none.
+    Proceed,
+    /// 304.
+    NotModified,
+    /// 412.
+    Failed,
+}
+
+/// RFC 9110 section 13.2.2. A condition that cannot be read is one that does not spare the reply.
+pub fn judge(asked: &Asked<'_>, validators: &Validators) -> Verdict {
+    let modified = validators.modified_s;
+    if let Some(tags) = asked.if_match {
+        if !names(tags, &validators.tag, false) {
+            return Verdict::Failed;
+        }
+    } else if let Some(since) = asked.if_unmodified_since.and_then(parse_imf_fixdate)
+        && modified.is_none_or(|modified| modified > since)
+    {
+        return Verdict::Failed;
+    }
+    if let Some(tags) = asked.if_none_match {
+        return if names(tags, &validators.tag, true) { Verdict::NotModified } else { Verdict::Proceed };
+    }
+    match (asked.if_modified_since.and_then(parse_imf_fixdate), modified) {
+        // A date that is not ours is of the client's clock, or of a reply that said nothing of its age.
+        (Some(since), Some(modified)) if since == modified || since > modified + 1 => Verdict::NotModified,
+        _ => Verdict::Proceed,
+    }
+}
+
+/// RFC 9110 section 13.1.5: whether a range may be sent.
+pub fn range_applies(asked: &Asked<'_>, validators: &Validators) -> bool {
+    match asked.if_range {
+        None => true,
+        Some(tag) if tag.starts_with(b"\"") => tag == validators.tag.as_bytes(),
+        Some(date) => parse_imf_fixdate(date).is_some() && parse_imf_fixdate(date) == validators.modified_s,
+    }
+}
+
+/// Is `tag` in the list? Weak comparison takes `W/"x"` for `"x"` (RFC 9110 section 8.8.3.2).
+fn names(list: &[u8], tag: &str, weakly: bool) -> bool {
+    if list.trim_ascii() == b"*" {
+        return true;
+    }
+    // No tag of ours has a comma in it, so that one that is torn at one is none of ours.
+    list.split(|&byte| byte == b',').any(|listed| {
+        let listed = listed.trim_ascii();
+        let opaque = if weakly { listed.strip_prefix(b"W/").unwrap_or(listed) } else { listed };
+        opaque == tag.as_bytes()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: i128 = 1_000_000_000;
+
+    #[test]
+    fn what_has_just_changed_has_no_date() {
+        let file = (100 * S, 7, 5);
+        let young = Validators::new(file, 1, 100 * S, 101 * S);
+        let younger = Validators::new(file, 2, 100 * S, 101 * S);
+        assert!(young.modified_s.is_none() && young.tag != younger.tag);
+        let old = Validators::new(file, 2, 100 * S, 102 * S);
+        assert_eq!((old.modified_s, old.tag.as_str()), (Some(100), "\"174876e800-7-5\""));
+        let moved = Validators::new(file, 2, 101 * S, 102 * S);
+        assert_eq!((moved.modified_s, moved.tag), (None, old.tag), "a directory has just changed");
+        assert!(Validators::new((200 * S, 7, 5), 2, 200 * S, 102 * S).modified_s.is_none(), "the clock was set back");
+    }
+
+    #[test]
+    fn conditions() {
+        let validators = Validators::new((784_111_777 * S, 7, 5), 1, 784_111_777 * S, 800_000_000 * S);
+        let tag = validators.tag.clone();
+        let weak = format!("\"x\", W/{tag}");
+        let same = b"Sun, 06 Nov 1994 08:49:37 GMT";
+        let (before, next, after) =
+            (b"Sun, 06 Nov 1994 08:49:36 GMT", b"Sun, 06 Nov 1994 08:49:38 GMT", b"Sun, 06 Nov 1994 08:49:39 GMT");
+        let ask = |change: &dyn Fn(&mut Asked<'_>)| {
+            let mut asked = Asked::default();
+            change(&mut asked);
+            judge(&asked, &validators)
+        };
+        assert_eq!(ask(&|_| {}), Verdict::Proceed);
+        for (list, verdict) in [(tag.as_str(), Verdict::NotModified), (&weak, Verdict::NotModified), ("*", Verdict::NotModified), ("\"x\"", Verdict::Proceed)] {
+            let asked = Asked { if_none_match: Some(list.as_bytes()), if_modified_since: Some(same), ..Asked::default() };
+            assert_eq!(judge(&asked, &validators), verdict, "{list}");
+        }
+        for (date, verdict) in
+            [(same, Verdict::NotModified), (before, Verdict::Proceed), (next, Verdict::Proceed), (after, Verdict::NotModified)]
+        {
+            let asked = Asked { if_modified_since: Some(date), ..Asked::default() };
+            assert_eq!(judge(&asked, &validators), verdict);
+        }
+        let failed = Asked { if_match: Some(weak.as_bytes()), ..Asked::default() };
+        assert_eq!(judge(&failed, &validators), Verdict::Failed, "weak tags do not match strongly");
+        let failed = Asked { if_unmodified_since: Some(before), ..Asked::default() };
+        assert_eq!(judge(&failed, &validators), Verdict::Failed);
+        let right = Asked { if_unmodified_since: Some(same), if_match: None, ..Asked::default() };
+        assert_eq!(judge(&right, &validators), Verdict::Proceed);
+        for (value, applies) in [(tag.as_bytes(), true), (weak.as_bytes(), false), (same, true), (after, false), (b"x", false)] {
+            assert_eq!(range_applies(&Asked { if_range: Some(value), ..Asked::default() }, &validators), applies);
+        }
+    }
+}

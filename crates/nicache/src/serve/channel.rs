@@ -1,0 +1,45 @@
+//! A child's end of the socket to the supervisor, looked at between other work.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nicache_port::{Wake, wait};
+use serde::de::DeserializeOwned;
+
+use crate::setup::receive_message;
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Inbox(OwnedFd);
+
+impl Inbox {
+    /// Of a socket.
+    pub fn new(socket: OwnedFd) -> Inbox {
+        Inbox(socket)
+    }
+
+    /// Readable when there is a message.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// A message, if one is there.
+    ///
+    /// # Errors
+    /// The supervisor is gone, or sent what it never sends.
+    pub fn take<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>> {
+        match wait(&[self.0.as_fd()], Some(Duration::ZERO))? {
+            Wake::TimedOut => Ok(None),
+            _ => receive_message(&self.0)?.context("the supervisor is gone").map(Some),
+        }
+    }
+
+    /// The next message; `None`: the supervisor is gone.
+    ///
+    /// # Errors
+    /// It sent what it never sends.
+    pub fn wait<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>> {
+        receive_message(&self.0)
+    }
+}

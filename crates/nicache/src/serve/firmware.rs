@@ -1,0 +1,121 @@
+//! `nicache firmware`, the card process.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nicache_bus::{Attachment, BusModel, Meter, Window};
+use nicache_firmware::{Broken, Firmware, Progress};
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, TapConfig, TapQueue, wait};
+
+use super::channel::Inbox;
+use super::messages::{FirmwareSetup, FromFirmware, ToFirmware};
+use crate::engine::monotonic;
+use crate::logs;
+use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
+
+/// How many turns pass between two looks at the socket under load.
+const TURNS_PER_LOOK: u32 = 256;
+
+/// Works until the supervisor is gone.
+pub fn execute() -> Result<ExitCode> {
+    let (setup, files, socket) = child_start::<FirmwareSetup>(c"nicache-card")?;
+    logs::start(setup.log_format);
+    go_first(CARD_NICENESS);
+    let mut files = files.into_iter();
+    let tap = files.next().context("no TAP queue came with the setup")?;
+    // Frames from the wire are no longer than the host's buffers.
+    let config = TapConfig { tso: false, uso: false, ..TapConfig::default() };
+    let mut port = TapQueue::from_owned_fd(tap, &config).context("a TAP queue from the supervisor")?;
+    let meter = match &setup.bus {
+        None => None,
+        Some(model) => {
+            let model: BusModel = model.parse().map_err(anyhow::Error::msg)?;
+            let clock = files.next().context("no clock of the bus came with the setup")?;
+            Some(Arc::new(Meter::map(clock, model)?))
+        }
+    };
+    let mut attached: Vec<OwnedFd> = files.collect();
+    let mut inbox = Inbox::new(socket);
+    loop {
+        let (window, attachment) = attachment(attached)?;
+        let mut firmware = Firmware::new(port, attachment.card(), window, setup.cache_bytes, meter.clone());
+        send_message(inbox.socket(), &FromFirmware::Ready, &[])?;
+        attached = match work(&mut firmware, &mut inbox) {
+            Ok(Some(files)) => files,
+            Ok(None) => return Ok(ExitCode::SUCCESS),
+            Err(Broken::Port(error)) => bail!("the wire port: {error}"),
+            Err(error @ Broken::Host(_)) => {
+                tracing::error!(card = setup.card, "{error}; waiting for another attachment");
+                send_message(inbox.socket(), &FromFirmware::Broken, &[])?;
+                match inbox.wait::<ToFirmware>()? {
+                    Some((ToFirmware::Attach, files)) => files,
+                    None => return Ok(ExitCode::SUCCESS),
+                }
+            }
+        };
+        port = firmware.into_port();
+    }
+}
+
+fn attachment(files: Vec<OwnedFd>) -> Result<(Arc<Window>, Attachment)> {
+    let mut files = files.into_iter();
+    let window = files.next().context("no host memory came with the attachment")?;
+    let window = Arc::new(Window::map(window).context("host memory")?);
+    let files: [OwnedFd; 3] = files.collect::<Vec<_>>().try_into().ok().context("an attachment has three files")?;
+    Ok((window, Attachment::from_files(files).context("an attachment from the supervisor")?))
+}
+
+/// Until there is another attachment, or the supervisor is gone.
+fn work<P: Port>(firmware: &mut Firmware<P>, inbox: &mut Inbox) -> Result<Option<Vec<OwnedFd>>, Broken> {
+    let mut idle = Idle::new(IdlePolicy::default());
+    let mut pressure = CpuPressure::of_machine();
+    let mut turns = 0u32;
+    loop {
+        let now = monotonic();
+        turns = turns.wrapping_add(1);
+        match firmware.turn(now.0)? {
+            Progress::Busy => {
+                idle.handle_work(now.0, 1);
+                if !turns.is_multiple_of(TURNS_PER_LOOK) {
+                    continue;
+                }
+            }
+            Progress::Bus { until_ns } => {
+                wait(&[], Some(Duration::from_nanos(until_ns.saturating_sub(monotonic().0))))?;
+                if !turns.is_multiple_of(TURNS_PER_LOOK) {
+                    continue;
+                }
+            }
+            Progress::Idle => {
+                idle.set_contended(pressure.is_contended(now.0));
+                match idle.poll(now.0) {
+                    IdleStep::Again => {
+                        std::hint::spin_loop();
+                        continue;
+                    }
+                    IdleStep::Nap => {
+                        wait(&[], Some(NAP))?;
+                        continue;
+                    }
+                    IdleStep::Sleep if firmware.prepare_sleep()? => {
+                        let files = [Some(firmware.bell().as_fd()), Some(inbox.socket()), firmware.port().wait_fd()];
+                        let files: Vec<_> = files.into_iter().flatten().collect();
+                        wait(&files, None)?;
+                    }
+                    IdleStep::Sleep => continue,
+                }
+            }
+        }
+        match inbox.take::<ToFirmware>() {
+            Ok(None) => {}
+            Ok(Some((ToFirmware::Attach, files))) => return Ok(Some(files)),
+            Err(error) => {
+                tracing::debug!("{error:#}");
+                return Ok(None);
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `nicache host`, the host process.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nicache_bus::{Attachment, BusClass, Window};
+use nicache_coherence::RevisionTable;
+use nicache_host::files::Site;
+use nicache_host::server::{CardPort, Service, ServiceConfig};
+use nicache_host::{BLOCK_BYTES, Directory};
+use nicache_policy::{Lru, Policy, Popularity, PopularityConfig};
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
+use nicache_watch::Coverage;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::channel::Inbox;
+use super::messages::{CardReport, FromHost, HostReport, HostSetup, ToHost};
+use crate::engine::monotonic;
+use crate::logs;
+use crate::options::BlockPolicy;
+use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
+
+/// How many turns pass between two looks at the socket under load.
+const TURNS_PER_LOOK: u32 = 256;
+
+/// Settings of the service; the supervisor lays out host memory by them, too.
+pub fn service_config(setup: &HostSetup, secret: [u8; 16]) -> ServiceConfig {
+    ServiceConfig {
+        ports: setup.ports.clone(),
+        connections: setup.connections as usize,
+        secret,
+        pages: setup.pages,
+        places: (setup.connections * 2).clamp(1024, 65_536),
+        cards: setup.cards.len() as u32,
+    }
+}
+
+/// Serves until the supervisor is gone.
+pub fn execute() -> Result<ExitCode> {
+    let (setup, files, socket) = child_start::<HostSetup>(c"nicache-host")?;
+    logs::start(setup.log_format);
+    go_first(CARD_NICENESS);
+    let mut files = files.into_iter();
+    let window = files.next().context("no host memory came with the setup")?;
+    let window = Arc::new(Window::map(window).context("host memory")?);
+    let witness: Vec<OwnedFd> = files.collect();
+    let watched = match witness.as_slice() {
+        [control, revisions, ..] => {
+            let table = RevisionTable::map(control.as_fd(), revisions.as_fd())?;
+            let coverage = Coverage { ext4: setup.ext4, ..Coverage::default() };
+            Some((Arc::new(table), coverage))
+        }
+        _ => None,
+    };
+    let site = Site::new(setup.root.clone(), setup.index.clone(), setup.lists, watched);
+    let ports: Vec<CardPort> =
+        setup.cards.iter().map(|card| CardPort { mac: card.mac, address: card.address.into() }).collect();
+    let config = service_config(&setup, secret()?);
+    let service = Service::new(&config, window, &ports, site, monotonic());
+    let mut inbox = Inbox::new(socket);
+    send_message(inbox.socket(), &FromHost::Ready, &[])?;
+    let mut host = Host { setup, service };
+    host.work(&mut inbox)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Random bytes that clients cannot know.
+fn secret() -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if got < bytes.len() {
+        bail!("the kernel gave {got} random bytes of {}", bytes.len());
+    }
+    Ok(bytes)
+}
+
+struct Host {
+    setup: HostSetup,
+    service: Service,
+}
+
+impl Host {
+    fn work(&mut self, inbox: &mut Inbox) -> Result<()> {
+        let mut idle = Idle::new(IdlePolicy::default());
+        let mut pressure = CpuPressure::of_machine();
+        let mut turns = 0u32;
+        loop {
+            let now = monotonic();
+            let (done, broken) = self.service.turn(now, unix_ns());
+            turns = turns.wrapping_add(1);
+            if let Some((card, error)) = broken {
+                tracing::error!(card, "{error}; waiting for another attachment");
+                send_message(inbox.socket(), &FromHost::Broken { card: card as u16 }, &[])?;
+            }
+            if done > 0 {
+                idle.handle_work(now.0, done);
+                if !turns.is_multiple_of(TURNS_PER_LOOK) {
+                    continue;
+                }
+            } else {
+                idle.set_contended(pressure.is_contended(now.0));
+                match idle.poll(now.0) {
+                    IdleStep::Again => {
+                        std::hint::spin_loop();
+                        continue;
+                    }
+                    IdleStep::Nap => {
+                        wait(&[], Some(NAP))?;
+                        continue;
+                    }
+                    IdleStep::Sleep => self.sleep(inbox)?,
+                }
+            }
+            match inbox.take::<ToHost>() {
+                Ok(None) => {}
+                Ok(Some((message, files))) => self.handle(message, files, inbox.socket())?,
+                Err(error) => {
+                    tracing::debug!("{error:#}");
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn sleep(&mut self, inbox: &Inbox) -> Result<()> {
+        let may_sleep = match self.service.prepare_sleep() {
+            Ok(may_sleep) => may_sleep,
+            Err((card, error)) => {
+                tracing::error!(card, "{error}; waiting for another attachment");
+                send_message(inbox.socket(), &FromHost::Broken { card: card as u16 }, &[])?;
+                return Ok(());
+            }
+        };
+        let now = monotonic();
+        let timeout = self.service.next_due().map(|due| due.since(now));
+        if !may_sleep || timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        let mut files: Vec<BorrowedFd<'_>> = vec![inbox.socket()];
+        files.extend(self.service.bells().map(|bell| bell.as_fd()));
+        wait(&files, timeout)?;
+        Ok(())
+    }
+
+    fn handle(&mut self, message: ToHost, files: Vec<OwnedFd>, supervisor: BorrowedFd<'_>) -> Result<()> {
+        match message {
+            ToHost::Attach { card } => {
+                let files = files.try_into().ok().context("an attachment has three files")?;
+                let attachment = Attachment::from_files(files).context("an attachment from the supervisor")?;
+                let directory = self.directory();
+                let card = usize::from(card);
+                if let Err(error) = self.service.attach(card, attachment.host(), directory) {
+                    tracing::error!(card, "{error}; waiting for another attachment");
+                    send_message(supervisor, &FromHost::Broken { card: card as u16 }, &[])?;
+                }
+            }
+            ToHost::Detach { card } => self.service.detach(usize::from(card)),
+            ToHost::Report => send_message(supervisor, &FromHost::Report(Box::new(self.report())), &[])?,
+        }
+        Ok(())
+    }
+
+    fn directory(&self) -> Directory {
+        let places = Directory::places_of(u64::from(self.setup.cache_bytes));
+        let bytes = u64::from(places) * BLOCK_BYTES;
+        let policy: Box<dyn Policy> = match self.setup.policy {
+            BlockPolicy::Lru => Box::new(Lru::new(bytes, places)),
+            BlockPolicy::Popularity => Box::new(Popularity::new(&PopularityConfig::new(bytes, places))),
+        };
+        Directory::new(places, policy)
+    }
+
+    fn report(&mut self) -> HostReport {
+        let service = *self.service.counters();
+        let [ok, moved, refused, failed] = service.statuses;
+        let site = *self.service.site().counters();
+        let stack = *self.service.connections().counters();
+        let counters = [
+            ("requests", service.requests),
+            ("replies_2xx", ok),
+            ("replies_3xx", moved),
+            ("replies_4xx", refused),
+            ("replies_5xx", failed),
+            ("content_bytes", service.content_bytes),
+            ("unkept_bytes", service.unkept_bytes),
+            ("replies_cut", service.cut),
+            ("frames", service.frames),
+            ("frames_ignored", service.frames_ignored),
+            ("frames_corrupt", service.frames_corrupt),
+            ("frames_refused", service.frames_refused),
+            ("answers_dropped", service.answers_dropped),
+            ("paths_remembered", site.remembered),
+            ("paths_compared", site.compared),
+            ("paths_looked_up", site.looked_up),
+            ("files_changed", site.changed),
+            ("files_not_kept", site.not_kept),
+            ("connections", self.service.connections().len() as u64),
+            ("connections_accepted", stack.accepted),
+            ("connections_refused", stack.refused),
+            ("connections_gave_up", stack.gave_up),
+            ("segments_of_strangers", stack.strangers),
+            ("pages", self.service.pages().len() as u64),
+        ];
+        let cards = (0..self.setup.cards.len()).map(|card| self.card_report(card)).collect();
+        HostReport { counters: named(&counters), cards }
+    }
+
+    fn card_report(&mut self, card: usize) -> CardReport {
+        let Some(driver) = self.service.driver(card) else { return CardReport::default() };
+        let crossed = driver.side().counted.read();
+        let sent = *driver.counters();
+        let directory = *driver.directory().counters();
+        let blocks = driver.directory().len() as u64;
+        let counters = [
+            ("packets", sent.packets),
+            ("commands", sent.commands),
+            ("cached_bytes", sent.cached_bytes),
+            ("copied_bytes", sent.copied_bytes),
+            ("commands_refused", sent.refused),
+            ("blocks", blocks),
+            ("block_hits", directory.hits),
+            ("block_misses", directory.misses),
+            ("blocks_inserted", directory.inserted),
+            ("blocks_evicted", directory.evicted),
+            ("blocks_invalidated", directory.invalidated),
+            ("blocks_excluded", directory.excluded),
+            ("blocks_refused", directory.refused),
+        ];
+        let bus = BusClass::ALL.into_iter().map(|class| (class.label().to_owned(), crossed.of(class))).collect();
+        CardReport { attached: true, bus, transfers: crossed.transfers, counters: named(&counters) }
+    }
+}
+
+fn named(counters: &[(&str, u64)]) -> std::collections::BTreeMap<String, u64> {
+    counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+}
+
+fn unix_ns() -> i128 {
+    let now = clock_gettime(ClockId::Realtime);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}

@@ -1,0 +1,138 @@
+//! What supervisor, card and host of `nicache serve` tell each other: JSON messages with open files attached, on the socket that a child has at its start
+//! ([`crate::setup`]).
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::options::{BlockPolicy, CoherenceKind, LogFormat, RouteKind};
+
+/// Setup of a card. Attached: the TAP queue; with `bus`, the bus's clock; then what [`ToFirmware::Attach`] has.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FirmwareSetup {
+    /// Form of log lines.
+    pub log_format: LogFormat,
+    /// Its number.
+    pub card: u16,
+    /// Bytes of its cache.
+    pub cache_bytes: u32,
+    /// The modelled bus, as its option is spelled.
+    pub bus: Option<String>,
+}
+
+/// Supervisor to card.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToFirmware {
+    /// A new attachment. Attached: host memory, then the three files of the attachment.
+    Attach,
+}
+
+/// Card to supervisor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromFirmware {
+    /// The attachment is in use.
+    Ready,
+    /// The host is broken; another attachment is needed.
+    Broken,
+}
+
+/// A card, as the host is told of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CardAddress {
+    /// The host's MAC address on its wire.
+    pub mac: [u8; 6],
+    /// The host's address there.
+    pub address: Ipv4Addr,
+}
+
+/// Setup of the host. Attached: host memory; with `witness_files`, these: control page, revision words, and links, which only need to stay open.
+/// Cards are attached afterwards.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HostSetup {
+    /// Form of log lines.
+    pub log_format: LogFormat,
+    /// The folder that is served.
+    pub root: Vec<u8>,
+    /// Names of index files.
+    pub index: Vec<String>,
+    /// Whether folders are listed.
+    pub lists: bool,
+    /// TCP ports.
+    pub ports: Vec<u16>,
+    /// Connections at most.
+    pub connections: u32,
+    /// Pages of the page cache.
+    pub pages: u32,
+    /// The cards.
+    pub cards: Vec<CardAddress>,
+    /// Bytes of each card's cache.
+    pub cache_bytes: u32,
+    /// Replacement policy.
+    pub policy: BlockPolicy,
+    /// When an outdated block goes.
+    pub coherence: CoherenceKind,
+    /// By which card a client is served.
+    pub route: RouteKind,
+    /// Whether ext4 is watched.
+    pub ext4: bool,
+    /// Number of files of the kernel witness; 0: nothing is watched, and nothing kept.
+    pub witness_files: usize,
+}
+
+/// Supervisor to host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToHost {
+    /// A card is there anew. Attached: the three files of the attachment.
+    Attach {
+        /// Its number.
+        card: u16,
+    },
+    /// A card is gone.
+    Detach {
+        /// Its number.
+        card: u16,
+    },
+    /// Answer this with [`FromHost::Report`].
+    Report,
+}
+
+/// Host to supervisor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromHost {
+    /// Requests are answered as soon as there is a card.
+    Ready,
+    /// A card is broken; another attachment is needed.
+    Broken {
+        /// Its number.
+        card: u16,
+    },
+    /// How much of everything so far.
+    Report(Box<HostReport>),
+}
+
+/// What a host has done since its start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostReport {
+    /// Counters by name.
+    pub counters: BTreeMap<String, u64>,
+    /// Of each card, since its attachment.
+    pub cards: Vec<CardReport>,
+}
+
+/// What has crossed to and from a card, and what its directory has done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CardReport {
+    /// Whether it is there.
+    pub attached: bool,
+    /// Bytes over the bus by class.
+    pub bus: BTreeMap<String, u64>,
+    /// Transfers over the bus.
+    pub transfers: u64,
+    /// Counters of driver and directory by name.
+    pub counters: BTreeMap<String, u64>,
+}

@@ -1,0 +1,398 @@
+//! `nicache serve`: a folder from memory of the card, which the host's own TCP manages.
+//!
+//! ```text
+//! mod.rs        the supervisor: interfaces, witness, host memory; starts card and host, and starts them again
+//! firmware.rs   the card process (crates/firmware)
+//! host.rs       the host process (crates/host)
+//! messages.rs   what they tell each other
+//! channel.rs    a child's end of the socket
+//! status.rs     what `nicache status` is told
+//! ```
+//!
+//! Card and host share what the supervisor has made for them and nothing else: host memory, and an attachment for each card. Whoever ends is started again with a new
+//! attachment, which the other side is given, too. A host that ends takes its connections with it; a card that ends does not.
+
+mod channel;
+pub mod firmware;
+pub mod host;
+mod messages;
+mod status;
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nicache_bus::{Attachment, Meter, Window};
+use nicache_host::BLOCK_BYTES;
+use nicache_host::server::Layout;
+use nicache_port::TapQueue;
+use nicache_watch::KernelWatcher;
+use rustix::event::{PollFd, PollFlags, poll};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::logs;
+use crate::options::{ServeOptions, Subnet};
+use crate::publish::{self, Published};
+use crate::setup::{receive_message, send_message};
+use crate::supervisor::children::{Child, Role, describe};
+use crate::supervisor::end::Signals;
+use crate::supervisor::instance::Instance;
+use crate::supervisor::{check_privilege, first_word, tap};
+use messages::{CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, ToFirmware, ToHost};
+pub use status::ServeStatus;
+use status::{Shared, StatusServer};
+
+/// How long a child may take to start.
+const START: Duration = Duration::from_secs(60);
+/// A child that ends more often than this many times in [`RESTARTS_IN`] is not started again.
+const RESTARTS_MAX: usize = 20;
+/// See [`RESTARTS_MAX`].
+const RESTARTS_IN: Duration = Duration::from_secs(10);
+
+/// Serves until Ctrl-C or SIGTERM; the status for the shell.
+pub fn run(options: &ServeOptions) -> Result<ExitCode> {
+    logs::start(options.log_format);
+    check_privilege()?;
+    let root = std::path::absolute(&options.root)?;
+    match std::fs::metadata(&root) {
+        Ok(found) if found.is_dir() => {}
+        Ok(_) => bail!("{} is no folder: name the folder whose files are to be served", root.display()),
+        Err(error) => bail!("{}: {error}", root.display()),
+    }
+    let signals = Signals::catch()?;
+    let mut serving = Serving::start(options, root.as_os_str().as_bytes().to_vec())?;
+    serving.announce();
+    let ended = serving.supervise(&signals);
+    drop(serving);
+    if options.json {
+        logs::print(&serde_json::json!({ "event": "ended", "failed": ended.is_err() }).to_string());
+    }
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// A card and what it needs to be started again.
+struct Card {
+    instance: Instance,
+    address: CardAddress,
+    tap: TapQueue,
+    child: Child,
+    is_attached: bool,
+}
+
+/// Everything that lives while files are served. Fields are dropped in this order.
+struct Serving<'a> {
+    options: &'a ServeOptions,
+    status: StatusServer,
+    host: Child,
+    cards: Vec<Card>,
+    _published: Published,
+    host_setup: HostSetup,
+    window: Window,
+    meter: Option<Meter>,
+    /// Control page, revision words, links.
+    witness: Vec<OwnedFd>,
+    restarts: Vec<Instant>,
+    started: Instant,
+    shared: Arc<Shared>,
+}
+
+impl<'a> Serving<'a> {
+    fn start(options: &'a ServeOptions, root: Vec<u8>) -> Result<Serving<'a>> {
+        let cache_bytes = u32::try_from(options.memory.0).context("--memory: a card has less than 4G for blocks")?;
+        let pages = u32::try_from(options.page_cache.0 / BLOCK_BYTES).context("--page-cache is too large")?;
+        if pages < 256 {
+            bail!("--page-cache: at least 1M is needed");
+        }
+        let meter = options.bus.map(Meter::create).transpose()?;
+        let (witness, ext4, unwatched) = match watch() {
+            Ok((files, ext4)) => (files, ext4, None),
+            Err(error) => {
+                let reason = format!("{error:#}");
+                tracing::warn!("no file is kept, each is read for each reply: {reason}");
+                (Vec::new(), false, Some(reason))
+            }
+        };
+        let mut taps = Vec::new();
+        for number in 0..options.cards {
+            taps.push(open_card(options, number)?);
+        }
+        let cards: Vec<CardAddress> = taps.iter().map(|(_, address, _)| address.clone()).collect();
+        let host_setup = HostSetup {
+            log_format: options.log_format,
+            root,
+            index: options.index.clone(),
+            lists: options.list,
+            ports: options.port.clone(),
+            connections: options.connections,
+            pages,
+            cards,
+            cache_bytes,
+            policy: options.policy,
+            coherence: options.coherence,
+            route: options.route,
+            ext4,
+            witness_files: witness.len(),
+        };
+        let window = host_memory(&host_setup)?;
+        let first = &taps[0].0;
+        let shared = Arc::new(Shared::default());
+        let status = StatusServer::bind(&first.socket_path())?;
+        let published = publish::start(&options.publish, &options.port, false, &first.interface, first.subnet)?;
+        let host = start_host(&host_setup, &window, &witness)?;
+        let mut serving = Serving {
+            options,
+            status,
+            host,
+            cards: Vec::new(),
+            _published: published,
+            host_setup,
+            window,
+            meter,
+            witness,
+            restarts: Vec::new(),
+            started: Instant::now(),
+            shared,
+        };
+        for (number, (instance, address, tap)) in taps.into_iter().enumerate() {
+            let attachment = Attachment::create()?;
+            let child = serving.start_card(number, &tap, &attachment)?;
+            serving.tell_host(number, &attachment)?;
+            serving.cards.push(Card { instance, address, tap, child, is_attached: true });
+        }
+        serving.begin_status(unwatched)?;
+        Ok(serving)
+    }
+
+    fn urls(&self) -> Vec<String> {
+        let port = self.options.port[0];
+        let url = |card: &Card| match port {
+            80 => format!("http://{}/", card.address.address),
+            port => format!("http://{}:{port}/", card.address.address),
+        };
+        self.cards.iter().map(url).collect()
+    }
+
+    fn begin_status(&mut self, unwatched: Option<String>) -> Result<()> {
+        let first = &self.cards[0].instance;
+        let fixed = ServeStatus {
+            name: first.name.clone(),
+            pid: std::process::id(),
+            uptime_s: 0,
+            root: String::from_utf8_lossy(&self.host_setup.root).into_owned(),
+            urls: self.urls(),
+            host_pid: self.host.pid(),
+            card_pids: self.cards.iter().map(|card| card.child.pid()).collect(),
+            interfaces: self.cards.iter().map(|card| card.instance.interface.clone()).collect(),
+            published: self.options.publish.iter().map(ToString::to_string).collect(),
+            cache_bytes: u64::from(self.host_setup.cache_bytes),
+            not_keeping: unwatched,
+            restarts: 0,
+            bus_busy_ns: None,
+            bus_overhead_bytes: None,
+            report: HostReport::default(),
+        };
+        self.shared.set(fixed);
+        self.status.serve(Arc::clone(&self.shared), self.started)
+    }
+
+    fn announce(&self) {
+        let urls = self.urls();
+        if self.options.json {
+            let status = serde_json::json!({ "event": "ready", "status": self.shared.get(self.started) });
+            logs::print(&status.to_string());
+            return;
+        }
+        for (card, url) in self.cards.iter().zip(&urls) {
+            logs::print(&format!("{url} is served through the card {}", card.instance.interface));
+        }
+        for publish in &self.options.publish {
+            logs::print(&format!("published at {}", publish.address));
+        }
+    }
+
+    fn start_card(&self, number: usize, tap: &TapQueue, attachment: &Attachment) -> Result<Child> {
+        let mut child = Child::start(Role::Firmware)?;
+        let setup = FirmwareSetup {
+            log_format: self.options.log_format,
+            card: number as u16,
+            cache_bytes: self.host_setup.cache_bytes,
+            bus: self.options.bus.map(|model| model.to_string()),
+        };
+        let clock = self.meter.as_ref().map(Meter::file);
+        let attached = [self.window.file()].into_iter().chain(attachment.files());
+        let files: Vec<BorrowedFd<'_>> = [tap.as_fd()].into_iter().chain(clock).chain(attached).collect();
+        send_message(&child.channel, &setup, &files)?;
+        match first_word(&mut child, START)?.0 {
+            FromFirmware::Ready => Ok(child),
+            FromFirmware::Broken => bail!("the card began with an attachment that is broken"),
+        }
+    }
+
+    fn tell_host(&self, number: usize, attachment: &Attachment) -> Result<()> {
+        send_message(&self.host.channel, &ToHost::Attach { card: number as u16 }, &attachment.files())
+    }
+
+    /// Waits for the end, and starts again what ends before it.
+    fn supervise(&mut self, signals: &Signals) -> Result<()> {
+        loop {
+            self.wait(signals)?;
+            while let Some(number) = signals.take() {
+                if matches!(number, SIGINT | SIGTERM) {
+                    return Ok(());
+                }
+            }
+            if let Some(status) = self.host.try_wait()? {
+                tracing::error!("the host process {}: it is started again", describe(status));
+                self.count_restart()?;
+                self.restart_host()?;
+                continue;
+            }
+            for number in 0..self.cards.len() {
+                if let Some(status) = self.cards[number].child.try_wait()? {
+                    tracing::error!(card = number, "the card process {}: it is started again", describe(status));
+                    self.count_restart()?;
+                    self.restart_card(number)?;
+                } else if self.has_message(self.cards[number].child.channel.as_fd())? {
+                    match receive_message::<FromFirmware>(&self.cards[number].child.channel)? {
+                        Some((FromFirmware::Broken, _)) => self.reattach(number)?,
+                        Some((FromFirmware::Ready, _)) | None => {}
+                    }
+                }
+            }
+            if self.has_message(self.host.channel.as_fd())? {
+                match receive_message::<FromHost>(&self.host.channel)? {
+                    Some((FromHost::Broken { card }, _)) => self.reattach(usize::from(card))?,
+                    Some((FromHost::Report(report), _)) => self.take_report(*report),
+                    Some((FromHost::Ready, _)) | None => {}
+                }
+            }
+            if self.shared.is_wanted() {
+                // A host that is just ending is not asked.
+                let _ = send_message(&self.host.channel, &ToHost::Report, &[]);
+            }
+        }
+    }
+
+    fn take_report(&self, report: HostReport) {
+        let mut status = self.shared.get(self.started);
+        status.report = report;
+        status.host_pid = self.host.pid();
+        status.card_pids = self.cards.iter().map(|card| card.child.pid()).collect();
+        status.bus_busy_ns = self.meter.as_ref().map(Meter::busy_ns);
+        status.bus_overhead_bytes = self.meter.as_ref().map(Meter::overhead_bytes);
+        self.shared.answer(status);
+    }
+
+    fn has_message(&self, socket: BorrowedFd<'_>) -> Result<bool> {
+        let mut files = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        Ok(poll(&mut files, Some(&now)).is_ok_and(|count| count > 0))
+    }
+
+    fn wait(&self, signals: &Signals) -> Result<()> {
+        let children = self.cards.iter().map(|card| &card.child).chain([&self.host]);
+        let files = children.flat_map(|child| [child.as_fd(), child.channel.as_fd()]);
+        let files = files.chain(signals.files()).chain([self.shared.as_fd()]);
+        let mut files: Vec<PollFd<'_>> = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
+        match poll(&mut files, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn count_restart(&mut self) -> Result<()> {
+        let now = Instant::now();
+        self.restarts.retain(|at| now.duration_since(*at) < RESTARTS_IN);
+        self.restarts.push(now);
+        self.shared.count_restart();
+        if self.restarts.len() > RESTARTS_MAX {
+            bail!("card and host ended {RESTARTS_MAX} times in {} s: see their messages above", RESTARTS_IN.as_secs());
+        }
+        Ok(())
+    }
+
+    /// Nothing of the old host is believed: it has new memory, and each card a new attachment.
+    fn restart_host(&mut self) -> Result<()> {
+        self.window = host_memory(&self.host_setup)?;
+        self.host = start_host(&self.host_setup, &self.window, &self.witness)?;
+        for number in 0..self.cards.len() {
+            if self.cards[number].child.try_wait()?.is_none() {
+                self.attach(number)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn restart_card(&mut self, number: usize) -> Result<()> {
+        // The host is told first: what it still sends would go nowhere.
+        let _ = send_message(&self.host.channel, &ToHost::Detach { card: number as u16 }, &[]);
+        self.cards[number].is_attached = false;
+        let attachment = Attachment::create()?;
+        let child = self.start_card(number, &self.cards[number].tap, &attachment)?;
+        self.cards[number].child = child;
+        self.tell_host(number, &attachment)?;
+        self.cards[number].is_attached = true;
+        Ok(())
+    }
+
+    fn reattach(&mut self, number: usize) -> Result<()> {
+        tracing::warn!(card = number, "a new attachment");
+        self.count_restart()?;
+        self.attach(number)
+    }
+
+    /// A new attachment between a card and the host that there are.
+    fn attach(&mut self, number: usize) -> Result<()> {
+        let attachment = Attachment::create()?;
+        let files: Vec<BorrowedFd<'_>> = [self.window.file()].into_iter().chain(attachment.files()).collect();
+        // One that ends meanwhile is started again with another one.
+        let told = send_message(&self.cards[number].child.channel, &ToFirmware::Attach, &files)
+            .and_then(|()| self.tell_host(number, &attachment));
+        self.cards[number].is_attached = told.is_ok();
+        Ok(())
+    }
+}
+
+/// Loads the kernel's witness: control page, revision words, links; and whether ext4 is watched.
+fn watch() -> Result<(Vec<OwnedFd>, bool)> {
+    let watcher = KernelWatcher::load(0)?;
+    let files = [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds());
+    let files = files.map(|file| file.try_clone_to_owned()).collect::<Result<Vec<_>, _>>()?;
+    Ok((files, watcher.coverage().ext4))
+}
+
+/// A card's interface with its network.
+fn open_card(options: &ServeOptions, number: u16) -> Result<(Instance, CardAddress, TapQueue)> {
+    let (name, subnet) = if number == 0 { (options.name.as_deref(), options.subnet) } else { (None, None) };
+    let (instance, setting_up) = Instance::reserve(name, subnet)?;
+    let tap = tap::open_wire(&instance.interface, 1, instance.subnet)?.pop().context("a TAP without a queue")?;
+    drop(setting_up);
+    let address = CardAddress { mac: mac(instance.subnet), address: instance.subnet.server() };
+    Ok((instance, address, tap))
+}
+
+/// A MAC address of local administration (IEEE 802, bit 1 of the first byte), which follows from the network.
+fn mac(subnet: Subnet) -> [u8; 6] {
+    let [a, b, c, d] = Ipv4Addr::octets(&subnet.server());
+    [0x02, 0x6e, a, b, c, d]
+}
+
+fn host_memory(setup: &HostSetup) -> Result<Window> {
+    let layout = Layout::new(&host::service_config(setup, [0; 16]));
+    let bytes = usize::try_from(layout.bytes()).context("--page-cache is too large")?;
+    Window::create("nicache-host", bytes).context("cannot make host memory: try a smaller --page-cache")
+}
+
+fn start_host(setup: &HostSetup, window: &Window, witness: &[OwnedFd]) -> Result<Child> {
+    let mut host = Child::start(Role::Host)?;
+    let files: Vec<BorrowedFd<'_>> = [window.file()].into_iter().chain(witness.iter().map(AsFd::as_fd)).collect();
+    send_message(&host.channel, setup, &files)?;
+    match first_word(&mut host, START)?.0 {
+        FromHost::Ready => Ok(host),
+        other => bail!("the host began with {other:?}"),
+    }
+}
