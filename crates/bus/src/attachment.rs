@@ -178,6 +178,15 @@ mod tests {
         (made.host(), Attachment::from_files(files).unwrap().card())
     }
 
+    /// Where docs/bus.md draws them.
+    #[test]
+    fn rings_begin_where_they_are_drawn() {
+        let start =
+            |number: usize| RINGS_AT + RINGS[..number].iter().map(|entries| ring_bytes(*entries)).sum::<usize>();
+        assert_eq!([0, 1, 2, 3, 4].map(start), [4096, 20_736, 25_088, 41_728, ATTACHMENT_BYTES]);
+        assert_eq!(ATTACHMENT_BYTES, 58_368);
+    }
+
     #[test]
     fn rings_do_not_touch_each_other() {
         let (mut host, mut card) = both();

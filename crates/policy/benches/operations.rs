@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use nicache_policy::{Incoming, Key, Lru, Policy, Popularity, PopularityConfig, Removal};
+use nicache_policy::{Fifo, Incoming, Key, Lfu, Lru, Policy, Popularity, PopularityConfig, Removal};
 
 const ROUNDS: u64 = 200_000;
 const BATCHES: u64 = 15;
@@ -15,7 +15,10 @@ const BATCHES: u64 = 15;
 fn main() {
     for objects in [1_000u32, 32_768, 262_144] {
         let bytes_max = u64::from(objects) * 2048;
+        measure(Fifo::new(bytes_max, objects), objects);
         measure(Lru::new(bytes_max, objects), objects);
+        measure(Lfu::new(bytes_max, objects), objects);
+        measure(Lfu::without_ageing(bytes_max, objects), objects);
         measure(Popularity::new(&PopularityConfig::new(bytes_max, objects)), objects);
     }
 }

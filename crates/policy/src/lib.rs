@@ -3,20 +3,27 @@
 //! Read first: Bos et al. 2009, sections 2.1 and 2.2. The card and the trace simulators run the same code, so a policy
 //! has no clock, no I/O and no randomness of its own; time comes as [`Policy::handle_period_end`].
 //!
-//! Everything is allocated at construction: a [`Table`] of fixed capacity found through a hash, and [`List`]s whose
-//! links lie in the table's values. Both are public, for policies in other crates.
+//! Everything is allocated at construction: a [`Table`] of fixed capacity found through a hash, [`List`]s whose links
+//! lie in the table's values, and [`Heap`]s whose values know their position. All are public, for policies in other
+//! crates.
 //!
 //! Deliberately absent: the entries themselves, their bytes and their validity (the card's directory), and Vary
 //! (a variant has a key of its own).
 
 #![forbid(unsafe_code)]
 
+mod fifo;
+mod heap;
+mod lfu;
 mod list;
 mod lru;
 mod policy;
 mod popularity;
 mod table;
 
+pub use fifo::Fifo;
+pub use heap::{Heap, Heaped, Position};
+pub use lfu::Lfu;
 pub use list::{Linked, Links, List};
 pub use lru::Lru;
 pub use policy::{Admission, Incoming, Key, Occupancy, Policy, Removal, TableFull};

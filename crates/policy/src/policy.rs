@@ -84,9 +84,10 @@ pub struct Occupancy {
 ///
 /// # Bounds
 ///
-/// All memory is allocated at construction. Calls take constant time, amortised over the calls;
-/// `handle_period_end` and what it bounds are documented by each policy. No sequence of calls panics; calls that make
-/// no sense (a hit of an unknown key, a removal of one never inserted) change nothing or count as a request.
+/// All memory is allocated at construction. Calls take constant time, amortised over the calls, or, where a policy says
+/// so, time logarithmic in the number of objects; `handle_period_end` and what it bounds are documented by each policy.
+/// No sequence of calls panics; calls that make no sense (a hit of an unknown key, a removal of one never inserted)
+/// change nothing or count as a request.
 pub trait Policy: Send {
     /// Its name in configuration, metrics and plots.
     fn name(&self) -> &'static str;

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use cache::Cache;
 use nicache_policy::{
-    Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table, TableFull,
+    Admission, Fifo, Incoming, Key, Lfu, Linked, Links, List, Lru, Occupancy, Place, Policy, Popularity,
+    PopularityConfig, Removal, Table, TableFull,
 };
 
 /// Yang et al. 2023: a small FIFO in front of a main one, and a FIFO of ghosts that go straight to the main one.
@@ -271,15 +272,23 @@ fn share_of_hits<P: Policy>(policy: P) -> f64 {
 
 #[test]
 fn ghosts_sizes_and_comparison_with_the_incoming_object() {
-    let lru = share_of_hits(nicache_policy::Lru::new(60_000, 1200));
-    let popularity = {
-        let config = nicache_policy::PopularityConfig::new(60_000, 1200);
-        share_of_hits(nicache_policy::Popularity::new(&config))
-    };
+    let lru = share_of_hits(Lru::new(60_000, 1200));
+    let popularity = share_of_hits(Popularity::new(&PopularityConfig::new(60_000, 1200)));
     let s3_fifo = share_of_hits(S3Fifo::new(60_000, 1200));
     let gdsf = share_of_hits(Gdsf::default());
     let tiny = share_of_hits(TinyLfuFifo::default());
     for (name, share) in [("s3-fifo", s3_fifo), ("gdsf", gdsf), ("tinylfu", tiny), ("popularity", popularity)] {
         assert!(share > lru, "{name} {share:.3}, lru {lru:.3}");
     }
+}
+
+/// Kim et al. 2002, section 3: LFU is slightly better than LRU, FIFO slightly worse.
+#[test]
+fn the_simple_policies_are_in_the_papers_order() {
+    let fifo = share_of_hits(Fifo::new(60_000, 1200));
+    let lru = share_of_hits(Lru::new(60_000, 1200));
+    let lfu = share_of_hits(Lfu::without_ageing(60_000, 1200));
+    let ageing = share_of_hits(Lfu::new(60_000, 1200));
+    assert!(fifo < lru, "fifo {fifo:.3}, lru {lru:.3}");
+    assert!(lru < lfu.min(ageing), "lru {lru:.3}, lfu {lfu:.3}, lfu-da {ageing:.3}");
 }
