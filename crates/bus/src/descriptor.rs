@@ -199,7 +199,7 @@ pub enum Refusal {
     Window = 2,
     /// An offset outside of the cache.
     Cache = 3,
-    /// A packet that does not begin, begins twice, or is too long.
+    /// A packet that does not begin, or is too long.
     Packet = 4,
 }
 

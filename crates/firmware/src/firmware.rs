@@ -271,11 +271,11 @@ impl<P: Port> Firmware<P> {
 
     fn receive(&mut self, now_ns: u64) -> Result<u64, Broken> {
         let frames = self.port.receive(&mut self.burst)?;
+        let mut entries = 0;
         for frame in &self.burst {
-            deliver(frame, &mut self.side, &mut self.dma, &mut self.counters, now_ns)?;
+            entries += deliver(frame, &mut self.side, &mut self.dma, &mut self.counters, now_ns)?;
         }
-        // One entry for the place, one for the frame.
-        self.dma.cross_entries(2 * frames as u64, now_ns);
+        self.dma.cross_entries(entries, now_ns);
         if self.side.free.release() | self.side.received.publish() {
             self.side.host_bell.ring();
         }

@@ -6,21 +6,21 @@ use nicache_port::{Checksum, FrameBuf};
 use crate::dma::Dma;
 use crate::firmware::FirmwareCounters;
 
-/// Hands a frame to the host. One for which there is no place is dropped and counted.
+/// Hands a frame to the host, and returns how many entries of rings that took. One for which there is no place is dropped and counted.
 pub fn deliver(
     frame: &FrameBuf,
     side: &mut CardSide,
     dma: &mut Dma,
     counters: &mut FirmwareCounters,
     now_ns: u64,
-) -> Result<(), RingError> {
+) -> Result<u64, RingError> {
     if side.received.room()? == 0 {
         counters.receive_no_buffer += 1;
-        return Ok(());
+        return Ok(0);
     }
     let Some(entry) = side.free.pop()? else {
         counters.receive_no_buffer += 1;
-        return Ok(());
+        return Ok(0);
     };
     let place = Received::decode(entry);
     let len = frame.len() as u64;
@@ -34,7 +34,8 @@ pub fn deliver(
     let checksums_right = !matches!(frame.offload().checksum, Checksum::Unverified);
     let report = Received { mmaddr: place.mmaddr, len: if fits { len } else { 0 }, checksums_right };
     match side.received.push(report.encode()) {
-        Ok(()) => Ok(()),
+        // The place and the report.
+        Ok(()) => Ok(2),
         Err(PushError::Peer(error)) => Err(error),
         Err(PushError::Full) => unreachable!("there was room"),
     }

@@ -266,7 +266,11 @@ impl Driver {
         while let Some(entry) = self.side.done.pop()? {
             match Completion::decode(entry) {
                 Some(Completion::CacheSize { bytes }) => size = Some(bytes),
-                Some(Completion::Refused { .. }) | None => self.counters.refused += 1,
+                Some(Completion::Refused { .. }) | None => {
+                    self.counters.refused += 1;
+                    // It may have been an insertion: what is in the cache is not known.
+                    self.directory.clear();
+                }
             }
         }
         if self.side.done.release() {

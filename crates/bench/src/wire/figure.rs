@@ -146,6 +146,7 @@ fn colour(subject: Subject) -> &'static str {
         Subject::CardMiss => "#f3c998",
         Subject::CardHit => "#e8871e",
         Subject::CardHitHandshake => "#c25e00",
+        Subject::Serve => "#7b5aa6",
     }
 }
 

@@ -98,6 +98,11 @@ impl Site {
         self.folder.path()
     }
 
+    /// The folder with the objects.
+    pub fn files(&self) -> std::path::PathBuf {
+        self.folder.path().join("site")
+    }
+
     /// Command of nginx with a cache of open files.
     pub fn nginx(&self) -> Vec<String> {
         self.nginx_with("nginx.conf")

@@ -37,17 +37,20 @@ pub enum Subject {
     CardHit,
     /// The card, which completed the handshakes, too.
     CardHitHandshake,
+    /// `nicache serve`: host and card as two processes, content from card memory that the host manages.
+    Serve,
 }
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Subject; 6] = [
+    pub const ALL: [Subject; 7] = [
         Subject::Nginx,
         Subject::NginxPlain,
         Subject::Varnish,
         Subject::CardMiss,
         Subject::CardHit,
         Subject::CardHitHandshake,
+        Subject::Serve,
     ];
 
     /// For tables and figures.
@@ -59,6 +62,7 @@ impl Subject {
             Subject::CardMiss => "card, bypassed",
             Subject::CardHit => "card, hits",
             Subject::CardHitHandshake => "card, hits, own handshake",
+            Subject::Serve => "nicache serve",
         }
     }
 
@@ -66,6 +70,7 @@ impl Subject {
     pub fn programs(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Subject::Varnish => &[("nginx", "nginx-light"), ("varnishd", "varnish"), ("cc", "gcc")],
+            Subject::Serve => &[],
             _ => &[("nginx", "nginx-light")],
         }
     }
@@ -105,6 +110,9 @@ impl Running {
         client.run(|| {
             let _ = std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535");
         });
+        if subject == Subject::Serve {
+            return Self::start_serve(client, site, nicache, cpu);
+        }
         if subject.is_card() {
             return Self::start_card(subject, client, site, nicache, cpu);
         }
@@ -168,6 +176,29 @@ impl Running {
             client,
             others: Vec::new(),
         };
+        let client = running.client.clone();
+        running.wait_for(&client, server)?;
+        Ok(running)
+    }
+
+    fn start_serve(client: Namespace, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+        let name = format!("bench-{}", std::process::id());
+        let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
+        argv.extend(["serve", "--json", "--name", &name].map(str::to_owned));
+        argv.push(site.files().display().to_string());
+        let mut process = Process::start(&client, cpu, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
+        let status = ready(&mut process)?;
+        let url = status["urls"][0].as_str().context("no URL in the status")?;
+        let server: Ipv4Addr = url.trim_start_matches("http://").trim_end_matches('/').parse()?;
+        if let Some(reason) = status["not_keeping"].as_str() {
+            bail!("the card stores nothing on this machine: {reason}");
+        }
+        let [a, b, c, _] = server.octets();
+        let interface = status["interfaces"][0].as_str().context("no interface in the status")?;
+        client.command(&cubic_route(interface, &format!("{a}.{b}.{c}"), 1))?;
+        let card = Some((nicache.to_owned(), name));
+        let (subject, processes) = (Subject::Serve, vec![process]);
+        let mut running = Running { subject, processes, card, server, client, others: Vec::new() };
         let client = running.client.clone();
         running.wait_for(&client, server)?;
         Ok(running)
@@ -258,6 +289,11 @@ impl Running {
 
     fn counts(&self) -> Result<Option<Counts>> {
         let Some(status) = self.status()? else { return Ok(None) };
+        if self.subject == Subject::Serve {
+            let requests = status["report"]["counters"]["requests"].as_u64().context("no requests in the status")?;
+            let copied = status["report"]["cards"][0]["counters"]["copied_bytes"].as_u64();
+            return Ok(Some(Counts { hits: requests, others: copied.context("no copied_bytes in the status")? }));
+        }
         let number = |key: &str| status["counters"][key].as_u64().with_context(|| format!("no {key} in the status"));
         Ok(Some(Counts { hits: number("hits")?, others: number("misses")? + number("bypasses")? }))
     }
