@@ -47,6 +47,8 @@ pub struct DirectoryCounters {
     pub evicted: u64,
     /// Blocks forgotten since their file had changed.
     pub invalidated: u64,
+    /// Blocks that were replaced by what their file has become.
+    pub updated: u64,
     /// Blocks forgotten since their page went.
     pub excluded: u64,
     /// Blocks that were not put into the cache: the policy did not want them, or what would have had to go was in use.
@@ -200,6 +202,22 @@ impl Directory {
         }
     }
 
+    /// As [`invalidate`](Self::invalidate), if what is in the cache is older than this.
+    pub fn invalidate_older(&mut self, block: Block, revision: Revision) {
+        if self.entries.get(&block).is_some_and(|entry| entry.revision < revision) {
+            self.invalidate(block);
+        }
+    }
+
+    /// A block that is in the cache gets another revision, whose bytes are to be inserted at the offset that is returned before anything else refers to it. `None`: it is
+    /// not there, or younger.
+    pub fn update(&mut self, block: Block, revision: Revision) -> Option<u32> {
+        let entry = self.entries.get_mut(&block).filter(|entry| entry.revision < revision)?;
+        entry.revision = revision;
+        self.counters.updated += 1;
+        Some(entry.place * BLOCK_BYTES as u32)
+    }
+
     /// The card has lost everything.
     pub fn clear(&mut self) {
         let blocks: Vec<Block> = self.entries.keys().copied().collect();
@@ -271,6 +289,17 @@ mod tests {
         assert_eq!(directory.find(block(0), Revision(6)), Found::Outdated);
         assert_eq!(directory.find(block(0), Revision(6)), Found::Missing);
         assert_eq!(directory.counters().invalidated, 1);
+    }
+
+    #[test]
+    fn a_block_gets_another_revision_where_it_is() {
+        let mut directory = directory(2);
+        let offset = directory.insert(block(0), Revision(5)).unwrap();
+        assert_eq!(directory.update(block(0), Revision(4)), None);
+        assert_eq!(directory.update(block(1), Revision(6)), None);
+        assert_eq!(directory.update(block(0), Revision(6)), Some(offset));
+        assert_eq!(directory.find(block(0), Revision(5)), Found::Younger);
+        assert_eq!(directory.find(block(0), Revision(6)), Found::Here(offset));
     }
 
     #[test]

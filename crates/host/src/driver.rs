@@ -177,6 +177,28 @@ impl Driver {
         Ok(())
     }
 
+    /// Replaces a block in the card's cache by another revision of it, which a page has. False: it is not there, or the ring is full.
+    ///
+    /// # Errors
+    /// The card wrote an index that cannot be.
+    pub fn update(&mut self, number: PageNumber, pages: &mut PageCache) -> Result<bool, RingError> {
+        let Some(page) = pages.page(number).copied() else { return Ok(false) };
+        if !self.has_room(pages)? {
+            return Ok(false);
+        }
+        let Some(ncoffset) = self.directory.update(page.block, page.revision) else { return Ok(false) };
+        let insert = Command::CacheInsert { mmaddr: pages.mmaddr(number), ncoffset, len: u32::from(page.len) };
+        match self.side.commands.push(insert.encode()) {
+            Ok(()) => {}
+            Err(PushError::Peer(error)) => return Err(error),
+            Err(PushError::Full) => unreachable!("there was room"),
+        }
+        pages.pin(number);
+        self.under_way.push_back((self.side.commands.next(), number));
+        self.counters.commands += 1;
+        Ok(true)
+    }
+
     /// Whether the next packet has room, whatever it is made of.
     ///
     /// # Errors

@@ -47,10 +47,18 @@ pub fn hash(node: &Node, mut tick: impl FnMut()) -> Result<[u8; BODY_HASH_BYTES]
 /// [`RefusalReason::OpenForWriting`] or [`RefusalReason::Io`].
 pub fn settle(node: &Node) -> Result<OwnedFd, RefusalReason> {
     let file = node.open().map_err(|_| RefusalReason::Io)?;
-    ensure_no_writer(&file)?;
-    // The few changes that need no open file (truncate) hold the lock, too.
-    wait_for_changes(file.as_fd()).map_err(|_| RefusalReason::Io)?;
+    settle_file(&file)?;
     Ok(file)
+}
+
+/// The same for a file that is open already.
+///
+/// # Errors
+/// See [`settle`].
+pub fn settle_file(file: &OwnedFd) -> Result<(), RefusalReason> {
+    ensure_no_writer(file)?;
+    // The few changes that need no open file (truncate) hold the lock, too.
+    wait_for_changes(file.as_fd()).map_err(|_| RefusalReason::Io)
 }
 
 /// Waits for the changes of a file that are under way: takes and releases the inode's lock, which each of them holds.

@@ -40,7 +40,7 @@ mod survey;
 mod witness;
 
 pub use attribution::{Attribution, Others};
-pub use contents::{settle, wait_for_changes};
+pub use contents::{settle, settle_file, wait_for_changes};
 pub use data::DataFolders;
 pub use event::{EventKind, Identity, LookupEvent, Peer, RequestEvent, RequestStep, Sent, SqlEvent, SqlStep};
 pub use explain::{Dependents, EXPLAINED_MAX, ExplainedPath, Explanation, Use};

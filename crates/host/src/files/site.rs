@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Weak};
 
 use nicache_coherence::{Epoch, RefusalReason, RevisionTable, SourceSlot, Stamp};
-use nicache_watch::{Identity, Node, Outcome, Resolver, Walk, settle};
+use nicache_watch::{Identity, Node, Outcome, Resolver, Walk, settle, settle_file};
 use rustix::fs::FileType;
 
 use crate::block::{FileNumber, Revision};
@@ -133,6 +133,15 @@ struct Numbered {
     file: Weak<OpenFile>,
 }
 
+/// A file that is looked at.
+struct Sight {
+    fd: OwnedFd,
+    identity: Identity,
+    number: FileNumber,
+    is_kept: bool,
+    since: Stamp,
+}
+
 /// What one look came to.
 struct Look {
     found: Found,
@@ -172,6 +181,27 @@ impl Site {
         self.table.as_ref()
     }
 
+    /// Files of which a change was witnessed since they were looked at. Each is told as long as it is not looked at again.
+    pub fn changed_files(&self) -> Vec<Arc<OpenFile>> {
+        let Some(table) = &self.table else { return Vec::new() };
+        self.files().filter(|file| file.has_changed(table)).collect()
+    }
+
+    /// Looks at a file again that has changed in place. `None`: it cannot be kept at the moment, as somebody still has it open for writing.
+    pub fn look_again(&mut self, file: &OpenFile) -> Option<Arc<OpenFile>> {
+        let table = self.table.clone()?;
+        let since = table.advance_clock();
+        let fd = file.fd.try_clone().ok()?;
+        settle_file(&fd).ok()?;
+        let sight = Sight { fd, identity: file.identity, number: file.number, is_kept: true, since };
+        let again = self.observe(sight, Some(file)).ok()?;
+        if again.has_changed(&table) {
+            return None;
+        }
+        self.files.insert(file.identity, Numbered { number: again.number, file: Arc::downgrade(&again) });
+        Some(again)
+    }
+
     /// What has happened.
     pub fn counters(&self) -> &SiteCounters {
         &self.counters
@@ -200,9 +230,12 @@ impl Site {
                 self.counters.compared += 1;
                 return known.found.clone();
             }
-            self.paths.remove(path);
         }
-        self.look_up(path, &table)
+        // What was known of the file is wanted once more, to see whether it is really another one.
+        let before = self.paths.remove(path);
+        let found = self.look_up(path, &table);
+        drop(before);
+        found
     }
 
     fn look_up(&mut self, path: &[u8], table: &RevisionTable) -> Found {
@@ -272,6 +305,28 @@ impl Site {
         Ok(look)
     }
 
+    /// A file as it is now, behind the barrier. `before` is what was known of it.
+    fn observe(&mut self, sight: Sight, before: Option<&OpenFile>) -> rustix::io::Result<Arc<OpenFile>> {
+        let Sight { fd, identity, number, is_kept, since } = sight;
+        let stat = rustix::fs::fstat(&fd)?;
+        let (bytes, changed_ns) = (stat.st_size as u64, last_change_ns(&stat));
+        // A stamp may be raised without a change, as when the file system finds a place for what was written before.
+        let is_same = |before: &OpenFile| {
+            let times = (before.bytes, before.changed_ns) == (bytes, changed_ns);
+            is_kept && before.is_kept && before.is_told_by_times() && times
+        };
+        let revision = match before {
+            Some(before) if is_same(before) => before.revision,
+            before => {
+                self.counters.changed += u64::from(before.is_some());
+                self.revision_next += 1;
+                Revision(self.revision_next)
+            }
+        };
+        let (ino, looked_ns) = (identity.ino, now_ns());
+        Ok(Arc::new(OpenFile { fd, number, revision, bytes, changed_ns, ino, is_kept, identity, since, looked_ns }))
+    }
+
     fn walk(&self, resolver: &mut Resolver, path: &[u8]) -> Result<Walk, RefusalReason> {
         let walk = resolver.resolve_below(&self.root, path)?;
         // Before anything is read: a change from now on moves the epoch.
@@ -319,41 +374,17 @@ impl Site {
         {
             return Ok(Found::File { file: Arc::clone(file), changed_ns });
         }
+        let is_new = known.is_none();
         let number = known.map_or(FileNumber(self.files_next), |known| known.number);
-        self.files_next += u32::from(known.is_none());
+        self.files_next += u32::from(is_new);
         let settled = if node.is_watched() { settle(node) } else { Err(RefusalReason::UnwatchedFilesystem) };
         let is_kept = settled.is_ok() && self.table.is_some();
         let fd = match settled {
             Ok(fd) => fd,
             Err(_) => node.open().map_err(|_| RefusalReason::Io)?,
         };
-        // As it is behind the barrier.
-        let stat = rustix::fs::fstat(&fd).map_err(|_| RefusalReason::Io)?;
-        let (bytes, last_change_ns) = (stat.st_size as u64, last_change_ns(&stat));
-        // A stamp may be raised without a change, as when the file system finds a place for what was written before.
-        let is_same = |before: &OpenFile| {
-            is_kept && before.is_kept && before.is_told_by_times() && (before.bytes, before.changed_ns) == (bytes, last_change_ns)
-        };
-        let revision = match before {
-            Some(before) if is_same(&before) => before.revision,
-            before => {
-                self.counters.changed += u64::from(before.is_some());
-                self.revision_next += 1;
-                Revision(self.revision_next)
-            }
-        };
-        let file = Arc::new(OpenFile {
-            fd,
-            number,
-            revision,
-            bytes,
-            changed_ns: last_change_ns,
-            ino: node.identity.ino,
-            is_kept,
-            identity: node.identity,
-            since,
-            looked_ns: now_ns(),
-        });
+        let sight = Sight { fd, identity: node.identity, number, is_kept, since };
+        let file = self.observe(sight, before.as_deref()).map_err(|_| RefusalReason::Io)?;
         if is_kept {
             if self.files.len() >= PATHS_MAX {
                 self.forget_some();

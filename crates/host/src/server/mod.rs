@@ -20,4 +20,4 @@ mod request;
 mod service;
 mod validator;
 
-pub use service::{Broken, CardPort, Layout, Service, ServiceConfig, ServiceCounters};
+pub use service::{Broken, CardPort, Layout, Route, Service, ServiceConfig, ServiceCounters};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use nicache_bus::{BusClass, Doorbell, HostSide, PushError, Received, RingError, Window, WindowError};
+use nicache_coherence::Epoch;
 use nicache_http::{DateCache, HttpDate, KeyConfig};
 use nicache_tcp::handshake::Limits;
 use nicache_tcp::{HeadRepr, SenderConfig, Time};
@@ -16,9 +17,9 @@ use super::reply::{Body, Head};
 use super::request::{Asked, Parsed, parse};
 use super::validator::{Validators, Verdict, judge, range_applies};
 use crate::block::{BLOCK_BYTES, Block};
-use crate::directory::Directory;
+use crate::directory::{Coherence, Directory};
 use crate::driver::{Driver, HEADER_BYTES, TransmitError};
-use crate::files::{Found, Gone, LoadError, OpenFile, Site};
+use crate::files::{Found, Gone, LoadError, OpenFile, Site, load};
 use crate::mbuf::{Headers, Mbuf, Owner};
 use crate::page_cache::PageCache;
 use crate::places::{PLACE_BYTES, Places};
@@ -37,6 +38,10 @@ const FRAMES_PER_TURN: usize = 64;
 const QUEUE_BYTES: u32 = 1 << 20;
 /// Replies of a connection that are prepared at most.
 const REPLIES_MAX: usize = 64;
+/// How often changes are carried over to the cards.
+const CARRY_EVERY: Duration = Duration::from_millis(2);
+/// Blocks of a file by which a card is chosen.
+const BLOCKS_COUNTED: u32 = 64;
 /// How often a file that changes meanwhile is looked up again.
 const TRIES: usize = 3;
 /// A connection on which nothing happens for so long is closed.
@@ -57,6 +62,20 @@ pub struct ServiceConfig {
     pub places: u32,
     /// Cards.
     pub cards: u32,
+    /// What becomes of blocks whose file has changed.
+    pub coherence: Coherence,
+    /// By which card a client of several is served.
+    pub route: Route,
+}
+
+/// By which card a client is served (Kim et al. 2002, section 6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Route {
+    /// The one that it came by.
+    #[default]
+    Fixed,
+    /// The one that has most blocks of what it asks for first; of what none has, one that follows from the file.
+    Affinity,
 }
 
 /// Where things are in host memory.
@@ -101,6 +120,8 @@ pub struct CardPort {
     pub mac: [u8; 6],
     /// Its IPv4 address, in host byte order.
     pub address: u32,
+    /// MAC address of the other end of the wire.
+    pub peer_mac: [u8; 6],
 }
 
 /// Why a card is of no more use until it has a new attachment.
@@ -137,6 +158,8 @@ pub struct ServiceCounters {
     pub frames_refused: u64,
     /// Answers that found no room, to be asked for again.
     pub answers_dropped: u64,
+    /// Connections that are served by another card than they came by.
+    pub rerouted: u64,
 }
 
 /// One card.
@@ -160,6 +183,8 @@ struct Session {
     /// It waits for room: in the ring, or for a head.
     is_waiting: bool,
     idle_due: Time,
+    /// It has asked for a file, so that its card is chosen.
+    is_routed: bool,
 }
 
 /// See the module's head.
@@ -179,6 +204,11 @@ pub struct Service {
     is_ring_full: bool,
     touched: Vec<ConnectionId>,
     dates: DateCache,
+    coherence: Coherence,
+    route: Route,
+    /// Up to where changes have been carried over to the cards.
+    carried: Epoch,
+    carry_due: Time,
     unix_ns: i128,
     ip_id: u16,
     counters: ServiceCounters,
@@ -203,6 +233,10 @@ impl Service {
             is_ring_full: false,
             touched: Vec::new(),
             dates: DateCache::default(),
+            coherence: config.coherence,
+            route: config.route,
+            carried: Epoch::default(),
+            carry_due: now,
             unix_ns: 0,
             ip_id: 0,
             counters: ServiceCounters::default(),
@@ -277,6 +311,9 @@ impl Service {
                 Err(error) => broken = Some((card, error)),
             }
         }
+        if let Err(error) = self.carry_changes(now) {
+            broken = Some(error);
+        }
         while let Some((id, is_gone)) = self.connections.poll_timer(now) {
             done += 1;
             if is_gone || self.is_idle(id, now) {
@@ -316,7 +353,113 @@ impl Service {
 
     /// When to come again, if nothing else happens.
     pub fn next_due(&self) -> Option<Time> {
-        self.connections.next_due()
+        let carry = (self.coherence != Coherence::Lazy).then_some(self.carry_due);
+        [self.connections.next_due(), carry].into_iter().flatten().min()
+    }
+
+    /// Carries changes of files over to the cards, unless they are to find out themselves.
+    fn carry_changes(&mut self, now: Time) -> Result<(), (usize, Broken)> {
+        if self.coherence == Coherence::Lazy || now < self.carry_due {
+            return Ok(());
+        }
+        self.carry_due = now + CARRY_EVERY;
+        let Some(epoch) = self.site.table().map(|table| table.epoch()) else { return Ok(()) };
+        if epoch == self.carried {
+            return Ok(());
+        }
+        let mut is_carried = true;
+        for file in self.site.changed_files() {
+            let blocks = file.bytes.div_ceil(BLOCK_BYTES) as u32;
+            let is_known = |cards: &mut Vec<Card>, block| {
+                cards.iter_mut().filter_map(|card| card.driver.as_mut()).any(|driver| driver.directory().knows(block))
+            };
+            let known: Vec<Block> = (0..blocks)
+                .map(|index| Block { file: file.number, index })
+                .filter(|&block| is_known(&mut self.cards, block))
+                .collect();
+            match self.coherence {
+                Coherence::Lazy => {}
+                Coherence::Eager => known.into_iter().for_each(|block| forget(&mut self.cards, block, Gone::Outdated)),
+                Coherence::Update if known.is_empty() => {}
+                // One that is still being written is carried over when it is done.
+                Coherence::Update => match self.site.look_again(&file) {
+                    Some(again) => self.update_blocks(&again, &known)?,
+                    None => is_carried = false,
+                },
+            }
+        }
+        if is_carried {
+            self.carried = epoch;
+        }
+        Ok(())
+    }
+
+    fn update_blocks(&mut self, file: &OpenFile, known: &[Block]) -> Result<(), (usize, Broken)> {
+        let Service { pages, window, site, cards, .. } = self;
+        let Some(table) = site.table() else { return Ok(()) };
+        for &block in known {
+            let range = (block.offset(), (block.offset() + BLOCK_BYTES).min(file.bytes));
+            let mut found = Vec::new();
+            // The page of the former revision goes, and what the cards have of it stays, to be replaced.
+            let gone = |gone_block: Block, gone| {
+                if gone_block != block {
+                    forget(cards, gone_block, gone);
+                }
+            };
+            let loaded = if range.0 < range.1 {
+                load(file, table, range, pages, window, &mut found, gone)
+            } else {
+                Err(LoadError::Changed)
+            };
+            for (number, card) in cards.iter_mut().enumerate() {
+                let Some(driver) = &mut card.driver else { continue };
+                let is_updated = match (loaded, found.first()) {
+                    (Ok(()), Some(&page)) => driver.update(page, pages).map_err(|error| (number, error.into()))?,
+                    _ => false,
+                };
+                if !is_updated {
+                    driver.directory().invalidate_older(block, file.revision);
+                }
+            }
+            found.into_iter().for_each(|page| pages.unpin(page));
+        }
+        Ok(())
+    }
+
+    /// Chooses the card for a connection that asks for its first file.
+    fn choose_card(&mut self, id: ConnectionId, file: &OpenFile) {
+        let count = self.cards.len();
+        let Some(session) = self.sessions[id.0 as usize].as_mut() else { return };
+        if std::mem::replace(&mut session.is_routed, true) || self.route == Route::Fixed || count < 2 {
+            return;
+        }
+        let came_by = session.card;
+        let blocks = (file.bytes.div_ceil(BLOCK_BYTES) as u32).min(BLOCKS_COUNTED);
+        let known = |card: &mut Card| match &mut card.driver {
+            None => None,
+            Some(driver) => {
+                let knows = |index: &u32| driver.directory().knows(Block { file: file.number, index: *index });
+                Some((0..blocks).filter(knows).count())
+            }
+        };
+        let counts: Vec<Option<usize>> = self.cards.iter_mut().map(known).collect();
+        let most = counts.iter().flatten().max().copied().unwrap_or(0);
+        let chosen = match most {
+            0 => Some(file.number.0 as usize % count).filter(|card| counts[*card].is_some()),
+            most if counts[came_by] == Some(most) => Some(came_by),
+            most => counts.iter().position(|count| *count == Some(most)),
+        };
+        if let Some(card) = chosen
+            && card != came_by
+            && let Some(connection) = self.connections.get(id)
+        {
+            let CardPort { mac, peer_mac, .. } = self.cards[card].port;
+            connection.reroute(mac, peer_mac);
+            self.counters.rerouted += 1;
+            if let Some(session) = self.session(id) {
+                session.card = card;
+            }
+        }
     }
 
     /// Asks all cards for bells. True: none has anything at this moment.
@@ -398,7 +541,7 @@ impl Service {
     }
 
     fn handle_frame(&mut self, card: usize, frame: &[u8], is_right: bool, now: Time) -> Result<(), Broken> {
-        let CardPort { mac, address } = self.cards[card].port;
+        let CardPort { mac, address, .. } = self.cards[card].port;
         match parse_frame(frame, is_right, mac, address) {
             Incoming::Nothing => self.counters.frames_ignored += 1,
             Incoming::Corrupt => self.counters.frames_corrupt += 1,
@@ -417,6 +560,7 @@ impl Service {
                                 is_last: false,
                                 is_waiting: false,
                                 idle_due: now + IDLE,
+                                is_routed: false,
                             });
                         }
                         if (reaction.readable || reaction.acked)
@@ -613,6 +757,7 @@ impl Service {
         loop {
             match self.site.find(&asked.path) {
                 Found::File { file, changed_ns } => {
+                    self.choose_card(id, &file);
                     match self.reply_with_file(id, asked, &file, changed_ns, keep_alive, is_old) {
                         Ok(queued) => return queued,
                         Err(LoadError::Changed) if tries < TRIES => tries += 1,

@@ -164,6 +164,11 @@ impl Connection {
         &self.ends
     }
 
+    /// From now on what is sent goes another way, between these addresses of the Ethernet.
+    pub fn reroute(&mut self, server_mac: [u8; 6], client_mac: [u8; 6]) {
+        (self.ends.server_mac, self.ends.client_mac) = (server_mac, client_mac);
+    }
+
     /// Request bytes that nobody has taken yet.
     pub fn input(&self) -> &[u8] {
         &self.input

@@ -87,6 +87,10 @@ pub struct ServeOptions {
 pub enum BlockPolicy {
     /// Least recently used goes first.
     Lru,
+    /// Least frequently used goes first; counts age.
+    Lfu,
+    /// First in, first out.
+    Fifo,
     /// Least requested over the past periods of 30 s goes first.
     Popularity,
 }

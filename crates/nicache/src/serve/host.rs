@@ -9,18 +9,18 @@ use anyhow::{Context, Result, bail};
 use nicache_bus::{Attachment, BusClass, Window};
 use nicache_coherence::RevisionTable;
 use nicache_host::files::Site;
-use nicache_host::server::{CardPort, Service, ServiceConfig};
-use nicache_host::{BLOCK_BYTES, Directory};
-use nicache_policy::{Lru, Policy, Popularity, PopularityConfig};
+use nicache_host::server::{CardPort, Route, Service, ServiceConfig};
+use nicache_host::{BLOCK_BYTES, Coherence, Directory};
+use nicache_policy::{Fifo, Lfu, Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
 use nicache_watch::Coverage;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::channel::Inbox;
-use super::messages::{CardReport, FromHost, HostReport, HostSetup, ToHost};
+use super::messages::{CardAddress, CardReport, FromHost, HostReport, HostSetup, ToHost};
 use crate::engine::monotonic;
 use crate::logs;
-use crate::options::BlockPolicy;
+use crate::options::{BlockPolicy, CoherenceKind, RouteKind};
 use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
 
 /// How many turns pass between two looks at the socket under load.
@@ -35,6 +35,15 @@ pub fn service_config(setup: &HostSetup, secret: [u8; 16]) -> ServiceConfig {
         pages: setup.pages,
         places: (setup.connections * 2).clamp(1024, 65_536),
         cards: setup.cards.len() as u32,
+        coherence: match setup.coherence {
+            CoherenceKind::Lazy => Coherence::Lazy,
+            CoherenceKind::Eager => Coherence::Eager,
+            CoherenceKind::Update => Coherence::Update,
+        },
+        route: match setup.route {
+            RouteKind::Fixed => Route::Fixed,
+            RouteKind::Affinity => Route::Affinity,
+        },
     }
 }
 
@@ -56,8 +65,8 @@ pub fn execute() -> Result<ExitCode> {
         _ => None,
     };
     let site = Site::new(setup.root.clone(), setup.index.clone(), setup.lists, watched);
-    let ports: Vec<CardPort> =
-        setup.cards.iter().map(|card| CardPort { mac: card.mac, address: card.address.into() }).collect();
+    let port = |card: &CardAddress| CardPort { mac: card.mac, address: card.address.into(), peer_mac: card.peer_mac };
+    let ports: Vec<CardPort> = setup.cards.iter().map(port).collect();
     let config = service_config(&setup, secret()?);
     let service = Service::new(&config, window, &ports, site, monotonic());
     let mut inbox = Inbox::new(socket);
@@ -168,6 +177,8 @@ impl Host {
         let bytes = u64::from(places) * BLOCK_BYTES;
         let policy: Box<dyn Policy> = match self.setup.policy {
             BlockPolicy::Lru => Box::new(Lru::new(bytes, places)),
+            BlockPolicy::Lfu => Box::new(Lfu::new(bytes, places)),
+            BlockPolicy::Fifo => Box::new(Fifo::new(bytes, places)),
             BlockPolicy::Popularity => Box::new(Popularity::new(&PopularityConfig::new(bytes, places))),
         };
         Directory::new(places, policy)
@@ -192,6 +203,7 @@ impl Host {
             ("frames_corrupt", service.frames_corrupt),
             ("frames_refused", service.frames_refused),
             ("answers_dropped", service.answers_dropped),
+            ("connections_rerouted", service.rerouted),
             ("paths_remembered", site.remembered),
             ("paths_compared", site.compared),
             ("paths_looked_up", site.looked_up),
@@ -226,6 +238,7 @@ impl Host {
             ("blocks_inserted", directory.inserted),
             ("blocks_evicted", directory.evicted),
             ("blocks_invalidated", directory.invalidated),
+            ("blocks_updated", directory.updated),
             ("blocks_excluded", directory.excluded),
             ("blocks_refused", directory.refused),
         ];

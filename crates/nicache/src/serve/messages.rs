@@ -46,6 +46,8 @@ pub struct CardAddress {
     pub mac: [u8; 6],
     /// The host's address there.
     pub address: Ipv4Addr,
+    /// MAC address of the card's interface, which is the other end of the wire.
+    pub peer_mac: [u8; 6],
 }
 
 /// Setup of the host. Attached: host memory; with `witness_files`, these: control page, revision words, and links, which only need to stay open.

@@ -35,12 +35,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::logs;
-use crate::options::{ServeOptions, Subnet};
+use crate::options::{RouteKind, ServeOptions};
 use crate::publish::{self, Published};
 use crate::setup::{receive_message, send_message};
 use crate::supervisor::children::{Child, Role, describe};
 use crate::supervisor::end::Signals;
 use crate::supervisor::instance::Instance;
+use crate::supervisor::netlink::Netlink;
 use crate::supervisor::{check_privilege, first_word, tap};
 use messages::{CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, ToFirmware, ToHost};
 pub use status::ServeStatus;
@@ -371,13 +372,26 @@ fn open_card(options: &ServeOptions, number: u16) -> Result<(Instance, CardAddre
     let (instance, setting_up) = Instance::reserve(name, subnet)?;
     let tap = tap::open_wire(&instance.interface, 1, instance.subnet)?.pop().context("a TAP without a queue")?;
     drop(setting_up);
-    let address = CardAddress { mac: mac(instance.subnet), address: instance.subnet.server() };
+    let name = &instance.interface;
+    let mut netlink = Netlink::open()?;
+    let index = netlink.index(name)?.with_context(|| format!("the interface {name} is gone"))?;
+    let peer_mac = mac(instance.subnet.gateway());
+    netlink.set_mac(index, peer_mac).with_context(|| format!("cannot give {name} a MAC address"))?;
+    let address = instance.subnet.server();
+    let address = CardAddress { mac: mac(address), address, peer_mac };
+    if options.route == RouteKind::Affinity {
+        // Packets of one card's address come in by another card's interface. A container may not let a network have its way.
+        let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+        if let Err(error) = std::fs::write(&path, "2") {
+            tracing::warn!("{path}: {error}; if it is 1, clients are not reached by another card than they came by");
+        }
+    }
     Ok((instance, address, tap))
 }
 
-/// A MAC address of local administration (IEEE 802, bit 1 of the first byte), which follows from the network.
-fn mac(subnet: Subnet) -> [u8; 6] {
-    let [a, b, c, d] = Ipv4Addr::octets(&subnet.server());
+/// A MAC address of local administration (IEEE 802, bit 1 of the first byte), which follows from the address.
+fn mac(address: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = address.octets();
     [0x02, 0x6e, a, b, c, d]
 }
 

@@ -23,6 +23,7 @@ const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 
 const IFF_UP: u32 = 1;
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_MTU: u16 = 4;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
@@ -56,6 +57,14 @@ impl Netlink {
             Err(rustix::io::Errno::NODEV) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Gives an interface a MAC address.
+    pub fn set_mac(&mut self, index: u32, mac: [u8; 6]) -> io::Result<()> {
+        let mut message = Message::new(RTM_NEWLINK, 0);
+        message.put(&[0; 4]).put(&index.to_ne_bytes()).put(&[0; 8]);
+        message.attribute(IFLA_ADDRESS, &mac);
+        self.request(message)
     }
 
     /// Brings an interface up, setting its MTU (bytes) if given.
