@@ -161,6 +161,16 @@ impl PageCache {
         None
     }
 
+    /// Whether somebody wants the page.
+    pub fn is_pinned(&self, page: PageNumber) -> bool {
+        self.frames.get(page.0 as usize).is_some_and(|frame| frame.pins > 0)
+    }
+
+    /// The page of a block, in whatever revision.
+    pub fn page_of(&self, block: Block) -> Option<PageNumber> {
+        self.index.get(&block).map(|&frame| PageNumber(frame))
+    }
+
     /// The page is wanted until [`unpin`](Self::unpin).
     pub fn pin(&mut self, page: PageNumber) {
         self.frames[page.0 as usize].pins += 1;

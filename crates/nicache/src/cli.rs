@@ -95,6 +95,7 @@ const SERVE_EXAMPLES: &str = "Examples:
   sudo nicache serve /srv/site
   sudo nicache serve /srv/site --memory 64M --publish 0.0.0.0:80
   sudo nicache serve /srv/site --cards 2 --route affinity --bus pci-64-33
+  mkfifo /run/tv; sudo nicache serve /srv/site --live /tv.ts=/run/tv & ffmpeg -re -i film.mp4 -f mpegts - > /run/tv
 
 Card and host are two processes that share rings of descriptors, doorbells and a window of host memory; either is started again
 if it ends. `nicache status` shows what has crossed the bus, by class.";

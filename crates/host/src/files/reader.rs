@@ -34,6 +34,8 @@ pub enum Gone {
     Evicted,
     /// Its file has changed.
     Outdated,
+    /// Nobody will want it any more.
+    Used,
 }
 
 /// Finds or reads the blocks that have bytes `from..to` of a file, and appends their pages, each pinned, to `into`. What had to go or is out of date is told to `gone`:

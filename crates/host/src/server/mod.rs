@@ -6,6 +6,7 @@
 //! validator.rs  ETag and Last-Modified that cannot lie, and conditions
 //! reply.rs    status and head
 //! listing.rs  pages that the server makes itself: lists of directories, errors
+//! live.rs     streams and playlists
 //! output.rs   sendfile: pieces of files, in the order of the requests
 //! service.rs  the loop: frames, connections, requests, packets
 //! ```
@@ -13,6 +14,7 @@
 //! Deliberately absent: TLS, HTTP/2, compression, uploads, programs.
 
 mod listing;
+mod live;
 mod output;
 mod range;
 mod reply;
@@ -20,4 +22,5 @@ mod request;
 mod service;
 mod validator;
 
+pub use live::{LiveCounters, LiveSource};
 pub use service::{Broken, CardPort, Layout, Route, Service, ServiceConfig, ServiceCounters};

@@ -45,6 +45,19 @@ struct Piece {
 enum Item {
     Buffer(Mbuf),
     Piece(Piece),
+    /// Blocks of a stream, for ever.
+    Live(usize),
+}
+
+/// What comes next.
+#[derive(Debug, PartialEq)]
+pub enum Next {
+    /// This. It is the caller's to give back.
+    Buffer(Mbuf),
+    /// The next block of a stream.
+    Live(usize),
+    /// Nothing: all of it is with TCP.
+    Nothing,
 }
 
 /// See the module's head.
@@ -62,6 +75,11 @@ impl Output {
     /// Adds a buffer.
     pub fn push(&mut self, buffer: Mbuf) {
         self.items.push_back(Item::Buffer(buffer));
+    }
+
+    /// Adds a stream, behind which there is nothing.
+    pub fn push_live(&mut self, stream: usize) {
+        self.items.push_back(Item::Live(stream));
     }
 
     /// Adds everything of another one behind it.
@@ -90,7 +108,7 @@ impl Output {
         Ok(())
     }
 
-    /// The next buffer for TCP. It is the caller's to give back.
+    /// What TCP is to have next.
     ///
     /// # Errors
     /// See [`LoadError`]: the reply cannot be completed.
@@ -98,13 +116,14 @@ impl Output {
         &mut self,
         source: &mut Source<'_>,
         gone: impl FnMut(Block, Gone),
-    ) -> Result<Option<Mbuf>, LoadError> {
+    ) -> Result<Next, LoadError> {
         match self.items.front_mut() {
-            None => Ok(None),
+            None => Ok(Next::Nothing),
+            Some(Item::Live(stream)) => Ok(Next::Live(*stream)),
             Some(Item::Buffer(buffer)) => {
                 let buffer = *buffer;
                 self.items.pop_front();
-                Ok(Some(buffer))
+                Ok(Next::Buffer(buffer))
             }
             Some(Item::Piece(piece)) => {
                 if piece.pages.is_empty() {
@@ -114,7 +133,7 @@ impl Output {
                 if piece.at == piece.to {
                     self.items.pop_front();
                 }
-                Ok(Some(buffer))
+                Ok(Next::Buffer(buffer))
             }
         }
     }
@@ -124,6 +143,7 @@ impl Output {
         for item in self.items.drain(..) {
             match item {
                 Item::Buffer(buffer) => free(pages, buffer),
+                Item::Live(_) => {}
                 Item::Piece(piece) => piece.pages.into_iter().for_each(|page| pages.unpin(page)),
             }
         }

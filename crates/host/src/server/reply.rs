@@ -16,6 +16,11 @@ pub enum Body<'a> {
         /// Media type.
         kind: &'a str,
     },
+    /// Bytes of this type until the connection ends.
+    Endless {
+        /// Media type.
+        kind: &'a str,
+    },
     /// Nothing, and no `Content-Length` either: 304.
     None,
 }
@@ -57,6 +62,9 @@ impl Head<'_> {
         if let Body::Bytes { len, kind } = &self.body {
             let _ = write!(head, "Content-Type: {kind}\r\nContent-Length: {len}\r\n");
         }
+        if let Body::Endless { kind } = &self.body {
+            let _ = write!(head, "Content-Type: {kind}\r\nCache-Control: no-store\r\n");
+        }
         if let Some(validators) = self.validators {
             if let Some(date) = validators.date() {
                 let _ = write!(head, "Last-Modified: {}\r\n", String::from_utf8_lossy(date.as_bytes()));
@@ -97,7 +105,6 @@ pub fn reason(status: u16) -> &'static str {
         408 => "Request Timeout",
         412 => "Precondition Failed",
         416 => "Range Not Satisfiable",
-        417 => "Expectation Failed",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         _ => "Service Unavailable",

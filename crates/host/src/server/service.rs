@@ -1,5 +1,6 @@
 //! The host's loop: frames in, requests, packets out. One thread.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use nicache_tcp::handshake::Limits;
 use nicache_tcp::{HeadRepr, SenderConfig, Time};
 
 use super::listing::{KIND, encode, error_page, listing_page};
-use super::output::{Output, Source};
+use super::live::{Behind, LiveCounters, LiveSource, PLAYLIST_BYTES_MAX, Stream, segments};
+use super::output::{Next, Output, Source};
 use super::range::{self, Wanted};
 use super::reply::{Body, Head};
 use super::request::{Asked, Parsed, parse};
 use super::validator::{Validators, Verdict, judge, range_applies};
-use crate::block::{BLOCK_BYTES, Block};
+use crate::block::{BLOCK_BYTES, Block, Revision};
 use crate::directory::{Coherence, Directory};
 use crate::driver::{Driver, HEADER_BYTES, TransmitError};
 use crate::files::{Found, Gone, LoadError, OpenFile, Site, load};
@@ -38,6 +40,8 @@ const FRAMES_PER_TURN: usize = 64;
 const QUEUE_BYTES: u32 = 1 << 20;
 /// Replies of a connection that are prepared at most.
 const REPLIES_MAX: usize = 64;
+/// How often a playlist is looked at.
+const PLAYLIST_EVERY: Duration = Duration::from_millis(100);
 /// How often changes are carried over to the cards.
 const CARRY_EVERY: Duration = Duration::from_millis(2);
 /// Blocks of a file by which a card is chosen.
@@ -169,6 +173,17 @@ struct Card {
     driver: Option<Driver>,
 }
 
+/// A playlist whose segments are live.
+#[derive(Debug)]
+struct Playlist {
+    path: Vec<u8>,
+    revision: Option<Revision>,
+    segments: Vec<Vec<u8>>,
+    /// Files that it has named before, and that are still in use.
+    retiring: Vec<Arc<OpenFile>>,
+    due: Time,
+}
+
 /// What is known of a connection beside its TCP.
 #[derive(Debug)]
 struct Session {
@@ -203,6 +218,9 @@ pub struct Service {
     /// One of them waits for room in a ring of commands.
     is_ring_full: bool,
     touched: Vec<ConnectionId>,
+    streams: Vec<Stream>,
+    playlists: Vec<Playlist>,
+    live: LiveCounters,
     dates: DateCache,
     coherence: Coherence,
     route: Route,
@@ -232,6 +250,9 @@ impl Service {
             waiting: Vec::new(),
             is_ring_full: false,
             touched: Vec::new(),
+            streams: Vec::new(),
+            playlists: Vec::new(),
+            live: LiveCounters::default(),
             dates: DateCache::default(),
             coherence: config.coherence,
             route: config.route,
@@ -262,6 +283,28 @@ impl Service {
     /// The page cache.
     pub fn pages(&self) -> &PageCache {
         &self.pages
+    }
+
+    /// What has come live.
+    pub fn live(&self) -> &LiveCounters {
+        &self.live
+    }
+
+    /// Serves something live from now on.
+    pub fn add_live(&mut self, source: LiveSource) {
+        let LiveSource { path, fifo } = source;
+        match fifo {
+            Some(fifo) => self.streams.push(Stream::new(path, fifo, self.streams.len() as u32)),
+            None => {
+                let (segments, retiring) = (Vec::new(), Vec::new());
+                self.playlists.push(Playlist { path, revision: None, segments, retiring, due: Time::ZERO });
+            }
+        }
+    }
+
+    /// Readable when there is more of a stream.
+    pub fn live_files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.streams.iter().map(AsFd::as_fd)
     }
 
     /// A card's driver, if it is attached.
@@ -311,6 +354,8 @@ impl Service {
                 Err(error) => broken = Some((card, error)),
             }
         }
+        done += self.read_streams();
+        self.read_playlists(now);
         if let Err(error) = self.carry_changes(now) {
             broken = Some(error);
         }
@@ -354,7 +399,59 @@ impl Service {
     /// When to come again, if nothing else happens.
     pub fn next_due(&self) -> Option<Time> {
         let carry = (self.coherence != Coherence::Lazy).then_some(self.carry_due);
-        [self.connections.next_due(), carry].into_iter().flatten().min()
+        let playlist = self.playlists.iter().map(|playlist| playlist.due).min();
+        [self.connections.next_due(), carry, playlist].into_iter().flatten().min()
+    }
+
+    fn read_streams(&mut self) -> usize {
+        let Service { streams, pages, window, live, cards, touched, .. } = self;
+        let mut done = 0;
+        for stream in streams {
+            if stream.read(pages, window, live, |block, gone| forget(cards, block, gone)) {
+                done += 1;
+                touched.extend(stream.viewers());
+            }
+            stream.retire(pages, |block, gone| forget(cards, block, gone));
+        }
+        done
+    }
+
+    /// Segments that a playlist names no more go as soon as nobody is sent them.
+    fn read_playlists(&mut self, now: Time) {
+        for number in 0..self.playlists.len() {
+            if now < self.playlists[number].due {
+                continue;
+            }
+            self.playlists[number].due = now + PLAYLIST_EVERY;
+            let path = self.playlists[number].path.clone();
+            if let Found::File { file, .. } = self.site.find(&path)
+                && self.playlists[number].revision != Some(file.revision)
+                && file.bytes <= PLAYLIST_BYTES_MAX
+            {
+                let mut text = vec![0; file.bytes as usize];
+                let Ok(len) = rustix::io::pread(&*file, &mut text, 0) else { continue };
+                let named = segments(&path, &String::from_utf8_lossy(&text[..len]));
+                let before = std::mem::replace(&mut self.playlists[number].segments, named);
+                self.playlists[number].revision = Some(file.revision);
+                for segment in before {
+                    if !self.playlists[number].segments.contains(&segment)
+                        && let Found::File { file, .. } = self.site.find(&segment)
+                    {
+                        self.playlists[number].retiring.push(file);
+                    }
+                }
+            }
+            let Service { playlists, pages, cards, .. } = self;
+            playlists[number].retiring.retain(|file| {
+                let blocks = (0..file.bytes.div_ceil(BLOCK_BYTES) as u32).map(|index| Block { file: file.number, index });
+                let is_used = |block| pages.page_of(block).is_some_and(|page| pages.is_pinned(page));
+                if blocks.clone().any(is_used) {
+                    return true;
+                }
+                blocks.for_each(|block| forget(cards, block, Gone::Used));
+                false
+            });
+        }
     }
 
     /// Carries changes of files over to the cards, unless they are to find out themselves.
@@ -645,7 +742,7 @@ impl Service {
 
     /// The connection is over, or to be ended.
     fn end(&mut self, id: ConnectionId, is_gone: bool, now: Time) {
-        let Service { connections, sessions, pages, places, .. } = self;
+        let Service { connections, sessions, pages, places, streams, .. } = self;
         let Some(session) = &mut sessions[id.0 as usize] else { return };
         session.output.clear(pages, |pages, buffer| free(pages, places, buffer));
         if !is_gone && let Some(connection) = connections.get(id) {
@@ -660,6 +757,7 @@ impl Service {
             return;
         }
         sessions[id.0 as usize] = None;
+        streams.iter_mut().for_each(|stream| stream.leave(id));
         connections.remove(id, |buffer| free(pages, places, buffer), now);
     }
 
@@ -753,6 +851,9 @@ impl Service {
 
     /// `None`: there is no room for the head.
     fn reply(&mut self, id: ConnectionId, asked: &Asked<'_>, keep_alive: bool, is_old: bool) -> Option<()> {
+        if let Some(stream) = self.streams.iter().position(|stream| stream.path() == asked.path) {
+            return self.reply_live(id, stream, asked, is_old);
+        }
         let mut tries = 0;
         loop {
             match self.site.find(&asked.path) {
@@ -788,6 +889,20 @@ impl Service {
         }
     }
 
+    /// A stream ends with its connection.
+    fn reply_live(&mut self, id: ConnectionId, stream: usize, asked: &Asked<'_>, is_old: bool) -> Option<()> {
+        let kind = kind_of(&asked.path);
+        let head = Head::new(200, Body::Endless { kind: &kind }, false, is_old);
+        self.push_head(id, &head).ok()??;
+        let session = self.session(id)?;
+        session.is_last = true;
+        if !asked.is_head {
+            session.output.push_live(stream);
+            self.streams[stream].join(id);
+        }
+        Some(())
+    }
+
     fn reply_with_file(
         &mut self,
         id: ConnectionId,
@@ -809,9 +924,7 @@ impl Service {
             }
             Verdict::Proceed => {}
         }
-        let kind = mime_guess::from_path(String::from_utf8_lossy(&asked.path).as_ref());
-        let path_kind = if asked.path.ends_with(b"/") { Some("text/html") } else { kind.first_raw() };
-        let kind = path_kind.unwrap_or("application/octet-stream");
+        let kind = kind_of(&asked.path);
         let wanted = match asked.range {
             Some(value) if range_applies(asked, &validators) => range::parse(value, file.bytes),
             _ => Wanted::Whole,
@@ -824,18 +937,18 @@ impl Service {
                 Ok(self.push_head_and_text(id, &head, &page, asked.is_head))
             }
             Wanted::Whole => {
-                let mut head = Head::new(200, Body::Bytes { len: file.bytes, kind }, keep_alive, is_old);
+                let mut head = Head::new(200, Body::Bytes { len: file.bytes, kind: &kind }, keep_alive, is_old);
                 head.validators = Some(&validators);
                 self.push_file(id, &head, file, &[("", (0, file.bytes))], "", asked.is_head)
             }
             Wanted::Parts(parts) => match parts.as_slice() {
                 [(from, to)] => {
-                    let mut head = Head::new(206, Body::Bytes { len: to - from, kind }, keep_alive, is_old);
+                    let mut head = Head::new(206, Body::Bytes { len: to - from, kind: &kind }, keep_alive, is_old);
                     head.validators = Some(&validators);
                     head.content_range = Some(format!("bytes {from}-{}/{}", to - 1, file.bytes));
                     self.push_file(id, &head, file, &[("", (*from, *to))], "", asked.is_head)
                 }
-                parts => self.push_parts(id, asked, file, &validators, kind, parts, keep_alive, is_old),
+                parts => self.push_parts(id, asked, file, &validators, &kind, parts, keep_alive, is_old),
             },
         }
     }
@@ -998,14 +1111,35 @@ impl Service {
 
     /// Hands to TCP what it may have.
     fn fill_queue(&mut self, id: ConnectionId) {
-        let Service { connections, sessions, pages, places, window, site, cards, counters, .. } = self;
+        let Service { connections, sessions, pages, places, window, site, cards, counters, streams, live, .. } = self;
         let (Some(connection), Some(session)) = (connections.get(id), &mut sessions[id.0 as usize]) else { return };
         while connection.unacknowledged_bytes() < QUEUE_BYTES {
             let mut source = Source { pages, window, table: site.table().map(Arc::as_ref) };
             match session.output.next(&mut source, |block, gone| forget(cards, block, gone)) {
-                Ok(Some(buffer)) if connection.can_send() => connection.send(buffer),
-                Ok(Some(buffer)) => free(pages, places, buffer),
-                Ok(None) => {
+                Ok(Next::Buffer(buffer)) if connection.can_send() => connection.send(buffer),
+                Ok(Next::Buffer(buffer)) => free(pages, places, buffer),
+                Ok(Next::Live(stream)) => match streams[stream].next(id, pages) {
+                    Ok(Some(buffer)) if connection.can_send() => {
+                        counters.content_bytes += u64::from(buffer.len());
+                        connection.send(buffer);
+                    }
+                    Ok(Some(buffer)) => free(pages, places, buffer),
+                    // A viewer that has closed its side is not waited for.
+                    Ok(None) if connection.is_read_out() => {
+                        session.output.clear(pages, |pages, buffer| free(pages, places, buffer));
+                        connection.finish();
+                        return;
+                    }
+                    Ok(None) => return,
+                    Err(Behind) => {
+                        live.cut += 1;
+                        streams[stream].leave(id);
+                        session.output.clear(pages, |pages, buffer| free(pages, places, buffer));
+                        connection.abort();
+                        return;
+                    }
+                },
+                Ok(Next::Nothing) => {
                     if session.is_last && session.skip == 0 {
                         connection.finish();
                     }
@@ -1091,6 +1225,15 @@ fn send(
     driver.transmit(&headers, parts, pages, window)
 }
 
+/// Media type by the name.
+fn kind_of(path: &[u8]) -> String {
+    let kind = match path.ends_with(b"/") {
+        true => Some("text/html"),
+        false => mime_guess::from_path(String::from_utf8_lossy(path).as_ref()).first_raw(),
+    };
+    kind.unwrap_or("application/octet-stream").to_owned()
+}
+
 /// A buffer is needed no more.
 fn free(pages: &mut PageCache, places: &mut Places, buffer: Mbuf) {
     match buffer {
@@ -1104,7 +1247,7 @@ fn free(pages: &mut PageCache, places: &mut Places, buffer: Mbuf) {
 fn forget(cards: &mut [Card], block: Block, gone: Gone) {
     for driver in cards.iter_mut().filter_map(|card| card.driver.as_mut()) {
         match gone {
-            Gone::Evicted => driver.directory().exclude(block),
+            Gone::Evicted | Gone::Used => driver.directory().exclude(block),
             Gone::Outdated => driver.directory().invalidate(block),
         }
     }

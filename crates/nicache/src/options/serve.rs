@@ -1,6 +1,7 @@
 //! The settings of `nicache serve`.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use nicache_bus::BusModel;
@@ -60,6 +61,11 @@ pub struct ServeOptions {
     #[arg(long)]
     pub list: bool,
 
+    /// Serve something live: a FIFO, whose bytes go to all viewers of /NAME (by default that of the FIFO) as they come, or a playlist of
+    /// the folder (FILE.m3u8), whose segments leave the card's memory when it names them no more. Repeatable
+    #[arg(long, value_name = "[/NAME=]FILE")]
+    pub live: Vec<LiveOption>,
+
     /// Connections at most
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub connections: u32,
@@ -79,6 +85,31 @@ pub struct ServeOptions {
     /// Form of the log on standard error
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
+}
+
+/// Something that is served live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveOption {
+    /// The path by which it is asked for; `None`: the name of the file, or where it is in the folder.
+    pub path: Option<String>,
+    /// The FIFO or the playlist.
+    pub file: PathBuf,
+}
+
+impl FromStr for LiveOption {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LiveOption, String> {
+        let (path, file) = match text.split_once('=') {
+            Some((path, file)) if path.starts_with('/') && !path.ends_with('/') => (Some(path.to_owned()), file),
+            Some(_) => return Err(format!("`{text}`: write /NAME=FILE, where /NAME is what viewers ask for")),
+            None => (None, text),
+        };
+        if file.is_empty() {
+            return Err(format!("`{text}` names no file"));
+        }
+        Ok(LiveOption { path, file: file.into() })
+    }
 }
 
 /// Replacement policy for blocks.

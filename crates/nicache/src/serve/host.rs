@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use nicache_bus::{Attachment, BusClass, Window};
 use nicache_coherence::RevisionTable;
 use nicache_host::files::Site;
-use nicache_host::server::{CardPort, Route, Service, ServiceConfig};
+use nicache_host::server::{CardPort, LiveSource, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
 use nicache_policy::{Fifo, Lfu, Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
@@ -17,7 +17,7 @@ use nicache_watch::Coverage;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::channel::Inbox;
-use super::messages::{CardAddress, CardReport, FromHost, HostReport, HostSetup, ToHost};
+use super::messages::{CardAddress, CardReport, FromHost, HostReport, HostSetup, LivePath, ToHost};
 use crate::engine::monotonic;
 use crate::logs;
 use crate::options::{BlockPolicy, CoherenceKind, RouteKind};
@@ -55,6 +55,11 @@ pub fn execute() -> Result<ExitCode> {
     let mut files = files.into_iter();
     let window = files.next().context("no host memory came with the setup")?;
     let window = Arc::new(Window::map(window).context("host memory")?);
+    let mut live = Vec::new();
+    for LivePath { path, is_fifo } in &setup.live {
+        let fifo = if *is_fifo { Some(files.next().context("no FIFO came with the setup")?) } else { None };
+        live.push(LiveSource { path: path.clone().into_bytes(), fifo });
+    }
     let witness: Vec<OwnedFd> = files.collect();
     let watched = match witness.as_slice() {
         [control, revisions, ..] => {
@@ -68,7 +73,8 @@ pub fn execute() -> Result<ExitCode> {
     let port = |card: &CardAddress| CardPort { mac: card.mac, address: card.address.into(), peer_mac: card.peer_mac };
     let ports: Vec<CardPort> = setup.cards.iter().map(port).collect();
     let config = service_config(&setup, secret()?);
-    let service = Service::new(&config, window, &ports, site, monotonic());
+    let mut service = Service::new(&config, window, &ports, site, monotonic());
+    live.into_iter().for_each(|source| service.add_live(source));
     let mut inbox = Inbox::new(socket);
     send_message(inbox.socket(), &FromHost::Ready, &[])?;
     let mut host = Host { setup, service };
@@ -149,6 +155,7 @@ impl Host {
             return Ok(());
         }
         let mut files: Vec<BorrowedFd<'_>> = vec![inbox.socket()];
+        files.extend(self.service.live_files());
         files.extend(self.service.bells().map(|bell| bell.as_fd()));
         wait(&files, timeout)?;
         Ok(())
@@ -187,6 +194,7 @@ impl Host {
     fn report(&mut self) -> HostReport {
         let service = *self.service.counters();
         let [ok, moved, refused, failed] = service.statuses;
+        let live = *self.service.live();
         let site = *self.service.site().counters();
         let stack = *self.service.connections().counters();
         let counters = [
@@ -198,6 +206,10 @@ impl Host {
             ("content_bytes", service.content_bytes),
             ("unkept_bytes", service.unkept_bytes),
             ("replies_cut", service.cut),
+            ("live_blocks", live.blocks),
+            ("live_bytes", live.bytes),
+            ("live_blocks_lost", live.lost),
+            ("live_viewers_cut", live.cut),
             ("frames", service.frames),
             ("frames_ignored", service.frames_ignored),
             ("frames_corrupt", service.frames_corrupt),

@@ -50,8 +50,17 @@ pub struct CardAddress {
     pub peer_mac: [u8; 6],
 }
 
-/// Setup of the host. Attached: host memory; with `witness_files`, these: control page, revision words, and links, which only need to stay open.
-/// Cards are attached afterwards.
+/// Something that is served live.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LivePath {
+    /// By which it is asked for.
+    pub path: String,
+    /// A FIFO, attached; else a playlist below the folder.
+    pub is_fifo: bool,
+}
+
+/// Setup of the host. Attached: host memory; the FIFOs of `live` in order; with `witness_files`, these: control page, revision words, and links, which only
+/// need to stay open. Cards are attached afterwards.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HostSetup {
     /// Form of log lines.
@@ -78,6 +87,8 @@ pub struct HostSetup {
     pub coherence: CoherenceKind,
     /// By which card a client is served.
     pub route: RouteKind,
+    /// What is served live.
+    pub live: Vec<LivePath>,
     /// Whether ext4 is watched.
     pub ext4: bool,
     /// Number of files of the kernel witness; 0: nothing is watched, and nothing kept.

@@ -32,10 +32,11 @@ use nicache_host::server::Layout;
 use nicache_port::TapQueue;
 use nicache_watch::KernelWatcher;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FileType, Mode, OFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::logs;
-use crate::options::{RouteKind, ServeOptions};
+use crate::options::{LiveOption, RouteKind, ServeOptions};
 use crate::publish::{self, Published};
 use crate::setup::{receive_message, send_message};
 use crate::supervisor::children::{Child, Role, describe};
@@ -43,7 +44,7 @@ use crate::supervisor::end::Signals;
 use crate::supervisor::instance::Instance;
 use crate::supervisor::netlink::Netlink;
 use crate::supervisor::{check_privilege, first_word, tap};
-use messages::{CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, ToFirmware, ToHost};
+use messages::{CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, ToFirmware, ToHost};
 pub use status::ServeStatus;
 use status::{Shared, StatusServer};
 
@@ -94,6 +95,7 @@ struct Serving<'a> {
     host_setup: HostSetup,
     window: Window,
     meter: Option<Meter>,
+    fifos: Vec<OwnedFd>,
     /// Control page, revision words, links.
     witness: Vec<OwnedFd>,
     restarts: Vec<Instant>,
@@ -108,6 +110,7 @@ impl<'a> Serving<'a> {
         if pages < 256 {
             bail!("--page-cache: at least 1M is needed");
         }
+        let (live, fifos) = open_live(&options.live, &root)?;
         let meter = options.bus.map(Meter::create).transpose()?;
         let (witness, ext4, unwatched) = match watch() {
             Ok((files, ext4)) => (files, ext4, None),
@@ -135,6 +138,7 @@ impl<'a> Serving<'a> {
             policy: options.policy,
             coherence: options.coherence,
             route: options.route,
+            live,
             ext4,
             witness_files: witness.len(),
         };
@@ -143,7 +147,7 @@ impl<'a> Serving<'a> {
         let shared = Arc::new(Shared::default());
         let status = StatusServer::bind(&first.socket_path())?;
         let published = publish::start(&options.publish, &options.port, false, &first.interface, first.subnet)?;
-        let host = start_host(&host_setup, &window, &witness)?;
+        let host = start_host(&host_setup, &window, &fifos, &witness)?;
         let mut serving = Serving {
             options,
             status,
@@ -153,6 +157,7 @@ impl<'a> Serving<'a> {
             host_setup,
             window,
             meter,
+            fifos,
             witness,
             restarts: Vec::new(),
             started: Instant::now(),
@@ -319,7 +324,7 @@ impl<'a> Serving<'a> {
     /// Nothing of the old host is believed: it has new memory, and each card a new attachment.
     fn restart_host(&mut self) -> Result<()> {
         self.window = host_memory(&self.host_setup)?;
-        self.host = start_host(&self.host_setup, &self.window, &self.witness)?;
+        self.host = start_host(&self.host_setup, &self.window, &self.fifos, &self.witness)?;
         for number in 0..self.cards.len() {
             if self.cards[number].child.try_wait()?.is_none() {
                 self.attach(number)?;
@@ -401,9 +406,36 @@ fn host_memory(setup: &HostSetup) -> Result<Window> {
     Window::create("nicache-host", bytes).context("cannot make host memory: try a smaller --page-cache")
 }
 
-fn start_host(setup: &HostSetup, window: &Window, witness: &[OwnedFd]) -> Result<Child> {
+/// FIFOs are opened for writing, too, so that they stay open between two writers.
+fn open_live(options: &[LiveOption], root: &[u8]) -> Result<(Vec<LivePath>, Vec<OwnedFd>)> {
+    let (mut paths, mut fifos) = (Vec::new(), Vec::new());
+    for LiveOption { path, file } in options {
+        let shown = file.display();
+        let is_playlist = file.extension().is_some_and(|extension| extension == "m3u8");
+        let file = std::path::absolute(file)?;
+        if is_playlist {
+            let below = file.as_os_str().as_bytes().strip_prefix(root).filter(|rest| rest.starts_with(b"/"));
+            let below = below.with_context(|| format!("--live {shown}: a playlist lies in the folder that is served"))?;
+            let path = path.clone().unwrap_or_else(|| String::from_utf8_lossy(below).into_owned());
+            paths.push(LivePath { path, is_fifo: false });
+            continue;
+        }
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fifo = rustix::fs::open(&file, flags, Mode::empty()).with_context(|| format!("--live {shown}"))?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&fifo)?.st_mode) != FileType::Fifo {
+            bail!("--live {shown}: neither a FIFO (make one with `mkfifo {shown}`) nor a playlist (FILE.m3u8)");
+        }
+        let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        paths.push(LivePath { path: path.clone().unwrap_or_else(|| format!("/{name}")), is_fifo: true });
+        fifos.push(fifo);
+    }
+    Ok((paths, fifos))
+}
+
+fn start_host(setup: &HostSetup, window: &Window, fifos: &[OwnedFd], witness: &[OwnedFd]) -> Result<Child> {
     let mut host = Child::start(Role::Host)?;
-    let files: Vec<BorrowedFd<'_>> = [window.file()].into_iter().chain(witness.iter().map(AsFd::as_fd)).collect();
+    let others = fifos.iter().chain(witness).map(AsFd::as_fd);
+    let files: Vec<BorrowedFd<'_>> = [window.file()].into_iter().chain(others).collect();
     send_message(&host.channel, setup, &files)?;
     match first_word(&mut host, START)?.0 {
         FromHost::Ready => Ok(host),

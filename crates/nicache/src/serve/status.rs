@@ -77,17 +77,17 @@ impl fmt::Display for ServeStatus {
             writeln!(f, "  card {number} at {url} (process {pid}, {} KB of memory)", self.cache_bytes / 1024)?;
             let Some(card) = self.report.cards.get(number) else { continue };
             let of = |name: &str| card.counters.get(name).copied().unwrap_or(0);
-            let (cached, copied) = (of("cached_bytes"), of("copied_bytes"));
-            let total = (cached + copied).max(1) as f64;
+            let sent = (of("cached_bytes") + of("copied_bytes")).max(1) as f64;
+            let crossed = card.bus.get("content").copied().unwrap_or(0) as f64;
             writeln!(
                 f,
-                "    blocks {}: {} hits, {} inserted, {} evicted, {} invalidated; {:.1} % of content from the card's memory",
+                "    blocks {}: {} hits, {} inserted, {} evicted, {} invalidated; {:.1} % of content did not cross the bus",
                 of("blocks"),
                 of("block_hits"),
                 of("blocks_inserted"),
                 of("blocks_evicted"),
                 of("blocks_invalidated"),
-                100.0 * cached as f64 / total
+                100.0 * (1.0 - crossed / sent)
             )?;
             let classes: Vec<String> = card.bus.iter().map(|(class, bytes)| format!("{bytes} {class}")).collect();
             writeln!(f, "    bus bytes: {}; {} transfers", classes.join(", "), card.transfers)?;
