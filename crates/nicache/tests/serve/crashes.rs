@@ -1,0 +1,100 @@
+//! Either side is killed at any moment.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{assert_all_gone, family, is_running, kill, within};
+use crate::serving::{Client, Serving, bytes, folder};
+
+#[test]
+fn connections_outlive_a_card() {
+    let folder = folder();
+    std::fs::write(folder.path().join("a"), bytes(1, 2_000_000)).unwrap();
+    let serving = Serving::start(folder.path(), &[]);
+    let mut client = Client::open(serving.address(0));
+    for round in 0..5 {
+        client.send("GET /a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        kill(serving.now()["card_pids"][0].as_u64().unwrap(), Signal::KILL);
+        assert!(client.receive(false).unwrap().body == bytes(1, 2_000_000), "round {round}");
+    }
+    assert_eq!(serving.now()["restarts"], 5);
+}
+
+#[test]
+fn no_wrong_byte_whoever_is_killed_when() {
+    const CLIENTS: u64 = 6;
+    let folder = folder();
+    let sizes: Vec<usize> = (0..30).map(|file| (file * file * 1013) % 300_000).collect();
+    for (file, len) in sizes.iter().enumerate() {
+        std::fs::write(folder.path().join(file.to_string()), bytes(file as u64, *len)).unwrap();
+    }
+    let serving = Serving::start(folder.path(), &["--memory", "1M", "--cards", "2"]);
+    let (stop, right, cut) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let addresses = [serving.address(0), serving.address(1)];
+    let netns = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (sizes, stop, right, cut, netns) = (&sizes, &stop, &right, &cut, &netns);
+            scope.spawn(move || {
+                rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(netns), None).unwrap();
+                let mut turn = number as usize;
+                while !stop.load(Ordering::Relaxed) {
+                    let Ok(mut client) = Client::try_open(addresses[turn % 2]) else {
+                        cut.fetch_add(1, Ordering::Relaxed);
+                        continue;
+                    };
+                    while !stop.load(Ordering::Relaxed) {
+                        turn += 7;
+                        let file = turn % sizes.len();
+                        match client.try_get(&format!("/{file}"), "") {
+                            Ok(reply) => {
+                                assert_eq!(reply.status, 200, "{}", reply.head);
+                                assert!(reply.body == bytes(file as u64, sizes[file]), "file {file}");
+                                right.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(_) => {
+                                cut.fetch_add(1, Ordering::Relaxed);
+                                break;
+                            }
+                        }
+                    }
+                }
+            });
+        }
+        let mut chance = 12_345u64;
+        for round in 0..12 {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            std::thread::sleep(Duration::from_millis(100 + (chance >> 40) % 400));
+            let now = serving.now();
+            let victim = match (chance >> 33) % 3 {
+                0 => now["host_pid"].as_u64(),
+                card => now["card_pids"][card as usize - 1].as_u64(),
+            };
+            let _ = kill_process(Pid::from_raw(victim.unwrap() as i32).unwrap(), Signal::KILL);
+            let before = right.load(Ordering::Relaxed);
+            let resumed = within(Duration::from_secs(10), || {
+                (right.load(Ordering::Relaxed) > before + 3 * CLIENTS).then_some(())
+            });
+            assert!(resumed.is_some(), "no reply after round {round}: {}", serving.log_text());
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(right.load(Ordering::Relaxed) > 100);
+    assert_eq!(serving.now()["restarts"], 12);
+}
+
+#[test]
+fn the_end_of_the_supervisor_ends_everything() {
+    let folder = folder();
+    let serving = Serving::start(folder.path(), &["--cards", "2"]);
+    let supervisor = serving.status["pid"].as_u64().unwrap();
+    let processes = family(supervisor);
+    assert!(processes.len() >= 4);
+    kill(supervisor, Signal::KILL);
+    let begun = Instant::now();
+    drop(serving);
+    assert_all_gone(&processes, Duration::from_secs(3));
+    assert!(processes.iter().all(|pid| !is_running(*pid)), "{:?}", begun.elapsed());
+}

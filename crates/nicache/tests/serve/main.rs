@@ -1,0 +1,12 @@
+//! `nicache serve` with real clients, real files and the real kernel between them.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod bus;
+mod crashes;
+mod files;
+mod http;
+mod live;
+mod oracle;
+mod serving;
