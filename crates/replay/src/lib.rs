@@ -34,7 +34,7 @@ pub use replay::{ReplayConfig, ReplayError, replay};
 pub use report::{MethodReport, Report};
 pub use site::{Site, SiteError};
 pub use synthetic::{SyntheticConfig, synthetic};
-pub use trace::{Object, Trace, TraceError, TraceRequest};
+pub use trace::{Format, Object, ReadError, Record, Trace, TraceCounts, TraceError, TraceRequest, Verb};
 
 /// CLOCK_MONOTONIC in nanoseconds: the clock of writers and clients alike.
 fn now_ns() -> u64 {

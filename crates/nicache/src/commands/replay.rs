@@ -19,7 +19,7 @@ use crate::url::server;
 /// Replays a log and prints what came of it.
 pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
     let trace = match &arguments.log {
-        Some(log) => Trace::open(log)?,
+        Some(log) => Trace::open(log, None)?,
         None => synthetic(&SyntheticConfig { seed: arguments.seed, ..SyntheticConfig::default() }),
     };
     let folder = temporary_folder()?;
@@ -30,8 +30,8 @@ pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
             trace.requests.len(),
             trace.objects.len(),
             trace.footprint_bytes() as f64 / 1e6,
-            trace.bad_lines,
-            trace.skipped_lines
+            trace.counts.bad_lines,
+            trace.counts.other_methods
         );
     }
     let site = Site::create(&root, &trace)?;
@@ -81,7 +81,7 @@ fn show(
         let mut all = serde_json::to_value(report)?;
         all["hit_rate"] = report.hit_rate().into();
         all["clean"] = report.is_clean().into();
-        all["bad_lines"] = trace.bad_lines.into();
+        all["bad_lines"] = trace.counts.bad_lines.into();
         all["card"] = serde_json::to_value(card)?;
         println!("{all}");
         return Ok(());
