@@ -22,7 +22,7 @@ pub struct StaticSite;
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// A file is missing or cannot be looked at.
-    #[error("{path}: {source}; was the site made from this log?")]
+    #[error("cannot look at {path}; was the site made from this log?")]
     Io {
         /// The file.
         path: PathBuf,

@@ -44,7 +44,7 @@ const FORMAT_BYTES: u64 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The log cannot be opened or read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Read {
         /// The log.
         path: PathBuf,
