@@ -56,8 +56,9 @@ pub struct ServerAddress {
 pub struct ReplayerConfig {
     /// The server's addresses; sessions take turns. At least one.
     pub targets: Vec<ServerAddress>,
-    /// Local addresses; connections take turns. None: the kernel chooses. An address has about 28,000 ports for each
-    /// target, and one is free again a minute after its connection if the server lets the client close first.
+    /// Local addresses; connections take turns. None: the kernel chooses one, and about 28,000 ports for each target. An
+    /// address given here has so many for all targets together. A port is free again as soon as the server has closed,
+    /// but a minute later if it lets the client close first.
     pub sources: Vec<IpAddr>,
     /// Most sessions at once, of all replayers together; infinite demand has always so many. 20 KB of memory each.
     pub clients: usize,
@@ -137,9 +138,6 @@ pub fn run(
             .map(|number| scope.spawn(move || run_part(plan, config, number, watch, &mut |_| {})))
             .collect();
         let first = run_part(plan, config, 0, watch, progress);
-        if first.is_err() {
-            watch.stop();
-        }
         let mut report = ReplayerReport::default();
         let others =
             others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

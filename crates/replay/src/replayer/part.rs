@@ -81,8 +81,11 @@ pub fn run_part(
         return Err(ReplayerError::Nothing);
     }
     for target in &config.targets {
-        TcpStream::connect_timeout(&target.address, PROBE_TIMEOUT)
-            .map_err(|error| ReplayerError::Connect(target.address, error))?;
+        if let Err(error) = TcpStream::connect_timeout(&target.address, PROBE_TIMEOUT) {
+            // The others would measure half a load.
+            watch.stop();
+            return Err(ReplayerError::Connect(target.address, error));
+        }
     }
     if config.demand != Demand::Infinite {
         // The kernel may let a thread sleep 50 µs longer than asked for, which would count as latency. If it refuses, it
