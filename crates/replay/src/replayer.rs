@@ -16,7 +16,7 @@
 //! It is to cost much less than the server, so: a replayer is one thread with one buffer, however many connections; bodies
 //! are compared where they were received; a batch is one write; and a socket is registered once (edge-triggered).
 //!
-//! Deliberately absent: files that change meanwhile (that is [`crate::replay`], whose clients are threads); conditional
+//! Deliberately absent: files that change meanwhile (that is [`crate::replay()`], whose clients are threads); conditional
 //! and range requests; TLS.
 
 use std::io;
