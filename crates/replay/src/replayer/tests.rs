@@ -17,6 +17,7 @@ enum Fault {
     Resets,
     Missing,
     ClosesAfter(usize),
+    Sleeps(Duration),
 }
 
 /// Serves a trace's files on a port of its own until the process ends.
@@ -56,6 +57,7 @@ fn serve(connection: &mut TcpStream, files: &[(u64, u64)], fault: Fault) -> io::
                     return rustix::net::sockopt::set_socket_linger(&*connection, Some(Duration::ZERO))
                         .map_err(Into::into);
                 }
+                Fault::Sleeps(time) => std::thread::sleep(time),
                 _ => {}
             }
             let status = if fault == Fault::Missing { "404 Not Found" } else { "200 OK" };
@@ -136,6 +138,36 @@ fn open_loops_replay_every_session_too() {
         assert!(report.is_clean(), "{report}");
         assert_eq!(report.replies as usize, trace.requests.len());
     }
+}
+
+#[test]
+fn in_open_loop_a_slow_server_cannot_hide_who_waits_for_it() {
+    let trace = trace();
+    let server = server(&trace, Fault::Sleeps(Duration::from_millis(2)));
+    // All are due within some 20 ms, and one connection takes 2 ms for each request at least.
+    let demand = Demand::Rate { sessions_per_second: 10_000.0 };
+    let (plan, report) = replayed(&trace, &ReplayerConfig { demand, clients: 1, ..config(&[server]) });
+    assert!(report.is_clean(), "{report}");
+    assert!(report.late_sessions as usize > plan.sessions().len() / 2, "{report}");
+    assert!(report.session_latency.max_us > 600_000.0 && report.session_latency.p50_us > 100_000.0, "{report}");
+    assert!(report.latency.max_us > 600_000.0, "{report}");
+}
+
+#[test]
+fn parts_run_on_threads_of_the_caller_and_their_reports_add_up() {
+    let trace = trace();
+    let config = ReplayerConfig { replayers: 2, ..config(&[server(&trace, Fault::None)]) };
+    let (plan, watch) = (&Plan::new(&trace, &SessionConfig::default()), &Watch::default());
+    let mut sum = ReplayerReport::default();
+    std::thread::scope(|scope| {
+        let part = |number| run_part(plan, &config, number, watch, &mut |_| {}).unwrap();
+        let parts: Vec<_> = (0..2).map(|number| scope.spawn(move || part(number))).collect();
+        parts.into_iter().for_each(|part| sum.merge(part.join().unwrap()));
+    });
+    assert!(sum.is_clean(), "{sum}");
+    assert_eq!((sum.replies as usize, sum.sessions as usize), (trace.requests.len(), plan.sessions().len()));
+    assert_eq!((watch.replies(), watch.body_bytes(), watch.errors()), (sum.replies, sum.body_bytes, 0));
+    assert_eq!(sum.latency.count, sum.replies);
 }
 
 #[test]
