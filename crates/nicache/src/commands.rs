@@ -14,6 +14,7 @@ mod run;
 mod serve;
 mod server;
 mod status;
+mod trace;
 mod watch;
 mod who;
 mod why;
@@ -38,6 +39,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Bench(command) => bench::execute(&command),
         Command::Prove(arguments) => Ok(prove::execute(&arguments)),
         Command::Replay(arguments) => replay::execute(&arguments),
+        Command::Trace(command) => trace::execute(&command),
         Command::Follow(arguments) => follow::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),
         Command::Card => card::execute(),

@@ -7,6 +7,8 @@
 //!            └─────────────────────────────────────────────────────┘
 //! ```
 //!
+//! and, with files that nothing changes, measures how fast the server is (`replayer.rs`).
+//!
 //! Read first: `oracle.rs` (what counts as stale, torn, corrupt), `content.rs` (how a body proves what it is), then
 //! `replay.rs` (who runs when).
 //!
@@ -21,8 +23,11 @@ mod method;
 mod oracle;
 mod random;
 mod replay;
+pub mod replayer;
 mod report;
+mod sessions;
 mod site;
+mod static_site;
 mod synthetic;
 mod trace;
 mod writer;
@@ -32,9 +37,11 @@ pub use method::Method;
 pub use oracle::{History, Judgement, Observation, State, Step, judge};
 pub use replay::{ReplayConfig, ReplayError, replay};
 pub use report::{MethodReport, Report};
+pub use sessions::{Session, SessionConfig, SessionRequest, Sessions};
 pub use site::{Site, SiteError};
+pub use static_site::{CheckError, StaticSite};
 pub use synthetic::{SyntheticConfig, synthetic};
-pub use trace::{Object, Trace, TraceError, TraceRequest};
+pub use trace::{Format, Object, ReadError, Record, Trace, TraceCounts, TraceError, TraceRequest, Verb};
 
 /// CLOCK_MONOTONIC in nanoseconds: the clock of writers and clients alike.
 fn now_ns() -> u64 {

@@ -28,7 +28,7 @@ const FILE_MODE: u32 = 0o644;
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// A file operation failed.
-    #[error("cannot make the site in {root}: {source}")]
+    #[error("cannot make the site in {root}")]
     Io {
         /// The document root.
         root: PathBuf,
@@ -36,7 +36,7 @@ pub enum SiteError {
         source: io::Error,
     },
     /// There are files already.
-    #[error("{0} is not empty; give an empty or a new folder, since the replay writes and deletes files in it")]
+    #[error("{0} is not empty; give an empty or a new folder, for the site alone")]
     NotEmpty(PathBuf),
 }
 

@@ -1,7 +1,7 @@
 //! A trace without a log: popularity by Zipf's law, sizes log-uniform, as web logs roughly are.
 
 use crate::random::Random;
-use crate::trace::Trace;
+use crate::trace::{Record, Trace, Verb};
 
 /// What it is like.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ impl Default for SyntheticConfig {
     }
 }
 
-/// Makes a trace; one request in 32 is a HEAD.
+/// Makes a trace; one request in 32 is a HEAD. Each is of another client, one a second.
 pub fn synthetic(config: &SyntheticConfig) -> Trace {
     let mut random = Random::new(config.seed);
     let spread = (config.bytes_max as f64 / config.bytes_min as f64).ln();
@@ -41,11 +41,16 @@ pub fn synthetic(config: &SyntheticConfig) -> Trace {
         })
         .collect();
     let mut trace = Trace::default();
-    for _ in 0..config.requests {
+    for number in 0..u64::from(config.requests) {
         let point = random.unit() * total;
         let rank = cumulated.partition_point(|&sum| sum <= point).min(objects.len() - 1);
         let (id, bytes) = objects[rank];
-        trace.push(id, bytes, random.below(32) == 0);
+        let verb = if random.below(32) == 0 { Verb::Head } else { Verb::Get };
+        let record = Record { second: number, client: number, object: id, verb, status: 200, bytes: Some(bytes) };
+        // The only error is that of a log with too many requests.
+        if trace.push(&record).is_err() {
+            break;
+        }
     }
     trace
 }

@@ -1,41 +1,80 @@
-//! Web logs: the common and the combined log format, plain, gzip or zstd.
+//! Web logs: what was asked for, by whom, and when.
 //!
-//! A line is `host ident user [time] "METHOD target HTTP/x.y" status bytes ...`; hosts, idents and users are not looked
-//! at, so logs that leave some out (the EPA log) are read, too.
+//! A reader for each format (`trace/`) makes [`Record`]s; here they become objects and requests. What is kept of a log:
+//!
+//! | reply in the log | in the trace |
+//! |---|---|
+//! | 200 | a request; its bytes are the object's, unless a larger reply of the object is in the log |
+//! | 206 | a request for the whole object, which has at least these bytes |
+//! | 304 | a request for the whole object, since a replay keeps no copies that could be confirmed |
+//! | any other status | nothing: files cannot give these replies again; counted |
+//! | any status, method other than GET and HEAD | nothing; counted |
+//!
+//! An object is a target as it stands in the log, with its query. One of which the log has no size (it is only in 304
+//! replies, or only asked for by HEAD) has none: no byte of it went over the wire then, either.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::random::mix;
+
+mod common;
+mod format;
+mod record;
+mod tsv;
+mod worldcup;
+
+pub use format::Format;
+pub use record::{Record, Verb};
 
 /// Longest line that is looked at; a longer one is bad.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 /// Largest file that is made from a log.
 const OBJECT_BYTES_MAX: u64 = 256 << 20;
+/// Most requests of a log; 2 GiB of them.
+const REQUESTS_MAX: usize = 1 << 26;
+/// Bytes that the format is found out by.
+const FORMAT_BYTES: u64 = 4096;
 
 /// Why a log cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The log cannot be opened or read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}")]
     Read {
         /// The log.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        source: ReadError,
     },
     /// No line of it can be replayed.
-    #[error(
-        "no request in {path} can be replayed ({bad_lines} bad lines); is it a log in the common or combined format?"
-    )]
+    #[error("no request in {path} can be replayed ({bad_lines} bad lines); is it {format}?")]
     NoRequests {
         /// The log.
         path: PathBuf,
+        /// What it was read as.
+        format: Format,
         /// Lines that are none of a log.
         bad_lines: u64,
     },
+}
+
+/// Why the bytes of a log cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file or its packing is damaged or not readable.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A log of records of 20 bytes does not end with a whole one.
+    #[error("the log is cut off: {0} bytes follow the last whole record")]
+    Truncated(usize),
+    /// More requests than are held in memory.
+    #[error("the log has more than {REQUESTS_MAX} requests; split it")]
+    TooLong,
 }
 
 /// Something that can be asked for.
@@ -50,10 +89,39 @@ pub struct Object {
 /// A request of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRequest {
+    /// When, in seconds since an epoch of the log's own.
+    pub second: u64,
+    /// Bytes of the reply in the log.
+    pub bytes: u64,
     /// Index into [`Trace::objects`].
     pub object: u32,
+    /// Who: clients are numbered as they appear.
+    pub client: u32,
+    /// Status of the reply in the log.
+    pub status: u16,
     /// HEAD instead of GET.
     pub head: bool,
+}
+
+/// What is in a log beside plain replies of unchanging objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TraceCounts {
+    /// Lines or records that cannot be understood; not replayed.
+    pub bad_lines: u64,
+    /// Requests by another method than GET and HEAD; not replayed.
+    pub other_methods: u64,
+    /// Requests answered by another status than 200, 206 and 304; not replayed.
+    pub other_statuses: u64,
+    /// Requests answered by 304; replayed as requests for the whole object.
+    pub not_modified: u64,
+    /// Requests answered by 206; replayed as requests for the whole object.
+    pub partial: u64,
+    /// Requests whose reply was 200 with fewer bytes than the object has here: it grew or shrank, or the client left.
+    pub other_sizes: u64,
+    /// Objects with such replies.
+    pub objects_of_other_sizes: u64,
+    /// Objects without a size in the log, which are empty here.
+    pub objects_without_size: u64,
 }
 
 /// A log in memory.
@@ -63,232 +131,190 @@ pub struct Trace {
     pub objects: Vec<Object>,
     /// The requests, in the order of the log.
     pub requests: Vec<TraceRequest>,
-    /// Lines that cannot be understood.
-    pub bad_lines: u64,
-    /// Lines with another method than GET and HEAD.
-    pub skipped_lines: u64,
+    /// Number of clients.
+    pub clients: u32,
+    /// What the log has beside.
+    pub counts: TraceCounts,
     by_id: HashMap<u64, u32>,
+    by_client: HashMap<u64, u32>,
 }
 
 impl Trace {
-    /// Reads a log; `.gz` and `.zst` are recognised by their first bytes, whatever the name.
+    /// Reads a log; gzip and zstd are recognised by their first bytes, whatever the name, and so is the format unless
+    /// it is given.
     ///
     /// # Errors
     /// [`TraceError`].
-    pub fn open(path: &Path) -> Result<Trace, TraceError> {
-        let failed = |source| TraceError::Read { path: path.to_owned(), source };
-        let mut file = BufReader::new(File::open(path).map_err(failed)?);
-        let start = file.fill_buf().map_err(failed)?;
-        let trace = if start.starts_with(&[0x1f, 0x8b]) {
-            Trace::read(BufReader::new(flate2::bufread::MultiGzDecoder::new(file)))
-        } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-            ruzstd::decoding::StreamingDecoder::new(file)
-                .map_err(io::Error::other)
-                .and_then(|decoder| Trace::read(BufReader::new(decoder)))
-        } else {
-            Trace::read(file)
-        }
-        .map_err(failed)?;
+    pub fn open(path: &Path, format: Option<Format>) -> Result<Trace, TraceError> {
+        let failed = |source: ReadError| TraceError::Read { path: path.to_owned(), source };
+        let (trace, format) =
+            open_unpacked(path).map_err(ReadError::from).and_then(|log| Trace::read(log, format)).map_err(failed)?;
         if trace.requests.is_empty() {
-            return Err(TraceError::NoRequests { path: path.to_owned(), bad_lines: trace.bad_lines });
+            let bad_lines = trace.counts.bad_lines;
+            return Err(TraceError::NoRequests { path: path.to_owned(), format, bad_lines });
         }
         Ok(trace)
     }
 
-    /// Reads the lines of a log.
+    /// Reads an unpacked log, and says which format it was read as.
     ///
     /// # Errors
-    /// Those of `lines`.
-    pub fn read(mut lines: impl BufRead) -> io::Result<Trace> {
+    /// [`ReadError`].
+    pub fn read(mut log: impl BufRead, format: Option<Format>) -> Result<(Trace, Format), ReadError> {
+        let mut start = Vec::new();
+        log.by_ref().take(FORMAT_BYTES).read_to_end(&mut start)?;
+        let format = format.unwrap_or_else(|| Format::of(&start));
+        let log = start.chain(log);
         let mut trace = Trace::default();
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            if lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
-                return Ok(trace);
+        match format {
+            Format::Common => {
+                let mut clock = common::DayClock::default();
+                trace.read_lines(log, |line| common::parse(line, &mut clock))?;
             }
-            if line.len() as u64 == LINE_BYTES_MAX {
-                skip_line(&mut lines)?;
-                trace.bad_lines += 1;
-                continue;
-            }
-            match parse(line.trim_ascii()) {
-                Line::Request { target, head, bytes } => trace.push(id_of(target), bytes, head),
-                Line::OtherMethod => trace.skipped_lines += 1,
-                Line::Empty => {}
-                Line::Bad => trace.bad_lines += 1,
-            }
+            Format::Tsv => trace.read_lines(log, tsv::parse)?,
+            Format::WorldCup => trace.read_records(log)?,
         }
+        trace.count_sizes();
+        Ok((trace, format))
     }
 
-    /// Adds a request for the object `id`.
-    pub fn push(&mut self, id: u64, bytes: u64, head: bool) {
-        let bytes = bytes.min(OBJECT_BYTES_MAX);
-        let object = *self.by_id.entry(id).or_insert_with(|| {
-            self.objects.push(Object { id, bytes: 0 });
+    /// Adds a request.
+    ///
+    /// # Errors
+    /// [`ReadError::TooLong`].
+    pub fn push(&mut self, record: &Record) -> Result<(), ReadError> {
+        if record.verb == Verb::Other {
+            self.counts.other_methods += 1;
+            return Ok(());
+        }
+        match record.status {
+            200 => {}
+            206 => self.counts.partial += 1,
+            304 => self.counts.not_modified += 1,
+            _ => {
+                self.counts.other_statuses += 1;
+                return Ok(());
+            }
+        }
+        if self.requests.len() == REQUESTS_MAX {
+            return Err(ReadError::TooLong);
+        }
+        let head = record.verb == Verb::Head;
+        // What a server logs as the bytes of a reply without a body says nothing of the object.
+        let has_body = !head && record.status != 304;
+        let bytes = if has_body { record.bytes.unwrap_or(0).min(OBJECT_BYTES_MAX) } else { 0 };
+        let object = *self.by_id.entry(record.object).or_insert_with(|| {
+            self.objects.push(Object { id: record.object, bytes: 0 });
             self.objects.len() as u32 - 1
         });
         let known = &mut self.objects[object as usize].bytes;
         *known = bytes.max(*known);
-        self.requests.push(TraceRequest { object, head });
+        let client = *self.by_client.entry(record.client).or_insert_with(|| {
+            self.clients += 1;
+            self.clients - 1
+        });
+        let (second, status) = (record.second, record.status);
+        self.requests.push(TraceRequest { second, bytes, object, client, status, head });
+        Ok(())
     }
 
     /// Bytes of all objects together.
     pub fn footprint_bytes(&self) -> u64 {
         self.objects.iter().map(|object| object.bytes).sum()
     }
-}
 
-fn skip_line(lines: &mut impl BufRead) -> io::Result<()> {
-    loop {
-        let available = lines.fill_buf()?;
-        if available.is_empty() {
-            return Ok(());
+    fn read_lines(
+        &mut self,
+        mut lines: impl BufRead,
+        mut parse: impl FnMut(&[u8]) -> Option<Record>,
+    ) -> Result<(), ReadError> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            if lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
+                return Ok(());
+            }
+            if line.len() as u64 == LINE_BYTES_MAX && line.last() != Some(&b'\n') {
+                lines.skip_until(b'\n')?;
+                self.counts.bad_lines += 1;
+                continue;
+            }
+            let line = line.trim_ascii();
+            if line.is_empty() || line[0] == b'#' {
+                continue;
+            }
+            match parse(line) {
+                Some(record) => self.push(&record)?,
+                None => self.counts.bad_lines += 1,
+            }
         }
-        let newline = available.iter().position(|&byte| byte == b'\n');
-        let used = newline.map_or(available.len(), |at| at + 1);
-        lines.consume(used);
-        if newline.is_some() {
-            return Ok(());
+    }
+
+    fn read_records(&mut self, mut log: impl Read) -> Result<(), ReadError> {
+        let mut bytes = [0; worldcup::RECORD_BYTES];
+        loop {
+            match worldcup::read(&mut log, &mut bytes)? {
+                0 => return Ok(()),
+                worldcup::RECORD_BYTES => match worldcup::parse(&bytes) {
+                    Some(record) => self.push(&record)?,
+                    None => self.counts.bad_lines += 1,
+                },
+                left => return Err(ReadError::Truncated(left)),
+            }
         }
+    }
+
+    fn count_sizes(&mut self) {
+        let mut is_other = vec![false; self.objects.len()];
+        let mut has_size = vec![false; self.objects.len()];
+        for request in self.requests.iter().filter(|request| !request.head && request.status != 304) {
+            let object = request.object as usize;
+            has_size[object] = true;
+            if request.status == 200 && request.bytes != self.objects[object].bytes {
+                self.counts.other_sizes += 1;
+                is_other[object] = true;
+            }
+        }
+        self.counts.objects_of_other_sizes = is_other.iter().filter(|&&is| is).count() as u64;
+        self.counts.objects_without_size = has_size.iter().filter(|&&has| !has).count() as u64;
     }
 }
 
-/// FNV-1a, scrambled.
-fn id_of(target: &[u8]) -> u64 {
-    mix(target
+fn open_unpacked(path: &Path) -> io::Result<Box<dyn BufRead>> {
+    let mut file = BufReader::new(File::open(path)?);
+    let start = file.fill_buf()?;
+    Ok(if start.starts_with(&[0x1f, 0x8b]) {
+        Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(file)))
+    } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        Box::new(BufReader::new(ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?))
+    } else {
+        Box::new(file)
+    })
+}
+
+/// The number of an object or client with this name: FNV-1a, scrambled.
+fn id_of(name: &[u8]) -> u64 {
+    mix(name
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Line<'a> {
-    Request { target: &'a [u8], head: bool, bytes: u64 },
-    OtherMethod,
-    Empty,
-    Bad,
+/// A status of three digits.
+fn status_of(text: &[u8]) -> Option<u16> {
+    let is_status = text.len() == 3 && text.iter().all(u8::is_ascii_digit);
+    is_status.then(|| text.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0')))
 }
 
-fn parse(line: &[u8]) -> Line<'_> {
-    if line.is_empty() {
-        return Line::Empty;
-    }
-    parse_request(line).unwrap_or(Line::Bad)
+/// A number of digits; `None` also if it is too large.
+fn number_of(text: &[u8]) -> Option<u64> {
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
 }
 
-fn parse_request(line: &[u8]) -> Option<Line<'_>> {
-    let time_end = line.windows(2).position(|pair| pair == b"] ")?;
-    let quoted = line[time_end + 2..].strip_prefix(b"\"")?;
-    // A target may hold quotes, so the request ends at the last quote that status and bytes follow.
-    let mut ends = quoted.windows(2).enumerate().rev().filter(|(_, pair)| pair == b"\" ").map(|(at, _)| at);
-    let (request, bytes) = ends.find_map(|at| Some((&quoted[..at], outcome(&quoted[at + 2..])?)))?;
-    let mut words = request.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
-    let (method, target) = (words.next()?, words.next()?);
-    if !method.iter().all(u8::is_ascii_uppercase) {
-        return None;
-    }
-    Some(match method {
-        b"GET" => Line::Request { target, head: false, bytes },
-        b"HEAD" => Line::Request { target, head: true, bytes },
-        _ => Line::OtherMethod,
-    })
-}
-
-/// Status and bytes (`-`: none) at the beginning of what follows the request.
-fn outcome(rest: &[u8]) -> Option<u64> {
-    let mut words = rest.split(|&byte| byte == b' ');
-    let status = words.next()?;
-    if status.len() != 3 || !status.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    match words.next()? {
-        b"-" => Some(0),
-        digits if digits.iter().all(u8::is_ascii_digit) => std::str::from_utf8(digits).ok()?.parse().ok(),
-        _ => None,
-    }
+/// Bytes of a reply; `-`: not told.
+fn bytes_of(text: &[u8]) -> Option<Option<u64>> {
+    if text == b"-" { Some(None) } else { number_of(text).map(Some) }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-
-    const LOG: &[u8] = b"a.example - - [01/Aug/1995:00:00:01 -0400] \"GET /x HTTP/1.0\" 200 1839\n\
-        141.243.1.172 [29:23:53:25] \"GET /y HTTP/1.0\" 200 1497\n\
-        b - u [t] \"HEAD /x HTTP/1.1\" 200 0 \"http://r/\" \"Agent \\\"7\\\"\"\n\
-        b - - [t] \"GET /with\"quote HTTP/1.0\" 404 -\n\
-        b - - [t] \"GET /old\" 304 0\n\
-        b - - [t] \"POST /x HTTP/1.0\" 200 5\n\
-        nonsense\n\n\
-        b - - [t] \"GET\" 400 0\n\
-        b - - [t] \"GET /x HTTP/1.0\" 200 many\n\
-        \xff\xfe [t] \"\x16\x03 \x01\" 400 226\n";
-
-    #[test]
-    fn requests_are_read_and_bad_lines_counted() {
-        let trace = Trace::read(LOG).unwrap();
-        assert_eq!(trace.requests.len(), 5);
-        assert_eq!(trace.objects.len(), 4);
-        assert_eq!((trace.bad_lines, trace.skipped_lines), (4, 1));
-        assert_eq!(trace.objects[0].bytes, 1839);
-        assert_eq!(trace.requests[2], TraceRequest { object: 0, head: true });
-        assert_eq!(trace.footprint_bytes(), 1839 + 1497);
-    }
-
-    #[test]
-    fn a_line_without_end_is_bad_and_the_next_is_read() {
-        let mut log = vec![b'x'; 200_000];
-        log.extend_from_slice(b"\nb - - [t] \"GET /x HTTP/1.0\" 200 1\n");
-        let trace = Trace::read(&log[..]).unwrap();
-        assert_eq!((trace.requests.len(), trace.bad_lines), (1, 1));
-    }
-
-    #[test]
-    fn packed_logs_are_unpacked() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        packer.write_all(LOG).unwrap();
-        file.write_all(&packer.finish().unwrap()).unwrap();
-        assert_eq!(Trace::open(file.path()).unwrap().requests.len(), 5);
-
-        let packed = ruzstd::encoding::compress_to_vec(LOG, ruzstd::encoding::CompressionLevel::Fastest);
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(&packed).unwrap();
-        assert_eq!(Trace::open(file.path()).unwrap().requests.len(), 5);
-    }
-
-    #[test]
-    fn the_epa_log() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/epa-http.txt.zst");
-        if !path.exists() {
-            println!("skipped: {} is not there", path.display());
-            return;
-        }
-        let trace = Trace::open(&path).unwrap();
-        let all = trace.requests.len() as u64 + trace.bad_lines + trace.skipped_lines;
-        assert_eq!(all, 47_748);
-        assert!(trace.bad_lines < 50, "{}", trace.bad_lines);
-        assert!((46_000..46_200).contains(&trace.requests.len()), "{}", trace.requests.len());
-    }
-
-    #[test]
-    fn errors_say_what_is_wrong() {
-        let missing = Trace::open(Path::new("/no/such/log")).unwrap_err().to_string();
-        assert!(missing.contains("/no/such/log"), "{missing}");
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let empty = Trace::open(file.path()).unwrap_err().to_string();
-        assert!(empty.contains("common or combined"), "{empty}");
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_line_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
-            let _ = Trace::read(&bytes[..]);
-            let mut line = b"h [t] \"".to_vec();
-            line.extend_from_slice(&bytes);
-            line.extend_from_slice(b"\" 200 1");
-            let _ = Trace::read(&line[..]);
-        }
-    }
-}
+mod tests;

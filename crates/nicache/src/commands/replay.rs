@@ -1,115 +1,60 @@
 //! `nicache replay`.
 
-use std::io::IsTerminal;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+mod changes;
+mod speed;
+
+use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
-use nicache_replay::{ReplayConfig, Report, Site, SyntheticConfig, Trace, replay, synthetic};
-use tempfile::TempDir;
+use anyhow::Result;
+use nicache_replay::{Format, SyntheticConfig, Trace, synthetic};
 
-use crate::behind::Behind;
-use crate::cli::ReplayArgs;
+use crate::cli::{ReplayArgs, TraceFormat};
 use crate::control::{Counters, Request, Response, ask};
-use crate::logs;
-use crate::url::server;
 
 /// Replays a log and prints what came of it.
 pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
     let trace = match &arguments.log {
-        Some(log) => Trace::open(log)?,
+        Some(log) => Trace::open(log, arguments.format.map(Format::from))?,
         None => synthetic(&SyntheticConfig { seed: arguments.seed, ..SyntheticConfig::default() }),
     };
-    let folder = temporary_folder()?;
-    let root = arguments.site.clone().unwrap_or_else(|| folder.path().join("site"));
-    if !arguments.json {
-        println!(
-            "trace      {} requests for {} files of {:.1} MB together; {} bad lines, {} with other methods",
-            trace.requests.len(),
-            trace.objects.len(),
-            trace.footprint_bytes() as f64 / 1e6,
-            trace.bad_lines,
-            trace.skipped_lines
-        );
+    if arguments.speed.target.is_empty() {
+        changes::execute(arguments, &trace)
+    } else {
+        speed::execute(arguments, &trace)
     }
-    let site = Site::create(&root, &trace)?;
-    let (own, address) = match &arguments.url {
-        Some(url) => (None, server(url)?.address),
-        None => {
-            let own = Behind::start(&arguments.run, &[], &nginx(folder.path(), &root)?)?;
-            let address = own.server();
-            (Some(own), address)
-        }
-    };
-    let name = own.as_ref().map(|own| own.status.name.as_str()).or(arguments.name.as_deref());
-    // Without a card at the URL, there are no counters to show.
-    let before = counters(name);
-    let config = ReplayConfig {
-        server: address,
-        clients: usize::from(arguments.clients),
-        pipeline: usize::from(arguments.pipeline),
-        writers: arguments.writers,
-        write_pause: Duration::from_millis(arguments.write_pause),
-        duration: arguments.duration.map(Duration::from_secs),
-        rate: arguments.rate,
-        server_keeps_files_open: arguments.server_keeps_files_open,
-        seed: arguments.seed,
-    };
-    let shows = std::io::stderr().is_terminal();
-    let report = replay(&config, &trace, &site, |seconds, replies, writes| {
-        if shows {
-            eprint!("\r{seconds:.0} s, {replies} replies, {writes} writes ");
-        }
-    });
-    logs::clear_live_line();
-    let report = report?;
-    show(&report, before, counters(name), &trace, arguments.json)?;
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn show(
-    report: &Report,
-    before: Option<Counters>,
-    after: Option<Counters>,
-    trace: &Trace,
-    as_json: bool,
-) -> Result<()> {
-    let card = after.map(|now| now.since(&before.unwrap_or_default()));
-    if as_json {
-        let mut all = serde_json::to_value(report)?;
-        all["hit_rate"] = report.hit_rate().into();
-        all["clean"] = report.is_clean().into();
-        all["bad_lines"] = trace.bad_lines.into();
-        all["card"] = serde_json::to_value(card)?;
-        println!("{all}");
-        return Ok(());
+impl From<TraceFormat> for Format {
+    fn from(format: TraceFormat) -> Format {
+        match format {
+            TraceFormat::Common => Format::Common,
+            TraceFormat::Tsv => Format::Tsv,
+            TraceFormat::Worldcup => Format::WorldCup,
+        }
     }
-    print!("{report}");
-    if let Some(card) = card {
-        let of = |name: &str| card.get(name).copied().unwrap_or(0);
-        println!(
-            "card       {} hits, {} misses, {} bypasses, {} fills ({} stored), {} purges, {} reinstated, {} evictions, {} retransmissions",
-            of("hits"),
-            of("misses"),
-            of("bypasses"),
-            of("fills"),
-            of("fills_stored"),
-            of("purges_by_source"),
-            of("reinstated"),
-            of("evictions"),
-            of("retransmits")
-        );
-        let refused: Vec<String> = card
-            .iter()
-            .filter(|(name, _)| name.starts_with("fill_"))
-            .map(|(name, value)| format!("{value} {}", name.trim_start_matches("fill_")))
-            .collect();
-        println!("not stored {}", if refused.is_empty() { "none".to_owned() } else { refused.join(", ") });
-    }
-    println!("{}", if report.is_clean() { "no reply was stale, torn or corrupt" } else { "VIOLATIONS" });
-    Ok(())
+}
+
+/// Prints what a log has.
+pub(super) fn show_trace(trace: &Trace) {
+    let counts = trace.counts;
+    println!(
+        "trace      {} requests of {} clients for {} files of {:.1} MB together; of them {} were answered by 304, {} by 206",
+        trace.requests.len(),
+        trace.clients,
+        trace.objects.len(),
+        trace.footprint_bytes() as f64 / 1e6,
+        counts.not_modified,
+        counts.partial
+    );
+    println!(
+        "left out   {} bad lines, {} requests with other methods, {} answered by other statuses",
+        counts.bad_lines, counts.other_methods, counts.other_statuses
+    );
+    println!(
+        "sizes      {} replies of {} files had fewer bytes than the file here, {} files have no size in the log",
+        counts.other_sizes, counts.objects_of_other_sizes, counts.objects_without_size
+    );
 }
 
 fn counters(name: Option<&str>) -> Option<Counters> {
@@ -119,32 +64,24 @@ fn counters(name: Option<&str>) -> Option<Counters> {
     }
 }
 
-/// On a disk file system almost everywhere; files on tmpfs would not be cached.
-fn temporary_folder() -> Result<TempDir> {
-    let folder = tempfile::Builder::new()
-        .prefix("nicache-replay-")
-        .tempdir_in("/var/lib")
-        .context("cannot make a folder below /var/lib")?;
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))?;
-    Ok(folder)
-}
-
-/// The command of an nginx with the document root, telling in `X-Robots-Tag` which request it worked on.
-fn nginx(folder: &Path, root: &Path) -> Result<Vec<String>> {
-    let (folder_text, root) = (folder.display(), root.canonicalize()?);
-    let root = root.display();
-    let text = format!(
-        "worker_processes 2; pid {folder_text}/pid; error_log /dev/null crit; worker_rlimit_nofile 4096;
-         events {{ worker_connections 2048; }}
-         http {{
-           access_log off; sendfile on; tcp_nopush on;
-           client_body_temp_path {folder_text}/t1; proxy_temp_path {folder_text}/t2; fastcgi_temp_path {folder_text}/t3;
-           uwsgi_temp_path {folder_text}/t4; scgi_temp_path {folder_text}/t5;
-           server {{ listen 80; root \"{root}\"; add_header X-Robots-Tag $http_user_agent always; }}
-         }}\n"
+fn show_card(card: &BTreeMap<String, u64>) {
+    let of = |name: &str| card.get(name).copied().unwrap_or(0);
+    println!(
+        "card       {} hits, {} misses, {} bypasses, {} fills ({} stored), {} purges, {} reinstated, {} evictions, {} retransmissions",
+        of("hits"),
+        of("misses"),
+        of("bypasses"),
+        of("fills"),
+        of("fills_stored"),
+        of("purges_by_source"),
+        of("reinstated"),
+        of("evictions"),
+        of("retransmits")
     );
-    let path = folder.join("nginx.conf");
-    std::fs::write(&path, text)?;
-    let (folder, path) = (folder_text.to_string(), path.display().to_string());
-    Ok(["nginx", "-p", &folder, "-c", &path, "-g", "daemon off;"].map(str::to_owned).to_vec())
+    let refused: Vec<String> = card
+        .iter()
+        .filter(|(name, _)| name.starts_with("fill_"))
+        .map(|(name, value)| format!("{value} {}", name.trim_start_matches("fill_")))
+        .collect();
+    println!("not stored {}", if refused.is_empty() { "none".to_owned() } else { refused.join(", ") });
 }

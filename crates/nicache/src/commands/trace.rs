@@ -1,0 +1,32 @@
+//! `nicache trace`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use nicache_replay::{Format, StaticSite, Trace};
+
+use super::replay::show_trace;
+use crate::cli::{TraceCommand, TraceSiteArgs};
+
+/// Does what the command says.
+pub fn execute(command: &TraceCommand) -> Result<ExitCode> {
+    match command {
+        TraceCommand::Site(arguments) => make_site(arguments),
+    }
+}
+
+fn make_site(arguments: &TraceSiteArgs) -> Result<ExitCode> {
+    let trace = Trace::open(&arguments.log, arguments.format.map(Format::from))?;
+    StaticSite::create(&arguments.folder, &trace)?;
+    if arguments.json {
+        let mut all = serde_json::to_value(trace.counts)?;
+        all["files"] = trace.objects.len().into();
+        all["bytes"] = trace.footprint_bytes().into();
+        all["requests"] = trace.requests.len().into();
+        println!("{all}");
+    } else {
+        show_trace(&trace);
+        println!("made       {} files in {}", trace.objects.len(), arguments.folder.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
