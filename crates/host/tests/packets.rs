@@ -7,8 +7,8 @@ use nicache_bus::{Attachment, BusClass, Window};
 use nicache_firmware::{Firmware, Progress};
 use nicache_host::driver::HEADER_BYTES;
 use nicache_host::{
-    BLOCK_BYTES, Block, Directory, Driver, FileNumber, Headers, Lookup, Mbuf, Owner, Page, PageCache, PageNumber, Revision,
-    TransmitError,
+    BLOCK_BYTES, Block, Directory, Driver, FileNumber, Headers, Lookup, Mbuf, Owner, Page, PageCache, PageNumber,
+    Revision, TransmitError,
 };
 use nicache_policy::Lru;
 use nicache_port::{Burst, Capabilities, MemoryPort, Port, memory_wire};
@@ -131,7 +131,8 @@ fn a_page_that_goes_takes_its_block_with_it() {
 #[test]
 fn a_full_ring_is_told() {
     let mut machine = Machine::new(2, 2);
-    let bytes = Mbuf::Bytes { mmaddr: machine.scratch, len: 10, class: BusClass::ApplicationHeaders, owner: Owner::Nobody };
+    let bytes =
+        Mbuf::Bytes { mmaddr: machine.scratch, len: 10, class: BusClass::ApplicationHeaders, owner: Owner::Nobody };
     let mut sent = 0;
     while machine.transmit(&[bytes]).is_ok() {
         sent += 1;

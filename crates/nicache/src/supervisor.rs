@@ -145,8 +145,7 @@ impl<'a> Running<'a> {
 
         let watch_link = Arc::new(WatchLink::new(watch.channel.try_clone()?));
 
-        let published =
-            publish::start(&plan.publish, &plan.http_ports, plan.outgoing, &instance.interface, subnet)?;
+        let published = publish::start(&plan.publish, &plan.http_ports, plan.outgoing, &instance.interface, subnet)?;
         share::start(&plan.share, &namespace)?;
         let server = {
             let environment = preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Server));

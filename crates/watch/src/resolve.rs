@@ -144,8 +144,6 @@ pub struct Walk {
     pub watched: bool,
     /// Whether the end of the way is below the folder that it began in ([`Resolver::resolve_below`]).
     pub inside: bool,
-    /// The last change of what was found, or of a directory on the way, in nanoseconds since 1970.
-    pub changed_ns: i128,
 }
 
 /// Where a path starts.
@@ -214,9 +212,8 @@ impl Resolver {
     /// # Errors
     /// [`RefusalReason::Io`] if something could not be read.
     pub fn resolve_below(&mut self, folder: &[u8], path: &[u8]) -> Result<Walk, RefusalReason> {
-        let open = |link: &str| {
-            rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused)
-        };
+        let open =
+            |link: &str| rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused);
         let base = Base {
             root: Rc::new(self.node(open("/")?).map_err(io_refused)?),
             start: Rc::new(self.node(open(".")?).map_err(io_refused)?),
@@ -317,7 +314,6 @@ impl Resolver {
             directories: Vec::with_capacity(8),
             watched: true,
             inside: true,
-            changed_ns: 0,
         };
         self.enter(first, &mut walk)?;
         Ok(walk)
@@ -389,7 +385,6 @@ impl Resolver {
                 }
                 _ if is_last && !rest.wants_directory => {
                     walk.slots.push(node.identity.slot());
-                    walk.changed_ns = walk.changed_ns.max(node.changed_ns);
                     walk.outcome = Outcome::Found(node);
                     return Ok(walk);
                 }
@@ -407,7 +402,6 @@ impl Resolver {
             walk.directories.push((directory.identity.slot(), directory.access));
         }
         walk.watched &= directory.watched;
-        walk.changed_ns = walk.changed_ns.max(directory.changed_ns);
         if directory.watched {
             wait_for_directory(directory.fd.as_fd()).map_err(io_refused)?;
         }

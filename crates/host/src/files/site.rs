@@ -75,8 +75,8 @@ pub enum Found {
     File {
         /// Which.
         file: Arc<OpenFile>,
-        /// When it or a directory that leads there changed last, in nanoseconds since 1970.
-        changed_ns: i128,
+        /// Since when the path has led to it, as far as is known, in nanoseconds since 1970.
+        since_ns: i128,
     },
     /// A directory, although the path does not end in a slash.
     Directory,
@@ -233,19 +233,17 @@ impl Site {
         }
         // What was known of the file is wanted once more, to see whether it is really another one.
         let before = self.paths.remove(path);
-        let found = self.look_up(path, &table);
-        drop(before);
-        found
+        self.look_up(path, &table, before.map(|known| known.found))
     }
 
-    fn look_up(&mut self, path: &[u8], table: &RevisionTable) -> Found {
+    fn look_up(&mut self, path: &[u8], table: &RevisionTable, before: Option<Found>) -> Found {
         let mut found = Found::Missing;
         for _ in 0..TRIES {
             self.counters.looked_up += 1;
             let since = table.advance_clock();
             // What cannot be read for a reason that says nothing about the path is not there for anybody.
             let Ok(look) = self.look(path, since) else { return Found::Missing };
-            found = look.found;
+            found = since_before(look.found, before.as_ref());
             let epoch = table.epoch();
             let is_certain = table.is_unchanged(&look.slots, since);
             if !is_certain {
@@ -300,7 +298,7 @@ impl Site {
                 true => self.look_for_index(&mut resolver, path, node, since, &mut look)?,
             },
             Outcome::Found(_) if path.ends_with(b"/") => Found::Missing,
-            Outcome::Found(node) => self.open(node, walk.changed_ns, since)?,
+            Outcome::Found(node) => self.open(node, since)?,
         };
         Ok(look)
     }
@@ -351,7 +349,7 @@ impl Site {
             match &walk.outcome {
                 Outcome::Found(_) if !is_for_all(&walk) => return Ok(Found::Forbidden),
                 Outcome::Found(node) if node.kind == FileType::RegularFile => {
-                    return self.open(node, walk.changed_ns, since);
+                    return self.open(node, since);
                 }
                 _ => {}
             }
@@ -362,7 +360,7 @@ impl Site {
         Ok(Found::Listing(Some(names(directory)?)))
     }
 
-    fn open(&mut self, node: &Node, changed_ns: i128, since: Stamp) -> Result<Found, RefusalReason> {
+    fn open(&mut self, node: &Node, since: Stamp) -> Result<Found, RefusalReason> {
         if node.kind != FileType::RegularFile || !node.is_readable_by_all() {
             return Ok(Found::Forbidden);
         }
@@ -372,7 +370,7 @@ impl Site {
             && file.is_kept
             && !file.has_changed(table)
         {
-            return Ok(Found::File { file: Arc::clone(file), changed_ns });
+            return Ok(Found::File { file: Arc::clone(file), since_ns: now_ns() });
         }
         let is_new = known.is_none();
         let number = known.map_or(FileNumber(self.files_next), |known| known.number);
@@ -393,8 +391,7 @@ impl Site {
         } else {
             self.counters.not_kept += 1;
         }
-        let changed_ns = changed_ns.max(file.changed_ns);
-        Ok(Found::File { file, changed_ns })
+        Ok(Found::File { file, since_ns: now_ns() })
     }
 }
 
@@ -404,12 +401,22 @@ fn now_ns() -> i128 {
     i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
+/// A path that leads to the file that it led to before has done so for as long.
+fn since_before(found: Found, before: Option<&Found>) -> Found {
+    match (found, before) {
+        (Found::File { file, .. }, Some(Found::File { file: old, since_ns })) if old.identity == file.identity => {
+            Found::File { file, since_ns: *since_ns }
+        }
+        (found, _) => found,
+    }
+}
+
 /// The same file, whose bytes are not to be kept.
 fn unkept(found: Found) -> Found {
     match found {
-        Found::File { file, changed_ns } => match Arc::try_unwrap(file) {
-            Ok(file) => Found::File { file: Arc::new(OpenFile { is_kept: false, ..file }), changed_ns },
-            Err(file) => Found::File { file, changed_ns },
+        Found::File { file, since_ns } => match Arc::try_unwrap(file) {
+            Ok(file) => Found::File { file: Arc::new(OpenFile { is_kept: false, ..file }), since_ns },
+            Err(file) => Found::File { file, since_ns },
         },
         other => other,
     }

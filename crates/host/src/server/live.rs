@@ -90,6 +90,11 @@ impl Stream {
         self.viewers.keys().copied()
     }
 
+    /// Viewers who wait for blocks that are gone.
+    pub fn viewers_behind(&self) -> Vec<ConnectionId> {
+        self.viewers.iter().filter(|(_, index)| **index < self.first).map(|(id, _)| *id).collect()
+    }
+
     /// One more, from the next block on.
     pub fn join(&mut self, id: ConnectionId) {
         self.viewers.insert(id, self.next_index());
@@ -215,7 +220,7 @@ mod tests {
         let mut pages = PageCache::new(0, 64);
         let mut counters = LiveCounters::default();
         let mut stream = Stream::new(b"/tv".to_vec(), reader, 0);
-        let mut write = |bytes: &[u8]| assert_eq!(rustix::io::write(&writer, bytes).unwrap(), bytes.len());
+        let write = |bytes: &[u8]| assert_eq!(rustix::io::write(&writer, bytes).unwrap(), bytes.len());
         write(b"nobody sees this");
         assert!(stream.read(&mut pages, &window, &mut counters, |_, _| {}));
         assert_eq!(counters.blocks, 0);
@@ -254,6 +259,7 @@ mod tests {
         }
         stream.retire(&mut pages, |_, _| {});
         assert_eq!((stream.next(id(1), &mut pages), pages.len()), (Err(Behind), WINDOW_BLOCKS));
+        assert_eq!(stream.viewers_behind(), [id(1)]);
     }
 
     #[test]

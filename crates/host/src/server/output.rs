@@ -1,7 +1,7 @@
 //! What is to be sent on a connection, in the order of its requests: bytes, and pieces of files (`sendfile`, the one way in which content enters).
 //!
 //! Pages of a piece are found or read when it is begun, so that it is of one revision whatever becomes of the file (invariant I2). Of a piece that is larger than
-//! [`AT_ONCE_BYTES`] the rest follows as the client takes it; if the file has changed by then, the connection is ended.
+//! [`PieceLimits`] the rest follows as the client takes it; if the file has changed by then, the connection is ended.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +14,25 @@ use crate::files::{Gone, LoadError, OpenFile, load, load_private};
 use crate::mbuf::{Mbuf, Owner};
 use crate::page_cache::{PageCache, PageNumber};
 
-/// Bytes of a piece whose pages are pinned from its beginning.
-pub const AT_ONCE_BYTES: u64 = 8 << 20;
-/// Bytes that follow at a time.
-const CHUNK_BYTES: u64 = 1 << 20;
+/// How much of a file is pinned for one reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceLimits {
+    /// Most bytes of a piece whose pages are all pinned from its beginning.
+    at_once_bytes: u64,
+    /// Of a larger one, bytes that follow at a time.
+    chunk_bytes: u64,
+}
+
+impl PieceLimits {
+    /// So that several replies find room in a page cache.
+    pub fn for_pages(pages: u32) -> PieceLimits {
+        let bytes = u64::from(pages) * BLOCK_BYTES;
+        PieceLimits {
+            at_once_bytes: (bytes / 8).min(8 << 20),
+            chunk_bytes: (bytes / 64 / BLOCK_BYTES * BLOCK_BYTES).clamp(BLOCK_BYTES, 1 << 20),
+        }
+    }
+}
 
 /// Where bytes of files come from.
 pub struct Source<'a> {
@@ -27,6 +42,8 @@ pub struct Source<'a> {
     pub window: &'a Window,
     /// Who tells of changes.
     pub table: Option<&'a RevisionTable>,
+    /// How much is pinned.
+    pub limits: PieceLimits,
 }
 
 /// A piece of a file.
@@ -102,7 +119,7 @@ impl Output {
         if from == to {
             return Ok(());
         }
-        let first = if to - from <= AT_ONCE_BYTES { to } else { piece.chunk_end() };
+        let first = if to - from <= source.limits.at_once_bytes { to } else { piece.chunk_end(&source.limits) };
         piece.load(first, source, gone)?;
         self.items.push_back(Item::Piece(piece));
         Ok(())
@@ -112,11 +129,7 @@ impl Output {
     ///
     /// # Errors
     /// See [`LoadError`]: the reply cannot be completed.
-    pub fn next(
-        &mut self,
-        source: &mut Source<'_>,
-        gone: impl FnMut(Block, Gone),
-    ) -> Result<Next, LoadError> {
+    pub fn next(&mut self, source: &mut Source<'_>, gone: impl FnMut(Block, Gone)) -> Result<Next, LoadError> {
         match self.items.front_mut() {
             None => Ok(Next::Nothing),
             Some(Item::Live(stream)) => Ok(Next::Live(*stream)),
@@ -127,7 +140,7 @@ impl Output {
             }
             Some(Item::Piece(piece)) => {
                 if piece.pages.is_empty() {
-                    piece.load(piece.chunk_end(), source, gone)?;
+                    piece.load(piece.chunk_end(&source.limits), source, gone)?;
                 }
                 let buffer = piece.take(source.pages);
                 if piece.at == piece.to {
@@ -152,17 +165,12 @@ impl Output {
 
 impl Piece {
     /// Where the next chunk ends: with a block, so that none is in two chunks.
-    fn chunk_end(&self) -> u64 {
-        let end = self.loaded_to + CHUNK_BYTES;
+    fn chunk_end(&self, limits: &PieceLimits) -> u64 {
+        let end = self.loaded_to + limits.chunk_bytes;
         if self.file.is_kept { (end / BLOCK_BYTES * BLOCK_BYTES).min(self.to) } else { end.min(self.to) }
     }
 
-    fn load(
-        &mut self,
-        to: u64,
-        source: &mut Source<'_>,
-        gone: impl FnMut(Block, Gone),
-    ) -> Result<(), LoadError> {
+    fn load(&mut self, to: u64, source: &mut Source<'_>, gone: impl FnMut(Block, Gone)) -> Result<(), LoadError> {
         let mut pages = Vec::new();
         let range = (self.loaded_to, to);
         match (source.table, self.file.is_kept) {

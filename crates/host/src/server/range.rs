@@ -84,7 +84,18 @@ mod tests {
         assert_eq!(parts("bytes=0-1, 20000-"), Wanted::Parts(vec![(0, 2)]));
         assert_eq!(parts("bytes=10000-"), Wanted::Nothing);
         assert_eq!(parts("bytes=-0"), Wanted::Nothing);
-        for whole in ["", "bytes", "bytes=", "bytes=,", "lines=1-2", "bytes=2-1", "bytes=a-", "bytes=-", "bytes=1", "bytes=0-,0-"] {
+        for whole in [
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=,",
+            "lines=1-2",
+            "bytes=2-1",
+            "bytes=a-",
+            "bytes=-",
+            "bytes=1",
+            "bytes=0-,0-",
+        ] {
             assert_eq!(parts(whole), Wanted::Whole, "{whole}");
         }
         assert_eq!(parts(&format!("bytes={}", "1-1,".repeat(17))), Wanted::Whole);

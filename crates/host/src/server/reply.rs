@@ -75,11 +75,14 @@ impl Head<'_> {
             ("Content-Range", self.content_range.as_deref()),
             ("Location", self.location),
             ("Allow", self.allow),
-            ("Connection", match (self.keep_alive, self.is_old) {
-                (false, _) => Some("close"),
-                (true, true) => Some("keep-alive"),
-                (true, false) => None,
-            }),
+            (
+                "Connection",
+                match (self.keep_alive, self.is_old) {
+                    (false, _) => Some("close"),
+                    (true, true) => Some("keep-alive"),
+                    (true, false) => None,
+                },
+            ),
         ];
         for (name, value) in optional {
             if let Some(value) = value {

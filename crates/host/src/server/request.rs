@@ -64,7 +64,9 @@ pub fn parse<'b>(bytes: &'b [u8], keys: &KeyConfig) -> Parsed<'b> {
         RequestOutcome::Bypass { extent: Extent::Head { len, body, method, keep_alive }, .. } => {
             (len, body, method, keep_alive)
         }
-        RequestOutcome::Bypass { reason, extent: Extent::Unknown } => return Parsed::Lost { status: status_of(reason) },
+        RequestOutcome::Bypass { reason, extent: Extent::Unknown } => {
+            return Parsed::Lost { status: status_of(reason) };
+        }
     };
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut tokens = httparse::Request::new(&mut headers);

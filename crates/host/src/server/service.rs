@@ -13,12 +13,12 @@ use nicache_tcp::{HeadRepr, SenderConfig, Time};
 
 use super::listing::{KIND, encode, error_page, listing_page};
 use super::live::{Behind, LiveCounters, LiveSource, PLAYLIST_BYTES_MAX, Stream, segments};
-use super::output::{Next, Output, Source};
+use super::output::{Next, Output, PieceLimits, Source};
 use super::range::{self, Wanted};
 use super::reply::{Body, Head};
 use super::request::{Asked, Parsed, parse};
 use super::validator::{Validators, Verdict, judge, range_applies};
-use crate::block::{BLOCK_BYTES, Block, Revision};
+use crate::block::{BLOCK_BYTES, Block};
 use crate::directory::{Coherence, Directory};
 use crate::driver::{Driver, HEADER_BYTES, TransmitError};
 use crate::files::{Found, Gone, LoadError, OpenFile, Site, load};
@@ -26,8 +26,8 @@ use crate::mbuf::{Headers, Mbuf, Owner};
 use crate::page_cache::PageCache;
 use crate::places::{PLACE_BYTES, Places};
 use crate::stack::{
-    Connection, ConnectionId, Connections, Ends, HEADERS_BYTES_MAX, Handled, Incoming,
-    PACKET_PARTS_MAX, StackConfig, TCP_AT, parse as parse_frame, write_headers,
+    Connection, ConnectionId, Connections, Ends, HEADERS_BYTES_MAX, Handled, Incoming, PACKET_PARTS_MAX, StackConfig,
+    TCP_AT, parse as parse_frame, write_headers,
 };
 
 /// Bytes of a buffer for a received frame.
@@ -40,6 +40,8 @@ const FRAMES_PER_TURN: usize = 64;
 const QUEUE_BYTES: u32 = 1 << 20;
 /// Replies of a connection that are prepared at most.
 const REPLIES_MAX: usize = 64;
+/// How often it is looked whether there is room for those who wait.
+const RETRY: Duration = Duration::from_millis(5);
 /// How often a playlist is looked at.
 const PLAYLIST_EVERY: Duration = Duration::from_millis(100);
 /// How often changes are carried over to the cards.
@@ -177,7 +179,7 @@ struct Card {
 #[derive(Debug)]
 struct Playlist {
     path: Vec<u8>,
-    revision: Option<Revision>,
+    file: Option<Arc<OpenFile>>,
     segments: Vec<Vec<u8>>,
     /// Files that it has named before, and that are still in use.
     retiring: Vec<Arc<OpenFile>>,
@@ -222,11 +224,13 @@ pub struct Service {
     playlists: Vec<Playlist>,
     live: LiveCounters,
     dates: DateCache,
+    limits: PieceLimits,
     coherence: Coherence,
     route: Route,
     /// Up to where changes have been carried over to the cards.
     carried: Epoch,
     carry_due: Time,
+    now: Time,
     unix_ns: i128,
     ip_id: u16,
     counters: ServiceCounters,
@@ -254,10 +258,12 @@ impl Service {
             playlists: Vec::new(),
             live: LiveCounters::default(),
             dates: DateCache::default(),
+            limits: PieceLimits::for_pages(config.pages),
             coherence: config.coherence,
             route: config.route,
             carried: Epoch::default(),
             carry_due: now,
+            now,
             unix_ns: 0,
             ip_id: 0,
             counters: ServiceCounters::default(),
@@ -297,7 +303,7 @@ impl Service {
             Some(fifo) => self.streams.push(Stream::new(path, fifo, self.streams.len() as u32)),
             None => {
                 let (segments, retiring) = (Vec::new(), Vec::new());
-                self.playlists.push(Playlist { path, revision: None, segments, retiring, due: Time::ZERO });
+                self.playlists.push(Playlist { path, file: None, segments, retiring, due: Time::ZERO });
             }
         }
     }
@@ -320,8 +326,7 @@ impl Service {
         self.detach(card);
         let frames_at = self.layout.frames_at(card);
         for number in 0..FRAMES {
-            let place =
-                Received { mmaddr: frames_at + number * FRAME_BYTES, len: FRAME_BYTES, checksums_right: false };
+            let place = Received { mmaddr: frames_at + number * FRAME_BYTES, len: FRAME_BYTES, checksums_right: false };
             match side.free.push(place.encode()) {
                 Ok(()) => {}
                 Err(PushError::Peer(error)) => return Err(error.into()),
@@ -344,7 +349,7 @@ impl Service {
 
     /// One turn; returns how much there was to do. `unix_ns` are nanoseconds since 1970. An error is one card's, which is detached.
     pub fn turn(&mut self, now: Time, unix_ns: i128) -> (usize, Option<(usize, Broken)>) {
-        self.unix_ns = unix_ns;
+        (self.now, self.unix_ns) = (now, unix_ns);
         self.is_ring_full = false;
         let mut done = 0;
         let mut broken = None;
@@ -385,9 +390,13 @@ impl Service {
             }
         }
         self.touched = touched;
-        for card in &mut self.cards {
+        let Service { cards, pages, .. } = self;
+        for (number, card) in cards.iter_mut().enumerate() {
             if let Some(driver) = &mut card.driver {
                 driver.flush();
+                if let Err(error) = driver.reap(pages) {
+                    broken = Some((number, error.into()));
+                }
             }
         }
         if let Some((card, _)) = &broken {
@@ -400,11 +409,13 @@ impl Service {
     pub fn next_due(&self) -> Option<Time> {
         let carry = (self.coherence != Coherence::Lazy).then_some(self.carry_due);
         let playlist = self.playlists.iter().map(|playlist| playlist.due).min();
-        [self.connections.next_due(), carry, playlist].into_iter().flatten().min()
+        // What waits for room is woken by whoever gives it; a look from time to time costs little.
+        let waiting = (!self.waiting.is_empty()).then_some(self.now + RETRY);
+        [self.connections.next_due(), carry, playlist, waiting].into_iter().flatten().min()
     }
 
     fn read_streams(&mut self) -> usize {
-        let Service { streams, pages, window, live, cards, touched, .. } = self;
+        let Service { streams, pages, places, window, live, cards, touched, sessions, connections, .. } = self;
         let mut done = 0;
         for stream in streams {
             if stream.read(pages, window, live, |block, gone| forget(cards, block, gone)) {
@@ -412,6 +423,15 @@ impl Service {
                 touched.extend(stream.viewers());
             }
             stream.retire(pages, |block, gone| forget(cards, block, gone));
+            for id in stream.viewers_behind() {
+                live.cut += 1;
+                stream.leave(id);
+                if let (Some(session), Some(connection)) = (&mut sessions[id.0 as usize], connections.get(id)) {
+                    session.output.clear(pages, |pages, buffer| free(pages, places, buffer));
+                    connection.abort();
+                    touched.push(id);
+                }
+            }
         }
         done
     }
@@ -425,14 +445,17 @@ impl Service {
             self.playlists[number].due = now + PLAYLIST_EVERY;
             let path = self.playlists[number].path.clone();
             if let Found::File { file, .. } = self.site.find(&path)
-                && self.playlists[number].revision != Some(file.revision)
+                && self.playlists[number].file.as_ref().is_none_or(|known| known.revision != file.revision)
                 && file.bytes <= PLAYLIST_BYTES_MAX
             {
                 let mut text = vec![0; file.bytes as usize];
                 let Ok(len) = rustix::io::pread(&*file, &mut text, 0) else { continue };
                 let named = segments(&path, &String::from_utf8_lossy(&text[..len]));
                 let before = std::mem::replace(&mut self.playlists[number].segments, named);
-                self.playlists[number].revision = Some(file.revision);
+                let former = self.playlists[number].file.replace(Arc::clone(&file));
+                if let Some(former) = former.filter(|former| former.number != file.number) {
+                    self.playlists[number].retiring.push(former);
+                }
                 for segment in before {
                     if !self.playlists[number].segments.contains(&segment)
                         && let Found::File { file, .. } = self.site.find(&segment)
@@ -443,7 +466,8 @@ impl Service {
             }
             let Service { playlists, pages, cards, .. } = self;
             playlists[number].retiring.retain(|file| {
-                let blocks = (0..file.bytes.div_ceil(BLOCK_BYTES) as u32).map(|index| Block { file: file.number, index });
+                let blocks =
+                    (0..file.bytes.div_ceil(BLOCK_BYTES) as u32).map(|index| Block { file: file.number, index });
                 let is_used = |block| pages.page_of(block).is_some_and(|page| pages.is_pinned(page));
                 if blocks.clone().any(is_used) {
                     return true;
@@ -570,9 +594,10 @@ impl Service {
             let is_ring_full = self.is_ring_full;
             let side = driver.side();
             side.bell.hear();
-            let asked = side.received.sleep_until_entry().and_then(|is_empty| {
-                Ok(is_empty && (!is_ring_full || side.commands.sleep_until_room()?))
-            });
+            let asked = side
+                .received
+                .sleep_until_entry()
+                .and_then(|is_empty| Ok(is_empty && (!is_ring_full || side.commands.sleep_until_room()?)));
             match asked {
                 Ok(is_quiet) => may_sleep &= is_quiet,
                 Err(error) => {
@@ -854,14 +879,20 @@ impl Service {
         if let Some(stream) = self.streams.iter().position(|stream| stream.path() == asked.path) {
             return self.reply_live(id, stream, asked, is_old);
         }
+        // Each version that is served is also read.
+        let now = self.now;
+        let asked_for = self.playlists.iter_mut().filter(|playlist| playlist.path == asked.path);
+        asked_for.for_each(|playlist| playlist.due = now);
         let mut tries = 0;
         loop {
             match self.site.find(&asked.path) {
-                Found::File { file, changed_ns } => {
+                Found::File { file, since_ns } => {
                     self.choose_card(id, &file);
-                    match self.reply_with_file(id, asked, &file, changed_ns, keep_alive, is_old) {
+                    match self.reply_with_file(id, asked, &file, since_ns, keep_alive, is_old) {
                         Ok(queued) => return queued,
                         Err(LoadError::Changed) if tries < TRIES => tries += 1,
+                        // Others will have been sent theirs.
+                        Err(LoadError::NoRoom) => return None,
                         Err(_) => return self.reply_with_page(id, 503, None, keep_alive, is_old, asked.is_head),
                     }
                 }
@@ -908,11 +939,11 @@ impl Service {
         id: ConnectionId,
         asked: &Asked<'_>,
         file: &Arc<OpenFile>,
-        changed_ns: i128,
+        since_ns: i128,
         keep_alive: bool,
         is_old: bool,
     ) -> Result<Option<()>, LoadError> {
-        let validators = Validators::of(file, changed_ns, self.unix_ns);
+        let validators = Validators::of(file, since_ns, self.unix_ns);
         match judge(asked, &validators) {
             Verdict::Failed => {
                 return Ok(self.reply_with_page(id, 412, None, keep_alive, is_old, asked.is_head));
@@ -1007,8 +1038,8 @@ impl Service {
                     let Some(buffer) = self.text_buffer(text) else { return Ok(None) };
                     output.push(buffer);
                 }
-                let Service { pages, window, site, cards, .. } = self;
-                let mut source = Source { pages, window, table: site.table().map(Arc::as_ref) };
+                let Service { pages, window, site, cards, limits, .. } = self;
+                let mut source = Source { pages, window, table: site.table().map(Arc::as_ref), limits: *limits };
                 output.sendfile(file, *range, &mut source, |block, gone| forget(cards, block, gone))?;
             }
             if !end.is_empty() {
@@ -1101,7 +1132,7 @@ impl Service {
     }
 
     fn date(&mut self) -> HttpDate {
-        self.dates.at((self.unix_ns / 1_000_000_000) as u64).clone()
+        *self.dates.at((self.unix_ns / 1_000_000_000) as u64)
     }
 
     fn count(&mut self, status: u16) {
@@ -1111,10 +1142,10 @@ impl Service {
 
     /// Hands to TCP what it may have.
     fn fill_queue(&mut self, id: ConnectionId) {
-        let Service { connections, sessions, pages, places, window, site, cards, counters, streams, live, .. } = self;
+        let Service { connections, sessions, pages, places, window, site, cards, counters, streams, limits, .. } = self;
         let (Some(connection), Some(session)) = (connections.get(id), &mut sessions[id.0 as usize]) else { return };
         while connection.unacknowledged_bytes() < QUEUE_BYTES {
-            let mut source = Source { pages, window, table: site.table().map(Arc::as_ref) };
+            let mut source = Source { pages, window, table: site.table().map(Arc::as_ref), limits: *limits };
             match session.output.next(&mut source, |block, gone| forget(cards, block, gone)) {
                 Ok(Next::Buffer(buffer)) if connection.can_send() => connection.send(buffer),
                 Ok(Next::Buffer(buffer)) => free(pages, places, buffer),
@@ -1131,13 +1162,8 @@ impl Service {
                         return;
                     }
                     Ok(None) => return,
-                    Err(Behind) => {
-                        live.cut += 1;
-                        streams[stream].leave(id);
-                        session.output.clear(pages, |pages, buffer| free(pages, places, buffer));
-                        connection.abort();
-                        return;
-                    }
+                    // It is cut in the next turn.
+                    Err(Behind) => return,
                 },
                 Ok(Next::Nothing) => {
                     if session.is_last && session.skip == 0 {
@@ -1145,7 +1171,8 @@ impl Service {
                     }
                     return;
                 }
-                Err(_) => {
+                Err(LoadError::NoRoom) => return self.wait(id),
+                Err(LoadError::Changed | LoadError::Io) => {
                     counters.cut += 1;
                     session.output.clear(pages, |pages, buffer| free(pages, places, buffer));
                     session.is_last = true;
@@ -1168,7 +1195,9 @@ impl Service {
         loop {
             let Service { connections, pages, window, cards, ip_id, .. } = self;
             // Without its card, what is sent is lost; TCP repairs it when the card is back.
-            let (Some(connection), Some(driver)) = (connections.get(id), &mut cards[card].driver) else { return Ok(()) };
+            let (Some(connection), Some(driver)) = (connections.get(id), &mut cards[card].driver) else {
+                return Ok(());
+            };
             if !driver.has_room(pages).map_err(|error| (card, error.into()))? {
                 self.is_ring_full = true;
                 self.wait(id);
@@ -1179,7 +1208,8 @@ impl Service {
             loop {
                 let mut parts = ArrayVec::<Mbuf, PACKET_PARTS_MAX>::new();
                 let left = outgoing.len - sent;
-                let len = if left > 0 { connection.queue().gather(outgoing.head.seq + sent, left, &mut parts) } else { 0 };
+                let len =
+                    if left > 0 { connection.queue().gather(outgoing.head.seq + sent, left, &mut parts) } else { 0 };
                 let mut head = outgoing.head;
                 head.seq = outgoing.head.seq + sent;
                 let is_end = sent + len >= outgoing.len;

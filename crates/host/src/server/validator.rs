@@ -3,7 +3,7 @@
 //! A client that has an old version must never hear that it is the present one. Times of files have gaps (a clock tick, a second), in which a file can change twice; so
 //! *  times are those of the last change of the inode, which no program sets;
 //! *  a tag of a file that has just changed has its revision in it, which is of this process alone;
-//! *  `Last-Modified` is the last change of the file and of all directories that lead there: a link that leads elsewhere by now makes a new version of an old file;
+//! *  `Last-Modified` is not before the time at which the path was first seen to lead to the file: a link that leads elsewhere makes a new version of an old file;
 //! *  what has just changed has no `Last-Modified`.
 
 use nicache_http::{HttpDate, parse_imf_fixdate};
@@ -24,13 +24,14 @@ pub struct Validators {
 }
 
 impl Validators {
-    /// Of a file to which directories lead that have last changed, or it has, at `changed_ns`; as of `now_ns`. Nanoseconds since 1970.
-    pub fn of(file: &OpenFile, changed_ns: i128, now_ns: i128) -> Validators {
-        Validators::new((file.changed_ns, file.ino, file.bytes), file.revision.0, changed_ns, now_ns)
+    /// Of a file to which a path has led since `since_ns`; as of `now_ns`. Nanoseconds since 1970.
+    pub fn of(file: &OpenFile, since_ns: i128, now_ns: i128) -> Validators {
+        Validators::new((file.changed_ns, file.ino, file.bytes), file.revision.0, since_ns, now_ns)
     }
 
-    fn new(file: (i128, u64, u64), revision: u64, changed_ns: i128, now_ns: i128) -> Validators {
+    fn new(file: (i128, u64, u64), revision: u64, since_ns: i128, now_ns: i128) -> Validators {
         let (file_ns, ino, bytes) = file;
+        let changed_ns = file_ns.max(since_ns);
         let is_settled = |at_ns: i128| at_ns >= 0 && now_ns - at_ns >= SETTLED_NS;
         let tag = match is_settled(file_ns) {
             true => format!("\"{file_ns:x}-{ino:x}-{bytes:x}\""),
@@ -115,7 +116,7 @@ mod tests {
         let old = Validators::new(file, 2, 100 * S, 102 * S);
         assert_eq!((old.modified_s, old.tag.as_str()), (Some(100), "\"174876e800-7-5\""));
         let moved = Validators::new(file, 2, 101 * S, 102 * S);
-        assert_eq!((moved.modified_s, moved.tag), (None, old.tag), "a directory has just changed");
+        assert_eq!((moved.modified_s, moved.tag), (None, old.tag), "the path has just been led here");
         assert!(Validators::new((200 * S, 7, 5), 2, 200 * S, 102 * S).modified_s.is_none(), "the clock was set back");
     }
 
@@ -133,13 +134,22 @@ mod tests {
             judge(&asked, &validators)
         };
         assert_eq!(ask(&|_| {}), Verdict::Proceed);
-        for (list, verdict) in [(tag.as_str(), Verdict::NotModified), (&weak, Verdict::NotModified), ("*", Verdict::NotModified), ("\"x\"", Verdict::Proceed)] {
-            let asked = Asked { if_none_match: Some(list.as_bytes()), if_modified_since: Some(same), ..Asked::default() };
+        for (list, verdict) in [
+            (tag.as_str(), Verdict::NotModified),
+            (&weak, Verdict::NotModified),
+            ("*", Verdict::NotModified),
+            ("\"x\"", Verdict::Proceed),
+        ] {
+            let asked =
+                Asked { if_none_match: Some(list.as_bytes()), if_modified_since: Some(same), ..Asked::default() };
             assert_eq!(judge(&asked, &validators), verdict, "{list}");
         }
-        for (date, verdict) in
-            [(same, Verdict::NotModified), (before, Verdict::Proceed), (next, Verdict::Proceed), (after, Verdict::NotModified)]
-        {
+        for (date, verdict) in [
+            (same, Verdict::NotModified),
+            (before, Verdict::Proceed),
+            (next, Verdict::Proceed),
+            (after, Verdict::NotModified),
+        ] {
             let asked = Asked { if_modified_since: Some(date), ..Asked::default() };
             assert_eq!(judge(&asked, &validators), verdict);
         }
@@ -149,7 +159,9 @@ mod tests {
         assert_eq!(judge(&failed, &validators), Verdict::Failed);
         let right = Asked { if_unmodified_since: Some(same), if_match: None, ..Asked::default() };
         assert_eq!(judge(&right, &validators), Verdict::Proceed);
-        for (value, applies) in [(tag.as_bytes(), true), (weak.as_bytes(), false), (same, true), (after, false), (b"x", false)] {
+        for (value, applies) in
+            [(tag.as_bytes(), true), (weak.as_bytes(), false), (same, true), (after, false), (b"x", false)]
+        {
             assert_eq!(range_applies(&Asked { if_range: Some(value), ..Asked::default() }, &validators), applies);
         }
     }

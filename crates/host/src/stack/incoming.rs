@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use nicache_tcp::{SegmentHead, checksum};
 use smoltcp::wire::{
-    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, Icmpv4Message, Icmpv4Packet, IpProtocol,
-    Ipv4Packet,
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, Icmpv4Message, Icmpv4Packet,
+    IpProtocol, Ipv4Packet,
 };
 
 use super::connection::{ConnectionKey, Ends};
@@ -104,8 +104,7 @@ fn ipv4(frame: &[u8], from_mac: [u8; 6], is_right: bool, mac: [u8; 6], address: 
             let Ok(head) = nicache_tcp::parse(tcp) else { return Incoming::Nothing };
             let (client, server) = (u32::from(ip.src_addr()), address);
             if !is_right {
-                let pseudo =
-                    checksum::pseudo_header_v4(client.to_be_bytes(), server.to_be_bytes(), tcp.len() as u32);
+                let pseudo = checksum::pseudo_header_v4(client.to_be_bytes(), server.to_be_bytes(), tcp.len() as u32);
                 if checksum::add(pseudo, checksum::sum(tcp)) != 0xffff {
                     return Incoming::Corrupt;
                 }

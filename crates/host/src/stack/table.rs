@@ -164,9 +164,8 @@ impl Connections {
         let connection = Connection::accept(ends, syn, start, offset, &self.config, now);
         self.places[place as usize] = Some(Box::new(connection));
         let (seed, places) = (&self.seed, &self.places);
-        let hash_of = |&index: &u32| {
-            places[index as usize].as_ref().map_or(0, |connection| seed.hash_one(connection.ends().key))
-        };
+        let hash_of =
+            |&index: &u32| places[index as usize].as_ref().map_or(0, |connection| seed.hash_one(connection.ends().key));
         self.index.insert_unique(seed.hash_one(ends.key), place, hash_of);
         self.counters.accepted += 1;
         Handled::Connection { id: ConnectionId(place), is_new: true, reaction: Reaction::default() }
@@ -254,7 +253,14 @@ mod tests {
     }
 
     fn segment(client_port: u16, seq: u32, ack: u32, flags: Flags) -> SegmentHead {
-        let repr = HeadRepr { src_port: client_port, dst_port: 80, seq: Seq(seq), ack: Seq(ack), flags, ..HeadRepr::default() };
+        let repr = HeadRepr {
+            src_port: client_port,
+            dst_port: 80,
+            seq: Seq(seq),
+            ack: Seq(ack),
+            flags,
+            ..HeadRepr::default()
+        };
         let mut bytes = [0; 60];
         let len = repr.emit(&mut bytes);
         nicache_tcp::parse(&bytes[..len]).unwrap()
@@ -282,7 +288,9 @@ mod tests {
         assert_eq!((reset.flags, reset.seq), (Flags::RST, Seq(77)));
         let syn = segment(9, 5, 0, Flags::SYN);
         let elsewhere = Ends { key: ConnectionKey { server_port: 81, ..ends(9).key }, ..ends(9) };
-        let Handled::Answer(reset) = table.handle_segment(elsewhere, &syn, b"", Time::ZERO) else { panic!("no answer") };
+        let Handled::Answer(reset) = table.handle_segment(elsewhere, &syn, b"", Time::ZERO) else {
+            panic!("no answer")
+        };
         assert_eq!((reset.flags, reset.ack), (Flags::RST | Flags::ACK, Seq(6)));
         let reset = table.handle_segment(ends(9), &segment(9, 5, 0, Flags::RST), b"", Time::ZERO);
         assert!(matches!(reset, Handled::Nothing));

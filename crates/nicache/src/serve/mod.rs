@@ -44,7 +44,9 @@ use crate::supervisor::end::Signals;
 use crate::supervisor::instance::Instance;
 use crate::supervisor::netlink::Netlink;
 use crate::supervisor::{check_privilege, first_word, tap};
-use messages::{CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, ToFirmware, ToHost};
+use messages::{
+    CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, ToFirmware, ToHost,
+};
 pub use status::ServeStatus;
 use status::{Shared, StatusServer};
 
@@ -415,7 +417,8 @@ fn open_live(options: &[LiveOption], root: &[u8]) -> Result<(Vec<LivePath>, Vec<
         let file = std::path::absolute(file)?;
         if is_playlist {
             let below = file.as_os_str().as_bytes().strip_prefix(root).filter(|rest| rest.starts_with(b"/"));
-            let below = below.with_context(|| format!("--live {shown}: a playlist lies in the folder that is served"))?;
+            let below =
+                below.with_context(|| format!("--live {shown}: a playlist lies in the folder that is served"))?;
             let path = path.clone().unwrap_or_else(|| String::from_utf8_lossy(below).into_owned());
             paths.push(LivePath { path, is_fifo: false });
             continue;

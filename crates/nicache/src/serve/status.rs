@@ -215,8 +215,7 @@ impl StatusServer {
                         Ok(_) => Err(anyhow::anyhow!("`nicache serve` answers `nicache status` only")),
                         Err(error) => Err(error),
                     };
-                    let response =
-                        response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
+                    let response = response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
                     write_line(&mut client, &response)
                 })();
                 if let Err(error) = answered {

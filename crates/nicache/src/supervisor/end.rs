@@ -131,7 +131,8 @@ impl Running<'_> {
 
     /// Sleeps until something happens, or until it is time to look at the server again.
     fn wait(&self, signals: &Signals) -> Result<()> {
-        let mut fds: Vec<PollFd<'_>> = signals.files().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            signals.files().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
         for child in [&self.card, &self.watch, &self.server] {
             fds.push(PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN));
         }

@@ -87,7 +87,8 @@ fn each_card_has_a_cache_of_its_own() {
         for round in 0..3 {
             for file in 0..20 {
                 for card in 0..2 {
-                    let got = Client::open(serving.address(card)).get(&format!("/{file}"), "Connection: close\r\n").body;
+                    let got =
+                        Client::open(serving.address(card)).get(&format!("/{file}"), "Connection: close\r\n").body;
                     assert!(got == bytes(file, 40_000), "{file} by {card} in round {round}");
                 }
             }

@@ -11,7 +11,8 @@ fn run(arguments: &[&str], writers: &str) -> Value {
     std::fs::create_dir(&site).unwrap();
     let serving = Serving::start(&site, arguments);
     let (site, url) = (site.to_str().unwrap(), serving.url(0));
-    let replay = ["replay", "--synthetic", "--json", "--duration", "6", "--writers", writers, "--site", site, "--url", &url];
+    let replay =
+        ["replay", "--synthetic", "--json", "--duration", "6", "--writers", writers, "--site", site, "--url", &url];
     let output = command(&replay);
     let text = String::from_utf8_lossy(&output.stdout);
     let report: Value = serde_json::from_str(text.trim())
