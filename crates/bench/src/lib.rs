@@ -8,16 +8,17 @@
 //!
 //! [`sets`]: which files a page is made of, by the CacheCard paper's method and by nicache's, and what the answers lead to.
 //!
+//! [`kim`]: what card memory that the host manages keeps off a bus, and what that is worth: the paper's study, with traces.
+//!
 //! [`pipeline`]: the card alone, between two ports in memory: nanoseconds (and instructions, where the machine counts them) per
 //! request of each kind, without kernel, client or server.
-//!
-//! Deliberately absent: hit rates and replacement policies under real request streams, which are no question of speed.
 //!
 //! Unsafe code is confined to `wire/namespace.rs` (`unshare(2)`).
 
 #![deny(unsafe_code)]
 
 pub mod dynamic;
+pub mod kim;
 pub mod pipeline;
 pub mod sets;
 mod summary;

@@ -610,9 +610,59 @@ pub enum BenchCommand {
     /// Which files a page is made of: the CacheCard paper's method and nicache's, on the same requests, and what edits then purge
     #[command(after_help = BENCH_SETS_EXAMPLES)]
     Sets(BenchSetsArgs),
+    /// What card memory keeps off a bus, and what that is worth: `nicache serve` under web logs on the bus of Kim et al. 2002
+    #[command(after_help = BENCH_KIM_EXAMPLES)]
+    Kim(BenchKimArgs),
     /// The card alone: nanoseconds per request of each kind
     #[command(after_help = "Example: nicache bench pipeline --only hit")]
     Pipeline(BenchPipelineArgs),
+}
+
+const BENCH_KIM_EXAMPLES: &str = "Examples:
+  sudo nicache bench kim --quick access.log.gz
+  sudo nicache bench kim --save kim.json --figure kim.svg epa-http.txt.zst nasa.txt.zst blog.tsv.zst
+
+Needs root, two CPUs and a quiet machine; takes about 3 minutes a log in full.";
+
+/// Arguments of `bench kim`.
+#[derive(Debug, Args)]
+pub struct BenchKimArgs {
+    /// Web logs in any format that `nicache replay` reads
+    #[arg(value_name = "LOG", required_unless_present = "from")]
+    pub logs: Vec<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "quick", "logs"])]
+    pub from: Option<PathBuf>,
+    /// How often everything is measured [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Cut a log where its replies have so many megabytes
+    #[arg(long, value_name = "MB", default_value_t = 500)]
+    pub megabytes: u64,
+    /// Memory of each card, in megabytes
+    #[arg(long, value_name = "MB,...", value_delimiter = ',', default_value = "0,4,8,16")]
+    pub memory: Vec<u64>,
+    /// Numbers of cards
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
+    pub cards: Vec<u32>,
+    /// Sessions at once
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub clients: usize,
+    /// Put the files to serve into this folder while measuring. It must be on a disk
+    #[arg(long, value_name = "DIR", default_value = "/var/lib")]
+    pub folder: PathBuf,
+    /// One round, no cache and the largest, one number of cards, 100 megabytes: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
 }
 
 /// Arguments of `bench wire`.

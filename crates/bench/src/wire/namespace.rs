@@ -1,6 +1,7 @@
 //! Unnamed network namespaces, each held by a thread. They vanish with it, and their interfaces with them.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::mpsc;
 
@@ -48,6 +49,19 @@ impl Namespace {
         });
         self.jobs.send(job).expect("the thread lives as long as the namespace");
         result.recv().expect("a job does not panic")
+    }
+
+    /// Runs `job` on a thread of its own inside, to which things may be lent.
+    pub fn lend<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
+        let netns = self.run(|| std::fs::File::open("/proc/thread-self/ns/net"));
+        std::thread::scope(|scope| {
+            let body = move || {
+                let netns = netns.expect("a thread has a namespace");
+                rustix::thread::move_into_link_name_space(netns.as_fd(), None).expect("a namespace that is there");
+                job()
+            };
+            scope.spawn(body).join().expect("a job does not panic")
+        })
     }
 
     /// Runs a command (words separated by blanks) inside.

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bench::{dynamic, pipeline, sets, wire};
+use nicache_bench::{dynamic, kim, pipeline, sets, wire};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::cli::{BenchCommand, BenchDynamicArgs, BenchPipelineArgs, BenchSetsArgs, BenchWireArgs, DynamicPart};
+use crate::cli::{BenchCommand, BenchDynamicArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs, BenchWireArgs, DynamicPart};
 
 /// Measures, and prints what came out.
 pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
@@ -17,6 +17,7 @@ pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Wire(arguments) => run_wire(arguments),
         BenchCommand::Dynamic(arguments) => run_dynamic(arguments),
         BenchCommand::Sets(arguments) => run_sets(arguments),
+        BenchCommand::Kim(arguments) => run_kim(arguments),
         BenchCommand::Pipeline(arguments) => run_pipeline(arguments),
     }
 }
@@ -47,6 +48,42 @@ fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
     }
     // Measurements that failed are in the result; whoever only looks at the status shall know of them, too.
     Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_kim(arguments: &BenchKimArgs) -> Result<ExitCode> {
+    let report = match &arguments.from {
+        Some(path) => kim::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
+        None => {
+            let (mut memories, mut cards) = (arguments.memory.clone(), arguments.cards.clone());
+            if arguments.quick {
+                memories = [0].into_iter().chain(memories.into_iter().max()).collect();
+                cards.truncate(1);
+            }
+            kim::run(&kim::Plan {
+                nicache: std::env::current_exe().context("cannot find this program's file")?,
+                traces: arguments.logs.clone(),
+                rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 3 }),
+                megabytes: if arguments.quick { arguments.megabytes.min(100) } else { arguments.megabytes },
+                memories: memories.into_iter().map(|megabytes| megabytes << 20).collect(),
+                cards,
+                clients: arguments.clients,
+                folder: arguments.folder.clone(),
+            })?
+        }
+    };
+    let json = serde_json::to_string(&report)?;
+    if let Some(path) = &arguments.save {
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.figure {
+        std::fs::write(path, kim::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        println!("{json}");
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_dynamic(arguments: &BenchDynamicArgs) -> Result<ExitCode> {
