@@ -16,8 +16,8 @@ const COMMANDS_MAX: u64 = 256;
 /// Frames received in one turn at most.
 const FRAMES_MAX: usize = 32;
 
-/// How far the bus may be taken ahead: a card that sleeps too long catches up by so much.
-const AHEAD_NS: u64 = 200_000;
+/// How far a modelled bus may be taken ahead: a card that sleeps too long catches up by half of it.
+const AHEAD_NS: u64 = 500_000;
 
 /// Why an attachment is of no more use.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub struct FirmwareCounters {
 pub enum Progress {
     /// There may be more to do at once.
     Busy,
-    /// The modelled bus is taken until this time.
+    /// The modelled bus is taken, and the card is to come again at this time.
     Bus {
         /// In nanoseconds, of the clock that turns are given.
         until_ns: u64,
@@ -134,7 +134,7 @@ impl<P: Port> Firmware<P> {
     /// See [`Broken`].
     pub fn turn(&mut self, now_ns: u64) -> Result<Progress, Broken> {
         if self.is_bus_taken(now_ns) {
-            return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() });
+            return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() - AHEAD_NS / 2 });
         }
         let executed = self.execute(now_ns)?;
         let received = self.receive(now_ns)?;
@@ -143,7 +143,7 @@ impl<P: Port> Firmware<P> {
             self.side.counted.tell(&self.told);
         }
         if self.is_bus_taken(now_ns) {
-            return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() });
+            return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() - AHEAD_NS / 2 });
         }
         Ok(if executed + received > 0 { Progress::Busy } else { Progress::Idle })
     }

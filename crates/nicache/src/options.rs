@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 pub use path::PathOptions;
-pub use serve::{BlockPolicy, CoherenceKind, LiveOption, RouteKind, ServeOptions};
+pub use serve::{BlockPolicy, CoherenceKind, LiveOption, RouteKind, SegmentationKind, ServeOptions};
 
 /// Least memory a card can work with.
 pub const MEMORY_BYTES_MIN: u64 = 1 << 20;

@@ -75,14 +75,7 @@ pub struct Sample {
 ///
 /// # Errors
 /// Something does not start, or a reply was wrong.
-pub fn measure(
-    nicache: &Path,
-    site: &Path,
-    trace: &str,
-    plan: &Plan,
-    setup: Setup,
-    clients: usize,
-) -> Result<Sample> {
+pub fn measure(nicache: &Path, site: &Path, trace: &str, plan: &Plan, setup: Setup, clients: usize) -> Result<Sample> {
     let client = Namespace::create()?;
     client.run(|| {
         let _ = std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535");
@@ -93,7 +86,8 @@ pub fn measure(
     let mut argv = vec![program, "serve", "--json", "--name", &name, "--cards", &cards, "--memory", &memory];
     argv.extend(["--page-cache", PAGE_CACHE]);
     if setup.is_modelled {
-        argv.extend(["--bus", MODEL]);
+        // The paper's cards do not cut packets.
+        argv.extend(["--bus", MODEL, "--segmentation", "host"]);
     }
     argv.push(site.to_str().context("the folder's path is no text")?);
     let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
@@ -139,12 +133,7 @@ pub fn measure(
 }
 
 /// On the client's CPU, in its namespace.
-fn replay(
-    client: &Namespace,
-    plan: &Plan,
-    targets: Vec<ServerAddress>,
-    clients: usize,
-) -> Result<ReplayerReport> {
+fn replay(client: &Namespace, plan: &Plan, targets: Vec<ServerAddress>, clients: usize) -> Result<ReplayerReport> {
     let config = ReplayerConfig {
         targets,
         sources: Vec::new(),

@@ -96,7 +96,14 @@ pub fn draw(report: &Report) -> String {
         x += step;
         if let Some(first) = group.first() {
             for top in [TOP, TOP + PANEL_STEP] {
-                text(&mut svg, middle, top + PANEL_HEIGHT + 34.0, "middle", "font-weight=\"600\"", &short(&first.trace));
+                text(
+                    &mut svg,
+                    middle,
+                    top + PANEL_HEIGHT + 34.0,
+                    "middle",
+                    "font-weight=\"600\"",
+                    &short(&first.trace),
+                );
                 let cards = format!("{} card{}", first.cards, if first.cards == 1 { "" } else { "s" });
                 text(&mut svg, middle, top + PANEL_HEIGHT + 50.0, "middle", "fill=\"#666\"", &cards);
             }
@@ -129,7 +136,11 @@ fn panel(svg: &mut String, top: f64, title: &str, unit: &str, most: f64) {
     text(svg, 16.0, top - 14.0, "start", "font-size=\"13\" font-weight=\"600\"", title);
     for quarter in 0..=4 {
         let y = top + PANEL_HEIGHT * (1.0 - f64::from(quarter) / 4.0);
-        let _ = writeln!(svg, "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#e4e4e4\"/>", WIDTH - 20.0);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#e4e4e4\"/>",
+            WIDTH - 20.0
+        );
         let label = format!("{:.0} {unit}", most * f64::from(quarter) / 4.0);
         text(svg, LEFT - 6.0, y + 4.0, "end", "font-size=\"10\" fill=\"#666\"", label.trim());
     }

@@ -247,7 +247,17 @@ impl Report {
         line(String::new());
         line(format!(
             "{:<28} {:>5} {:>6} {:>8} {:>9} {:>9} {:>8} {:>9} {:>9} {:>8} {:>7} {:>8}",
-            "trace, bus", "cards", "MB", "content", "predicted", "overhead", "traffic", "Mb/s", "req/s", "benefit", "bus",
+            "trace, bus",
+            "cards",
+            "MB",
+            "content",
+            "predicted",
+            "overhead",
+            "traffic",
+            "Mb/s",
+            "req/s",
+            "benefit",
+            "bus",
             "CPU us"
         ));
         let percent = |share: Option<f64>| share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share));

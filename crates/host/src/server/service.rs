@@ -72,6 +72,8 @@ pub struct ServiceConfig {
     pub coherence: Coherence,
     /// By which card a client of several is served.
     pub route: Route,
+    /// Whether packets are longer than segments, for the card to cut.
+    pub card_cuts: bool,
 }
 
 /// By which card a client is served (Kim et al. 2002, section 6.3).
@@ -241,7 +243,7 @@ impl Service {
     pub fn new(config: &ServiceConfig, window: Arc<Window>, ports: &[CardPort], site: Site, now: Time) -> Service {
         let layout = Layout::new(config);
         let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, v6: false };
-        let stack = StackConfig { limits, sender: SenderConfig::default() };
+        let stack = StackConfig { limits, sender: SenderConfig::default(), card_cuts: config.card_cuts };
         Service {
             layout,
             pages: PageCache::new(layout.pages_at, config.pages),

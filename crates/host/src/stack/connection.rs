@@ -23,7 +23,7 @@ use crate::mbuf::Mbuf;
 pub const REQUEST_WINDOW_BYTES: u32 = 16 << 10;
 /// How long an acknowledgment waits for something to go with (RFC 9293 section 3.8.6.3: less than 500 ms).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
-/// Payload of one packet at most; the card cuts it.
+/// Payload of one packet at most, if the card cuts it.
 const SUPER_FRAME_BYTES: u32 = 60_000;
 
 /// The two ends of a connection. Addresses and ports are in host byte order.
@@ -57,6 +57,8 @@ pub struct StackConfig {
     pub limits: Limits,
     /// Of the sender.
     pub sender: SenderConfig,
+    /// Whether packets are longer than segments, for the card to cut.
+    pub card_cuts: bool,
 }
 
 /// What to send: a header, and for payload its place in the stream.
@@ -110,6 +112,7 @@ pub struct Connection {
     our_scale: u8,
     client_scale: u8,
     mss: u16,
+    packet_bytes_max: u32,
     stamps: Option<Stamps>,
     queue: SendQueue,
     input: Vec<u8>,
@@ -147,6 +150,7 @@ impl Connection {
             our_scale: agreed.our_scale,
             client_scale: agreed.peer.window_scale,
             mss: agreed.peer.mss,
+            packet_bytes_max: if config.card_cuts { SUPER_FRAME_BYTES } else { u32::from(agreed.peer.mss) },
             stamps,
             queue: SendQueue::new(start + 1),
             input: Vec::new(),
@@ -371,7 +375,7 @@ impl Connection {
             outgoing.head.window = window_field(self.receiver.window(), 0);
             return Some(outgoing);
         }
-        if let Some(transmit) = self.sender.poll_transmit(now, SUPER_FRAME_BYTES) {
+        if let Some(transmit) = self.sender.poll_transmit(now, self.packet_bytes_max) {
             let mut flags = Flags::ACK;
             if transmit.fin {
                 flags = flags | Flags::FIN;
@@ -451,7 +455,7 @@ mod tests {
 
     fn config() -> StackConfig {
         let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, v6: false };
-        StackConfig { limits, sender: SenderConfig::default() }
+        StackConfig { limits, sender: SenderConfig::default(), card_cuts: true }
     }
 
     fn at(ms: u64) -> Time {

@@ -243,7 +243,7 @@ mod tests {
 
     fn connections(capacity: usize) -> Connections {
         let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, v6: false };
-        let config = StackConfig { limits, sender: SenderConfig::default() };
+        let config = StackConfig { limits, sender: SenderConfig::default(), card_cuts: true };
         Connections::new(config, capacity, vec![80], [7; 16], Time::ZERO)
     }
 

@@ -9,7 +9,9 @@ use anyhow::{Context, Result, bail};
 use nicache_bench::{dynamic, kim, pipeline, sets, wire};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::cli::{BenchCommand, BenchDynamicArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs, BenchWireArgs, DynamicPart};
+use crate::cli::{
+    BenchCommand, BenchDynamicArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs, BenchWireArgs, DynamicPart,
+};
 
 /// Measures, and prints what came out.
 pub fn execute(command: &BenchCommand) -> Result<ExitCode> {

@@ -41,6 +41,11 @@ pub struct ServeOptions {
     #[arg(long, value_name = "MODEL")]
     pub bus: Option<BusModel>,
 
+    /// Who cuts content into segments: the card, so that one header crosses the bus for up to 60,000 bytes, or the host, as with cards that
+    /// cannot (those of the paper)
+    #[arg(long, value_enum, default_value = "card")]
+    pub segmentation: SegmentationKind,
+
     /// Host memory for blocks of files; what a card caches is always there, too
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     pub page_cache: Size,
@@ -136,6 +141,16 @@ pub enum CoherenceKind {
     Eager,
     /// Never: it is replaced by what it has become.
     Update,
+}
+
+/// Who cuts content into segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SegmentationKind {
+    /// The card.
+    Card,
+    /// The host.
+    Host,
 }
 
 /// By which card a client is served (Kim et al. 2002, section 6.3).

@@ -20,7 +20,7 @@ use super::channel::Inbox;
 use super::messages::{CardAddress, CardReport, FromHost, HostReport, HostSetup, LivePath, ToHost};
 use crate::engine::monotonic;
 use crate::logs;
-use crate::options::{BlockPolicy, CoherenceKind, RouteKind};
+use crate::options::{BlockPolicy, CoherenceKind, RouteKind, SegmentationKind};
 use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
 
 /// How many turns pass between two looks at the socket under load.
@@ -44,6 +44,7 @@ pub fn service_config(setup: &HostSetup, secret: [u8; 16]) -> ServiceConfig {
             RouteKind::Fixed => Route::Fixed,
             RouteKind::Affinity => Route::Affinity,
         },
+        card_cuts: setup.segmentation == SegmentationKind::Card,
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::options::{BlockPolicy, CoherenceKind, LogFormat, RouteKind};
+use crate::options::{BlockPolicy, CoherenceKind, LogFormat, RouteKind, SegmentationKind};
 
 /// Setup of a card. Attached: the TAP queue; with `bus`, the bus's clock; then what [`ToFirmware::Attach`] has.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -87,6 +87,8 @@ pub struct HostSetup {
     pub coherence: CoherenceKind,
     /// By which card a client is served.
     pub route: RouteKind,
+    /// Who cuts content into segments.
+    pub segmentation: SegmentationKind,
     /// What is served live.
     pub live: Vec<LivePath>,
     /// Whether ext4 is watched.

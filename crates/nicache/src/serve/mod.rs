@@ -140,6 +140,7 @@ impl<'a> Serving<'a> {
             policy: options.policy,
             coherence: options.coherence,
             route: options.route,
+            segmentation: options.segmentation,
             live,
             ext4,
             witness_files: witness.len(),
