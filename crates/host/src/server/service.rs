@@ -285,6 +285,11 @@ impl Service {
         &self.pages
     }
 
+    /// Places for heads of replies.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
     /// What has come live.
     pub fn live(&self) -> &LiveCounters {
         &self.live
