@@ -112,6 +112,11 @@ impl Directory {
         self.entries.contains_key(&block)
     }
 
+    /// Blocks in the cache, in no order.
+    pub fn blocks(&self) -> impl Iterator<Item = (Block, Revision)> {
+        self.entries.iter().map(|(&block, entry)| (block, entry.revision))
+    }
+
     /// A period of the policy is over.
     pub fn handle_period_end(&mut self) {
         self.policy.handle_period_end();

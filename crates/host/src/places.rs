@@ -11,13 +11,19 @@ pub const PLACE_BYTES: u64 = 512;
 #[derive(Debug)]
 pub struct Places {
     mmaddr: u64,
+    places: u32,
     free: Vec<u32>,
 }
 
 impl Places {
     /// So many places, from an address in the window on.
     pub fn new(mmaddr: u64, places: u32) -> Places {
-        Places { mmaddr, free: (0..places).rev().collect() }
+        Places { mmaddr, places, free: (0..places).rev().collect() }
+    }
+
+    /// All places.
+    pub fn places(&self) -> usize {
+        self.places as usize
     }
 
     /// Places that are free.

@@ -293,6 +293,11 @@ impl Service {
         &self.pages
     }
 
+    /// Places for heads of replies.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
     /// What has come live.
     pub fn live(&self) -> &LiveCounters {
         &self.live
@@ -339,6 +344,8 @@ impl Service {
             side.card_bell.ring();
         }
         self.cards[card].driver = Some(Driver::new(side, directory, self.layout.headers_at(card)));
+        let is_its = |id: &ConnectionId| self.sessions[id.0 as usize].as_ref().is_some_and(|session| session.card == card);
+        self.touched.extend(self.connections.ids().filter(is_its));
         Ok(())
     }
 
@@ -369,6 +376,9 @@ impl Service {
         while let Some((id, is_gone)) = self.connections.poll_timer(now) {
             done += 1;
             if is_gone || self.is_idle(id, now) {
+                // Without its card nobody could be told.
+                let card = self.session(id).map(|session| session.card);
+                let is_gone = is_gone || card.is_some_and(|card| self.cards[card].driver.is_none());
                 self.end(id, is_gone, now);
             } else {
                 self.touched.push(id);
@@ -746,6 +756,10 @@ impl Service {
         if self.session(id).is_none() {
             return Ok(());
         }
+        if self.connections.get(id).is_none_or(|connection| connection.is_over()) {
+            self.end(id, true, now);
+            return Ok(());
+        }
         self.read_requests(id);
         self.fill_queue(id);
         self.transmit(id, now)?;
@@ -754,8 +768,13 @@ impl Service {
             self.end(id, true, now);
             return Ok(());
         }
-        let idle_due = self.session(id).map(|session| session.idle_due);
-        self.connections.arm(id, idle_due);
+        let Some(Session { card, idle_due, .. }) = self.session(id) else { return Ok(()) };
+        let (card, idle_due) = (*card, *idle_due);
+        match self.cards[card].driver {
+            Some(_) => self.connections.arm(id, Some(idle_due), now),
+            // What its timers ask for would have to wait.
+            None => self.connections.arm_alone(id, idle_due),
+        }
         Ok(())
     }
 
@@ -791,7 +810,14 @@ impl Service {
     fn read_requests(&mut self, id: ConnectionId) {
         loop {
             let Some(session) = self.session(id) else { return };
-            if session.is_last || session.output.len() >= REPLIES_MAX {
+            if session.is_last {
+                // RFC 9112 section 9.6: the client's end is behind it.
+                if let Some(connection) = self.connections.get(id) {
+                    connection.consume(connection.input().len());
+                }
+                return;
+            }
+            if session.output.len() >= REPLIES_MAX {
                 return;
             }
             if session.skip > 0 {
@@ -829,10 +855,9 @@ impl Service {
                 }
                 Parsed::Lost { status } => {
                     if self.reply_with_page(id, status, None, false, false, false).is_none() {
-                        return;
+                        return self.wait(id);
                     }
                     self.done_with(id, input.len(), 0, false);
-                    return;
                 }
                 Parsed::Request { len, body, keep_alive, is_old, asked } => {
                     let replied = match asked {
@@ -1096,10 +1121,13 @@ impl Service {
     }
 
     fn push_head_and_text(&mut self, id: ConnectionId, head: &Head<'_>, page: &str, is_head: bool) -> Option<()> {
-        let needed = 1 + (page.len() as u64).div_ceil(PLACE_BYTES) as usize;
-        if self.places.free_places() < needed {
+        let places_of = |page: &str| 1 + (page.len() as u64).div_ceil(PLACE_BYTES) as usize;
+        if places_of(page) > self.places.places() && head.status == 200 {
             // A list that is longer than all places together is not to be had.
-            return (needed > REPLIES_MAX * 64).then(|| self.count(503));
+            return self.reply_with_page(id, 503, None, head.keep_alive, head.is_old, is_head);
+        }
+        if self.places.free_places() < places_of(page) {
+            return None;
         }
         let text = head.write(&self.date());
         let head_buffer = self.text_buffer(&text)?;
@@ -1168,11 +1196,12 @@ impl Service {
                     Err(Behind) => return,
                 },
                 Ok(Next::Nothing) => {
-                    if session.is_last && session.skip == 0 {
+                    if session.is_last {
                         connection.finish();
                     }
                     return;
                 }
+                // Pages come back when clients acknowledge what they have.
                 Err(LoadError::NoRoom) => return self.wait(id),
                 Err(LoadError::Changed | LoadError::Io) => {
                     counters.cut += 1;

@@ -1,6 +1,7 @@
 //! All connections of the host: found by their ends, with a timer each.
 
 use std::hash::BuildHasher;
+use std::time::Duration;
 
 use hashbrown::HashTable;
 use nicache_tcp::isn::{IsnKey, initial, timestamp_offset};
@@ -12,6 +13,8 @@ use crate::mbuf::Mbuf;
 
 /// Connections in TIME-WAIT that are remembered.
 const TIME_WAIT_PLACES: usize = 32_768;
+/// When to look again at what had no room.
+const SOON: Duration = Duration::from_millis(2);
 
 /// A connection's place in the table. It is given to another one when that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -171,12 +174,18 @@ impl Connections {
         Handled::Connection { id: ConnectionId(place), is_new: true, reaction: Reaction::default() }
     }
 
-    /// Has the timer of a connection fire when it has something to do, or when `other` has come.
-    pub fn arm(&mut self, id: ConnectionId, other: Option<Time>) {
-        let due = self.get(id).and_then(|connection| connection.next_timeout());
+    /// Has the timer of a connection that was just polled fire when it has something to do, or when `other` has come. What it could have sent at once waits for room in a ring, and
+    /// is looked at a little later.
+    pub fn arm(&mut self, id: ConnectionId, other: Option<Time>, now: Time) {
+        let due = self.get(id).and_then(|connection| connection.next_timeout()).map(|due| due.max(now + SOON));
         if let Some(due) = [due, other].into_iter().flatten().min() {
             self.wheel.0.arm(id.0, due);
         }
+    }
+
+    /// Has the timer of a connection fire at `due`, whatever it has to do.
+    pub fn arm_alone(&mut self, id: ConnectionId, due: Time) {
+        self.wheel.0.arm(id.0, due);
     }
 
     /// The next connection whose timer has fired. It is to be [armed](Self::arm) again. Call until `None`.
@@ -300,7 +309,7 @@ mod tests {
     fn one_that_nobody_completes_is_given_up() {
         let mut table = connections(2);
         table.handle_segment(ends(1), &segment(1, 100, 0, Flags::SYN), b"", Time::ZERO);
-        table.arm(ConnectionId(0), None);
+        table.arm(ConnectionId(0), None, Time::ZERO);
         let mut rounds = 0;
         loop {
             let due = table.next_due().expect("a timer");
@@ -309,7 +318,7 @@ mod tests {
                 table.remove(id, |_| {}, due);
                 break;
             }
-            table.arm(id, None);
+            table.arm(id, None, due);
             rounds += 1;
             assert!(rounds < 20, "it is repeated for ever");
         }
