@@ -40,6 +40,7 @@ bench: build
 	@tools/setup bench
 	$(SUDO) $(TARGET)/release/nicache bench wire --save docs/bench/wire.json --figure docs/bench/wire.svg $(ARGS)
 	$(SUDO) $(TARGET)/release/nicache bench dynamic --save docs/bench/dynamic.json --figure docs/bench/dynamic.svg $(ARGS)
+	$(SUDO) $(TARGET)/release/nicache bench kim --save docs/bench/kim.json --figure docs/bench/kim.svg $(ARGS) $(LOGS)
 	$(SUDO) $(TARGET)/release/nicache bench sets --save docs/bench/sets.json --figure docs/bench/sets.svg $(ARGS)
 	$(TARGET)/release/nicache bench pipeline
 	cargo bench --workspace --locked $(CARGO_FLAGS)

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nicache_replay::replayer::Plan as ReplayPlan;
-use nicache_replay::{SessionConfig, StaticSite, Trace};
+use nicache_replay::{SessionConfig, StaticSite, SyntheticConfig, Trace, synthetic};
 
 use crate::wire::{LOAD_MAX, Progress, check_machine, kernel, process};
 pub use cell::Sample;
@@ -35,7 +35,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 pub struct Plan {
     /// The nicache program.
     pub nicache: PathBuf,
-    /// Logs.
+    /// Logs; none: requests by Zipf's law.
     pub traces: Vec<PathBuf>,
     /// How often everything is measured.
     pub rounds: u32,
@@ -65,10 +65,13 @@ struct Prepared {
 /// The machine lacks something, or a reply was wrong.
 pub fn run(plan: &Plan) -> Result<Report> {
     check_machine("bench kim")?;
-    ensure!(plan.rounds > 0 && !plan.traces.is_empty(), "at least one round and one log are needed");
+    ensure!(plan.rounds > 0, "at least one round is needed");
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = process::machine_load(Duration::from_secs(1), cpus)?;
-    let prepared: Vec<Prepared> = plan.traces.iter().map(|path| prepare(path, plan)).collect::<Result<_>>()?;
+    let mut prepared: Vec<Prepared> = plan.traces.iter().map(|path| open(path, plan)).collect::<Result<_>>()?;
+    if prepared.is_empty() {
+        prepared.push(prepare(synthetic(&SyntheticConfig::default()), "synthetic", plan)?);
+    }
     rustix::fs::sync();
     std::thread::sleep(SETTLE);
     let mut cells = Vec::new();
@@ -118,10 +121,13 @@ pub fn run(plan: &Plan) -> Result<Report> {
     Ok(Report::new(setting, &samples, &predictions))
 }
 
-fn prepare(path: &Path, plan: &Plan) -> Result<Prepared> {
-    let mut trace = Trace::open(path, None)?;
+fn open(path: &Path, plan: &Plan) -> Result<Prepared> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = name.split('.').next().unwrap_or_default().to_owned();
+    prepare(Trace::open(path, None)?, name.split('.').next().unwrap_or_default(), plan)
+}
+
+fn prepare(mut trace: Trace, name: &str, plan: &Plan) -> Result<Prepared> {
+    let name = name.to_owned();
     let requests_of_log = trace.requests.len();
     let mut bytes = 0;
     let count = trace.requests.iter().take_while(|request| {
