@@ -297,7 +297,8 @@ fn segments_with_anything_in_them() {
         let (mut seq, mut ack) = (0, 0);
         for _ in 0..400 {
             let few = || 0..flags.len();
-            let flags = (0..random.u32(0..3)).fold(flags[random.usize(few())], |all, _| all | flags[random.usize(few())]);
+            let flags =
+                (0..random.u32(0..3)).fold(flags[random.usize(few())], |all, _| all | flags[random.usize(few())]);
             seq = if random.bool() { random.u32(..) } else { seq };
             ack = if random.bool() { random.u32(..) } else { ack };
             let head = HeadRepr { seq: Seq(seq), ack: Seq(ack), flags, window: random.u16(..), ..HeadRepr::default() };
@@ -432,10 +433,14 @@ fn a_card_that_refuses_at_random() {
         let mut is_skipped = false;
         world.run_until(LIMIT, |world| {
             // Whoever is in between passes on what is executed, and releases it then.
-            while inner.free.room().unwrap() > 0 && let Some(place) = outer.free.pop().unwrap() {
+            while inner.free.room().unwrap() > 0
+                && let Some(place) = outer.free.pop().unwrap()
+            {
                 inner.free.push(place).unwrap();
             }
-            while inner.commands.room().unwrap() > 0 && let Some(entry) = outer.commands.pop().unwrap() {
+            while inner.commands.room().unwrap() > 0
+                && let Some(entry) = outer.commands.pop().unwrap()
+            {
                 let command = Command::decode(entry).unwrap();
                 let (Command::AppendMm { flags, .. } | Command::AppendCache { flags, .. }) = command else {
                     inner.commands.push(entry).unwrap();

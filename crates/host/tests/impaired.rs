@@ -96,7 +96,8 @@ fn rates() -> impl Strategy<Value = FaultRates> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let room = (prop_oneof![0u32..9, Just(64u32), Just(512)], prop_oneof![8u32..40, 40u32..600, Just(4096)], 40u32..200);
+    let room =
+        (prop_oneof![0u32..9, Just(64u32), Just(512)], prop_oneof![8u32..40, 40u32..600, Just(4096)], 40u32..200);
     (any::<u64>(), any::<bool>(), room, rates(), prop_oneof![Just(0.0), 0.0..0.95]).prop_map(
         |(seed, is_full, (cache_blocks, pages, places), rates, laziness)| {
             let capabilities = if is_full { Capabilities::FULL } else { Capabilities::PLAIN };

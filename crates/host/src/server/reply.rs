@@ -40,17 +40,26 @@ pub struct Head<'a> {
     pub location: Option<&'a str>,
     /// Value of `Allow`.
     pub allow: Option<&'a str>,
-    /// Whether another request may follow.
+    /// How it is sent.
+    pub manner: Manner,
+}
+
+/// How a request wants to be answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// Another request may follow.
     pub keep_alive: bool,
     /// The client is one of HTTP/1.0.
     pub is_old: bool,
+    /// No body is wanted.
+    pub is_head: bool,
 }
 
 impl Head<'_> {
     /// With a status and a body, and nothing else.
-    pub fn new(status: u16, body: Body<'_>, keep_alive: bool, is_old: bool) -> Head<'_> {
+    pub fn new(status: u16, body: Body<'_>, manner: Manner) -> Head<'_> {
         let (validators, content_range, location, allow) = (None, None, None, None);
-        Head { status, body, validators, content_range, location, allow, keep_alive, is_old }
+        Head { status, body, validators, content_range, location, allow, manner }
     }
 
     /// The head's bytes.
@@ -77,7 +86,7 @@ impl Head<'_> {
             ("Allow", self.allow),
             (
                 "Connection",
-                match (self.keep_alive, self.is_old) {
+                match (self.manner.keep_alive, self.manner.is_old) {
                     (false, _) => Some("close"),
                     (true, true) => Some("keep-alive"),
                     (true, false) => None,
@@ -121,14 +130,15 @@ mod tests {
     #[test]
     fn a_head_is_one_that_parsers_read() {
         let body = Body::Bytes { len: 5, kind: "text/plain" };
-        let mut head = Head::new(206, body, true, true);
+        let mut head = Head::new(206, body, Manner { keep_alive: true, is_old: true, is_head: false });
         head.content_range = Some("bytes 0-4/10".into());
         let text = head.write(&HttpDate::from_unix_s(784_111_777));
         let mut headers = [httparse::EMPTY_HEADER; 16];
         let mut reply = httparse::Response::new(&mut headers);
         assert_eq!(reply.parse(text.as_bytes()), Ok(httparse::Status::Complete(text.len())));
         assert_eq!((reply.code, reply.reason, reply.headers.len()), (Some(206), Some("Partial Content"), 6));
-        let none = Head::new(304, Body::None, true, false).write(&HttpDate::from_unix_s(0));
+        let none = Head::new(304, Body::None, Manner { keep_alive: true, ..Manner::default() })
+            .write(&HttpDate::from_unix_s(0));
         assert!(!none.contains("Content-Length") && !none.contains("Connection"));
     }
 }

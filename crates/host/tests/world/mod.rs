@@ -25,7 +25,8 @@ use nicache_host::server::{Broken, CardPort, Layout, Route, Service, ServiceConf
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
 use nicache_policy::Lru;
 use nicache_port::{
-    Burst, Capabilities, FaultConfig, FaultRates, Faulty, ManualClock, MemoryPort, Offload, Port, memory_wire, send_with_fallback,
+    Burst, Capabilities, FaultConfig, FaultRates, Faulty, ManualClock, MemoryPort, Offload, Port, memory_wire,
+    send_with_fallback,
 };
 use nicache_tcp::Time;
 use nicache_watch::Coverage;
@@ -288,7 +289,8 @@ impl World {
             if self.turn(false) || self.turn(true) {
                 continue;
             }
-            let due = self.next_due_ns().unwrap_or_else(|| panic!("nothing will ever happen: {}", self.client.describe()));
+            let due =
+                self.next_due_ns().unwrap_or_else(|| panic!("nothing will ever happen: {}", self.client.describe()));
             assert!(due <= end.0, "{limit:?} were not enough: {}", self.client.describe());
             self.set_now(due.max(self.now_ns + 1000));
         }
