@@ -134,6 +134,10 @@ proptest! {
         world.check_nothing_is_left();
         prop_assert_eq!(world.service.driver(0).unwrap().counters().refused, 0);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 10, ..ProptestConfig::default() })]
 
     #[test]
     fn streamed_bodies_are_files(settings in settings(), clients in 1usize..3) {

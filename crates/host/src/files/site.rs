@@ -56,6 +56,13 @@ impl OpenFile {
         self.looked_ns - self.changed_ns >= SETTLED_NS
     }
 
+    /// Whether it still seems to be what was looked at, by its times and its witness, although a change of it need not be seen: it is not kept.
+    pub fn seems_unchanged(&self, table: Option<&RevisionTable>) -> bool {
+        let is_witnessed = self.since != Stamp(0) && table.is_some_and(|table| self.has_changed(table));
+        let is_same = |stat: rustix::fs::Stat| (stat.st_size as u64, last_change_ns(&stat)) == (self.bytes, self.changed_ns);
+        !is_witnessed && rustix::fs::fstat(&self.fd).is_ok_and(is_same)
+    }
+
     /// Whether a change was witnessed since it was looked at.
     pub fn has_changed(&self, table: &RevisionTable) -> bool {
         !table.is_unchanged(&[self.identity.slot()], self.since)
@@ -131,6 +138,8 @@ pub struct Site {
 struct Numbered {
     number: FileNumber,
     file: Weak<OpenFile>,
+    /// What was looked at again, until somebody asks for it.
+    again: Option<Arc<OpenFile>>,
 }
 
 /// A file that is looked at.
@@ -198,7 +207,8 @@ impl Site {
         if again.has_changed(&table) {
             return None;
         }
-        self.files.insert(file.identity, Numbered { number: again.number, file: Arc::downgrade(&again) });
+        let kept = Some(Arc::clone(&again));
+        self.files.insert(file.identity, Numbered { number: again.number, file: Arc::downgrade(&again), again: kept });
         Some(again)
     }
 
@@ -282,7 +292,10 @@ impl Site {
     fn forget_some(&mut self) {
         let some: Vec<Box<[u8]>> = self.paths.keys().take(PATHS_MAX / 8).cloned().collect();
         some.iter().for_each(|path| drop(self.paths.remove(path)));
-        self.files.retain(|_, numbered| numbered.file.strong_count() > 0);
+        self.files.retain(|_, numbered| {
+            numbered.again = None;
+            numbered.file.strong_count() > 0
+        });
     }
 
     fn look(&mut self, path: &[u8], since: Stamp) -> Result<Look, RefusalReason> {
@@ -364,8 +377,12 @@ impl Site {
         if node.kind != FileType::RegularFile || !node.is_readable_by_all() {
             return Ok(Found::Forbidden);
         }
-        let known = self.files.get(&node.identity);
-        let before = known.and_then(|known| known.file.upgrade());
+        let mut known = self.files.get_mut(&node.identity);
+        let before = known.as_ref().and_then(|known| known.file.upgrade());
+        // Whoever asks keeps it from now on.
+        if let Some(known) = &mut known {
+            known.again = None;
+        }
         if let (Some(file), Some(table)) = (&before, &self.table)
             && file.is_kept
             && !file.has_changed(table)
@@ -387,7 +404,7 @@ impl Site {
             if self.files.len() >= PATHS_MAX {
                 self.forget_some();
             }
-            self.files.insert(node.identity, Numbered { number, file: Arc::downgrade(&file) });
+            self.files.insert(node.identity, Numbered { number, file: Arc::downgrade(&file), again: None });
         } else {
             self.counters.not_kept += 1;
         }

@@ -50,6 +50,7 @@ pub struct Source<'a> {
 #[derive(Debug)]
 struct Piece {
     file: Arc<OpenFile>,
+    from: u64,
     at: u64,
     to: u64,
     /// Pages from the one that has `at` on, each pinned.
@@ -115,7 +116,7 @@ impl Output {
         source: &mut Source<'_>,
         gone: impl FnMut(Block, Gone),
     ) -> Result<(), LoadError> {
-        let mut piece = Piece { file: Arc::clone(file), at: from, to, pages: VecDeque::new(), loaded_to: from };
+        let mut piece = Piece { file: Arc::clone(file), from, at: from, to, pages: VecDeque::new(), loaded_to: from };
         if from == to {
             return Ok(());
         }
@@ -175,7 +176,14 @@ impl Piece {
         let range = (self.loaded_to, to);
         match (source.table, self.file.is_kept) {
             (Some(table), true) => load(&self.file, table, range, source.pages, source.window, &mut pages, gone)?,
-            _ => load_private(&self.file, range, source.pages, source.window, &mut pages, gone)?,
+            (table, _) => {
+                load_private(&self.file, range, source.pages, source.window, &mut pages, gone)?;
+                // What follows must be of the same version as what a client has begun to receive.
+                if self.loaded_to > self.from && !self.file.seems_unchanged(table) {
+                    pages.into_iter().for_each(|page| source.pages.unpin(page));
+                    return Err(LoadError::Changed);
+                }
+            }
         }
         self.pages.extend(pages);
         self.loaded_to = to;

@@ -43,6 +43,13 @@ pub struct Writer {
     at: usize,
 }
 
+impl Writer {
+    /// The file that it writes.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 /// Bytes of a version of a file: different in each block and in each version.
 pub fn content(name: &str, version: usize, len: usize) -> Vec<u8> {
     let seed = name.bytes().fold(version as u64 + 1, |seed, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte)));

@@ -308,6 +308,18 @@ impl World {
         }
     }
 
+    /// So many turns, with the clock going on when nothing moves.
+    pub fn run_turns(&mut self, turns: usize) {
+        for _ in 0..turns {
+            if !self.turn(false)
+                && !self.turn(true)
+                && let Some(due) = self.next_due_ns()
+            {
+                self.set_now(due.max(self.now_ns + 1000));
+            }
+        }
+    }
+
     /// Turns at this moment, without the clock going on.
     pub fn settle(&mut self) {
         while self.turn(false) || self.turn(true) {}
