@@ -59,7 +59,10 @@ pub struct FirmwareCounters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// There may be more to do at once.
-    Busy,
+    Busy {
+        /// Frames received and packets sent.
+        packets: usize,
+    },
     /// The modelled bus is taken, and the card is to come again at this time.
     Bus {
         /// In nanoseconds, of the clock that turns are given.
@@ -136,6 +139,7 @@ impl<P: Port> Firmware<P> {
         if self.is_bus_taken(now_ns) {
             return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() - AHEAD_NS / 2 });
         }
+        let sent_before = self.counters.sent;
         let executed = self.execute(now_ns)?;
         let received = self.receive(now_ns)?;
         if self.told != *self.dma.counters() {
@@ -145,7 +149,8 @@ impl<P: Port> Firmware<P> {
         if self.is_bus_taken(now_ns) {
             return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() - AHEAD_NS / 2 });
         }
-        Ok(if executed + received > 0 { Progress::Busy } else { Progress::Idle })
+        let packets = (self.counters.sent - sent_before + received) as usize;
+        Ok(if executed + received > 0 { Progress::Busy { packets } } else { Progress::Idle })
     }
 
     /// Whether a modelled bus is taken for longer than the card may be ahead of it.

@@ -57,7 +57,7 @@ pub struct DirectoryCounters {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    place: u32,
+    block: Block,
     revision: Revision,
     /// Number of the packet that referred to it last.
     packet: u64,
@@ -65,7 +65,11 @@ struct Entry {
 
 /// See the module's head. Everything is allocated at construction, but for what the policy does.
 pub struct Directory {
-    entries: HashMap<Block, Entry, foldhash::fast::RandomState>,
+    /// By place; `None`: it is free.
+    entries: Box<[Option<Entry>]>,
+    index: HashMap<Block, u32, foldhash::fast::RandomState>,
+    /// The place that was found last.
+    found_last: u32,
     free: Vec<u32>,
     policy: Box<dyn Policy>,
     packet: u64,
@@ -86,10 +90,11 @@ impl Directory {
 
     /// Of an empty cache with room for `places` blocks. The policy must be for as many, of [`BLOCK_BYTES`] each.
     pub fn new(places: u32, policy: Box<dyn Policy>) -> Directory {
-        let mut entries = HashMap::with_hasher(foldhash::fast::RandomState::default());
-        entries.reserve(places as usize);
+        let mut index = HashMap::with_hasher(foldhash::fast::RandomState::default());
+        index.reserve(places as usize);
+        let entries = vec![None; places as usize].into_boxed_slice();
         let free = (0..places).rev().collect();
-        Directory { entries, free, policy, packet: 0, counters: DirectoryCounters::default() }
+        Directory { entries, index, found_last: 0, free, policy, packet: 0, counters: DirectoryCounters::default() }
     }
 
     /// What has happened.
@@ -99,22 +104,22 @@ impl Directory {
 
     /// Blocks in the cache.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.index.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.index.is_empty()
     }
 
     /// Whether a block is in the cache, in whatever revision.
     pub fn knows(&self, block: Block) -> bool {
-        self.entries.contains_key(&block)
+        self.index.contains_key(&block)
     }
 
     /// Blocks in the cache, in no order.
     pub fn blocks(&self) -> impl Iterator<Item = (Block, Revision)> {
-        self.entries.iter().map(|(&block, entry)| (block, entry.revision))
+        self.entries.iter().flatten().map(|entry| (entry.block, entry.revision))
     }
 
     /// A period of the policy is over.
@@ -129,16 +134,32 @@ impl Directory {
 
     /// The packet under construction refers to this block.
     pub fn hold(&mut self, block: Block) {
-        if let Some(entry) = self.entries.get_mut(&block) {
-            entry.packet = self.packet;
+        let packet = self.packet;
+        if let Some((_, entry)) = self.entry(block) {
+            entry.packet = packet;
         }
+    }
+
+    /// The place of a block, and what is there. Blocks that follow each other were often inserted one after the other, and a look there costs less than one in the index.
+    fn entry(&mut self, block: Block) -> Option<(u32, &mut Entry)> {
+        let is_at = |place: u32| {
+            self.entries.get(place as usize).is_some_and(|entry| entry.is_some_and(|entry| entry.block == block))
+        };
+        let last = self.found_last;
+        let near = [last, last.wrapping_add(1)].into_iter().find(|&place| is_at(place));
+        let place = match near {
+            Some(place) => place,
+            None => *self.index.get(&block)?,
+        };
+        self.found_last = place;
+        self.entries[place as usize].as_mut().map(|entry| (place, entry))
     }
 
     /// Looks for a block, and counts that as its use.
     pub fn find(&mut self, block: Block, revision: Revision) -> Found {
-        let found = match self.entries.get(&block) {
-            Some(entry) if entry.revision == revision => Found::Here(entry.place * BLOCK_BYTES as u32),
-            Some(entry) if entry.revision > revision => Found::Younger,
+        let found = match self.entry(block) {
+            Some((place, entry)) if entry.revision == revision => Found::Here(place * BLOCK_BYTES as u32),
+            Some((_, entry)) if entry.revision > revision => Found::Younger,
             Some(_) => Found::Outdated,
             None => Found::Missing,
         };
@@ -174,7 +195,9 @@ impl Directory {
             return None;
         }
         let place = self.free.pop()?;
-        self.entries.insert(block, Entry { place, revision, packet: self.packet });
+        self.entries[place as usize] = Some(Entry { block, revision, packet: self.packet });
+        self.index.insert(block, place);
+        self.found_last = place;
         self.counters.inserted += 1;
         Some(place * BLOCK_BYTES as u32)
     }
@@ -185,7 +208,8 @@ impl Directory {
         }
         let Some(victim) = self.policy.poll_victim(Some(Incoming { key, bytes: BLOCK_BYTES })) else { return false };
         let block = block_of(victim);
-        if self.entries.get(&block).is_none_or(|entry| entry.packet == self.packet) {
+        let packet = self.packet;
+        if self.entry(block).is_none_or(|(_, entry)| entry.packet == packet) {
             return false;
         }
         self.counters.evicted += 1;
@@ -209,7 +233,7 @@ impl Directory {
 
     /// As [`invalidate`](Self::invalidate), if what is in the cache is older than this.
     pub fn invalidate_older(&mut self, block: Block, revision: Revision) {
-        if self.entries.get(&block).is_some_and(|entry| entry.revision < revision) {
+        if self.entry(block).is_some_and(|(_, entry)| entry.revision < revision) {
             self.invalidate(block);
         }
     }
@@ -217,23 +241,24 @@ impl Directory {
     /// A block that is in the cache gets another revision, whose bytes are to be inserted at the offset that is returned before anything else refers to it. `None`: it is
     /// not there, or younger.
     pub fn update(&mut self, block: Block, revision: Revision) -> Option<u32> {
-        let entry = self.entries.get_mut(&block).filter(|entry| entry.revision < revision)?;
+        let (place, entry) = self.entry(block).filter(|(_, entry)| entry.revision < revision)?;
         entry.revision = revision;
         self.counters.updated += 1;
-        Some(entry.place * BLOCK_BYTES as u32)
+        Some(place * BLOCK_BYTES as u32)
     }
 
     /// The card has lost everything.
     pub fn clear(&mut self) {
-        let blocks: Vec<Block> = self.entries.keys().copied().collect();
+        let blocks: Vec<Block> = self.index.keys().copied().collect();
         for block in blocks {
             self.remove(block, Removal::Purged);
         }
     }
 
     fn remove(&mut self, block: Block, removal: Removal) -> bool {
-        let Some(entry) = self.entries.remove(&block) else { return false };
-        self.free.push(entry.place);
+        let Some(place) = self.index.remove(&block) else { return false };
+        self.entries[place as usize] = None;
+        self.free.push(place);
         self.policy.handle_remove(key_of(block), removal);
         true
     }

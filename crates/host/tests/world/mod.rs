@@ -271,7 +271,7 @@ impl World {
             if let Some(card) = &mut wire.card
                 && (forced || self.random.f64() >= self.settings.laziness)
             {
-                is_busy |= card.turn(self.now_ns).unwrap() == Progress::Busy;
+                is_busy |= matches!(card.turn(self.now_ns).unwrap(), Progress::Busy { .. });
             }
         }
         self.quiet_turns = if frames > 0 || is_busy { 0 } else { self.quiet_turns + 1 };

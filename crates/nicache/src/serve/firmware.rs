@@ -77,8 +77,8 @@ fn work<P: Port>(firmware: &mut Firmware<P>, inbox: &mut Inbox) -> Result<Option
         let now = monotonic();
         turns = turns.wrapping_add(1);
         match firmware.turn(now.0)? {
-            Progress::Busy => {
-                idle.handle_work(now.0, 1);
+            Progress::Busy { packets } => {
+                idle.handle_work(now.0, packets);
                 if !turns.is_multiple_of(TURNS_PER_LOOK) {
                     continue;
                 }
