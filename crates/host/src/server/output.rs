@@ -17,7 +17,7 @@ use crate::page_cache::{PageCache, PageNumber};
 /// Bytes of a piece whose pages are pinned from its beginning.
 pub const AT_ONCE_BYTES: u64 = 8 << 20;
 /// Bytes that follow at a time.
-const CHUNK_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 128 << 10;
 
 /// Where bytes of files come from.
 pub struct Source<'a> {

@@ -45,6 +45,8 @@ pub enum Parsed<'a> {
         keep_alive: bool,
         /// The client wants `Connection: keep-alive` to be told: HTTP/1.0.
         is_old: bool,
+        /// No reply to it has a body, whatever its status.
+        is_head: bool,
         /// What for, or the status that refuses it.
         asked: Result<Asked<'a>, u16>,
     },
@@ -73,11 +75,12 @@ pub fn parse<'b>(bytes: &'b [u8], keys: &KeyConfig) -> Parsed<'b> {
     }
     let is_old = tokens.version == Some(0);
     let keep_alive = keep_alive && body <= SKIPPED_BYTES_MAX;
+    let is_head = method == Method::Head;
     let asked = match method {
-        Method::Get | Method::Head => ask(&tokens, method == Method::Head),
+        Method::Get | Method::Head => ask(&tokens, is_head),
         _ => Err(405),
     };
-    Parsed::Request { len, body, keep_alive, is_old, asked }
+    Parsed::Request { len, body, keep_alive, is_old, is_head, asked }
 }
 
 fn status_of(reason: BypassReason) -> u16 {
@@ -237,12 +240,77 @@ mod tests {
         assert_eq!((asked.range, asked.if_range), (Some(&b"bytes=1-2"[..]), Some(&b"\"x\""[..])));
     }
 
+    #[test]
+    fn a_reply_to_head_never_has_a_body() {
+        for (text, wanted) in [("HEAD /a", true), ("HEAD /..", true), ("GET /..", false), ("POST /a", false)] {
+            let text = format!("{text} HTTP/1.1\r\nHost: x\r\n\r\n");
+            let Parsed::Request { is_head, .. } = parse(text.as_bytes(), &keys()) else { panic!("{text}") };
+            assert_eq!(is_head, wanted, "{text}");
+        }
+    }
+
+    /// Pieces that mean something in a target, in any order.
+    fn targets() -> impl Strategy<Value = String> {
+        let piece = proptest::sample::select(vec![
+            "/", "a", "..", ".", "%2e", "%2E%2e", "%2f", "%5c", "\\", "%00", "%", "%2", "%252e", "?", "#", ";", "//", "http://x", "*", "%ff",
+        ]);
+        proptest::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+    }
+
+    /// Heads that are nearly right.
+    fn heads() -> impl Strategy<Value = String> {
+        let method = proptest::sample::select(vec!["GET", "HEAD", "POST", "get", "CONNECT", "", "G@T"]);
+        let version = proptest::sample::select(vec!["HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "http/1.1", "", "HTTP/1.1 "]);
+        let field = proptest::sample::select(vec![
+            "Host: x", "Host: x", "Host : x", "hOST:y", "Content-Length: 3", "Content-Length: +3", "Content-Length: 3, 3", "Content-Length:",
+            "Content-Length: 99999999999999999999", "Transfer-Encoding: chunked", "Transfer-Encoding: identity", " folded", "Range: bytes=0-1",
+            "Connection: close", "Connection: keep-alive, x", "X: \u{e9}", "X:\ty", "X: a\rb", ": y", "X", "If-Range: \"x\"",
+        ]);
+        let end = proptest::sample::select(vec!["\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r", "\r\n\r\n"]);
+        let lines = proptest::collection::vec((field, end.clone()), 0..5);
+        (method, targets(), version, end, lines, proptest::sample::select(vec!["\r\n", "\r\nGET / HTTP/1.1\r\n", "\n", ""])).prop_map(
+            |(method, target, version, end, lines, rest)| {
+                let lines: String = lines.into_iter().map(|(field, end)| format!("{field}{end}")).collect();
+                format!("{method} {target} {version}{end}{lines}{rest}")
+            },
+        )
+    }
+
     proptest! {
         #[test]
-        fn any_target(target: Vec<u8>) {
-            if let Some(path) = decode(&target) {
+        fn any_target(target: Vec<u8>, likely in targets()) {
+            for target in [&target[..], likely.as_bytes()] {
+                let Some(path) = decode(target) else { continue };
                 prop_assert!(path.starts_with(b"/") && !path.contains(&0));
-                prop_assert!(path.split(|&byte| byte == b'/').all(|name| name != b".."));
+                let names: Vec<&[u8]> = path[1..].split(|&byte| byte == b'/').collect();
+                let is_name = |name: &&[u8]| !name.is_empty() && *name != b"." && *name != b"..";
+                prop_assert!(names[..names.len() - 1].iter().all(is_name), "{:?}", path);
+                prop_assert!(!matches!(names.last(), Some(&(b"." | b".."))), "{:?}", path);
+            }
+        }
+
+        /// What is a request here is one for httparse, of the same length and method; and it is the same one however much of what follows is there.
+        #[test]
+        fn requests_are_what_others_take_them_for(text in heads(), cut: proptest::sample::Index) {
+            let bytes = text.as_bytes();
+            let mut fields = [httparse::EMPTY_HEADER; HEADERS_MAX];
+            let mut other = httparse::Request::new(&mut fields);
+            let others = other.parse(bytes);
+            match parse(bytes, &keys()) {
+                Parsed::Request { len, body, is_head, ref asked, .. } => {
+                    prop_assert_eq!(others, Ok(httparse::Status::Complete(len)));
+                    let method = other.method.unwrap_or_default();
+                    prop_assert_eq!(is_head, method == "HEAD");
+                    prop_assert_eq!(asked.as_ref().err() == Some(&405), method != "GET" && method != "HEAD");
+                    let lengths = other.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("content-length"));
+                    let lengths: Vec<u64> =
+                        lengths.map(|field| std::str::from_utf8(field.value).unwrap().parse().unwrap()).collect();
+                    prop_assert!(lengths.iter().all(|length| *length == body) && (body == 0 || !lengths.is_empty()));
+                    prop_assert_eq!(parse(&bytes[..len], &keys()), parse(bytes, &keys()));
+                    prop_assert_eq!(parse(&bytes[..cut.index(len)], &keys()), Parsed::Partial);
+                }
+                Parsed::Partial => prop_assert_eq!(others, Ok(httparse::Status::Partial)),
+                Parsed::Lost { .. } => {}
             }
         }
 

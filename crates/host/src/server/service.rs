@@ -833,11 +833,11 @@ impl Service {
                     }
                     self.done_with(id, input.len(), 0, false);
                 }
-                Parsed::Request { len, body, keep_alive, is_old, asked } => {
+                Parsed::Request { len, body, keep_alive, is_old, is_head, asked } => {
                     let replied = match asked {
                         Ok(asked) => self.reply(id, &asked, keep_alive, is_old),
                         Err(405) => self.reply_with_page(id, 405, Some("GET, HEAD"), keep_alive, is_old, false),
-                        Err(status) => self.reply_with_page(id, status, None, keep_alive, is_old, false),
+                        Err(status) => self.reply_with_page(id, status, None, keep_alive, is_old, is_head),
                     };
                     if replied.is_none() {
                         return self.wait(id);

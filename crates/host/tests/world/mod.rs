@@ -23,7 +23,7 @@ use nicache_firmware::{Firmware, Progress};
 use nicache_host::files::Site;
 use nicache_host::server::{Broken, CardPort, Layout, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
-use nicache_policy::Lru;
+use nicache_policy::{Fifo, Lfu, Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{
     Burst, Capabilities, FaultConfig, FaultRates, Faulty, ManualClock, MemoryPort, Offload, Port, memory_wire, send_with_fallback,
 };
@@ -45,7 +45,7 @@ const START: Duration = Duration::from_secs(1000);
 /// What a world is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Everything follows from it.
+    /// Everything follows from it, the policy of the directories, too.
     pub seed: u64,
     /// Cards.
     pub cards: u32,
@@ -203,7 +203,14 @@ impl World {
 
     fn directory(&self) -> Directory {
         let places = self.settings.cache_blocks;
-        Directory::new(places, Box::new(Lru::new(u64::from(places) * BLOCK_BYTES, places)))
+        let bytes = u64::from(places) * BLOCK_BYTES;
+        let policy: Box<dyn Policy> = match self.settings.seed % 4 {
+            0 => Box::new(Fifo::new(bytes, places)),
+            1 => Box::new(Lfu::new(bytes, places)),
+            2 => Box::new(Popularity::new(&PopularityConfig::new(bytes, places))),
+            _ => Box::new(Lru::new(bytes, places)),
+        };
+        Directory::new(places, policy)
     }
 
     /// Two ends of a new attachment; with its shared memory, for those who write there what they may not.
