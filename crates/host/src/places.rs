@@ -62,7 +62,7 @@ mod tests {
     fn places_come_back() {
         let window = Window::create("test", 4096).unwrap();
         let mut places = Places::new(1024, 2);
-        let mut write = |places: &mut Places, text: &[u8]| places.write(text, BusClass::ApplicationHeaders, &window);
+        let write = |places: &mut Places, text: &[u8]| places.write(text, BusClass::ApplicationHeaders, &window);
         let Some(Mbuf::Bytes { mmaddr, owner: Owner::Place(first), .. }) = write(&mut places, b"one") else { panic!() };
         assert!(mmaddr >= 1024 && write(&mut places, b"two").is_some() && write(&mut places, b"three").is_none());
         places.free(first);

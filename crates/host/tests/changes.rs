@@ -1,5 +1,5 @@
-//! Files change at any moment: a reply is of one version as a whole (I2), and of one that was there after its request was sent (I1); directories know nothing that the page
-//! cache has not (I8), and nothing stays taken.
+//! Files change at any moment: a reply is of one version as a whole (I2), and of one that was there after its request
+//! was sent (I1); directories know nothing that the page cache has not (I8), and nothing stays taken.
 
 mod world;
 
@@ -137,10 +137,10 @@ fn each_kind_of_change_is_seen_by_the_next_request() {
             let mut site = Site::new(Settings { coherence, ..settings(1) });
             site.connect(0);
             for round in 1..6 {
-                for file in 0..STREAMED {
+                for (file, (_, len)) in FILES.into_iter().enumerate().take(STREAMED) {
                     site.ask(0, file);
                     site.finish();
-                    site.change(file, change, FILES[file].1 - round);
+                    site.change(file, change, len - round);
                     site.ask(0, file);
                     site.finish();
                 }
@@ -157,10 +157,10 @@ fn changes_that_nobody_witnesses() {
     for change in Change::ALL {
         let mut site = Site::of(World::unwatched(settings(1)));
         site.connect(0);
-        for file in 0..STREAMED {
+        for (file, (_, len)) in FILES.into_iter().enumerate().take(STREAMED) {
             site.ask(0, file);
             site.finish();
-            site.change(file, change, FILES[file].1 - 1);
+            site.change(file, change, len - 1);
             site.ask(0, file);
             site.finish();
         }
@@ -276,7 +276,8 @@ fn worlds() -> impl Strategy<Value = Settings> {
             let rates = FaultRates { loss, reorder, reorder_ns: 3_000_000, latency_ns, ..FaultRates::default() };
             let capabilities = if is_full { Capabilities::FULL } else { Capabilities::PLAIN };
             let (cards, route) = if has_two { (2, Route::Affinity) } else { (1, Route::Fixed) };
-            let settings = Settings { seed, capabilities, cache_blocks, pages, coherence, cards, route, ..Settings::default() };
+            let settings =
+                Settings { seed, capabilities, cache_blocks, pages, coherence, cards, route, ..Settings::default() };
             Settings { rates, laziness, ..settings }
         },
     )

@@ -325,7 +325,8 @@ fn segments_with_anything_in_them() {
         let (mut seq, mut ack) = (0, 0);
         for _ in 0..400 {
             let few = || 0..flags.len();
-            let flags = (0..random.u32(0..3)).fold(flags[random.usize(few())], |all, _| all | flags[random.usize(few())]);
+            let flags =
+                (0..random.u32(0..3)).fold(flags[random.usize(few())], |all, _| all | flags[random.usize(few())]);
             seq = if random.bool() { random.u32(..) } else { seq };
             ack = if random.bool() { random.u32(..) } else { ack };
             let head = HeadRepr { seq: Seq(seq), ack: Seq(ack), flags, window: random.u16(..), ..HeadRepr::default() };
@@ -362,13 +363,14 @@ enum Deed {
 }
 
 fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let bytes = proptest::collection::vec(any::<u8>(), 0..100);
     let deed = prop_oneof![
         1 => (4096usize / 8..58_368 / 8, any::<u64>()).prop_map(|(word, value)| Deed::Word(word, value)),
         1 => (0usize..8, 0u64..2000).prop_map(|(ring, value)| Deed::Near(ring, value)),
         2 => any::<[u64; 2]>().prop_map(Deed::Done),
         2 => (0u64..6, 0u64..50).prop_map(|(why, number)| Deed::Refuse(why, number)),
         2 => any::<[u64; 2]>().prop_map(Deed::Received),
-        6 => (0u64..600, proptest::collection::vec(any::<u8>(), 0..100)).prop_map(|(place, bytes)| Deed::Frame(place, bytes)),
+        6 => (0u64..600, bytes).prop_map(|(place, bytes)| Deed::Frame(place, bytes)),
         4 => Just(Deed::TakeCommands),
         4 => Just(Deed::TakePlaces),
     ];
@@ -460,10 +462,14 @@ fn a_card_that_refuses_at_random() {
         let mut is_skipped = false;
         world.run_until(LIMIT, |world| {
             // Whoever is in between passes on what is executed, and releases it then.
-            while inner.free.room().unwrap() > 0 && let Some(place) = outer.free.pop().unwrap() {
+            while inner.free.room().unwrap() > 0
+                && let Some(place) = outer.free.pop().unwrap()
+            {
                 inner.free.push(place).unwrap();
             }
-            while inner.commands.room().unwrap() > 0 && let Some(entry) = outer.commands.pop().unwrap() {
+            while inner.commands.room().unwrap() > 0
+                && let Some(entry) = outer.commands.pop().unwrap()
+            {
                 let command = Command::decode(entry).unwrap();
                 let (Command::AppendMm { flags, .. } | Command::AppendCache { flags, .. }) = command else {
                     inner.commands.push(entry).unwrap();

@@ -96,13 +96,19 @@ fn rates() -> impl Strategy<Value = FaultRates> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let room = (prop_oneof![0u32..9, Just(64u32), Just(512)], prop_oneof![8u32..40, 40u32..600, Just(4096)], 40u32..200);
+    let room =
+        (prop_oneof![0u32..9, Just(64u32), Just(512)], prop_oneof![8u32..40, 40u32..600, Just(4096)], 40u32..200);
     (any::<u64>(), any::<bool>(), room, rates(), prop_oneof![Just(0.0), 0.0..0.95]).prop_map(
         |(seed, is_full, (cache_blocks, pages, places), rates, laziness)| {
             let capabilities = if is_full { Capabilities::FULL } else { Capabilities::PLAIN };
             Settings { seed, capabilities, cache_blocks, pages, places, rates, laziness, ..Settings::default() }
         },
     )
+}
+
+/// Bytes of requests that are sent at a time.
+fn pieces() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(usize::MAX), 1usize..60]
 }
 
 /// What clients ask for: by conversation, files in the order of their requests.
@@ -115,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn bodies_are_files(settings in settings(), requests in requests(), piece in prop_oneof![Just(usize::MAX), 1usize..60]) {
+    fn bodies_are_files(settings in settings(), requests in requests(), piece in pieces()) {
         let mut world = with_files(settings);
         let mut asked = Vec::new();
         for files in &requests {

@@ -215,7 +215,7 @@ mod tests {
         let mut pages = PageCache::new(0, 64);
         let mut counters = LiveCounters::default();
         let mut stream = Stream::new(b"/tv".to_vec(), reader, 0);
-        let mut write = |bytes: &[u8]| assert_eq!(rustix::io::write(&writer, bytes).unwrap(), bytes.len());
+        let write = |bytes: &[u8]| assert_eq!(rustix::io::write(&writer, bytes).unwrap(), bytes.len());
         write(b"nobody sees this");
         assert!(stream.read(&mut pages, &window, &mut counters, |_, _| {}));
         assert_eq!(counters.blocks, 0);

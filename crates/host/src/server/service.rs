@@ -337,7 +337,9 @@ impl Service {
             side.card_bell.ring();
         }
         self.cards[card].driver = Some(Driver::new(side, directory, self.layout.headers_at(card)));
-        let is_its = |id: &ConnectionId| self.sessions[id.0 as usize].as_ref().is_some_and(|session| session.card == card);
+        // What their timers asked for meanwhile is done now.
+        let session_of = |id: &ConnectionId| self.sessions[id.0 as usize].as_ref();
+        let is_its = |id: &ConnectionId| session_of(id).is_some_and(|session| session.card == card);
         self.touched.extend(self.connections.ids().filter(is_its));
         Ok(())
     }
@@ -1130,7 +1132,7 @@ impl Service {
     }
 
     fn date(&mut self) -> HttpDate {
-        self.dates.at((self.unix_ns / 1_000_000_000) as u64).clone()
+        *self.dates.at((self.unix_ns / 1_000_000_000) as u64)
     }
 
     fn count(&mut self, status: u16) {

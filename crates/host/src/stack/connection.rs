@@ -281,7 +281,7 @@ impl Connection {
         if !head.flags.ack() {
             return reaction;
         }
-        // RFC 9293 section 3.10.7.4: what is not near the window is a stranger's, its acknowledgment, too. An old one may still tell of a window.
+        // RFC 9293 section 3.10.7.4: of what is not near the window, not even the acknowledgment counts.
         let end = head.seq + head.segment_len(payload.len() as u32);
         if end.lt(self.last_ack) || head.seq.gt(self.receiver.nxt() + self.receiver.window()) {
             self.ack_now = true;

@@ -146,7 +146,12 @@ impl Client {
     pub fn describe(&self) -> String {
         let tell = |conversation: &Conversation| {
             let socket = self.sockets.get::<Socket<'_>>(conversation.handle);
-            format!("{} to send, {} received, {}", conversation.to_send.len(), conversation.received.len(), socket.state())
+            format!(
+                "{} to send, {} received, {}",
+                conversation.to_send.len(),
+                conversation.received.len(),
+                socket.state()
+            )
         };
         self.conversations.iter().map(tell).collect::<Vec<_>>().join("; ")
     }
@@ -160,7 +165,9 @@ impl Client {
     pub fn take_frames(&mut self) -> Vec<(usize, Vec<u8>)> {
         let wire_of = |frame: &[u8]| match &frame[..6] {
             // A question about an address goes where the answer is.
-            [0xff, ..] => frame.get(38..42).map_or(0, |address| usize::from(address[3].wrapping_sub(card_address(0)[3]))),
+            [0xff, ..] => {
+                frame.get(38..42).map_or(0, |address| usize::from(address[3].wrapping_sub(card_address(0)[3])))
+            }
             mac => usize::from(mac[5].wrapping_sub(card_mac(0)[5])),
         };
         self.ether.outgoing.drain(..).map(|frame| (wire_of(&frame), frame)).collect()

@@ -5,8 +5,9 @@
 //! folder.rs   files with all versions that they have had, and their witness
 //! ```
 //!
-//! Everything happens in one thread and follows from [`Settings::seed`]. When nothing moves, the clock goes to the next time at which something is due; nothing left that could be
-//! due, a clock that runs too far, and much work at one moment without a frame are failures.
+//! Everything happens in one thread and follows from [`Settings::seed`]. When nothing moves, the clock goes to the next
+//! time at which something is due. Nothing left that could be due, a clock that runs too far, and much work at one moment
+//! without a frame are failures.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -25,7 +26,8 @@ use nicache_host::server::{Broken, CardPort, Layout, Route, Service, ServiceConf
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
 use nicache_policy::{Fifo, Lfu, Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{
-    Burst, Capabilities, FaultConfig, FaultRates, Faulty, ManualClock, MemoryPort, Offload, Port, memory_wire, send_with_fallback,
+    Burst, Capabilities, FaultConfig, FaultRates, Faulty, ManualClock, MemoryPort, Offload, Port, memory_wire,
+    send_with_fallback,
 };
 use nicache_tcp::Time;
 use nicache_watch::Coverage;
@@ -258,7 +260,7 @@ impl World {
     pub fn turn(&mut self, forced: bool) -> bool {
         let mut frames = 0;
         for card in 0..self.wires.len() {
-            frames += self.wires[card].to_client(&mut self.burst, &mut self.client);
+            frames += self.wires[card].deliver(&mut self.burst, &mut self.client);
         }
         let moved = self.client.poll(self.now_ns);
         for (card, frame) in self.client.take_frames() {
@@ -294,7 +296,8 @@ impl World {
             if self.turn(false) || self.turn(true) {
                 continue;
             }
-            let due = self.next_due_ns().unwrap_or_else(|| panic!("nothing will ever happen: {}", self.client.describe()));
+            let due =
+                self.next_due_ns().unwrap_or_else(|| panic!("nothing will ever happen: {}", self.client.describe()));
             assert!(due <= end.0, "{limit:?} were not enough: {}", self.client.describe());
             self.set_now(due.max(self.now_ns + 1000));
         }
@@ -379,7 +382,7 @@ impl Wire {
     }
 
     /// Hands frames to the client, cut and complete as a real wire has them, and returns how many.
-    fn to_client(&mut self, burst: &mut Burst, client: &mut Client) -> usize {
+    fn deliver(&mut self, burst: &mut Burst, client: &mut Client) -> usize {
         let frames = self.end.receive(burst).unwrap();
         let mut cut = Burst::new(64);
         for frame in burst.iter() {
