@@ -169,7 +169,7 @@ fn frames_go_where_the_host_says() {
 
 #[test]
 fn a_modelled_bus_takes_its_time() {
-    let model = BusModel { bytes_per_s: 1e9, burst_bytes: 4096, overhead_bytes: 0 };
+    let model = BusModel { bytes_per_s: 1e6, burst_bytes: 4096, overhead_bytes: 0 };
     let meter = Arc::new(Meter::create(model).unwrap());
     let mut bench = Bench::new(Capabilities::FULL, Some(Arc::clone(&meter)));
     bench.say(&[headers(0, 1000, Flags::FIRST), headers(1000, 1000, Flags::LAST)]);
@@ -178,7 +178,7 @@ fn a_modelled_bus_takes_its_time() {
         assert!(until_ns > now_ns);
         now_ns = until_ns;
     }
-    assert_eq!((now_ns, meter.busy_ns()), (2032, 2032));
+    assert_eq!((now_ns, meter.busy_ns()), (2_032_000, 2_032_000));
     assert_eq!(bench.frames().len(), 1);
 }
 
@@ -198,6 +198,40 @@ fn a_host_that_is_broken_ends_the_attachment() {
 }
 
 proptest! {
+    /// Whatever words a host writes over counts and entries, the card finds a name for it or goes on, and never waits.
+    #[test]
+    fn hostile_words(
+        words in proptest::collection::vec((4096usize / 8..58_368 / 8, prop_oneof![any::<u64>(), 0u64..2000]), 1..60),
+        indices in proptest::collection::vec((0usize..8, 0u64..2000), 0..20),
+    ) {
+        let mut bench = Bench::new(Capabilities::PLAIN, None);
+        let made = Attachment::create().unwrap();
+        let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
+        let shared = Window::map(files[0].try_clone().unwrap()).unwrap();
+        let (port, mut wire) = memory_wire(64, Capabilities::PLAIN, Capabilities::FULL);
+        let side = Attachment::from_files(files).unwrap().card();
+        let mut card = Firmware::new(port, side, Arc::clone(&bench.window), CACHE_BYTES, None);
+        let starts = [4096, 20_736, 25_088, 41_728];
+        let indices = indices.into_iter().map(|(index, value)| (starts[index / 2] / 8 + index % 2 * 8, value));
+        let mut is_broken = false;
+        for (word, value) in words.into_iter().chain(indices) {
+            shared.word(word * 8).store(value, std::sync::atomic::Ordering::SeqCst);
+            let _ = wire.send(&[std::io::IoSlice::new(&[1; 60])], Offload::default());
+            match card.turn(0) {
+                Ok(_) => {}
+                Err(Broken::Host(_)) => is_broken = true,
+                Err(Broken::Port(error)) => panic!("{error}"),
+            }
+        }
+        // So many commands at most, and then there is an end.
+        let turns = (0..20).take_while(|_| card.turn(0).is_ok_and(|progress| progress != Progress::Idle)).count();
+        prop_assert!(turns < 20 || is_broken);
+        bench.window.write(0, HEADER).unwrap();
+        bench.say(&[headers(0, 14, Flags::FIRST.with(Flags::LAST))]);
+        bench.settle();
+        prop_assert_eq!(bench.frames(), vec![HEADER.to_vec()]);
+    }
+
     /// Whatever a host writes into its rings and the window, the card neither panics nor stops.
     #[test]
     fn hostile_hosts(

@@ -193,6 +193,19 @@ fn content_of_a_request_is_skipped() {
     world.check_nothing_is_left();
 }
 
+/// Who finds no place for its reply is not forgotten when others give theirs back.
+#[test]
+fn bad_requests_wait_for_a_place_like_others() {
+    let mut world = world(Settings { places: 8, ..Settings::default() });
+    let (greedy, bad) = (world.client.connect(0), world.client.connect(0));
+    world.run_for(Duration::from_secs(1));
+    (0..8).for_each(|_| world.client.ask(greedy, "/small"));
+    world.client.say(bad, b"GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(status(&mut world, bad, ""), 400);
+    assert!(world.age() < Duration::from_secs(10), "{:?}", world.age());
+    world.check_nothing_is_left();
+}
+
 /// Each request has one reply, even if there can be no right one.
 #[test]
 fn a_list_that_is_longer_than_all_places_is_refused() {
@@ -206,6 +219,20 @@ fn a_list_that_is_longer_than_all_places_is_refused() {
     assert_eq!((status(&mut world, id, ""), status(&mut world, id, "small")), (503, 200));
     assert!(world.age() < Duration::from_secs(10));
     world.check_nothing_is_left();
+}
+
+/// RFC 9110 section 9.3.2: no reply to HEAD has a body, or it would be taken for the next reply.
+#[test]
+fn a_refused_head_is_a_head() {
+    let mut world = world(Settings::default());
+    let id = world.client.connect(0);
+    for target in ["/..", "/none", "/small"] {
+        world.client.say(id, format!("HEAD {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+    }
+    world.run_for(Duration::from_secs(5));
+    let received = String::from_utf8(world.client.get(id).received.clone()).unwrap();
+    let heads: Vec<&str> = received.split_terminator("\r\n\r\n").map(|head| &head[..12]).collect();
+    assert_eq!(heads, ["HTTP/1.1 400", "HTTP/1.1 404", "HTTP/1.1 200"]);
 }
 
 #[test]
@@ -261,12 +288,13 @@ fn a_card_that_is_gone_costs_no_time() {
 
 #[test]
 fn a_card_that_sleeps_costs_no_time() {
-    let mut world = world(Settings { pages: 600, ..Settings::default() });
-    let ids: Vec<_> = (0..40).map(|_| world.client.connect(0)).collect();
+    let mut world = world(Settings::default());
+    let ids: Vec<_> = (0..64).map(|_| world.client.connect(0)).collect();
     ids.iter().for_each(|&id| world.client.ask(id, "/large"));
-    world.run_until(LIMIT, |world| !world.client.get(ids[39]).received.is_empty());
+    world.run_until(LIMIT, |world| !world.client.get(ids[63]).received.is_empty());
     let card = world.wires[0].card.take();
-    world.run_for(Duration::from_secs(5));
+    world.run_for(Duration::from_secs(30));
+    assert!(world.service.driver(0).unwrap().side().commands.room().unwrap() < 125, "the ring is not full");
     world.wires[0].card = card;
     for id in ids {
         assert_eq!(status(&mut world, id, "large"), 200);
@@ -335,13 +363,14 @@ enum Deed {
 }
 
 fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let bytes = proptest::collection::vec(any::<u8>(), 0..100);
     let deed = prop_oneof![
         1 => (4096usize / 8..58_368 / 8, any::<u64>()).prop_map(|(word, value)| Deed::Word(word, value)),
         1 => (0usize..8, 0u64..2000).prop_map(|(ring, value)| Deed::Near(ring, value)),
         2 => any::<[u64; 2]>().prop_map(Deed::Done),
         2 => (0u64..6, 0u64..50).prop_map(|(why, number)| Deed::Refuse(why, number)),
         2 => any::<[u64; 2]>().prop_map(Deed::Received),
-        6 => (0u64..600, proptest::collection::vec(any::<u8>(), 0..100)).prop_map(|(place, bytes)| Deed::Frame(place, bytes)),
+        6 => (0u64..600, bytes).prop_map(|(place, bytes)| Deed::Frame(place, bytes)),
         4 => Just(Deed::TakeCommands),
         4 => Just(Deed::TakePlaces),
     ];

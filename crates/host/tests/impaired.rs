@@ -106,6 +106,11 @@ fn settings() -> impl Strategy<Value = Settings> {
     )
 }
 
+/// Bytes of requests that are sent at a time.
+fn pieces() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(usize::MAX), 1usize..60]
+}
+
 /// What clients ask for: by conversation, files in the order of their requests.
 fn requests() -> impl Strategy<Value = Vec<Vec<usize>>> {
     let file = prop_oneof![12 => 0..SMALL, 1 => Just(SMALL)];
@@ -116,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn bodies_are_files(settings in settings(), requests in requests(), piece in prop_oneof![Just(usize::MAX), 1usize..60]) {
+    fn bodies_are_files(settings in settings(), requests in requests(), piece in pieces()) {
         let mut world = with_files(settings);
         let mut asked = Vec::new();
         for files in &requests {

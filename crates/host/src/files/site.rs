@@ -56,10 +56,12 @@ impl OpenFile {
         self.looked_ns - self.changed_ns >= SETTLED_NS
     }
 
-    /// Whether it still seems to be what was looked at, by its times and its witness, although a change of it need not be seen: it is not kept.
+    /// Whether it still seems to be what was looked at, by its times and its witness. For one that is not kept, so that a
+    /// change of it need not be seen.
     pub fn seems_unchanged(&self, table: Option<&RevisionTable>) -> bool {
         let is_witnessed = self.since != Stamp(0) && table.is_some_and(|table| self.has_changed(table));
-        let is_same = |stat: rustix::fs::Stat| (stat.st_size as u64, last_change_ns(&stat)) == (self.bytes, self.changed_ns);
+        let looked = (self.bytes, self.changed_ns);
+        let is_same = |stat: rustix::fs::Stat| (stat.st_size as u64, last_change_ns(&stat)) == looked;
         !is_witnessed && rustix::fs::fstat(&self.fd).is_ok_and(is_same)
     }
 

@@ -29,7 +29,7 @@ impl PieceLimits {
         let bytes = u64::from(pages) * BLOCK_BYTES;
         PieceLimits {
             at_once_bytes: (bytes / 8).min(8 << 20),
-            chunk_bytes: (bytes / 64 / BLOCK_BYTES * BLOCK_BYTES).clamp(BLOCK_BYTES, 1 << 20),
+            chunk_bytes: (bytes / 64 / BLOCK_BYTES * BLOCK_BYTES).clamp(BLOCK_BYTES, 128 << 10),
         }
     }
 }

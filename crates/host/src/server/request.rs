@@ -45,6 +45,8 @@ pub enum Parsed<'a> {
         keep_alive: bool,
         /// The client wants `Connection: keep-alive` to be told: HTTP/1.0.
         is_old: bool,
+        /// No reply to it has a body, whatever its status.
+        is_head: bool,
         /// What for, or the status that refuses it.
         asked: Result<Asked<'a>, u16>,
     },
@@ -75,11 +77,12 @@ pub fn parse<'b>(bytes: &'b [u8], keys: &KeyConfig) -> Parsed<'b> {
     }
     let is_old = tokens.version == Some(0);
     let keep_alive = keep_alive && body <= SKIPPED_BYTES_MAX;
+    let is_head = method == Method::Head;
     let asked = match method {
-        Method::Get | Method::Head => ask(&tokens, method == Method::Head),
+        Method::Get | Method::Head => ask(&tokens, is_head),
         _ => Err(405),
     };
-    Parsed::Request { len, body, keep_alive, is_old, asked }
+    Parsed::Request { len, body, keep_alive, is_old, is_head, asked }
 }
 
 fn status_of(reason: BypassReason) -> u16 {
@@ -239,12 +242,85 @@ mod tests {
         assert_eq!((asked.range, asked.if_range), (Some(&b"bytes=1-2"[..]), Some(&b"\"x\""[..])));
     }
 
+    #[test]
+    fn a_reply_to_head_never_has_a_body() {
+        for (text, wanted) in [("HEAD /a", true), ("HEAD /..", true), ("GET /..", false), ("POST /a", false)] {
+            let text = format!("{text} HTTP/1.1\r\nHost: x\r\n\r\n");
+            let Parsed::Request { is_head, .. } = parse(text.as_bytes(), &keys()) else { panic!("{text}") };
+            assert_eq!(is_head, wanted, "{text}");
+        }
+    }
+
+    /// Pieces that mean something in a target.
+    const PIECES: [&str; 20] = [
+        "/", "/", "a", "..", ".", "%2e", "%2E%2e", "%2f", "%5c", "\\", "%00", "%", "%2", "%252e", "?", "#", ";", "//",
+        "http://x", "%ff",
+    ];
+    /// Lines of a head that are right, or nearly.
+    const FIELDS: [&str; 18] = [
+        "Host: y", "Host : x", "Content-Length: 3", "Content-Length: +3", "Content-Length: 3, 3", "Content-Length:",
+        "Content-Length: 99999999999999999999", "Transfer-Encoding: chunked", "Transfer-Encoding: x", " folded",
+        "Range: bytes=0-1", "Connection: close", "Connection: keep-alive, x", "X: \u{e9}", "X:\ty", "X: a\rb", ": y", "X",
+    ];
+
+    fn targets() -> impl Strategy<Value = String> {
+        let pieces = proptest::collection::vec(proptest::sample::select(&PIECES), 0..12);
+        (0u8..8, pieces).prop_map(|(first, pieces)| if first > 0 { "/" } else { "" }.to_owned() + &pieces.concat())
+    }
+
+    fn heads() -> impl Strategy<Value = String> {
+        let one_of = |values: &'static [&'static str]| proptest::sample::select(values);
+        let end = || prop_oneof![12 => Just("\r\n"), 1 => one_of(&["\n", "\r", "\r\n\r\n"])];
+        let version = prop_oneof![6 => Just("HTTP/1.1"), 1 => one_of(&["HTTP/1.0", "HTTP/2.0", "http/1.1", ""])];
+        let start = (one_of(&["GET", "HEAD", "POST", "get", "CONNECT", "G@T"]), targets(), version);
+        let host = prop_oneof![8 => Just("Host: x"), 1 => Just("X: y")];
+        let lines = proptest::collection::vec((one_of(&FIELDS), end()), 0..4);
+        let rest = one_of(&["\r\n", "\r\nGET / HTTP/1.1\r\n", "\n", ""]);
+        (start, end(), host, end(), lines, rest).prop_map(|(start, first, host, second, lines, rest)| {
+            let lines: String = lines.into_iter().map(|(field, end)| format!("{field}{end}")).collect();
+            format!("{} {} {}{first}{host}{second}{lines}{rest}", start.0, start.1, start.2)
+        })
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+
         #[test]
-        fn any_target(target: Vec<u8>) {
-            if let Some(path) = decode(&target) {
+        fn any_target(target: Vec<u8>, likely in targets()) {
+            for target in [&target[..], likely.as_bytes()] {
+                let Some(path) = decode(target) else { continue };
                 prop_assert!(path.starts_with(b"/") && !path.contains(&0));
-                prop_assert!(path.split(|&byte| byte == b'/').all(|name| name != b".."));
+                let names: Vec<&[u8]> = path[1..].split(|&byte| byte == b'/').collect();
+                let is_name = |name: &&[u8]| !name.is_empty() && *name != b"." && *name != b"..";
+                prop_assert!(names[..names.len() - 1].iter().all(is_name), "{:?}", path);
+                prop_assert!(!matches!(names.last(), Some(&(b"." | b".."))), "{:?}", path);
+            }
+        }
+
+        /// What is a request here is one for httparse, of the same length and method; and it is the same one however much
+        /// of what follows is there.
+        #[test]
+        fn requests_are_what_others_take_them_for(text in heads(), cut: proptest::sample::Index) {
+            let bytes = text.as_bytes();
+            let mut fields = [httparse::EMPTY_HEADER; HEADERS_MAX];
+            let mut other = httparse::Request::new(&mut fields);
+            let others = other.parse(bytes);
+            match parse(bytes, &keys()) {
+                Parsed::Request { len, body, is_head, ref asked, .. } => {
+                    prop_assert_eq!(others, Ok(httparse::Status::Complete(len)));
+                    let method = other.method.unwrap_or_default();
+                    prop_assert_eq!(is_head, method == "HEAD");
+                    prop_assert_eq!(asked.as_ref().err() == Some(&405), method != "GET" && method != "HEAD");
+                    let is_length = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("content-length");
+                    let number = |value: &[u8]| std::str::from_utf8(value).unwrap().parse::<u64>().unwrap();
+                    let lengths = other.headers.iter().filter(is_length);
+                    let lengths: Vec<u64> = lengths.map(|field| number(field.value)).collect();
+                    prop_assert!(lengths.iter().all(|length| *length == body) && (body == 0 || !lengths.is_empty()));
+                    prop_assert_eq!(parse(&bytes[..len], &keys()), parse(bytes, &keys()));
+                    prop_assert_eq!(parse(&bytes[..cut.index(len)], &keys()), Parsed::Partial);
+                }
+                Parsed::Partial => prop_assert_eq!(others, Ok(httparse::Status::Partial)),
+                Parsed::Lost { .. } => {}
             }
         }
 

@@ -61,8 +61,7 @@ impl Service {
                     }
                     self.done_with(id, input.len(), 0, false);
                 }
-                Parsed::Request { len, body, keep_alive, is_old, asked } => {
-                    let is_head = asked.as_ref().is_ok_and(|asked| asked.is_head);
+                Parsed::Request { len, body, keep_alive, is_old, is_head, asked } => {
                     let manner = Manner { keep_alive, is_old, is_head };
                     let replied = match asked {
                         Ok(asked) => self.reply(id, &asked, manner),

@@ -123,6 +123,8 @@ pub struct Connection {
     last_ack: Seq,
     fin_queued: bool,
     reset: Option<Seq>,
+    /// A segment in the handshake acknowledged what was never sent: it is told so, and the handshake goes on.
+    refused: Option<Seq>,
 }
 
 impl Connection {
@@ -160,6 +162,7 @@ impl Connection {
             last_ack: syn.seq + 1,
             fin_queued: false,
             reset: None,
+            refused: None,
         }
     }
 
@@ -282,6 +285,12 @@ impl Connection {
         if !head.flags.ack() {
             return reaction;
         }
+        // RFC 9293 section 3.10.7.4: of what is not near the window, not even the acknowledgment counts.
+        let end = head.seq + head.segment_len(payload.len() as u32);
+        if end.lt(self.last_ack) || head.seq.gt(self.receiver.nxt() + self.receiver.window()) {
+            self.ack_now = true;
+            return reaction;
+        }
         if let Some(stamps) = &mut self.stamps {
             if !stamps.client.accepts(head.timestamps, false, now) {
                 self.ack_now = true;
@@ -294,7 +303,7 @@ impl Connection {
         if let Phase::Opening { timer, .. } = &self.phase {
             if head.ack != self.start + 1 {
                 // RFC 9293 section 3.10.7.4: an acknowledgment of what was never sent.
-                self.reset = Some(head.ack);
+                self.refused = Some(head.ack);
                 return reaction;
             }
             if let Some(rtt) = timer.rtt(now) {
@@ -360,6 +369,9 @@ impl Connection {
             }
             self.close = State::Closed;
             return Some(self.outgoing(seq, Flags::RST | Flags::ACK, 0, now));
+        }
+        if let Some(seq) = self.refused.take() {
+            return Some(self.outgoing(seq, Flags::RST, 0, now));
         }
         if let Phase::Opening { options, due, .. } = &mut self.phase {
             if !std::mem::take(due) {
@@ -576,6 +588,32 @@ mod tests {
         assert!(connection.input().is_empty() && connection.poll(at(2)).is_some());
         let right = head(CLIENT_START + 1, START + 1, Flags::RST, at(2));
         assert!(connection.handle_segment(&right, b"", at(2)).over);
+    }
+
+    #[test]
+    fn strangers_cannot_spoil_a_handshake() {
+        let mut connection = accepted();
+        connection.poll(at(0)).unwrap();
+        let wrong = head(CLIENT_START + 1, START + 77, Flags::ACK, at(1));
+        assert!(!connection.handle_segment(&wrong, b"", at(1)).over);
+        let reset = connection.poll(at(1)).unwrap().head;
+        assert!(reset.flags.rst() && reset.seq == START + 77 && !connection.is_over());
+        let third = head(CLIENT_START + 1, START + 1, Flags::ACK, at(2));
+        assert!(connection.handle_segment(&third, b"GET /", at(2)).readable);
+    }
+
+    #[test]
+    fn strangers_cannot_acknowledge() {
+        let mut connection = opened();
+        connection.send(bytes(0, 100));
+        assert_eq!(connection.poll(at(2)).unwrap().len, 100);
+        for seq in [CLIENT_START + 1 + REQUEST_WINDOW_BYTES + 1, CLIENT_START - 5, CLIENT_START + (1 << 31)] {
+            let blind = head(seq, START + 101, Flags::ACK, at(3));
+            assert!(!connection.handle_segment(&blind, b"", at(3)).acked, "{seq:?}");
+            assert_eq!(connection.poll(at(3)).unwrap().head.ack, CLIENT_START + 1);
+        }
+        let right = head(CLIENT_START + 1, START + 101, Flags::ACK, at(4));
+        assert!(connection.handle_segment(&right, b"", at(4)).acked);
     }
 
     #[test]

@@ -174,8 +174,8 @@ impl Connections {
         Handled::Connection { id: ConnectionId(place), is_new: true, reaction: Reaction::default() }
     }
 
-    /// Has the timer of a connection that was just polled fire when it has something to do, or when `other` has come. What it could have sent at once waits for room in a ring, and
-    /// is looked at a little later.
+    /// Has the timer of a connection that was just polled fire when it has something to do, or when `other` has come.
+    /// What it could have sent at once waits for room in a ring, and is looked at a little later.
     pub fn arm(&mut self, id: ConnectionId, other: Option<Time>, now: Time) {
         let due = self.get(id).and_then(|connection| connection.next_timeout()).map(|due| due.max(now + SOON));
         if let Some(due) = [due, other].into_iter().flatten().min() {

@@ -1,5 +1,5 @@
-//! Files with all the versions that they have had. Whoever changes one here is its witness, too (docs/coherence.md, rule 12): the stamp is raised before the call returns that
-//! changes it.
+//! Files with all the versions that they have had. Whoever changes one here is its witness, too (docs/coherence.md,
+//! rule 12): the stamp is raised before the call returns that changes it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

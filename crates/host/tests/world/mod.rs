@@ -5,8 +5,9 @@
 //! folder.rs   files with all versions that they have had, and their witness
 //! ```
 //!
-//! Everything happens in one thread and follows from [`Settings::seed`]. When nothing moves, the clock goes to the next time at which something is due; nothing left that could be
-//! due, a clock that runs too far, and much work at one moment without a frame are failures.
+//! Everything happens in one thread and follows from [`Settings::seed`]. When nothing moves, the clock goes to the next
+//! time at which something is due. Nothing left that could be due, a clock that runs too far, and much work at one moment
+//! without a frame are failures.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -23,7 +24,7 @@ use nicache_firmware::{Firmware, Progress};
 use nicache_host::files::Site;
 use nicache_host::server::{Broken, CardPort, Layout, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
-use nicache_policy::Lru;
+use nicache_policy::{Fifo, Lfu, Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{
     Burst, Capabilities, FaultConfig, FaultRates, Faulty, ManualClock, MemoryPort, Offload, Port, memory_wire,
     send_with_fallback,
@@ -46,7 +47,7 @@ const START: Duration = Duration::from_secs(1000);
 /// What a world is like.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Everything follows from it.
+    /// Everything follows from it, the policy of the directories, too.
     pub seed: u64,
     /// Cards.
     pub cards: u32,
@@ -205,7 +206,14 @@ impl World {
 
     fn directory(&self) -> Directory {
         let places = self.settings.cache_blocks;
-        Directory::new(places, Box::new(Lru::new(u64::from(places) * BLOCK_BYTES, places)))
+        let bytes = u64::from(places) * BLOCK_BYTES;
+        let policy: Box<dyn Policy> = match self.settings.seed % 4 {
+            0 => Box::new(Fifo::new(bytes, places)),
+            1 => Box::new(Lfu::new(bytes, places)),
+            2 => Box::new(Popularity::new(&PopularityConfig::new(bytes, places))),
+            _ => Box::new(Lru::new(bytes, places)),
+        };
+        Directory::new(places, policy)
     }
 
     /// Two ends of a new attachment; with its shared memory, for those who write there what they may not.
@@ -253,7 +261,7 @@ impl World {
     pub fn turn(&mut self, forced: bool) -> bool {
         let mut frames = 0;
         for card in 0..self.wires.len() {
-            frames += self.wires[card].to_client(&mut self.burst, &mut self.client);
+            frames += self.wires[card].deliver(&mut self.burst, &mut self.client);
         }
         let moved = self.client.poll(self.now_ns);
         for (card, frame) in self.client.take_frames() {
@@ -375,7 +383,7 @@ impl Wire {
     }
 
     /// Hands frames to the client, cut and complete as a real wire has them, and returns how many.
-    fn to_client(&mut self, burst: &mut Burst, client: &mut Client) -> usize {
+    fn deliver(&mut self, burst: &mut Burst, client: &mut Client) -> usize {
         let frames = self.end.receive(burst).unwrap();
         let mut cut = Burst::new(64);
         for frame in burst.iter() {
