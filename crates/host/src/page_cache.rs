@@ -106,9 +106,10 @@ impl PageCache {
     pub fn find(&mut self, block: Block, revision: Revision) -> Lookup {
         // Blocks that follow each other were often read one after the other. A look there costs less than one in the index.
         let next = self.found_last.wrapping_add(1);
-        let is_next = self.frames.get(next as usize).is_some_and(|frame| {
-            frame.place.is_some() && frame.page.is_some_and(|page| page.block == block)
-        });
+        let is_next = self
+            .frames
+            .get(next as usize)
+            .is_some_and(|frame| frame.place.is_some() && frame.page.is_some_and(|page| page.block == block));
         let frame = match is_next {
             true => next,
             false => match self.index.get(&block) {

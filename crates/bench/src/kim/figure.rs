@@ -27,8 +27,7 @@ pub fn draw(report: &Report) -> String {
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
     text(&mut svg, 16.0, 28.0, "start", "font-size=\"18\" font-weight=\"600\"", "What card memory keeps off the bus");
-    let caption = "nicache serve on a modelled PCI bus (64 bits, 33 MHz, shared by all cards), traces replayed with infinite demand; after \
-                   Kim et al. 2002, Fig. 7 and Table 1";
+    let caption = "nicache serve on a modelled PCI bus (64 bits, 33 MHz) that all cards share; web logs, infinite demand. After Kim et al. 2002, Fig. 7";
     text(&mut svg, 16.0, 48.0, "start", "fill=\"#666\"", caption);
     for (number, (name, colour)) in CLASSES.iter().enumerate() {
         let x = 16.0 + 150.0 * number as f64;

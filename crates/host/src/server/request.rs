@@ -258,9 +258,24 @@ mod tests {
     ];
     /// Lines of a head that are right, or nearly.
     const FIELDS: [&str; 18] = [
-        "Host: y", "Host : x", "Content-Length: 3", "Content-Length: +3", "Content-Length: 3, 3", "Content-Length:",
-        "Content-Length: 99999999999999999999", "Transfer-Encoding: chunked", "Transfer-Encoding: x", " folded",
-        "Range: bytes=0-1", "Connection: close", "Connection: keep-alive, x", "X: \u{e9}", "X:\ty", "X: a\rb", ": y", "X",
+        "Host: y",
+        "Host : x",
+        "Content-Length: 3",
+        "Content-Length: +3",
+        "Content-Length: 3, 3",
+        "Content-Length:",
+        "Content-Length: 99999999999999999999",
+        "Transfer-Encoding: chunked",
+        "Transfer-Encoding: x",
+        " folded",
+        "Range: bytes=0-1",
+        "Connection: close",
+        "Connection: keep-alive, x",
+        "X: \u{e9}",
+        "X:\ty",
+        "X: a\rb",
+        ": y",
+        "X",
     ];
 
     fn targets() -> impl Strategy<Value = String> {
