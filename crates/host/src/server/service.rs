@@ -673,8 +673,8 @@ impl Service {
                                 is_routed: false,
                             });
                         }
-                        if (reaction.readable || reaction.acked)
-                            && let Some(session) = self.session(id)
+                        if let Some(session) = self.session(id)
+                            && (reaction.acked || reaction.readable && !session.is_last)
                         {
                             session.idle_due = now + IDLE;
                         }
