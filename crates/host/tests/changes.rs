@@ -105,7 +105,7 @@ impl Site {
                 return;
             }
             assert!(self.world.now() < end, "{}", self.world.client.describe());
-            self.world.run_turns(20);
+            self.world.run_turns(1);
         }
     }
 
@@ -189,6 +189,30 @@ fn what_is_updated_is_used() {
     let after = *site.world.service.driver(0).unwrap().directory().counters();
     assert_eq!((after.misses, after.invalidated, after.inserted), (3, 0, 3), "{after:?}");
     assert_eq!(after.hits, before.hits + 3);
+}
+
+/// Kim et al. 2002, section 6.3: clients go to the card that has the file, and are told nothing old by it.
+#[test]
+fn clients_are_served_by_the_card_that_has_the_file() {
+    for coherence in [Coherence::Lazy, Coherence::Eager, Coherence::Update] {
+        let mut site = Site::new(Settings { coherence, cards: 2, route: Route::Affinity, ..settings(3) });
+        (0..8).for_each(|reader| site.connect(reader % 2));
+        for round in 0..3 {
+            for reader in 0..8 {
+                site.ask(reader, 3);
+                site.ask(reader, 2);
+                site.finish();
+                site.world.run_for(Duration::from_millis(10));
+            }
+            site.change(3, Change::InPlace, 0);
+            site.change(2, Change::ALL[round], 9000);
+        }
+        assert_eq!((site.whole, site.failed), (48, 0));
+        assert_eq!(site.world.service.counters().rerouted, 4);
+        let blocks = [0, 1].map(|card| site.world.service.driver(card).unwrap().directory().len());
+        assert!(blocks.contains(&0), "both cards have blocks: {blocks:?}");
+        site.world.check_nothing_is_left();
+    }
 }
 
 /// A large reply that has begun comes to its end as it began, or not at all.

@@ -183,6 +183,19 @@ fn what_follows_the_last_request_is_not_waited_for() {
 }
 
 #[test]
+fn who_never_stops_sending_is_ended() {
+    let mut world = world(Settings::default());
+    let id = world.client.connect(0);
+    world.client.say(id, b"POST /small HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+    for _ in 0..100 {
+        world.client.say(id, &[b'x'; 1000]);
+        world.run_for(Duration::from_secs(1));
+    }
+    assert!(world.service.connections().is_empty());
+    world.check_nothing_is_left();
+}
+
+#[test]
 fn content_of_a_request_is_skipped() {
     let mut world = world(Settings::default());
     let id = world.client.connect(0);
