@@ -87,23 +87,26 @@ pub struct Firmware<P> {
 
 impl<P: Port> Firmware<P> {
     /// A card with so many bytes of cache, at a new attachment.
+    ///
+    /// # Errors
+    /// There is no memory for the cache.
     pub fn new(
         port: P,
         side: CardSide,
         window: Arc<Window>,
         cache_bytes: u32,
         meter: Option<Arc<Meter>>,
-    ) -> Firmware<P> {
-        Firmware {
+    ) -> std::io::Result<Firmware<P>> {
+        Ok(Firmware {
             port,
             side,
             dma: Dma::new(window, meter),
-            cache: Cache::new(cache_bytes),
+            cache: Cache::new(cache_bytes)?,
             packet: Packet::new(),
             burst: Burst::new(FRAMES_MAX),
             counters: FirmwareCounters::default(),
             told: BusCounters::default(),
-        }
+        })
     }
 
     /// What it has done.

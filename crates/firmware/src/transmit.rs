@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn neighbours_are_one_part() {
-        let mut cache = Cache::new(100);
+        let mut cache = Cache::new(100).unwrap();
         cache.get_mut(0, 10).unwrap().copy_from_slice(b"0123456789");
         let mut packet = Packet::new();
         packet.begin(Flags::FIRST, Segmentation::default());
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn segmentation_must_fit_the_headers() {
-        let cache = Cache::new(4096);
+        let cache = Cache::new(4096).unwrap();
         let gather = |segmentation: Segmentation, headers: u32, content: u32| {
             let mut packet = Packet::new();
             packet.begin(Flags::FIRST.with(Flags::CHECKSUM), segmentation);

@@ -40,7 +40,7 @@ pub enum Pages {
 
 /// A fixed array of bytes in a mapping of its own.
 #[derive(Debug)]
-pub(crate) struct Arena {
+pub struct Arena {
     start: NonNull<u8>,
     len: usize,
     mapping: Mapping,
@@ -63,7 +63,7 @@ impl Arena {
     /// Maps `len` bytes of zeros and touches every page.
     ///
     /// Fails with the error of mmap(2), or `ENOMEM` / `EINVAL` for a length of 0 or beyond the address space.
-    pub(crate) fn new(len: usize, huge: HugePages) -> io::Result<Arena> {
+    pub fn new(len: usize, huge: HugePages) -> io::Result<Arena> {
         if len == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -74,13 +74,13 @@ impl Arena {
     }
 
     /// What kind of pages it lies on.
-    pub(crate) fn pages(&self) -> Pages {
+    pub fn pages(&self) -> Pages {
         self.pages
     }
 
     /// All bytes.
     #[inline]
-    pub(crate) fn bytes(&self) -> &[u8] {
+    pub fn bytes(&self) -> &[u8] {
         // SAFETY: `start` is the start of `len` mapped, initialised (zero or written) bytes that live as long as self,
         // and they are written only through `&mut self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
@@ -88,7 +88,7 @@ impl Arena {
 
     /// All bytes, to write.
     #[inline]
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`; `&mut self` makes this the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }

@@ -34,7 +34,7 @@ pub mod checksum;
 mod extents;
 mod slots;
 
-pub use arena::{HugePages, Pages};
+pub use arena::{Arena, HugePages, Pages};
 pub use body::{AccessError, AllocateError, AppendError, BodyId, PinError, SealError};
 pub use card_memory::{CardMemory, MemoryConfig};
 pub use extents::Extents;

@@ -460,7 +460,8 @@ impl Service {
         if self.session(id).is_none() {
             return Ok(());
         }
-        if self.connections.get(id).is_none_or(|connection| connection.is_over()) {
+        // One that ended in order still has to acknowledge the client's FIN.
+        if self.connections.get(id).is_none_or(|connection| connection.is_over() && !connection.must_wait()) {
             self.end(id, true, now);
             return Ok(());
         }

@@ -24,7 +24,7 @@ pub const REQUEST_WINDOW_BYTES: u32 = 16 << 10;
 /// How long an acknowledgment waits for something to go with (RFC 9293 section 3.8.6.3: less than 500 ms).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// Payload of one packet at most, if the card cuts it.
-const SUPER_FRAME_BYTES: u32 = 60_000;
+const SUPER_FRAME_BYTES: u32 = 65_535 - 20 - 60;
 
 /// The two ends of a connection. Addresses and ports are in host byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -41,7 +41,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "MODEL")]
     pub bus: Option<BusModel>,
 
-    /// Who cuts content into segments: the card, so that one header crosses the bus for up to 60,000 bytes, or the host, as with cards that
+    /// Who cuts content into segments: the card, so that one header crosses the bus for up to 64 KB, or the host, as with cards that
     /// cannot (those of the paper)
     #[arg(long, value_enum, default_value = "card")]
     pub segmentation: SegmentationKind,

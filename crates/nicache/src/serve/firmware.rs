@@ -41,7 +41,8 @@ pub fn execute() -> Result<ExitCode> {
     let mut inbox = Inbox::new(socket);
     loop {
         let (window, attachment) = attachment(attached)?;
-        let mut firmware = Firmware::new(port, attachment.card(), window, setup.cache_bytes, meter.clone());
+        let mut firmware = Firmware::new(port, attachment.card(), window, setup.cache_bytes, meter.clone())
+            .context("no memory for the card's cache: try a smaller --memory")?;
         send_message(inbox.socket(), &FromFirmware::Ready, &[])?;
         attached = match work(&mut firmware, &mut inbox) {
             Ok(Some(files)) => files,

@@ -33,7 +33,7 @@ fn of_what_is_cached_only_headers_cross() {
         let after = crossed(&serving, 0);
         let of = |class: &str| (after[class] - before[class]) / REQUESTS;
         assert_eq!(of("content"), 0, "{len} bytes");
-        // A head for each reply; a header for each packet, of which there is at least one for each 60,000 bytes.
+        // A head for each reply; a header for each packet, of which there is at least one for each 64 KB.
         assert!((150..400).contains(&of("application_headers")), "{len} bytes: {after:?}");
         let packets = len / 60_000 + 1;
         assert!((66..66 * (packets + 40)).contains(&of("network_headers")), "{len} bytes: {after:?}");

@@ -78,6 +78,29 @@ fn many_requests_on_a_connection() {
 }
 
 #[test]
+fn connections_end_without_anything_sent_again() {
+    let folder = folder();
+    std::fs::write(folder.path().join("a"), bytes(1, 1000)).unwrap();
+    let serving = Serving::start(folder.path(), &[]);
+    // What the client's kernel has sent again.
+    let repeated = || -> u64 {
+        let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
+        let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
+        let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+        let at = names.split(' ').position(|name| name == "RetransSegs").unwrap();
+        values.split(' ').nth(at).unwrap().parse().unwrap()
+    };
+    let before = repeated();
+    for _ in 0..50 {
+        let mut client = Client::open(serving.address(0));
+        assert_eq!(client.get("/a", "Connection: close\r\n").body.len(), 1000);
+        assert!(client.rest().unwrap().is_empty());
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(repeated() - before < 5, "{} segments were sent again", repeated() - before);
+}
+
+#[test]
 fn parts_of_files() {
     let folder = folder();
     let content = bytes(3, 10_000);
