@@ -117,6 +117,8 @@ pub struct World {
     pub wires: Vec<Wire>,
     /// What it is like.
     pub settings: Settings,
+    /// Turns so far.
+    pub turns: u64,
     window: Arc<Window>,
     clock: ManualClock,
     now_ns: u64,
@@ -183,6 +185,7 @@ impl World {
             broken: Vec::new(),
             wires,
             settings,
+            turns: 0,
             window,
             clock,
             now_ns: now.0,
@@ -258,6 +261,7 @@ impl World {
 
     /// One turn of everybody, in which a card may be lazy unless the turn is `forced`. True: something moved.
     pub fn turn(&mut self, forced: bool) -> bool {
+        self.turns += 1;
         let mut frames = 0;
         for card in 0..self.wires.len() {
             frames += self.wires[card].deliver(&mut self.burst, &mut self.client);
