@@ -231,7 +231,9 @@ impl World {
         let (host, side, _) = World::attachment();
         self.attach_host(card, host);
         let wire = &mut self.wires[card];
-        let port = wire.card.take().map(Firmware::into_port).or_else(|| wire.port.take()).unwrap();
+        let mut port = wire.card.take().map(Firmware::into_port).or_else(|| wire.port.take()).unwrap();
+        // What came while there was no card is lost.
+        while port.receive(&mut self.burst).unwrap() > 0 {}
         let seen = Arc::new(Window::map(self.window.file().try_clone_to_owned().unwrap()).unwrap());
         wire.card = Some(Firmware::new(port, side, seen, self.settings.cache_blocks * BLOCK_BYTES as u32, None));
     }
