@@ -209,13 +209,15 @@ fn content_of_a_request_is_skipped() {
 /// Who finds no place for its reply is not forgotten when others give theirs back.
 #[test]
 fn bad_requests_wait_for_a_place_like_others() {
-    let mut world = world(Settings { places: 8, ..Settings::default() });
+    // So slow that places are given back after everything else that the bad one could be looked at for.
+    let rates = FaultRates { latency_ns: 200_000_000, ..FaultRates::default() };
+    let mut world = world(Settings { places: 8, rates, ..Settings::default() });
     let (greedy, bad) = (world.client.connect(0), world.client.connect(0));
-    world.run_for(Duration::from_secs(1));
+    world.run_for(Duration::from_secs(2));
     (0..8).for_each(|_| world.client.ask(greedy, "/small"));
     world.client.say(bad, b"GET / HTTP/1.1\r\n\r\n");
     assert_eq!(status(&mut world, bad, ""), 400);
-    assert!(world.age() < Duration::from_secs(10), "{:?}", world.age());
+    assert!(world.age() < Duration::from_secs(4), "{:?}", world.age());
     world.check_nothing_is_left();
 }
 
@@ -287,8 +289,17 @@ fn a_card_that_is_gone_costs_no_time() {
     world.client.ask(id, "/streamed");
     world.run_until(LIMIT, |world| !world.client.get(id).received.is_empty());
     world.detach(0);
-    world.run_for(Duration::from_secs(20));
+    // What the client says meanwhile is lost, too.
+    let (rates, nothing) = (world.settings.rates, FaultRates { loss: 1.0, ..FaultRates::default() });
+    world.wires[0].end().set_rates(&rates, &nothing);
+    let turns = world.turns;
+    world.run_for(Duration::from_secs(21));
+    assert!(world.turns - turns < 100, "{} turns for nothing", world.turns - turns);
+    world.wires[0].end().set_rates(&rates, &rates);
     world.attach(0);
+    let (since, received) = (world.now(), world.client.get(id).received.len());
+    world.run_until(LIMIT, |world| world.client.get(id).received.len() > received);
+    assert!(world.now().since(since) < Duration::from_secs(1), "it is not gone on with");
     assert_eq!(status(&mut world, id, "streamed"), 200);
     let id = world.client.connect(0);
     world.client.ask(id, "/streamed");
@@ -301,13 +312,15 @@ fn a_card_that_is_gone_costs_no_time() {
 
 #[test]
 fn a_card_that_sleeps_costs_no_time() {
-    let mut world = world(Settings::default());
+    let mut world = world(Settings { laziness: 0.9, ..Settings::default() });
     let ids: Vec<_> = (0..64).map(|_| world.client.connect(0)).collect();
     ids.iter().for_each(|&id| world.client.ask(id, "/large"));
-    world.run_until(LIMIT, |world| !world.client.get(ids[63]).received.is_empty());
+    let room = |world: &mut World| world.service.driver(0).unwrap().side().commands.room().unwrap();
+    world.run_until(LIMIT, |world| room(world) < 125);
     let card = world.wires[0].card.take();
-    world.run_for(Duration::from_secs(30));
-    assert!(world.service.driver(0).unwrap().side().commands.room().unwrap() < 125, "the ring is not full");
+    let turns = world.turns;
+    world.run_for(Duration::from_secs(10));
+    assert!(world.turns - turns < 20_000, "{} turns for nothing", world.turns - turns);
     world.wires[0].card = card;
     for id in ids {
         assert_eq!(status(&mut world, id, "large"), 200);

@@ -117,6 +117,8 @@ pub struct World {
     pub wires: Vec<Wire>,
     /// What it is like.
     pub settings: Settings,
+    /// Turns so far.
+    pub turns: u64,
     window: Arc<Window>,
     clock: ManualClock,
     now_ns: u64,
@@ -184,6 +186,7 @@ impl World {
             broken: Vec::new(),
             wires,
             settings,
+            turns: 0,
             window,
             clock,
             now_ns: now.0,
@@ -229,7 +232,9 @@ impl World {
         let (host, side, _) = World::attachment();
         self.attach_host(card, host);
         let wire = &mut self.wires[card];
-        let port = wire.card.take().map(Firmware::into_port).or_else(|| wire.port.take()).unwrap();
+        let mut port = wire.card.take().map(Firmware::into_port).or_else(|| wire.port.take()).unwrap();
+        // What came while there was no card is lost.
+        while port.receive(&mut self.burst).unwrap() > 0 {}
         let seen = Arc::new(Window::map(self.window.file().try_clone_to_owned().unwrap()).unwrap());
         wire.card = Some(Firmware::new(port, side, seen, self.settings.cache_blocks * BLOCK_BYTES as u32, None));
     }
@@ -259,6 +264,7 @@ impl World {
 
     /// One turn of everybody, in which a card may be lazy unless the turn is `forced`. True: something moved.
     pub fn turn(&mut self, forced: bool) -> bool {
+        self.turns += 1;
         let mut frames = 0;
         for card in 0..self.wires.len() {
             frames += self.wires[card].deliver(&mut self.burst, &mut self.client);
