@@ -231,6 +231,15 @@ impl<M: RingMemory> Consumer<M> {
         Ok(Some(entry))
     }
 
+    /// Entries that can be popped now.
+    ///
+    /// # Errors
+    /// The producer is broken.
+    pub fn available(&mut self) -> Result<u64, RingError> {
+        self.look()?;
+        Ok(self.published - self.next)
+    }
+
     /// Entries popped so far.
     pub fn popped(&self) -> u64 {
         self.next
@@ -308,8 +317,9 @@ mod tests {
             producer.push([number, !number]).unwrap();
         }
         assert_eq!(producer.push([9, 9]), Err(PushError::Full));
-        assert_eq!(consumer.pop(), Ok(None), "nothing is published yet");
+        assert_eq!((consumer.pop(), consumer.available()), (Ok(None), Ok(0)), "nothing is published yet");
         let _ = producer.publish();
+        assert_eq!(consumer.available(), Ok(4));
         for number in 0..4 {
             assert_eq!(consumer.pop(), Ok(Some([number, !number])));
         }

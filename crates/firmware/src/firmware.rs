@@ -81,6 +81,9 @@ pub struct Firmware<P> {
     cache: Cache,
     packet: Packet,
     burst: Burst,
+    single: Burst,
+    /// The host has given no buffers, so that frames stay where they are.
+    is_starved: bool,
     counters: FirmwareCounters,
     told: BusCounters,
 }
@@ -104,6 +107,8 @@ impl<P: Port> Firmware<P> {
             cache: Cache::new(cache_bytes)?,
             packet: Packet::new(),
             burst: Burst::new(FRAMES_MAX),
+            single: Burst::new(1),
+            is_starved: false,
             counters: FirmwareCounters::default(),
             told: BusCounters::default(),
         })
@@ -167,7 +172,13 @@ impl<P: Port> Firmware<P> {
     /// See [`Broken`].
     pub fn prepare_sleep(&mut self) -> Result<bool, Broken> {
         self.side.bell.hear();
-        Ok(self.side.commands.sleep_until_entry()?)
+        let is_quiet = self.side.commands.sleep_until_entry()?;
+        Ok(is_quiet && (!self.is_starved || self.side.free.sleep_until_entry()?))
+    }
+
+    /// Whether frames wait for buffers of the host: then it is only the bell that is worth waking for.
+    pub fn is_starved(&self) -> bool {
+        self.is_starved
     }
 
     fn execute(&mut self, now_ns: u64) -> Result<u64, Broken> {
@@ -278,9 +289,16 @@ impl<P: Port> Firmware<P> {
     }
 
     fn receive(&mut self, now_ns: u64) -> Result<u64, Broken> {
-        let frames = self.port.receive(&mut self.burst)?;
+        // What there is no buffer for waits in the port's own queue.
+        let room = self.side.free.available()?.min(self.side.received.room()?);
+        self.is_starved = room == 0;
+        if self.is_starved {
+            return Ok(0);
+        }
+        let burst = if room >= FRAMES_MAX as u64 { &mut self.burst } else { &mut self.single };
+        let frames = self.port.receive(burst)?;
         let mut entries = 0;
-        for frame in &self.burst {
+        for frame in &*burst {
             entries += deliver(frame, &mut self.side, &mut self.dma, &mut self.counters, now_ns)?;
         }
         self.dma.cross_entries(entries, now_ns);

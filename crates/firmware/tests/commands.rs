@@ -28,7 +28,7 @@ impl Bench {
         let seen = Arc::new(Window::map(window.file().try_clone_to_owned().unwrap()).unwrap());
         let (port, wire) = memory_wire(64, capabilities, Capabilities::FULL);
         let side = Attachment::from_files(files).unwrap().card();
-        Bench { host: made.host(), window, card: Firmware::new(port, side, seen, CACHE_BYTES, meter), wire }
+        Bench { host: made.host(), window, card: Firmware::new(port, side, seen, CACHE_BYTES, meter).unwrap(), wire }
     }
 
     fn say(&mut self, commands: &[Command]) {
@@ -163,8 +163,16 @@ fn frames_go_where_the_host_says() {
     bench.window.read(taken[0].mmaddr, &mut frame).unwrap();
     assert_eq!(frame, [0; 60]);
     let counters = *bench.card.counters();
-    assert_eq!((counters.received, counters.receive_refused, counters.receive_no_buffer), (1, 2, 1));
+    assert_eq!((counters.received, counters.receive_refused, counters.receive_no_buffer), (1, 2, 0));
     assert_eq!(bench.card.bus().of(BusClass::Other), 60);
+    // The last one waits for a buffer.
+    assert!(bench.card.is_starved());
+    bench.host.free.push(place(4096, 2048)).unwrap();
+    let _ = bench.host.free.publish();
+    bench.settle();
+    assert_eq!(bench.host.received.pop().unwrap().map(|entry| Received::decode(entry).len), Some(60));
+    bench.window.read(4096, &mut frame).unwrap();
+    assert_eq!(frame, [3; 60]);
 }
 
 #[test]
@@ -178,7 +186,8 @@ fn a_modelled_bus_takes_its_time() {
         assert!(until_ns > now_ns);
         now_ns = until_ns;
     }
-    assert_eq!((now_ns, meter.busy_ns()), (2_032_000, 2_032_000));
+    // Half a millisecond ahead at most; the first half of that is left for those who sleep too long.
+    assert_eq!((now_ns, meter.busy_ns()), (2_032_000 - 250_000, 2_032_000));
     assert_eq!(bench.frames().len(), 1);
 }
 
@@ -192,7 +201,7 @@ fn a_host_that_is_broken_ends_the_attachment() {
     shared.word(4096).store(5000, std::sync::atomic::Ordering::SeqCst);
     let (port, _wire) = memory_wire(4, Capabilities::FULL, Capabilities::FULL);
     let side = Attachment::from_files(files).unwrap().card();
-    let mut card = Firmware::new(port, side, Arc::clone(&bench.window), 4096, None);
+    let mut card = Firmware::new(port, side, Arc::clone(&bench.window), 4096, None).unwrap();
     assert!(matches!(card.turn(0), Err(Broken::Host(_))));
     bench.settle();
 }
@@ -210,7 +219,7 @@ proptest! {
         let shared = Window::map(files[0].try_clone().unwrap()).unwrap();
         let (port, mut wire) = memory_wire(64, Capabilities::PLAIN, Capabilities::FULL);
         let side = Attachment::from_files(files).unwrap().card();
-        let mut card = Firmware::new(port, side, Arc::clone(&bench.window), CACHE_BYTES, None);
+        let mut card = Firmware::new(port, side, Arc::clone(&bench.window), CACHE_BYTES, None).unwrap();
         let starts = [4096, 20_736, 25_088, 41_728];
         let indices = indices.into_iter().map(|(index, value)| (starts[index / 2] / 8 + index % 2 * 8, value));
         let mut is_broken = false;
@@ -224,8 +233,8 @@ proptest! {
             }
         }
         // So many commands at most, and then there is an end.
-        let turns = (0..20).take_while(|_| card.turn(0).is_ok_and(|progress| progress != Progress::Idle)).count();
-        prop_assert!(turns < 20 || is_broken);
+        let turns = (0..200).take_while(|_| card.turn(0).is_ok_and(|progress| progress != Progress::Idle)).count();
+        prop_assert!(turns < 200 || is_broken);
         bench.window.write(0, HEADER).unwrap();
         bench.say(&[headers(0, 14, Flags::FIRST.with(Flags::LAST))]);
         bench.settle();

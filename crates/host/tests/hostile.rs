@@ -479,7 +479,8 @@ fn a_card_that_refuses_at_random() {
         let port = world.wires[0].card.take().unwrap().into_port();
         let seen = nicache_bus::Window::map(world.window().file().try_clone_to_owned().unwrap()).unwrap();
         let bytes = world.settings.cache_blocks * nicache_host::BLOCK_BYTES as u32;
-        world.wires[0].card = Some(nicache_firmware::Firmware::new(port, side, std::sync::Arc::new(seen), bytes, None));
+        world.wires[0].card =
+            Some(nicache_firmware::Firmware::new(port, side, std::sync::Arc::new(seen), bytes, None).unwrap());
         world.attach_host(0, host);
         let ids: Vec<_> = (0..4).map(|_| world.client.connect(0)).collect();
         ids.iter().for_each(|&id| world.client.ask(id, "/large"));

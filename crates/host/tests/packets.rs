@@ -40,7 +40,7 @@ impl Machine {
         let seen = Arc::new(Window::map(window.file().try_clone_to_owned().unwrap()).unwrap());
         let (port, wire) = memory_wire(64, Capabilities::FULL, Capabilities::FULL);
         let cache_bytes = places * BLOCK_BYTES as u32;
-        let card = Firmware::new(port, Attachment::from_files(files).unwrap().card(), seen, cache_bytes, None);
+        let card = Firmware::new(port, Attachment::from_files(files).unwrap().card(), seen, cache_bytes, None).unwrap();
         let policy = Lru::new(u64::from(cache_bytes), places);
         let driver = Driver::new(made.host(), Directory::new(places, Box::new(policy)), 0);
         Machine { window, pages: PageCache::new(HEADER_BYTES, pages), driver, card, wire, scratch }

@@ -236,7 +236,8 @@ impl World {
         // What came while there was no card is lost.
         while port.receive(&mut self.burst).unwrap() > 0 {}
         let seen = Arc::new(Window::map(self.window.file().try_clone_to_owned().unwrap()).unwrap());
-        wire.card = Some(Firmware::new(port, side, seen, self.settings.cache_blocks * BLOCK_BYTES as u32, None));
+        wire.card =
+            Some(Firmware::new(port, side, seen, self.settings.cache_blocks * BLOCK_BYTES as u32, None).unwrap());
     }
 
     /// The host's half of it: the card is somebody else's.

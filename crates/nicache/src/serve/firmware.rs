@@ -102,7 +102,8 @@ fn work<P: Port>(firmware: &mut Firmware<P>, inbox: &mut Inbox) -> Result<Option
                         continue;
                     }
                     IdleStep::Sleep if firmware.prepare_sleep()? => {
-                        let files = [Some(firmware.bell().as_fd()), Some(inbox.socket()), firmware.port().wait_fd()];
+                        let wire = if firmware.is_starved() { None } else { firmware.port().wait_fd() };
+                        let files = [Some(firmware.bell().as_fd()), Some(inbox.socket()), wire];
                         let files: Vec<_> = files.into_iter().flatten().collect();
                         wait(&files, None)?;
                     }
