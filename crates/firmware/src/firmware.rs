@@ -12,9 +12,9 @@ use crate::receive::deliver;
 use crate::transmit::Packet;
 
 /// Commands in one turn at most, so that frames are received meanwhile.
-const COMMANDS_MAX: u64 = 256;
-/// Frames received in one turn at most.
-const FRAMES_MAX: usize = 32;
+const COMMANDS_MAX: u64 = 128;
+/// Frames received in one turn at most: more than the acknowledgments of what is sent in one.
+const FRAMES_MAX: usize = 64;
 
 /// How far a modelled bus may be taken ahead: a card that sleeps too long catches up by half of it.
 const AHEAD_NS: u64 = 500_000;

@@ -25,7 +25,7 @@ use crate::wire::{LOAD_MAX, Progress, check_machine, kernel, process};
 pub use cell::Sample;
 pub use figure::draw;
 pub use report::{PAPER, PaperRow, Report, Row, read_report};
-use report::{Setting, TraceFacts};
+use report::{Prediction, Setting, TraceFacts};
 
 /// Files that were just written are not looked at for so long: the file system is still finding places for them.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -104,8 +104,14 @@ pub fn run(plan: &Plan) -> Result<Report> {
     for prepared in &prepared {
         for &cards in &plan.cards {
             for &memory_bytes in &plan.memories {
-                let share = predict::share_kept(&prepared.trace, prepared.plan.sessions(), cards, memory_bytes);
-                predictions.push((prepared.facts.name.clone(), cards, memory_bytes, share));
+                let (trace, sessions) = (&prepared.trace, prepared.plan.sessions());
+                predictions.push(Prediction {
+                    trace: prepared.facts.name.clone(),
+                    cards,
+                    memory_bytes,
+                    in_order: predict::share_in_order(trace, sessions, cards, memory_bytes),
+                    at_once: predict::share_at_once(trace, sessions, cards, memory_bytes, plan.clients),
+                });
             }
         }
     }
@@ -131,7 +137,7 @@ fn prepare(mut trace: Trace, name: &str, plan: &Plan) -> Result<Prepared> {
     let requests_of_log = trace.requests.len();
     let mut bytes = 0;
     let count = trace.requests.iter().take_while(|request| {
-        bytes += trace.objects[request.object as usize].bytes;
+        bytes += if request.head { 0 } else { trace.objects[request.object as usize].bytes };
         bytes <= plan.megabytes * 1_000_000
     });
     let count = count.count().max(1);

@@ -109,8 +109,10 @@ pub struct Row {
     pub is_modelled: bool,
     /// Share of content kept off the bus, against all content that was sent.
     pub content_kept: Summary,
-    /// The same, predicted by playing back the trace.
+    /// The same, predicted by playing back the trace with as many sessions at once.
     pub content_kept_predicted: Option<f64>,
+    /// The same, predicted by playing it back one request after the other.
+    pub content_kept_in_order: Option<f64>,
     /// Share of overhead kept off the bus, against no cache.
     pub overhead_kept: Option<f64>,
     /// Share of all traffic kept off the bus, against no cache.
@@ -130,7 +132,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn of(samples: &[&Sample], predicted: Option<f64>) -> Row {
+    fn of(samples: &[&Sample], predicted: Option<&Prediction>) -> Row {
         let first = samples[0];
         let summary = |value: fn(&Sample) -> f64| Summary::of(samples.iter().map(|sample| value(sample)));
         let share = |value: fn(&Sample) -> u64| {
@@ -142,7 +144,8 @@ impl Row {
             memory_bytes: first.memory_bytes,
             is_modelled: first.is_modelled,
             content_kept: summary(|sample| 1.0 - sample.content as f64 / sample.body_bytes.max(1) as f64),
-            content_kept_predicted: predicted,
+            content_kept_predicted: predicted.map(|prediction| prediction.at_once),
+            content_kept_in_order: predicted.map(|prediction| prediction.in_order),
             overhead_kept: None,
             traffic_kept: None,
             mbit_per_s: summary(|sample| sample.mbit_per_s),
@@ -177,8 +180,20 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Trace, cards, bytes of memory, and the share that is kept off the bus.
-pub type Prediction = (String, u32, u64, f64);
+/// What playing back a log says of the share that is kept off the bus.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// Name of the trace.
+    pub trace: String,
+    /// Cards.
+    pub cards: u32,
+    /// Bytes of each card's memory.
+    pub memory_bytes: u64,
+    /// Requests one after the other, as in the paper.
+    pub in_order: f64,
+    /// As many sessions at once as were replayed.
+    pub at_once: f64,
+}
 
 impl Report {
     /// Of all samples.
@@ -191,10 +206,11 @@ impl Report {
                 continue;
             }
             let same: Vec<&Sample> = samples.iter().filter(|other| key(other) == key(sample)).collect();
-            let predicted = predictions.iter().find(|(trace, cards, memory, _)| {
-                (trace, cards, memory) == (&sample.trace, &sample.cards, &sample.memory_bytes)
+            let predicted = predictions.iter().find(|prediction| {
+                (&prediction.trace, prediction.cards, prediction.memory_bytes)
+                    == (&sample.trace, sample.cards, sample.memory_bytes)
             });
-            rows.push(Row::of(&same, predicted.map(|(.., share)| *share)));
+            rows.push(Row::of(&same, predicted));
         }
         let order: Vec<&str> = setting.traces.iter().map(|trace| trace.name.as_str()).collect();
         let place = |row: &Row| order.iter().position(|name| *name == row.trace);
@@ -246,12 +262,13 @@ impl Report {
         }
         line(String::new());
         line(format!(
-            "{:<28} {:>5} {:>6} {:>8} {:>9} {:>9} {:>8} {:>9} {:>9} {:>8} {:>7} {:>8}",
+            "{:<28} {:>5} {:>6} {:>8} {:>9} {:>9} {:>9} {:>8} {:>9} {:>9} {:>8} {:>7} {:>8}",
             "trace, bus",
             "cards",
             "MB",
             "content",
             "predicted",
+            "in order",
             "overhead",
             "traffic",
             "Mb/s",
@@ -264,12 +281,13 @@ impl Report {
         for row in &self.rows {
             let bus = if row.is_modelled { "PCI 64/33" } else { "no model" };
             line(format!(
-                "{:<28} {:>5} {:>6} {:>8} {:>9} {:>9} {:>8} {:>9.0} {:>9.0} {:>8} {:>7} {:>8.1}",
+                "{:<28} {:>5} {:>6} {:>8} {:>9} {:>9} {:>9} {:>8} {:>9.0} {:>9.0} {:>8} {:>7} {:>8.1}",
                 format!("{}, {bus}", row.trace),
                 row.cards,
                 row.memory_bytes >> 20,
                 percent(Some(row.content_kept.median)),
                 percent(row.content_kept_predicted),
+                percent(row.content_kept_in_order),
                 percent(row.overhead_kept),
                 percent(row.traffic_kept),
                 row.mbit_per_s.median,
@@ -285,11 +303,12 @@ impl Report {
             let base = PAPER.iter().find(|other| other.trace == row.trace && other.memory_mb == 0);
             let benefit = base.map(|base| row.mbit_per_s / base.mbit_per_s - 1.0);
             line(format!(
-                "{:<28} {:>5} {:>6} {:>8} {:>9} {:>9} {:>8} {:>9.0} {:>9.0} {:>8}",
+                "{:<28} {:>5} {:>6} {:>8} {:>9} {:>9} {:>9} {:>8} {:>9.0} {:>9.0} {:>8}",
                 row.trace,
                 2,
                 row.memory_mb,
                 format!("{:.0} %", row.content),
+                "",
                 "",
                 format!("{:.0} %", row.overhead),
                 "",
