@@ -308,7 +308,7 @@ fn worlds() -> impl Strategy<Value = Settings> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn replies_are_of_one_version_and_not_of_an_old_one(settings in worlds(), steps in steps()) {

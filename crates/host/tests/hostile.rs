@@ -445,7 +445,7 @@ fn do_it(world: &World, side: &mut CardSide, shared: &nicache_bus::Window, deed:
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     /// A card that writes anything has a name for it, and the next one serves as if nothing had been.
     #[test]

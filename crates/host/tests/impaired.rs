@@ -118,7 +118,7 @@ fn requests() -> impl Strategy<Value = Vec<Vec<usize>>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 40, ..ProptestConfig::default() })]
 
     #[test]
     fn bodies_are_files(settings in settings(), requests in requests(), piece in pieces()) {
@@ -142,7 +142,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 10, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 10, ..ProptestConfig::default() })]
 
     #[test]
     fn streamed_bodies_are_files(settings in settings(), clients in 1usize..3) {

@@ -99,6 +99,7 @@ pub struct Wire {
     end: Faulty<MemoryPort, ManualClock>,
     /// Where super-frames are cut for the client.
     cut: (MemoryPort, MemoryPort),
+    segments: Burst,
 }
 
 /// See the module's head.
@@ -381,7 +382,8 @@ impl Wire {
         let (card, client) = memory_wire(WIRE_FRAMES, settings.capabilities, Capabilities::PLAIN);
         let rates = FaultConfig { seed, receive: settings.rates, send: settings.rates, queue_frames: HELD_FRAMES };
         let cut = memory_wire(64, Capabilities::PLAIN, Capabilities::PLAIN);
-        Wire { card: None, port: Some(card), end: Faulty::new(client, &rates, clock), cut }
+        let end = Faulty::new(client, &rates, clock);
+        Wire { card: None, port: Some(card), end, cut, segments: Burst::new(64) }
     }
 
     /// What has happened to frames on their way to the client.
@@ -392,12 +394,11 @@ impl Wire {
     /// Hands frames to the client, cut and complete as a real wire has them, and returns how many.
     fn deliver(&mut self, burst: &mut Burst, client: &mut Client) -> usize {
         let frames = self.end.receive(burst).unwrap();
-        let mut cut = Burst::new(64);
         for frame in burst.iter() {
             // What contradicts itself is dropped, as a real wire has no such frames.
             let _ = send_with_fallback(&mut self.cut.0, &[IoSlice::new(frame.data())], frame.offload());
-            while self.cut.1.receive(&mut cut).unwrap() > 0 {
-                cut.iter().for_each(|segment| client.take_frame(segment.data()));
+            while self.cut.1.receive(&mut self.segments).unwrap() > 0 {
+                self.segments.iter().for_each(|segment| client.take_frame(segment.data()));
             }
         }
         frames
