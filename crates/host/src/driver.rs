@@ -262,7 +262,15 @@ impl Driver {
         commands.push(match offset {
             Some(offset) => {
                 self.counters.cached_bytes += u64::from(len);
-                Command::AppendCache { ncoffset: offset + start, len, flags }
+                let ncoffset = offset + start;
+                // Blocks that lie behind each other are one piece to the card.
+                if let Some(Command::AppendCache { ncoffset: before, len: piece, .. }) = commands.last_mut()
+                    && *before + *piece == ncoffset
+                {
+                    *piece += len;
+                    return;
+                }
+                Command::AppendCache { ncoffset, len, flags }
             }
             None => {
                 self.counters.copied_bytes += u64::from(len);

@@ -57,7 +57,7 @@ const CARD_START: Duration = Duration::from_secs(120);
 /// Runs until the end; the status for the shell.
 pub fn run(plan: RunPlan) -> Result<ExitCode> {
     logs::start(plan.log_format);
-    check_privilege()?;
+    check_privilege("run")?;
     let demo = if plan.server.is_empty() { Some(Demo::unpack(plan.http_ports[0])?) } else { None };
     let argv = demo.as_ref().map_or_else(|| plan.server.clone(), Demo::command);
     check_program(&argv[0], demo.is_some())?;
@@ -233,11 +233,11 @@ impl<'a> Running<'a> {
     }
 }
 
-pub fn check_privilege() -> Result<()> {
+pub fn check_privilege(command: &str) -> Result<()> {
     let effective = rustix::thread::capabilities(None)?.effective;
     if !effective.contains(CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN) {
         bail!(
-            "nicache needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN) for its network interfaces: try `sudo nicache ...`"
+            "nicache {command} needs root (CAP_NET_ADMIN and CAP_SYS_ADMIN) for its network interfaces: try `sudo nicache {command} ...`"
         );
     }
     Ok(())

@@ -29,6 +29,8 @@ use crate::stack::{
 const FRAMES_PER_TURN: usize = 64;
 /// How often it is looked whether there is room for those who wait.
 const RETRY: Duration = Duration::from_millis(5);
+/// Popularity is counted over periods of so long (bos2009, section 2.2).
+const PERIOD: Duration = Duration::from_secs(30);
 /// A connection on which nothing happens for so long is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -121,6 +123,7 @@ pub struct Service {
     /// Up to where changes have been carried over to the cards.
     pub(super) carried: Epoch,
     pub(super) carry_due: Time,
+    pub(super) period_due: Time,
     pub(super) now: Time,
     pub(super) unix_ns: i128,
     pub(super) ip_id: u16,
@@ -154,6 +157,7 @@ impl Service {
             route: config.route,
             carried: Epoch::default(),
             carry_due: now,
+            period_due: now + PERIOD,
             now,
             unix_ns: 0,
             ip_id: 0,
@@ -240,6 +244,11 @@ impl Service {
                 Ok(frames) => done += frames,
                 Err(error) => broken = Some((card, error)),
             }
+        }
+        if now >= self.period_due {
+            self.period_due = now + PERIOD;
+            let drivers = self.cards.iter_mut().filter_map(|card| card.driver.as_mut());
+            drivers.for_each(|driver| driver.directory().handle_period_end());
         }
         done += self.read_streams();
         self.read_playlists(now);

@@ -52,6 +52,8 @@ use status::{Shared, StatusServer};
 
 /// How long a child may take to start.
 const START: Duration = Duration::from_secs(60);
+/// Frames that may wait for a card: what comes while card and host are not given a processor. A SYN that is dropped costs a second.
+const QUEUE_FRAMES: u32 = 4096;
 /// A child that ends more often than this many times in [`RESTARTS_IN`] is not started again.
 const RESTARTS_MAX: usize = 20;
 /// See [`RESTARTS_MAX`].
@@ -60,7 +62,7 @@ const RESTARTS_IN: Duration = Duration::from_secs(10);
 /// Serves until Ctrl-C or SIGTERM; the status for the shell.
 pub fn run(options: &ServeOptions) -> Result<ExitCode> {
     logs::start(options.log_format);
-    check_privilege()?;
+    check_privilege("serve")?;
     let root = std::path::absolute(&options.root)?;
     match std::fs::metadata(&root) {
         Ok(found) if found.is_dir() => {}
@@ -385,6 +387,7 @@ fn open_card(options: &ServeOptions, number: u16) -> Result<(Instance, CardAddre
     let index = netlink.index(name)?.with_context(|| format!("the interface {name} is gone"))?;
     let peer_mac = mac(instance.subnet.gateway());
     netlink.set_mac(index, peer_mac).with_context(|| format!("cannot give {name} a MAC address"))?;
+    netlink.set_queue(index, QUEUE_FRAMES).with_context(|| format!("cannot set the queue of {name}"))?;
     let address = instance.subnet.server();
     let address = CardAddress { mac: mac(address), address, peer_mac };
     if options.route == RouteKind::Affinity {

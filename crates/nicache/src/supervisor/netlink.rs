@@ -25,6 +25,7 @@ const NLM_F_CREATE: u16 = 0x400;
 const IFF_UP: u32 = 1;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_MTU: u16 = 4;
+const IFLA_TXQLEN: u16 = 13;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 const RTA_OIF: u16 = 4;
@@ -64,6 +65,14 @@ impl Netlink {
         let mut message = Message::new(RTM_NEWLINK, 0);
         message.put(&[0; 4]).put(&index.to_ne_bytes()).put(&[0; 8]);
         message.attribute(IFLA_ADDRESS, &mac);
+        self.request(message)
+    }
+
+    /// Lets so many frames wait in an interface's queue.
+    pub fn set_queue(&mut self, index: u32, frames: u32) -> io::Result<()> {
+        let mut message = Message::new(RTM_NEWLINK, 0);
+        message.put(&[0; 4]).put(&index.to_ne_bytes()).put(&[0; 8]);
+        message.attribute(IFLA_TXQLEN, &frames.to_ne_bytes());
         self.request(message)
     }
 
