@@ -259,17 +259,10 @@ impl Driver {
                 _ => None,
             },
         };
-        commands.push(match offset {
+        let command = match offset {
             Some(offset) => {
                 self.counters.cached_bytes += u64::from(len);
                 let ncoffset = offset + start;
-                // Blocks that lie behind each other are one piece to the card.
-                if let Some(Command::AppendCache { ncoffset: before, len: piece, .. }) = commands.last_mut()
-                    && *before + *piece == ncoffset
-                {
-                    *piece += len;
-                    return;
-                }
                 Command::AppendCache { ncoffset, len, flags }
             }
             None => {
@@ -277,7 +270,8 @@ impl Driver {
                 let (mmaddr, class) = (mmaddr + u64::from(start), BusClass::Content);
                 Command::AppendMm { mmaddr, len, flags, class, segmentation }
             }
-        });
+        };
+        commands.push(command);
     }
 
     /// Lets the card see what was transmitted.

@@ -98,7 +98,7 @@ fn who_never_reads_is_ended() {
     }
     world.run_for(Duration::from_secs(30));
     serves(&mut world, "some");
-    world.run_for(Duration::from_secs(200));
+    world.run_for(Duration::from_secs(400));
     assert!(world.service.connections().is_empty());
     world.check_nothing_is_left();
 }

@@ -21,6 +21,8 @@ pub struct PieceLimits {
     at_once_bytes: u64,
     /// Of a larger one, bytes that follow at a time.
     chunk_bytes: u64,
+    /// Bytes of a connection that TCP has at most, so that no client has all pages.
+    pub queue_bytes: u32,
 }
 
 impl PieceLimits {
@@ -30,6 +32,7 @@ impl PieceLimits {
         PieceLimits {
             at_once_bytes: (bytes / 8).min(8 << 20),
             chunk_bytes: (bytes / 64 / BLOCK_BYTES * BLOCK_BYTES).clamp(BLOCK_BYTES, 128 << 10),
+            queue_bytes: (bytes / 64).clamp(BLOCK_BYTES, 1 << 20) as u32,
         }
     }
 }

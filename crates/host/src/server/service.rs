@@ -33,6 +33,8 @@ const RETRY: Duration = Duration::from_millis(5);
 const PERIOD: Duration = Duration::from_secs(30);
 /// A connection on which nothing happens for so long is closed.
 const IDLE: Duration = Duration::from_secs(60);
+/// One that is being sent something is closed so much later: on a bad path, six losses in a row take a minute.
+const LOSSY: Duration = Duration::from_secs(240);
 
 /// Why a card is of no more use until it has a new attachment.
 #[derive(Debug, thiserror::Error)]
@@ -344,7 +346,13 @@ impl Service {
     }
 
     fn is_idle(&mut self, id: ConnectionId, now: Time) -> bool {
-        self.session(id).is_some_and(|session| session.idle_due <= now)
+        self.idle_end(id).is_some_and(|due| due <= now)
+    }
+
+    /// When the connection is closed if nothing happens until then.
+    fn idle_end(&mut self, id: ConnectionId) -> Option<Time> {
+        let owes = self.connections.get(id).is_some_and(|connection| connection.unacknowledged_bytes() > 0);
+        self.session(id).map(|session| if owes { session.idle_due + LOSSY } else { session.idle_due })
     }
 
     fn receive(&mut self, card: usize, now: Time) -> Result<usize, Broken> {
@@ -482,8 +490,8 @@ impl Service {
             self.end(id, true, now);
             return Ok(());
         }
-        let Some(Session { card, idle_due, .. }) = self.session(id) else { return Ok(()) };
-        let (card, idle_due) = (*card, *idle_due);
+        let (Some(idle_due), Some(session)) = (self.idle_end(id), self.session(id)) else { return Ok(()) };
+        let card = session.card;
         match self.cards[card].driver {
             Some(_) => self.connections.arm(id, Some(idle_due), now),
             // What its timers ask for would have to wait.

@@ -15,15 +15,12 @@ use crate::mbuf::{Headers, Mbuf};
 use crate::page_cache::PageCache;
 use crate::stack::{Connection, ConnectionId, HEADERS_BYTES_MAX, PACKET_PARTS_MAX, TCP_AT, write_headers};
 
-/// Bytes of a connection that TCP has at most; the rest waits.
-const QUEUE_BYTES: u32 = 1 << 20;
-
 impl Service {
     /// Hands to TCP what it may have.
     pub(super) fn fill_queue(&mut self, id: ConnectionId) {
         let Service { connections, sessions, pages, places, window, site, cards, counters, streams, limits, .. } = self;
         let (Some(connection), Some(session)) = (connections.get(id), &mut sessions[id.0 as usize]) else { return };
-        while connection.unacknowledged_bytes() < QUEUE_BYTES {
+        while connection.unacknowledged_bytes() < limits.queue_bytes {
             let mut source = Source { pages, window, table: site.table().map(Arc::as_ref), limits: *limits };
             match session.output.next(&mut source, |block, gone| forget(cards, block, gone)) {
                 Ok(Next::Buffer(buffer)) if connection.can_send() => connection.send(buffer),
