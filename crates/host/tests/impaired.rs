@@ -42,6 +42,10 @@ fn compare(world: &mut World, asked: &[(ConversationId, &str)]) -> usize {
             reply = world.client.next_reply(*id);
             reply.is_some() || world.client.get(*id).is_over
         });
+        if reply.is_none() && world.client.was_unheard(*id) {
+            // So many repetitions were lost that the host took it for idle.
+            continue;
+        }
         let reply = reply.unwrap_or_else(|| panic!("no reply for {name}: {}", world.client.describe()));
         match reply.status {
             200 => assert!(reply.body == world.folder.bytes(name), "{name} is not the file"),

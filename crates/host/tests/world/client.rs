@@ -17,6 +17,8 @@ pub const CLIENT_ADDRESS: [u8; 4] = [10, 77, 0, 1];
 /// Bytes that a conversation receives before they are taken.
 const RECEIVE_BYTES: usize = 128 << 10;
 const SEND_BYTES: usize = 16 << 10;
+/// How long the host waits for a client.
+const HOST_WAITS_NS: u64 = 60_000_000_000;
 
 /// A reply as it was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +47,10 @@ pub struct Conversation {
     parsed: usize,
     /// Nothing more will come.
     pub is_over: bool,
+    /// When something came last, in nanoseconds.
+    heard_ns: u64,
+    /// When it was over the host lacked a part of what was said, and had been silent for as long as it waits for that.
+    was_unheard: bool,
 }
 
 /// Which conversation.
@@ -98,6 +104,8 @@ impl Client {
             received: Vec::new(),
             parsed: 0,
             is_over: false,
+            heard_ns: 0,
+            was_unheard: false,
         });
         ConversationId(self.conversations.len() - 1)
     }
@@ -135,6 +143,11 @@ impl Client {
     /// The client has nothing more to say.
     pub fn close_all(&mut self) {
         self.conversations.iter_mut().for_each(|conversation| conversation.closes = true);
+    }
+
+    /// Whether a conversation ended because the host had not heard all of it for long.
+    pub fn was_unheard(&self, id: ConversationId) -> bool {
+        self.conversations[id.0].was_unheard
     }
 
     /// Whether everything was said and all conversations are over.
@@ -179,7 +192,7 @@ impl Client {
         let mut moved = false;
         for conversation in &mut self.conversations {
             let socket = self.sockets.get_mut::<Socket<'_>>(conversation.handle);
-            moved |= conversation.go_on(socket);
+            moved |= conversation.go_on(socket, now_ns);
         }
         if moved {
             self.interface.poll(instant(now_ns), &mut self.ether, &mut self.sockets);
@@ -221,8 +234,9 @@ impl Client {
 }
 
 impl Conversation {
-    fn go_on(&mut self, socket: &mut Socket<'_>) -> bool {
+    fn go_on(&mut self, socket: &mut Socket<'_>, now_ns: u64) -> bool {
         let mut moved = false;
+        let unsaid = self.to_send.len() + socket.send_queue();
         if !self.to_send.is_empty() && socket.can_send() {
             let bytes = self.to_send.make_contiguous();
             let len = bytes.len().min(self.sends_at_most);
@@ -237,6 +251,7 @@ impl Conversation {
             let taken = socket.recv(|bytes| (bytes.len(), bytes.to_vec())).unwrap();
             moved |= !taken.is_empty();
             self.received.extend(taken);
+            self.heard_ns = now_ns;
         }
         if self.closes && self.to_send.is_empty() && socket.may_send() {
             socket.close();
@@ -244,7 +259,10 @@ impl Conversation {
         }
         let is_over = matches!(socket.state(), State::Closed | State::TimeWait)
             || self.reads && socket.state() == State::CloseWait && !socket.can_recv();
-        moved |= is_over && !self.is_over;
+        if is_over && !self.is_over {
+            moved = true;
+            self.was_unheard = unsaid > 0 && now_ns - self.heard_ns >= HOST_WAITS_NS;
+        }
         self.is_over = is_over;
         moved
     }
