@@ -1,5 +1,6 @@
 //! The client: smoltcp's TCP, with conversations of HTTP on it.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
@@ -19,6 +20,11 @@ const RECEIVE_BYTES: usize = 128 << 10;
 const SEND_BYTES: usize = 16 << 10;
 /// How long the host waits for a client.
 const HOST_WAITS_NS: u64 = 60_000_000_000;
+
+thread_local! {
+    /// The clock of the client's timestamps (RFC 7323), in milliseconds.
+    static STAMP_MS: Cell<u32> = const { Cell::new(0) };
+}
 
 /// A reply as it was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +70,9 @@ pub struct Client {
     ether: Ether,
     conversations: Vec<Conversation>,
     port: u16,
+    /// Whether connections have timestamps. Without them, a sender that repeats much waits ever longer (RFC 6298 section
+    /// 5, Karn's algorithm), and is taken for idle on the worst wires.
+    pub timestamps: bool,
 }
 
 #[derive(Default)]
@@ -83,7 +92,14 @@ impl Client {
             let [a, b, c, d] = CLIENT_ADDRESS;
             addresses.push(IpCidr::new(IpAddress::v4(a, b, c, d), 24)).unwrap();
         });
-        Client { interface, sockets: SocketSet::new(Vec::new()), ether, conversations: Vec::new(), port: 40_000 }
+        Client {
+            interface,
+            sockets: SocketSet::new(Vec::new()),
+            ether,
+            conversations: Vec::new(),
+            port: 40_000,
+            timestamps: false,
+        }
     }
 
     /// Begins a conversation with a card's address.
@@ -91,6 +107,9 @@ impl Client {
         let buffer = |bytes: usize| SocketBuffer::new(vec![0; bytes]);
         let mut socket = Socket::new(buffer(RECEIVE_BYTES), buffer(SEND_BYTES));
         socket.set_nagle_enabled(false);
+        if self.timestamps {
+            socket.set_tsval_generator(Some(|| STAMP_MS.get()));
+        }
         self.port += 1;
         let server = (IpAddress::Ipv4(Ipv4Address::from(card_address(card))), 80);
         socket.connect(self.interface.context(), server, self.port).unwrap();
@@ -188,6 +207,7 @@ impl Client {
 
     /// Goes on with all conversations. True: bytes have moved between them and TCP.
     pub fn poll(&mut self, now_ns: u64) -> bool {
+        STAMP_MS.set((now_ns / 1_000_000) as u32);
         self.interface.poll(instant(now_ns), &mut self.ether, &mut self.sockets);
         let mut moved = false;
         for conversation in &mut self.conversations {
