@@ -1,5 +1,6 @@
 //! The client: smoltcp's TCP, with conversations of HTTP on it.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
@@ -17,6 +18,13 @@ pub const CLIENT_ADDRESS: [u8; 4] = [10, 77, 0, 1];
 /// Bytes that a conversation receives before they are taken.
 const RECEIVE_BYTES: usize = 128 << 10;
 const SEND_BYTES: usize = 16 << 10;
+/// How long the host waits for a client.
+const HOST_WAITS_NS: u64 = 60_000_000_000;
+
+thread_local! {
+    /// The clock of the client's timestamps (RFC 7323), in milliseconds.
+    static STAMP_MS: Cell<u32> = const { Cell::new(0) };
+}
 
 /// A reply as it was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +53,10 @@ pub struct Conversation {
     parsed: usize,
     /// Nothing more will come.
     pub is_over: bool,
+    /// When something came last, in nanoseconds.
+    heard_ns: u64,
+    /// When it was over the host lacked a part of what was said, and had been silent for as long as it waits for that.
+    was_unheard: bool,
 }
 
 /// Which conversation.
@@ -58,6 +70,9 @@ pub struct Client {
     ether: Ether,
     conversations: Vec<Conversation>,
     port: u16,
+    /// Whether connections have timestamps. Without them, a sender that repeats much waits ever longer (RFC 6298 section
+    /// 5, Karn's algorithm), and is taken for idle on the worst wires.
+    pub timestamps: bool,
 }
 
 #[derive(Default)]
@@ -77,7 +92,14 @@ impl Client {
             let [a, b, c, d] = CLIENT_ADDRESS;
             addresses.push(IpCidr::new(IpAddress::v4(a, b, c, d), 24)).unwrap();
         });
-        Client { interface, sockets: SocketSet::new(Vec::new()), ether, conversations: Vec::new(), port: 40_000 }
+        Client {
+            interface,
+            sockets: SocketSet::new(Vec::new()),
+            ether,
+            conversations: Vec::new(),
+            port: 40_000,
+            timestamps: false,
+        }
     }
 
     /// Begins a conversation with a card's address.
@@ -85,6 +107,9 @@ impl Client {
         let buffer = |bytes: usize| SocketBuffer::new(vec![0; bytes]);
         let mut socket = Socket::new(buffer(RECEIVE_BYTES), buffer(SEND_BYTES));
         socket.set_nagle_enabled(false);
+        if self.timestamps {
+            socket.set_tsval_generator(Some(|| STAMP_MS.get()));
+        }
         self.port += 1;
         let server = (IpAddress::Ipv4(Ipv4Address::from(card_address(card))), 80);
         socket.connect(self.interface.context(), server, self.port).unwrap();
@@ -98,6 +123,8 @@ impl Client {
             received: Vec::new(),
             parsed: 0,
             is_over: false,
+            heard_ns: 0,
+            was_unheard: false,
         });
         ConversationId(self.conversations.len() - 1)
     }
@@ -135,6 +162,11 @@ impl Client {
     /// The client has nothing more to say.
     pub fn close_all(&mut self) {
         self.conversations.iter_mut().for_each(|conversation| conversation.closes = true);
+    }
+
+    /// Whether a conversation ended because the host had not heard all of it for long.
+    pub fn was_unheard(&self, id: ConversationId) -> bool {
+        self.conversations[id.0].was_unheard
     }
 
     /// Whether everything was said and all conversations are over.
@@ -175,11 +207,12 @@ impl Client {
 
     /// Goes on with all conversations. True: bytes have moved between them and TCP.
     pub fn poll(&mut self, now_ns: u64) -> bool {
+        STAMP_MS.set((now_ns / 1_000_000) as u32);
         self.interface.poll(instant(now_ns), &mut self.ether, &mut self.sockets);
         let mut moved = false;
         for conversation in &mut self.conversations {
             let socket = self.sockets.get_mut::<Socket<'_>>(conversation.handle);
-            moved |= conversation.go_on(socket);
+            moved |= conversation.go_on(socket, now_ns);
         }
         if moved {
             self.interface.poll(instant(now_ns), &mut self.ether, &mut self.sockets);
@@ -221,8 +254,9 @@ impl Client {
 }
 
 impl Conversation {
-    fn go_on(&mut self, socket: &mut Socket<'_>) -> bool {
+    fn go_on(&mut self, socket: &mut Socket<'_>, now_ns: u64) -> bool {
         let mut moved = false;
+        let unsaid = self.to_send.len() + socket.send_queue();
         if !self.to_send.is_empty() && socket.can_send() {
             let bytes = self.to_send.make_contiguous();
             let len = bytes.len().min(self.sends_at_most);
@@ -237,6 +271,7 @@ impl Conversation {
             let taken = socket.recv(|bytes| (bytes.len(), bytes.to_vec())).unwrap();
             moved |= !taken.is_empty();
             self.received.extend(taken);
+            self.heard_ns = now_ns;
         }
         if self.closes && self.to_send.is_empty() && socket.may_send() {
             socket.close();
@@ -244,7 +279,10 @@ impl Conversation {
         }
         let is_over = matches!(socket.state(), State::Closed | State::TimeWait)
             || self.reads && socket.state() == State::CloseWait && !socket.can_recv();
-        moved |= is_over && !self.is_over;
+        if is_over && !self.is_over {
+            moved = true;
+            self.was_unheard = unsaid > 0 && now_ns - self.heard_ns >= HOST_WAITS_NS;
+        }
         self.is_over = is_over;
         moved
     }

@@ -324,15 +324,14 @@ impl World {
         }
     }
 
-    /// So many turns, with the clock going on when nothing moves.
+    /// So many turns, with the clock going on when nothing moves, unless nothing will ever happen.
     pub fn run_turns(&mut self, turns: usize) {
         for _ in 0..turns {
-            if !self.turn(false)
-                && !self.turn(true)
-                && let Some(due) = self.next_due_ns()
-            {
-                self.set_now(due.max(self.now_ns + 1000));
+            if self.turn(false) || self.turn(true) {
+                continue;
             }
+            let Some(due) = self.next_due_ns() else { return };
+            self.set_now(due.max(self.now_ns + 1000));
         }
     }
 
