@@ -3,6 +3,8 @@
 //! ```text
 //! byte      0  "nicache1"
 //!          64  what has crossed the bus: one word per class, then transfers           the card writes
+//!         128  where the card runs                                                the card writes
+//!         192  where the host runs                                                the host writes
 //!        4096  commands     1024 entries    host to card
 //!              done          256            card to host
 //!              free         1024            host to card
@@ -19,6 +21,7 @@ use std::sync::atomic::Ordering;
 
 use crate::class::{BusClass, BusCounters};
 use crate::doorbell::Doorbell;
+use crate::presence::Presence;
 use crate::ring::{Consumer, Producer, ring_words};
 use crate::window::{Window, Words};
 
@@ -31,6 +34,8 @@ pub const FRAMES: usize = 1024;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"nicache1");
 const COUNTERS_AT: usize = 64;
+const CARD_AT: usize = 128;
+const HOST_AT: usize = 192;
 const RINGS_AT: usize = 4096;
 const RINGS: [usize; 4] = [COMMANDS, DONE, FRAMES, FRAMES];
 
@@ -91,6 +96,7 @@ impl Attachment {
             free: Consumer::new(self.ring(2), FRAMES),
             received: Producer::new(self.ring(3), FRAMES),
             counted: Counted(Arc::clone(&self.shared)),
+            presence: Presence::new(Arc::clone(&self.shared), CARD_AT, HOST_AT),
             bell: self.to_card,
             host_bell: self.to_host,
         }
@@ -104,6 +110,7 @@ impl Attachment {
             free: Producer::new(self.ring(2), FRAMES),
             received: Consumer::new(self.ring(3), FRAMES),
             counted: Counted(Arc::clone(&self.shared)),
+            presence: Presence::new(Arc::clone(&self.shared), HOST_AT, CARD_AT),
             bell: self.to_host,
             card_bell: self.to_card,
         }
@@ -123,6 +130,8 @@ pub struct CardSide {
     pub received: Producer<Words>,
     /// Where it tells what has crossed.
     pub counted: Counted,
+    /// Where it runs, and where the host does.
+    pub presence: Presence,
     /// Rung for the card.
     pub bell: Doorbell,
     /// Rung by it.
@@ -142,6 +151,8 @@ pub struct HostSide {
     pub received: Consumer<Words>,
     /// What the card says has crossed.
     pub counted: Counted,
+    /// Where it runs, and where the card does.
+    pub presence: Presence,
     /// Rung for the host.
     pub bell: Doorbell,
     /// Rung by it.

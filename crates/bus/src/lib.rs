@@ -27,6 +27,7 @@ pub mod class;
 pub mod descriptor;
 pub mod doorbell;
 pub mod model;
+pub mod presence;
 pub mod ring;
 #[allow(unsafe_code)]
 pub mod window;
@@ -36,5 +37,6 @@ pub use class::{BusClass, BusCounters};
 pub use descriptor::{Command, Completion, DescriptorError, Flags, Received, Segmentation};
 pub use doorbell::Doorbell;
 pub use model::{BusModel, Meter};
+pub use presence::{Peer, Presence};
 pub use ring::{Consumer, Producer, PushError, RingError, RingMemory};
 pub use window::{Window, WindowError};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use nicache_bus::descriptor::Refusal;
-use nicache_bus::{BusClass, BusCounters, CardSide, Command, Completion, Flags, Meter, PushError, RingError, Window};
+use nicache_bus::{
+    BusClass, BusCounters, CardSide, Command, Completion, Flags, Meter, Peer, PushError, RingError, Window,
+};
 use nicache_port::{Burst, Port, send_with_fallback};
 
 use crate::cache::Cache;
@@ -15,6 +17,9 @@ use crate::transmit::Packet;
 const COMMANDS_MAX: u64 = 128;
 /// Frames received in one turn at most: more than the acknowledgments of what is sent in one.
 const FRAMES_MAX: usize = 64;
+
+/// How long a bell for a host on the same processor may wait, while there is something else to do.
+const BELL_LATER_NS: u64 = 250_000;
 
 /// How far a modelled bus may be taken ahead: a card that sleeps too long catches up by half of it.
 const AHEAD_NS: u64 = 500_000;
@@ -84,6 +89,8 @@ pub struct Firmware<P> {
     single: Burst,
     /// The host has given no buffers, so that frames stay where they are.
     is_starved: bool,
+    /// The host is to be rung for, since this time.
+    bell_owed_ns: Option<u64>,
     counters: FirmwareCounters,
     told: BusCounters,
 }
@@ -109,6 +116,7 @@ impl<P: Port> Firmware<P> {
             burst: Burst::new(FRAMES_MAX),
             single: Burst::new(1),
             is_starved: false,
+            bell_owed_ns: None,
             counters: FirmwareCounters::default(),
             told: BusCounters::default(),
         })
@@ -134,6 +142,11 @@ impl<P: Port> Firmware<P> {
         self.port
     }
 
+    /// Where the card runs, and where the host does.
+    pub fn presence(&self) -> &nicache_bus::Presence {
+        &self.side.presence
+    }
+
     /// The bell that wakes the card.
     pub fn bell(&self) -> &nicache_bus::Doorbell {
         &self.side.bell
@@ -154,11 +167,26 @@ impl<P: Port> Firmware<P> {
             self.told = *self.dma.counters();
             self.side.counted.tell(&self.told);
         }
-        if self.is_bus_taken(now_ns) {
+        let is_bus_taken = self.is_bus_taken(now_ns);
+        self.ring(now_ns, is_bus_taken || executed + received == 0);
+        if is_bus_taken {
             return Ok(Progress::Bus { until_ns: self.dma.busy_until_ns() - AHEAD_NS / 2 });
         }
         let packets = (self.counters.sent - sent_before + received) as usize;
         Ok(if executed + received > 0 { Progress::Busy { packets } } else { Progress::Idle })
+    }
+
+    /// Rings for the host if it asked for that. One that sleeps on this processor would take it from the card, for each frame anew: it is rung for when the card has
+    /// nothing else to do.
+    fn ring(&mut self, now_ns: u64, is_idle: bool) {
+        let Some(since_ns) = self.bell_owed_ns else { return };
+        let is_beside = self.side.presence.pause() != Peer::Elsewhere;
+        if is_beside && !is_idle && now_ns < since_ns + BELL_LATER_NS {
+            return;
+        }
+        self.bell_owed_ns = None;
+        self.side.host_bell.ring();
+        self.side.presence.rouse();
     }
 
     /// Whether a modelled bus is taken for longer than the card may be ahead of it.
@@ -208,7 +236,7 @@ impl<P: Port> Firmware<P> {
             self.port.flush()?;
         }
         if self.side.commands.release() | self.side.done.publish() {
-            self.side.host_bell.ring();
+            self.bell_owed_ns.get_or_insert(now_ns);
         }
         Ok(executed)
     }
@@ -303,7 +331,7 @@ impl<P: Port> Firmware<P> {
         }
         self.dma.cross_entries(entries, now_ns);
         if self.side.free.release() | self.side.received.publish() {
-            self.side.host_bell.ring();
+            self.bell_owed_ns.get_or_insert(now_ns);
         }
         Ok(frames as u64)
     }

@@ -2,7 +2,7 @@
 //!
 //! The cache is cut into places of one block each. Which block goes when there is no room is the policy's to say; the paper's is LRU.
 //!
-//! A block that the packet under construction refers to must stay until the packet is sent, since the card takes its bytes at the packet's end: [`Directory::hold`].
+//! A block that the packet under construction refers to is held until the packet is sent, since the card takes its bytes at the packet's end.
 
 use hashbrown::HashMap;
 use nicache_policy::{Admission, Incoming, Key, Policy, Removal};
@@ -132,14 +132,6 @@ impl Directory {
         self.packet += 1;
     }
 
-    /// The packet under construction refers to this block.
-    pub fn hold(&mut self, block: Block) {
-        let packet = self.packet;
-        if let Some((_, entry)) = self.entry(block) {
-            entry.packet = packet;
-        }
-    }
-
     /// The place of a block, and what is there. Blocks that follow each other were often inserted one after the other, and a look there costs less than one in the index.
     fn entry(&mut self, block: Block) -> Option<(u32, &mut Entry)> {
         let is_at = |place: u32| {
@@ -155,10 +147,14 @@ impl Directory {
         self.entries[place as usize].as_mut().map(|entry| (place, entry))
     }
 
-    /// Looks for a block, and counts that as its use.
+    /// Looks for a block for the packet under construction. That counts as its use, and holds it if it is there.
     pub fn find(&mut self, block: Block, revision: Revision) -> Found {
+        let packet = self.packet;
         let found = match self.entry(block) {
-            Some((place, entry)) if entry.revision == revision => Found::Here(place * BLOCK_BYTES as u32),
+            Some((place, entry)) if entry.revision == revision => {
+                entry.packet = packet;
+                Found::Here(place * BLOCK_BYTES as u32)
+            }
             Some((_, entry)) if entry.revision > revision => Found::Younger,
             Some(_) => Found::Outdated,
             None => Found::Missing,
@@ -253,6 +249,8 @@ impl Directory {
         for block in blocks {
             self.remove(block, Removal::Purged);
         }
+        // Blocks of a file that follow each other are to do so in the cache.
+        self.free.sort_unstable_by(|one, other| other.cmp(one));
     }
 
     fn remove(&mut self, block: Block, removal: Removal) -> bool {
@@ -339,7 +337,7 @@ mod tests {
         let first = directory.insert(block(0), Revision(1)).unwrap();
         assert_eq!(directory.insert(block(1), Revision(1)), None);
         directory.begin_packet();
-        directory.hold(block(0));
+        assert!(matches!(directory.find(block(0), Revision(1)), Found::Here(_)));
         assert_eq!(directory.insert(block(1), Revision(1)), None);
         directory.begin_packet();
         assert_eq!(directory.insert(block(1), Revision(1)), Some(first));

@@ -13,13 +13,14 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 use nicache_bus::attachment::COMMANDS;
 use nicache_bus::{
-    BusClass, Command, Completion, Doorbell, Flags, HostSide, PushError, RingError, Segmentation, Window, WindowError,
+    BusClass, Command, Completion, Doorbell, Flags, HostSide, Presence, PushError, RingError, Segmentation, Window,
+    WindowError,
 };
 
-use crate::block::BLOCK_BYTES;
+use crate::block::{BLOCK_BYTES, Revision};
 use crate::directory::{Directory, Found};
-use crate::mbuf::{Headers, Mbuf};
-use crate::page_cache::{PageCache, PageNumber};
+use crate::mbuf::{Headers, Mbuf, PagePart};
+use crate::page_cache::{Page, PageCache, PageNumber};
 
 /// Bytes of a place for headers.
 pub const HEADER_PLACE_BYTES: u64 = 128;
@@ -66,8 +67,8 @@ pub struct Driver {
     side: HostSide,
     directory: Directory,
     headers_at: u64,
-    /// Pages that descriptors refer to, each with the number behind its packet.
-    under_way: VecDeque<(u64, PageNumber)>,
+    /// Buffers of pages that descriptors refer to, each with the number behind its packet.
+    under_way: VecDeque<(u64, Mbuf)>,
     counters: DriverCounters,
 }
 
@@ -91,6 +92,11 @@ impl Driver {
     /// Rung by the card.
     pub fn bell(&self) -> &Doorbell {
         &self.side.bell
+    }
+
+    /// Where the host runs, and where the card does.
+    pub fn presence(&self) -> &Presence {
+        &self.side.presence
     }
 
     /// The rings.
@@ -136,12 +142,13 @@ impl Driver {
         window: &Window,
     ) -> Result<(), TransmitError> {
         let len = u8::try_from(headers.bytes.len()).map_err(|_| TransmitError::TooLong)?;
-        if u64::from(len) > HEADER_PLACE_BYTES || 2 * payload.len() + 1 > COMMANDS_MAX {
+        let most = 2 * payload.iter().map(|mbuf| mbuf.places() as usize).sum::<usize>() + 1;
+        if u64::from(len) > HEADER_PLACE_BYTES || most > COMMANDS_MAX {
             return Err(TransmitError::TooLong);
         }
         // Whatever each part takes: with a part of a command the ring would be left in the middle of a packet.
         self.reap(pages)?;
-        if self.side.commands.room()? < 2 * payload.len() as u64 + 1 {
+        if self.side.commands.room()? < most as u64 {
             return Err(TransmitError::Full);
         }
         self.directory.begin_packet();
@@ -151,7 +158,12 @@ impl Driver {
         let segmentation = Segmentation { size: headers.segment, header_len: len, transport: headers.transport };
         commands.push(Command::AppendMm { mmaddr, len: u32::from(len), flags, class, segmentation });
         for mbuf in payload.iter().filter(|mbuf| !mbuf.is_empty()) {
-            self.append(mbuf, pages, &mut commands);
+            match *mbuf {
+                Mbuf::Bytes { mmaddr, len, class, .. } => commands.push(append_mm(mmaddr, len, class)),
+                Mbuf::Pages { revision, .. } => {
+                    mbuf.page_parts().for_each(|part| self.append(part, revision, pages, &mut commands));
+                }
+            }
         }
         match commands.last_mut() {
             Some(Command::AppendMm { flags, .. } | Command::AppendCache { flags, .. }) => {
@@ -167,9 +179,9 @@ impl Driver {
             }
         }
         for mbuf in payload {
-            if let Mbuf::Page { page, .. } = *mbuf {
-                pages.pin(page);
-                self.under_way.push_back((self.side.commands.next(), page));
+            if let Mbuf::Pages { .. } = mbuf {
+                pages.pin_all(mbuf);
+                self.under_way.push_back((self.side.commands.next(), *mbuf));
             }
         }
         self.counters.packets += 1;
@@ -193,8 +205,10 @@ impl Driver {
             Err(PushError::Peer(error)) => return Err(error),
             Err(PushError::Full) => unreachable!("there was room"),
         }
-        pages.pin(number);
-        self.under_way.push_back((self.side.commands.next(), number));
+        let Page { block, revision, len } = page;
+        let mbuf = Mbuf::Pages { first: number, block, revision, start: 0, len: u32::from(len) };
+        pages.pin_all(&mbuf);
+        self.under_way.push_back((self.side.commands.next(), mbuf));
         self.counters.commands += 1;
         Ok(true)
     }
@@ -217,35 +231,28 @@ impl Driver {
     /// The card wrote an index that cannot be.
     pub fn reap(&mut self, pages: &mut PageCache) -> Result<(), RingError> {
         let released = self.side.commands.released()?;
-        while let Some((number, page)) = self.under_way.front().copied()
-            && number <= released
-        {
-            pages.unpin(page);
-            self.under_way.pop_front();
+        while let Some((_, mbuf)) = self.under_way.pop_front_if(|(number, _)| *number <= released) {
+            pages.unpin_all(&mbuf);
         }
         Ok(())
     }
 
     /// The card is gone: nothing is under way any more.
     pub fn abandon(&mut self, pages: &mut PageCache) {
-        self.under_way.drain(..).for_each(|(_, page)| pages.unpin(page));
+        self.under_way.drain(..).for_each(|(_, mbuf)| pages.unpin_all(&mbuf));
         self.directory.clear();
     }
 
-    fn append(&mut self, mbuf: &Mbuf, pages: &PageCache, commands: &mut ArrayVec<Command, COMMANDS_MAX>) {
-        let (flags, segmentation) = (Flags::default(), Segmentation::default());
-        let (page, block, revision, start, len) = match *mbuf {
-            Mbuf::Bytes { mmaddr, len, class, .. } => {
-                return commands.push(Command::AppendMm { mmaddr, len, flags, class, segmentation });
-            }
-            Mbuf::Page { page, block, revision, start, len } => (page, block, revision, start, u32::from(len)),
-        };
-        let (mmaddr, start) = (pages.mmaddr(page), u32::from(start));
+    fn append(
+        &mut self,
+        PagePart { page, block, start, len }: PagePart,
+        revision: Revision,
+        pages: &PageCache,
+        commands: &mut ArrayVec<Command, COMMANDS_MAX>,
+    ) {
+        let mmaddr = pages.mmaddr(page);
         let offset = match self.directory.find(block, revision) {
-            Found::Here(offset) => {
-                self.directory.hold(block);
-                Some(offset)
-            }
+            Found::Here(offset) => Some(offset),
             Found::Younger => None,
             // Only what can be found in the page cache may be in the card's (invariant I8).
             Found::Outdated | Found::Missing => match pages.page(page) {
@@ -263,12 +270,18 @@ impl Driver {
             Some(offset) => {
                 self.counters.cached_bytes += u64::from(len);
                 let ncoffset = offset + start;
-                Command::AppendCache { ncoffset, len, flags }
+                // What lies behind the bytes before it is one descriptor with them.
+                if let Some(Command::AppendCache { ncoffset: at, len: before, .. }) = commands.last_mut()
+                    && *at + *before == ncoffset
+                {
+                    *before += len;
+                    return;
+                }
+                Command::AppendCache { ncoffset, len, flags: Flags::default() }
             }
             None => {
                 self.counters.copied_bytes += u64::from(len);
-                let (mmaddr, class) = (mmaddr + u64::from(start), BusClass::Content);
-                Command::AppendMm { mmaddr, len, flags, class, segmentation }
+                append_mm(mmaddr + u64::from(start), len, BusClass::Content)
             }
         };
         commands.push(command);
@@ -313,6 +326,10 @@ impl Driver {
         self.flush();
         Ok(())
     }
+}
+
+fn append_mm(mmaddr: u64, len: u32, class: BusClass) -> Command {
+    Command::AppendMm { mmaddr, len, flags: Flags::default(), class, segmentation: Segmentation::default() }
 }
 
 const _: () = assert!(BLOCK_BYTES <= u16::MAX as u64, "parts of pages are u16");

@@ -5,7 +5,7 @@
 //! ```text
 //! block.rs       a block of a file, and its revision
 //! page_cache.rs  blocks in the window, pinned while a connection may have to send them again
-//! mbuf.rs        what a packet is made of: bytes, or part of a page with its file, offset and revision
+//! mbuf.rs        what a packet is made of: bytes, or bytes of pages with their file, offset and revision
 //! directory.rs   which blocks are in a card's cache, and where; one for each card
 //! stack/         TCP over such buffers
 //! driver.rs      packets as descriptors: append_cache where the directory knows the block, insert or append_mm where not
@@ -30,6 +30,6 @@ pub mod stack;
 pub use block::{BLOCK_BYTES, Block, FileNumber, Revision};
 pub use directory::{Coherence, Directory, DirectoryCounters, Found};
 pub use driver::{Driver, DriverCounters, TransmitError};
-pub use mbuf::{Headers, Mbuf, Owner};
+pub use mbuf::{Headers, Mbuf, Owner, PagePart};
 pub use page_cache::{Lookup, Page, PageCache, PageNumber};
 pub use places::Places;

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use nicache_policy::{Linked, Links, List, Place, Table};
 
 use crate::block::{BLOCK_BYTES, Block, Revision};
+use crate::mbuf::Mbuf;
 
 /// A page, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -192,6 +193,11 @@ impl PageCache {
         self.frames[page.0 as usize].pins += 1;
     }
 
+    /// The pages of a buffer are wanted until it is [given back](Self::unpin_all).
+    pub fn pin_all(&mut self, buffer: &Mbuf) {
+        buffer.page_parts().for_each(|part| self.pin(part.page));
+    }
+
     /// One who wanted it does no more.
     ///
     /// # Panics
@@ -203,6 +209,14 @@ impl PageCache {
         if is_nobodys && (frame.page.take().is_some() || std::mem::take(&mut frame.is_private)) {
             self.free.push(page.0);
         }
+    }
+
+    /// One who wanted the pages of a buffer does no more.
+    ///
+    /// # Panics
+    /// As [`unpin`](Self::unpin).
+    pub fn unpin_all(&mut self, buffer: &Mbuf) {
+        buffer.page_parts().for_each(|part| self.unpin(part.page));
     }
 
     /// The block is not to be found any more. True: it was there.

@@ -312,7 +312,7 @@ fn a_card_that_is_gone_costs_no_time() {
 
 #[test]
 fn a_card_that_sleeps_costs_no_time() {
-    let mut world = world(Settings { laziness: 0.9, ..Settings::default() });
+    let mut world = world(Settings { laziness: 0.9, cache_blocks: 8, ..Settings::default() });
     let ids: Vec<_> = (0..64).map(|_| world.client.connect(0)).collect();
     ids.iter().for_each(|&id| world.client.ask(id, "/large"));
     let room = |world: &mut World| world.service.driver(0).unwrap().side().commands.room().unwrap();
@@ -505,7 +505,7 @@ fn a_card_that_refuses_at_random() {
                     continue;
                 };
                 is_skipped &= !flags.has(CommandFlags::FIRST);
-                if !is_skipped && random.u32(0..50) == 0 {
+                if !is_skipped && random.u32(0..25) == 0 {
                     (is_skipped, refused) = (true, refused + 1);
                     let (refusal, descriptor) = (Refusal::Window, outer.commands.popped() - 1);
                     outer.done.push(Completion::Refused { refusal, descriptor }.encode()).unwrap();

@@ -97,7 +97,7 @@ fn only_headers_cross_for_what_is_cached() {
     let mut machine = Machine::new(8, 8);
     machine.driver.init_cache().unwrap();
     let page = machine.page(block(1, 0), Revision(1)).unwrap();
-    let mbuf = Mbuf::Page { page, block: block(1, 0), revision: Revision(1), start: 96, len: 4000 };
+    let mbuf = Mbuf::Pages { first: page, block: block(1, 0), revision: Revision(1), start: 96, len: 4000 };
     machine.transmit(&[mbuf]).unwrap();
     machine.settle();
     let first = *machine.card.bus();
@@ -119,7 +119,7 @@ fn a_page_that_goes_takes_its_block_with_it() {
     let mut machine = Machine::new(2, 8);
     for index in 0..3 {
         let page = machine.page(block(1, index), Revision(1)).unwrap();
-        let mbuf = Mbuf::Page { page, block: block(1, index), revision: Revision(1), start: 0, len: 4096 };
+        let mbuf = Mbuf::Pages { first: page, block: block(1, index), revision: Revision(1), start: 0, len: 4096 };
         machine.transmit(&[mbuf]).unwrap();
         machine.pages.unpin(page);
         machine.settle();
@@ -189,7 +189,7 @@ proptest! {
                         let (block, revision) = (block(file, index), revisions[file as usize]);
                         let Some(page) = machine.page(block, revision) else { continue };
                         let len = len.min(4096 - start);
-                        mbufs.push(Mbuf::Page { page, block, revision, start, len });
+                        mbufs.push(Mbuf::Pages { first: page, block, revision, start, len: u32::from(len) });
                         bytes.extend(&content(block, revision, 4096)[start.into()..(start + len).into()]);
                     }
                     if machine.transmit(&mbufs).is_ok() {
@@ -230,8 +230,6 @@ proptest! {
 
 fn unpin(machine: &mut Machine, mbufs: &[Mbuf]) {
     for mbuf in mbufs {
-        if let Mbuf::Page { page, .. } = mbuf {
-            machine.pages.unpin(*page);
-        }
+        machine.pages.unpin_all(mbuf);
     }
 }

@@ -152,7 +152,7 @@ impl Stream {
         let block = Block { file: self.number, index: *index };
         *index += 1;
         pages.pin(page);
-        Ok(Some(Mbuf::Page { page, block, revision: REVISION, start: 0, len }))
+        Ok(Some(Mbuf::Pages { first: page, block, revision: REVISION, start: 0, len: u32::from(len) }))
     }
 
     /// Lets go of blocks that every viewer has taken, or that are too old, and of the pages of those that every viewer has.
@@ -231,7 +231,7 @@ mod tests {
         write(b"second");
         stream.read(&mut pages, &window, &mut counters, |_, _| {});
         let mut gone = Vec::new();
-        let Ok(Some(Mbuf::Page { page: one, len: 5, .. })) = stream.next(id(1), &mut pages) else { panic!() };
+        let Ok(Some(Mbuf::Pages { first: one, len: 5, .. })) = stream.next(id(1), &mut pages) else { panic!() };
         assert!(stream.next(id(1), &mut pages).unwrap().is_some() && stream.next(id(1), &mut pages).unwrap().is_none());
         stream.retire(&mut pages, |block, _| gone.push(block.index));
         assert!(gone.is_empty(), "the other one wants it");

@@ -23,16 +23,20 @@ pub struct PieceLimits {
     chunk_bytes: u64,
     /// Bytes of a connection that TCP has at most, so that no client has all pages.
     pub queue_bytes: u32,
+    /// Bytes of one buffer at most: its pages are free when the client has all of them.
+    buffer_bytes: u64,
 }
 
 impl PieceLimits {
     /// So that several replies find room in a page cache.
     pub fn for_pages(pages: u32) -> PieceLimits {
         let bytes = u64::from(pages) * BLOCK_BYTES;
+        let queue_bytes = (bytes / 64).clamp(BLOCK_BYTES, 1 << 20);
         PieceLimits {
             at_once_bytes: (bytes / 8).min(8 << 20),
             chunk_bytes: (bytes / 64 / BLOCK_BYTES * BLOCK_BYTES).clamp(BLOCK_BYTES, 128 << 10),
-            queue_bytes: (bytes / 64).clamp(BLOCK_BYTES, 1 << 20) as u32,
+            queue_bytes: queue_bytes as u32,
+            buffer_bytes: (queue_bytes / 4).clamp(BLOCK_BYTES, 64 << 10),
         }
     }
 }
@@ -146,7 +150,7 @@ impl Output {
                 if piece.pages.is_empty() {
                     piece.load(piece.chunk_end(&source.limits), source, gone)?;
                 }
-                let buffer = piece.take(source.pages);
+                let buffer = piece.take(source.pages, source.limits.buffer_bytes);
                 if piece.at == piece.to {
                     self.items.pop_front();
                 }
@@ -193,19 +197,26 @@ impl Piece {
         Ok(())
     }
 
-    /// The part of the first page that is next, whose pin the buffer has from now on.
-    fn take(&mut self, pages: &PageCache) -> Mbuf {
-        let page = self.pages.pop_front().expect("a piece that is not over has a page");
+    /// What is next of the pages that follow each other, whose pins the buffer has from now on.
+    fn take(&mut self, pages: &PageCache, bytes_max: u64) -> Mbuf {
+        let first = self.pages.pop_front().expect("a piece that is not over has a page");
         if !self.file.is_kept {
             let len = (self.to - self.at).min(BLOCK_BYTES);
             self.at += len;
-            let (mmaddr, class) = (pages.mmaddr(page), BusClass::Content);
-            return Mbuf::Bytes { mmaddr, len: len as u32, class, owner: Owner::Page(page) };
+            let (mmaddr, class) = (pages.mmaddr(first), BusClass::Content);
+            return Mbuf::Bytes { mmaddr, len: len as u32, class, owner: Owner::Page(first) };
+        }
+        let mut last = first;
+        let mut bytes = BLOCK_BYTES;
+        while bytes < bytes_max
+            && let Some(next) = self.pages.pop_front_if(|next| next.0 == last.0 + 1)
+        {
+            (last, bytes) = (next, bytes + BLOCK_BYTES);
         }
         let block = Block::at(self.file.number, self.at);
         let start = self.at - block.offset();
-        let len = (self.to - self.at).min(BLOCK_BYTES - start);
+        let len = (self.to - self.at).min(bytes - start);
         self.at += len;
-        Mbuf::Page { page, block, revision: self.file.revision, start: start as u16, len: len as u16 }
+        Mbuf::Pages { first, block, revision: self.file.revision, start: start as u16, len: len as u32 }
     }
 }

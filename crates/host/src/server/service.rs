@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nicache_bus::{Doorbell, HostSide, PushError, Received, RingError, Window, WindowError};
+use nicache_bus::{Doorbell, HostSide, Peer, Presence, PushError, Received, RingError, Window, WindowError};
 use nicache_coherence::Epoch;
 use nicache_http::{DateCache, KeyConfig};
 use nicache_tcp::handshake::Limits;
@@ -341,6 +341,16 @@ impl Service {
         self.cards.iter().filter_map(|card| card.driver.as_ref()).map(Driver::bell)
     }
 
+    /// Where the host runs, as each card that is attached sees it.
+    pub fn presences(&self) -> impl Iterator<Item = &Presence> {
+        self.cards.iter().filter_map(|card| card.driver.as_ref()).map(Driver::presence)
+    }
+
+    /// Nothing to do: whether a card runs on the same processor, or will when it is woken.
+    pub fn is_beside_card(&self) -> bool {
+        self.presences().any(|presence| presence.pause() != Peer::Elsewhere)
+    }
+
     pub(super) fn session(&mut self, id: ConnectionId) -> Option<&mut Session> {
         self.sessions.get_mut(id.0 as usize)?.as_mut()
     }
@@ -543,7 +553,8 @@ impl Service {
 /// A buffer is needed no more.
 pub(super) fn free(pages: &mut PageCache, places: &mut Places, buffer: Mbuf) {
     match buffer {
-        Mbuf::Page { page, .. } | Mbuf::Bytes { owner: Owner::Page(page), .. } => pages.unpin(page),
+        Mbuf::Pages { .. } => pages.unpin_all(&buffer),
+        Mbuf::Bytes { owner: Owner::Page(page), .. } => pages.unpin(page),
         Mbuf::Bytes { owner: Owner::Place(place), .. } => places.free(place),
         Mbuf::Bytes { owner: Owner::Nobody, .. } => {}
     }

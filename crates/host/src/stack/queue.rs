@@ -7,7 +7,7 @@ use nicache_tcp::Seq;
 
 use crate::mbuf::Mbuf;
 
-/// Most buffers of one packet, so that its descriptors and the card's gather list have room for them.
+/// Most places of one packet's bytes, so that its descriptors and the card's gather list have room for them.
 pub const PACKET_PARTS_MAX: usize = 48;
 
 /// See the module's head.
@@ -42,17 +42,22 @@ impl SendQueue {
     pub fn gather(&self, seq: Seq, len: u32, into: &mut ArrayVec<Mbuf, PACKET_PARTS_MAX>) -> u32 {
         into.clear();
         let (mut skip, mut left) = (seq.since(self.start), len);
+        let mut places = PACKET_PARTS_MAX as u32;
         for buffer in &self.buffers {
             if skip >= buffer.len() {
                 skip -= buffer.len();
                 continue;
             }
-            if left == 0 || into.is_full() {
+            if left == 0 || places == 0 {
                 break;
             }
-            let part = buffer.part(skip, left);
-            (skip, left) = (0, left - part.len());
+            let part = buffer.part(skip, left, places);
+            let is_cut = part.len() < left && part.len() < buffer.len() - skip;
+            (skip, left, places) = (0, left - part.len(), places - part.places());
             into.push(part);
+            if is_cut {
+                break;
+            }
         }
         len - left
     }

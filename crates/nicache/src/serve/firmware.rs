@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bus::{Attachment, BusModel, Meter, Window};
+use nicache_bus::{Attachment, BusModel, Meter, Peer, Window};
 use nicache_firmware::{Broken, Firmware, Progress};
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, TapConfig, TapQueue, wait};
 
@@ -92,7 +92,10 @@ fn work<P: Port>(firmware: &mut Firmware<P>, inbox: &mut Inbox) -> Result<Option
             }
             Progress::Idle => {
                 idle.set_contended(pressure.is_contended(now.0));
-                match idle.poll(now.0) {
+                let step = idle.poll(now.0);
+                // A host on the same processor can only go on when this one sleeps.
+                let step = if firmware.presence().pause() == Peer::Here { IdleStep::Sleep } else { step };
+                match step {
                     IdleStep::Again => {
                         std::hint::spin_loop();
                         continue;
@@ -105,7 +108,9 @@ fn work<P: Port>(firmware: &mut Firmware<P>, inbox: &mut Inbox) -> Result<Option
                         let wire = if firmware.is_starved() { None } else { firmware.port().wait_fd() };
                         let files = [Some(firmware.bell().as_fd()), Some(inbox.socket()), wire];
                         let files: Vec<_> = files.into_iter().flatten().collect();
+                        firmware.presence().sleep();
                         wait(&files, None)?;
+                        firmware.presence().wake();
                     }
                     IdleStep::Sleep => continue,
                 }

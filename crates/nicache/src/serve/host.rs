@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bus::{Attachment, BusClass, Window};
+use nicache_bus::{Attachment, BusClass, Presence, Window};
 use nicache_coherence::RevisionTable;
 use nicache_host::files::Site;
 use nicache_host::server::{CardPort, LiveSource, Route, Service, ServiceConfig};
@@ -118,7 +118,10 @@ impl Host {
                 }
             } else {
                 idle.set_contended(pressure.is_contended(now.0));
-                match idle.poll(now.0) {
+                let step = idle.poll(now.0);
+                // All work comes from cards, and one on the same processor can only go on when this one sleeps.
+                let step = if self.service.is_beside_card() { IdleStep::Sleep } else { step };
+                match step {
                     IdleStep::Again => {
                         std::hint::spin_loop();
                         continue;
@@ -158,7 +161,9 @@ impl Host {
         let mut files: Vec<BorrowedFd<'_>> = vec![inbox.socket()];
         files.extend(self.service.live_files());
         files.extend(self.service.bells().map(|bell| bell.as_fd()));
+        self.service.presences().for_each(Presence::sleep);
         wait(&files, timeout)?;
+        self.service.presences().for_each(Presence::wake);
         Ok(())
     }
 
