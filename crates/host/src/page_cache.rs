@@ -3,9 +3,11 @@
 //! A page is *pinned* while something may have to send it: a connection whose client has not acknowledged its bytes. A pinned page keeps its bytes whatever
 //! becomes of the file, so that a reply once begun is of one version (invariant I2); one that is forgotten while it is pinned is nobody's any more, and
 //! free when it is unpinned.
+//!
+//! Which page goes when another block needs one is decided by a clock: its hand passes over pages that were used since it came by last, and takes the first that was not.
+//! A use costs one bit, where an order of use would cost four pages' entries.
 
 use hashbrown::HashMap;
-use nicache_policy::{Linked, Links, List, Place, Table};
 
 use crate::block::{BLOCK_BYTES, Block, Revision};
 use crate::mbuf::Mbuf;
@@ -40,26 +42,12 @@ pub enum Lookup {
 struct Frame {
     page: Option<Page>,
     pins: u32,
-    /// In the order of use; `None`: it is free, or nobody's.
-    place: Option<Place>,
+    /// The index has it: it is neither free nor nobody's.
+    is_found: bool,
+    /// Since the clock's hand came by.
+    is_used: bool,
     /// It never was a block's.
     is_private: bool,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Used {
-    links: Links,
-    frame: u32,
-}
-
-impl Linked for Used {
-    fn links(&self) -> &Links {
-        &self.links
-    }
-
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
 }
 
 /// See the module's head. Everything is allocated at construction.
@@ -68,8 +56,10 @@ pub struct PageCache {
     frames: Box<[Frame]>,
     free: Vec<u32>,
     index: HashMap<Block, u32, foldhash::fast::RandomState>,
-    order: List,
-    used: Table<Used>,
+    /// The page that the clock's hand looks at next.
+    hand: u32,
+    /// Pages with pins.
+    pinned: usize,
     /// The page that was found last.
     found_last: u32,
     mmaddr: u64,
@@ -84,8 +74,8 @@ impl PageCache {
             frames: (0..pages).map(|_| Frame::default()).collect(),
             free: (0..pages).rev().collect(),
             index,
-            order: List::default(),
-            used: Table::new(pages as usize),
+            hand: 0,
+            pinned: 0,
             found_last: 0,
             mmaddr,
         }
@@ -98,19 +88,14 @@ impl PageCache {
 
     /// What a page has; `None`: it is free, or nobody's.
     pub fn page(&self, page: PageNumber) -> Option<&Page> {
-        let frame = self.frames.get(page.0 as usize)?;
-        frame.place?;
-        frame.page.as_ref()
+        self.frames.get(page.0 as usize).filter(|frame| frame.is_found)?.page.as_ref()
     }
 
     /// The page of a block, as it was at a revision. Another revision of it is forgotten, and is to be forgotten by all directories, too.
     pub fn find(&mut self, block: Block, revision: Revision) -> Lookup {
         // Blocks that follow each other were often read one after the other. A look there costs less than one in the index.
         let next = self.found_last.wrapping_add(1);
-        let is_next = self
-            .frames
-            .get(next as usize)
-            .is_some_and(|frame| frame.place.is_some() && frame.page.is_some_and(|page| page.block == block));
+        let is_next = self.page(PageNumber(next)).is_some_and(|page| page.block == block);
         let frame = match is_next {
             true => next,
             false => match self.index.get(&block) {
@@ -119,17 +104,13 @@ impl PageCache {
             },
         };
         self.found_last = frame;
-        let found = &self.frames[frame as usize];
-        match (found.page, found.place) {
-            (Some(page), Some(place)) if page.revision == revision => {
-                self.order.move_to_front(&mut self.used, place);
-                Lookup::Here(PageNumber(frame))
-            }
-            _ => {
-                self.forget(block);
-                Lookup::Outdated
-            }
+        let found = &mut self.frames[frame as usize];
+        if found.page.is_some_and(|page| page.revision == revision) {
+            found.is_used = true;
+            return Lookup::Here(PageNumber(frame));
         }
+        self.forget(block);
+        Lookup::Outdated
     }
 
     /// Whether a block can be found, in whatever revision.
@@ -141,18 +122,17 @@ impl PageCache {
     pub fn allocate(&mut self, page: Page) -> Option<(PageNumber, Option<Block>)> {
         self.forget(page.block);
         let (frame, evicted) = self.take_free()?;
-        let key = nicache_policy::Key(u64::from(frame));
-        let place = self.used.insert(key, Used { links: Links::default(), frame })?;
-        self.order.push_front(&mut self.used, place);
         self.index.insert(page.block, frame);
-        self.frames[frame as usize] = Frame { page: Some(page), pins: 1, place: Some(place), is_private: false };
+        self.frames[frame as usize] = Frame { page: Some(page), is_found: true, ..Frame::default() };
+        self.pin(PageNumber(frame));
         Some((PageNumber(frame), evicted))
     }
 
     /// A page that no block is looked for in, pinned, and the block that had to go for it. `None`: all are pinned.
     pub fn allocate_private(&mut self) -> Option<(PageNumber, Option<Block>)> {
         let (frame, evicted) = self.take_free()?;
-        self.frames[frame as usize] = Frame { page: None, pins: 1, place: None, is_private: true };
+        self.frames[frame as usize] = Frame { is_private: true, ..Frame::default() };
+        self.pin(PageNumber(frame));
         Some((PageNumber(frame), evicted))
     }
 
@@ -165,15 +145,19 @@ impl PageCache {
         Some((self.free.pop()?, evicted))
     }
 
-    /// The block that was used longest ago, of those that nobody has pinned.
-    fn victim(&self) -> Option<Block> {
-        let mut place = self.order.back();
-        while let Some(at) = place {
-            let frame = &self.frames[self.used.get(at).frame as usize];
-            if frame.pins == 0 {
+    /// The next block that was not used since the hand came by last, of those that nobody has pinned. Only called when no page is free.
+    fn victim(&mut self) -> Option<Block> {
+        if self.pinned == self.frames.len() {
+            return None;
+        }
+        // In the second round nothing counts as used.
+        let frames = self.frames.len();
+        for _ in 0..2 * frames {
+            let frame = &mut self.frames[self.hand as usize];
+            self.hand = (self.hand + 1) % frames as u32;
+            if frame.pins == 0 && !std::mem::take(&mut frame.is_used) {
                 return frame.page.map(|page| page.block);
             }
-            place = List::before(&self.used, at);
         }
         None
     }
@@ -190,7 +174,9 @@ impl PageCache {
 
     /// The page is wanted until [`unpin`](Self::unpin).
     pub fn pin(&mut self, page: PageNumber) {
-        self.frames[page.0 as usize].pins += 1;
+        let frame = &mut self.frames[page.0 as usize];
+        self.pinned += usize::from(frame.pins == 0);
+        frame.pins += 1;
     }
 
     /// The pages of a buffer are wanted until it is [given back](Self::unpin_all).
@@ -205,8 +191,11 @@ impl PageCache {
     pub fn unpin(&mut self, page: PageNumber) {
         let frame = &mut self.frames[page.0 as usize];
         frame.pins = frame.pins.checked_sub(1).expect("a page that is unpinned was pinned");
-        let is_nobodys = frame.pins == 0 && frame.place.is_none();
-        if is_nobodys && (frame.page.take().is_some() || std::mem::take(&mut frame.is_private)) {
+        if frame.pins > 0 {
+            return;
+        }
+        self.pinned -= 1;
+        if !frame.is_found && (frame.page.take().is_some() || std::mem::take(&mut frame.is_private)) {
             self.free.push(page.0);
         }
     }
@@ -223,10 +212,7 @@ impl PageCache {
     pub fn forget(&mut self, block: Block) -> bool {
         let Some(frame) = self.index.remove(&block) else { return false };
         let found = &mut self.frames[frame as usize];
-        if let Some(place) = found.place.take() {
-            self.order.remove(&mut self.used, place);
-            self.used.remove(place);
-        }
+        found.is_found = false;
         if found.pins == 0 {
             found.page = None;
             self.free.push(frame);
@@ -246,6 +232,65 @@ impl PageCache {
 
     /// Pages that are pinned.
     pub fn pinned(&self) -> usize {
-        self.frames.iter().filter(|frame| frame.pins > 0).count()
+        self.pinned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::FileNumber;
+
+    const REVISION: Revision = Revision(1);
+
+    fn block(index: u32) -> Block {
+        Block { file: FileNumber(7), index }
+    }
+
+    fn insert(pages: &mut PageCache, index: u32) -> Option<(PageNumber, Option<Block>)> {
+        pages.allocate(Page { block: block(index), revision: REVISION, len: 4096 })
+    }
+
+    #[test]
+    fn what_was_used_stays_for_another_round() {
+        let mut pages = PageCache::new(0, 3);
+        for index in 0..3 {
+            let (page, evicted) = insert(&mut pages, index).unwrap();
+            assert_eq!(evicted, None);
+            pages.unpin(page);
+        }
+        assert!(matches!(pages.find(block(0), REVISION), Lookup::Here(_)));
+        let mut evicted = Vec::new();
+        for index in 3..6 {
+            let (page, gone) = insert(&mut pages, index).unwrap();
+            pages.unpin(page);
+            evicted.push(gone.unwrap().index);
+        }
+        assert_eq!(evicted, [1, 2, 0]);
+        assert_eq!((pages.len(), pages.pinned()), (3, 0));
+    }
+
+    #[test]
+    fn what_is_pinned_stays() {
+        let mut pages = PageCache::new(0, 2);
+        let (first, _) = insert(&mut pages, 0).unwrap();
+        let (second, _) = insert(&mut pages, 1).unwrap();
+        assert_eq!((insert(&mut pages, 2), pages.allocate_private(), pages.pinned()), (None, None, 2));
+        pages.unpin(second);
+        let (private, evicted) = pages.allocate_private().unwrap();
+        assert_eq!((private, evicted), (second, Some(block(1))));
+        // Forgotten while it is pinned, it is free when it is not.
+        assert!(pages.forget(block(0)) && insert(&mut pages, 2).is_none());
+        pages.unpin(first);
+        assert_eq!(insert(&mut pages, 2), Some((first, None)));
+    }
+
+    #[test]
+    fn another_revision_is_forgotten() {
+        let mut pages = PageCache::new(0, 2);
+        let (page, _) = insert(&mut pages, 0).unwrap();
+        pages.unpin(page);
+        assert_eq!(pages.find(block(0), Revision(2)), Lookup::Outdated);
+        assert_eq!(pages.find(block(0), REVISION), Lookup::Missing);
     }
 }
