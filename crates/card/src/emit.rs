@@ -4,26 +4,10 @@ use std::io::IoSlice;
 
 use arrayvec::ArrayVec;
 use nicache_port::{Capabilities, Checksum, Gso, GsoKind, Offload};
+pub use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX};
+use nicache_tcp::frame::{TCP_AT, write_headers};
+use nicache_tcp::wire::CHECKSUM_OFFSET;
 use nicache_tcp::{HeadRepr, checksum};
-use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet};
-
-use crate::packet::{ETHERNET_BYTES, IPV4_BYTES, Mac, TCP_AT};
-
-/// Ethernet, IPv4 and the longest TCP header.
-pub const HEADERS_BYTES_MAX: usize = TCP_AT + 60;
-
-/// Where a frame goes.
-#[derive(Clone, Copy, Debug)]
-pub struct Addresses {
-    /// Source MAC.
-    pub source_mac: Mac,
-    /// Destination MAC.
-    pub destination_mac: Mac,
-    /// Source address.
-    pub source: u32,
-    /// Destination address.
-    pub destination: u32,
-}
 
 /// The headers of a frame.
 pub struct Headers {
@@ -51,45 +35,20 @@ impl Headers {
         payload_sum: impl FnOnce() -> u16,
     ) -> Headers {
         let mut bytes = [0; HEADERS_BYTES_MAX];
-        let mut ethernet = EthernetFrame::new_unchecked(&mut bytes[..]);
-        ethernet.set_src_addr(EthernetAddress(addresses.source_mac));
-        ethernet.set_dst_addr(EthernetAddress(addresses.destination_mac));
-        ethernet.set_ethertype(EthernetProtocol::Ipv4);
-        let tcp_len = tcp.len();
-        let mut ip = Ipv4Packet::new_unchecked(&mut bytes[ETHERNET_BYTES..]);
-        ip.set_version(4);
-        ip.set_header_len(IPV4_BYTES as u8);
-        ip.set_total_len((IPV4_BYTES + tcp_len + payload_len) as u16);
-        ip.set_ident(ip_id);
-        ip.set_dont_frag(true);
-        ip.set_hop_limit(64);
-        ip.set_next_header(IpProtocol::Tcp);
-        ip.set_src_addr(addresses.source.into());
-        ip.set_dst_addr(addresses.destination.into());
-        ip.fill_checksum();
-        tcp.emit(&mut bytes[TCP_AT..]);
-        let segment_len = (tcp_len + payload_len) as u32;
-        let pseudo = checksum::pseudo_header_v4(
-            addresses.source.to_be_bytes(),
-            addresses.destination.to_be_bytes(),
-            segment_len,
-        );
+        let len = write_headers(addresses, tcp, payload_len as u32, ip_id, &mut bytes);
         let mut offload = Offload::default();
-        let field = TCP_AT + nicache_tcp::wire::CHECKSUM_OFFSET;
         if capabilities.checksum {
-            bytes[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
-            offload.checksum =
-                Checksum::Partial { start: TCP_AT as u16, offset: nicache_tcp::wire::CHECKSUM_OFFSET as u16 };
+            offload.checksum = Checksum::Partial { start: TCP_AT as u16, offset: CHECKSUM_OFFSET as u16 };
         } else {
-            let head = checksum::sum(&bytes[TCP_AT..TCP_AT + tcp_len]);
-            let sum = checksum::add(checksum::add(pseudo, head), payload_sum());
+            // The field has the sum of the pseudo-header.
+            let sum = checksum::add(checksum::sum(&bytes[TCP_AT..len]), payload_sum());
+            let field = TCP_AT + CHECKSUM_OFFSET;
             bytes[field..field + 2].copy_from_slice(&(!sum).to_be_bytes());
         }
         if payload_len > usize::from(mss) {
-            offload.gso =
-                Some(Gso { kind: GsoKind::Tcp4, size: mss, header_len: (TCP_AT + tcp_len) as u16, ecn: false });
+            offload.gso = Some(Gso { kind: GsoKind::Tcp4, size: mss, header_len: len as u16, ecn: false });
         }
-        Headers { bytes, len: TCP_AT + tcp_len, offload }
+        Headers { bytes, len, offload }
     }
 }
 

@@ -3,31 +3,10 @@
 //! Deliberately absent: VLAN tags, IPv6, IP options and fragments. Such frames are `Other` and pass.
 
 use nicache_port::{Checksum, Offload};
-use nicache_tcp::{SegmentHead, checksum};
-use smoltcp::wire::{EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet};
-
-/// Bytes of an Ethernet II header.
-pub const ETHERNET_BYTES: usize = 14;
-/// Bytes of an IPv4 header without options.
-pub const IPV4_BYTES: usize = 20;
-/// Where the TCP header starts in a frame that the card handles.
-pub const TCP_AT: usize = ETHERNET_BYTES + IPV4_BYTES;
-
-/// A MAC address.
-pub type Mac = [u8; 6];
-
-/// The two ends of a connection, seen from the wire. Addresses and ports are in host byte order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FlowKey {
-    /// IPv4 address of the client.
-    pub client: u32,
-    /// IPv4 address of the server.
-    pub server: u32,
-    /// TCP port of the client.
-    pub client_port: u16,
-    /// TCP port of the service.
-    pub server_port: u16,
-}
+use nicache_tcp::SegmentHead;
+pub use nicache_tcp::frame::{FlowKey, Mac, TCP_AT};
+use nicache_tcp::frame::{is_right, plain_ipv4};
+use smoltcp::wire::{EthernetFrame, EthernetProtocol, IpProtocol};
 
 /// From which side a frame came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,19 +60,10 @@ pub fn classify(frame: &[u8], offload: &Offload, side: Side, is_service: impl Fn
     if ethernet.ethertype() != EthernetProtocol::Ipv4 {
         return Classified::Other;
     }
-    let Ok(ip) = Ipv4Packet::new_checked(&frame[ETHERNET_BYTES..]) else {
+    let Some((ip, end)) = plain_ipv4(frame) else {
         return Classified::Other;
     };
-    if ip.version() != 4
-        || ip.header_len() as usize != IPV4_BYTES
-        || ip.next_header() != IpProtocol::Tcp
-        || ip.more_frags()
-        || ip.frag_offset() != 0
-    {
-        return Classified::Other;
-    }
-    let end = ETHERNET_BYTES + ip.total_len() as usize;
-    if end < TCP_AT + 20 || end > frame.len() {
+    if ip.next_header() != IpProtocol::Tcp || end < TCP_AT + 20 {
         return Classified::Other;
     }
     let tcp = &frame[TCP_AT..end];
@@ -115,14 +85,8 @@ pub fn classify(frame: &[u8], offload: &Offload, side: Side, is_service: impl Fn
     let Ok(head) = nicache_tcp::parse(tcp) else {
         return Classified::Other;
     };
-    if offload.checksum == Checksum::Unverified {
-        if !ip.verify_checksum() {
-            return Classified::Corrupt;
-        }
-        let pseudo = checksum::pseudo_header_v4(source.to_be_bytes(), destination.to_be_bytes(), tcp.len() as u32);
-        if checksum::add(pseudo, checksum::sum(tcp)) != 0xffff {
-            return Classified::Corrupt;
-        }
+    if offload.checksum == Checksum::Unverified && !(ip.verify_checksum() && is_right(source, destination, tcp)) {
+        return Classified::Corrupt;
     }
     let payload_at = TCP_AT + head.header_len;
     Classified::Tcp(TcpFrame {

@@ -8,8 +8,8 @@ use nicache_bus::attachment::{COMMANDS, DONE, FRAMES};
 use nicache_bus::descriptor::Refusal;
 use nicache_bus::{CardSide, Command, Completion, Flags as CommandFlags, Received};
 use nicache_host::server::Broken;
-use nicache_host::stack::{ConnectionKey, Ends, HEADERS_BYTES_MAX, write_headers};
 use nicache_port::{Capabilities, FaultRates};
+use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, write_headers};
 use nicache_tcp::{Flags, HeadRepr, Seq, checksum};
 use proptest::prelude::*;
 
@@ -49,12 +49,11 @@ fn serves(world: &mut World, name: &str) {
 /// A segment of a client with such a port, complete.
 fn segment(port: u16, head: HeadRepr, payload: &[u8]) -> Vec<u8> {
     let (client, server) = (u32::from_be_bytes(CLIENT_ADDRESS), u32::from_be_bytes(card_address(0)));
-    // What the server writes for its client, with the ends exchanged.
-    let key = ConnectionKey { client: server, server: client, client_port: 80, server_port: port };
-    let ends = Ends { key, client_mac: card_mac(0), server_mac: CLIENT_MAC };
+    let addresses =
+        Addresses { source_mac: CLIENT_MAC, destination_mac: card_mac(0), source: client, destination: server };
     let head = HeadRepr { src_port: port, dst_port: 80, ..head };
     let mut bytes = [0; HEADERS_BYTES_MAX];
-    let len = write_headers(&ends, &head, payload.len() as u32, 1, &mut bytes);
+    let len = write_headers(&addresses, &head, payload.len() as u32, 1, &mut bytes);
     let mut frame = [&bytes[..len], payload].concat();
     complete(&mut frame);
     frame

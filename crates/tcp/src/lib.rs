@@ -9,6 +9,7 @@
 //! | [`seq`], [`time`] | sequence numbers, instants | RFC 9293 section 3.4 |
 //! | [`wire`], [`options`] | parsing and emitting headers | RFC 9293 section 3.1, RFC 7323, RFC 2018 |
 //! | [`checksum`], [`mod@rewrite`] | ones'-complement sums, header rewriting in place | RFC 1071, RFC 1624 |
+//! | [`frame`] | Ethernet and IPv4 around a segment | RFC 791 |
 //! | [`splice`] | mapping one flow between two sequence spaces | module head |
 //! | [`sender`] | the byte-stream sender | RFC 9293, RFC 5681 |
 //! | [`rtt`], [`rto`] | round-trip estimate, retransmission timeout | RFC 6298, RFC 7323 |
@@ -30,6 +31,7 @@
 pub mod checksum;
 pub mod close;
 pub mod cubic;
+pub mod frame;
 pub mod handshake;
 pub mod isn;
 pub mod options;

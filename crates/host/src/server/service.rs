@@ -6,6 +6,7 @@ use std::time::Duration;
 use nicache_bus::{Doorbell, HostSide, Peer, Presence, PushError, Received, RingError, Window, WindowError};
 use nicache_coherence::Epoch;
 use nicache_http::{DateCache, KeyConfig};
+use nicache_tcp::frame::{HEADERS_BYTES_MAX, TCP_AT, write_headers};
 use nicache_tcp::handshake::Limits;
 use nicache_tcp::{HeadRepr, SenderConfig, Time};
 
@@ -20,10 +21,7 @@ use crate::files::{Gone, Site};
 use crate::mbuf::{Headers, Mbuf, Owner};
 use crate::page_cache::PageCache;
 use crate::places::Places;
-use crate::stack::{
-    ConnectionId, Connections, Ends, HEADERS_BYTES_MAX, Handled, Incoming, StackConfig, TCP_AT, parse as parse_frame,
-    write_headers,
-};
+use crate::stack::{ConnectionId, Connections, Ends, Handled, Incoming, StackConfig, parse as parse_frame};
 
 /// Frames of one card in one turn at most.
 const FRAMES_PER_TURN: usize = 64;
@@ -456,7 +454,7 @@ impl Service {
 
     fn answer_head(&mut self, card: usize, ends: &Ends, head: &HeadRepr) -> Result<(), Broken> {
         let mut bytes = [0; HEADERS_BYTES_MAX];
-        let len = write_headers(ends, head, 0, self.next_ip_id(), &mut bytes);
+        let len = write_headers(&ends.to_client(), head, 0, self.next_ip_id(), &mut bytes);
         let headers = Headers { bytes: &bytes[..len], transport: TCP_AT as u8, segment: 0 };
         let sent = match &mut self.cards[card].driver {
             Some(driver) => driver.transmit(&headers, &[], &mut self.pages, &self.window),

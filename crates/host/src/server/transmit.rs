@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use nicache_bus::Window;
+use nicache_tcp::frame::{HEADERS_BYTES_MAX, TCP_AT, write_headers};
 use nicache_tcp::{HeadRepr, Time};
 
 use super::live::Behind;
@@ -13,7 +14,7 @@ use crate::driver::{Driver, TransmitError};
 use crate::files::LoadError;
 use crate::mbuf::{Headers, Mbuf};
 use crate::page_cache::PageCache;
-use crate::stack::{Connection, ConnectionId, HEADERS_BYTES_MAX, PACKET_PARTS_MAX, TCP_AT, write_headers};
+use crate::stack::{Connection, ConnectionId, PACKET_PARTS_MAX};
 
 impl Service {
     /// Hands to TCP what it may have.
@@ -126,7 +127,7 @@ fn send(
     window: &Window,
 ) -> Result<(), TransmitError> {
     let mut bytes = [0; HEADERS_BYTES_MAX];
-    let header_len = write_headers(connection.ends(), head, len, ip_id, &mut bytes);
+    let header_len = write_headers(&connection.ends().to_client(), head, len, ip_id, &mut bytes);
     let segment = if len > u32::from(mss) { mss } else { 0 };
     let headers = Headers { bytes: &bytes[..header_len], transport: TCP_AT as u8, segment };
     driver.transmit(&headers, parts, pages, window)

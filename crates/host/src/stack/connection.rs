@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use nicache_tcp::close::{Event, State};
+use nicache_tcp::frame::{Addresses, FlowKey, Mac};
 use nicache_tcp::handshake::{Limits, SynReceived, SynTimeout, answer};
 use nicache_tcp::receiver::{Accept, Receiver};
 use nicache_tcp::rst::{self, Verdict};
@@ -26,28 +27,27 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 /// Payload of one packet at most, if the card cuts it.
 const SUPER_FRAME_BYTES: u32 = 65_535 - 20 - 60;
 
-/// The two ends of a connection. Addresses and ports are in host byte order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ConnectionKey {
-    /// IPv4 address of the client.
-    pub client: u32,
-    /// IPv4 address that it asked for.
-    pub server: u32,
-    /// TCP port of the client.
-    pub client_port: u16,
-    /// TCP port that it asked for.
-    pub server_port: u16,
-}
-
-/// The same with the addresses of the Ethernet.
+/// The two ends of a connection, with their addresses of the Ethernet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     /// Addresses and ports.
-    pub key: ConnectionKey,
+    pub key: FlowKey,
     /// Where segments of the client come from.
-    pub client_mac: [u8; 6],
+    pub client_mac: Mac,
     /// Where they go to.
-    pub server_mac: [u8; 6],
+    pub server_mac: Mac,
+}
+
+impl Ends {
+    /// Of what is sent to the client.
+    pub fn to_client(&self) -> Addresses {
+        Addresses {
+            source_mac: self.server_mac,
+            destination_mac: self.client_mac,
+            source: self.key.server,
+            destination: self.key.client,
+        }
+    }
 }
 
 /// Settings of all connections.
@@ -491,7 +491,7 @@ mod tests {
     }
 
     fn accepted() -> Connection {
-        let key = ConnectionKey { client: 1, server: 2, client_port: 40_000, server_port: 80 };
+        let key = FlowKey { client: 1, server: 2, client_port: 40_000, server_port: 80 };
         let ends = Ends { key, client_mac: [1; 6], server_mac: [2; 6] };
         let stamps = Timestamps { val: 77, ecr: 0 };
         let options =

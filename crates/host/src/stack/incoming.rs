@@ -4,14 +4,14 @@
 
 use std::ops::Range;
 
-use nicache_tcp::{SegmentHead, checksum};
+use nicache_tcp::SegmentHead;
+use nicache_tcp::frame::{ETHERNET_BYTES, FlowKey, TCP_AT, is_right as is_segment_right, plain_ipv4};
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, Icmpv4Message, Icmpv4Packet,
     IpProtocol, Ipv4Packet,
 };
 
-use super::connection::{ConnectionKey, Ends};
-use super::headers::{ETHERNET_BYTES, IPV4_BYTES, TCP_AT};
+use super::connection::Ends;
 
 /// Bytes of an ARP packet for IPv4 over Ethernet.
 const ARP_BYTES: usize = 28;
@@ -84,16 +84,9 @@ fn arp(frame: &[u8], mac: [u8; 6], address: u32) -> Incoming {
 }
 
 fn ipv4(frame: &[u8], from_mac: [u8; 6], is_right: bool, mac: [u8; 6], address: u32) -> Incoming {
-    let Ok(ip) = Ipv4Packet::new_checked(&frame[ETHERNET_BYTES..]) else { return Incoming::Nothing };
-    let is_plain = ip.version() == 4
-        && usize::from(ip.header_len()) == IPV4_BYTES
-        && !ip.more_frags()
-        && ip.frag_offset() == 0
-        && u32::from(ip.dst_addr()) == address;
-    let end = ETHERNET_BYTES + usize::from(ip.total_len());
-    if !is_plain || end > frame.len() {
+    let Some((ip, end)) = plain_ipv4(frame).filter(|(ip, _)| u32::from(ip.dst_addr()) == address) else {
         return Incoming::Nothing;
-    }
+    };
     if !is_right && !ip.verify_checksum() {
         return Incoming::Corrupt;
     }
@@ -103,13 +96,10 @@ fn ipv4(frame: &[u8], from_mac: [u8; 6], is_right: bool, mac: [u8; 6], address: 
             let tcp = &frame[TCP_AT..end];
             let Ok(head) = nicache_tcp::parse(tcp) else { return Incoming::Nothing };
             let (client, server) = (u32::from(ip.src_addr()), address);
-            if !is_right {
-                let pseudo = checksum::pseudo_header_v4(client.to_be_bytes(), server.to_be_bytes(), tcp.len() as u32);
-                if checksum::add(pseudo, checksum::sum(tcp)) != 0xffff {
-                    return Incoming::Corrupt;
-                }
+            if !is_right && !is_segment_right(client, server, tcp) {
+                return Incoming::Corrupt;
             }
-            let key = ConnectionKey { client, server, client_port: head.src_port, server_port: head.dst_port };
+            let key = FlowKey { client, server, client_port: head.src_port, server_port: head.dst_port };
             let ends = Ends { key, client_mac: from_mac, server_mac: mac };
             Incoming::Tcp { ends, payload: TCP_AT + head.header_len..end, head }
         }

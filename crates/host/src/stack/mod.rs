@@ -5,19 +5,16 @@
 //! connection.rs  one connection: handshake, request bytes in, buffers out, close
 //! table.rs       all connections, with their timers; TIME-WAIT
 //! incoming.rs    what a received frame is; ARP and ping
-//! headers.rs     Ethernet, IPv4 and TCP headers of what is sent
 //! ```
 //!
 //! Deliberately absent: connecting to others, IPv6, IP fragments and options, urgent data.
 
 mod connection;
-mod headers;
 mod incoming;
 mod queue;
 mod table;
 
-pub use connection::{Connection, ConnectionKey, Ends, Outgoing, REQUEST_WINDOW_BYTES, Reaction, StackConfig};
-pub use headers::{HEADERS_BYTES_MAX, TCP_AT, write_headers};
+pub use connection::{Connection, Ends, Outgoing, REQUEST_WINDOW_BYTES, Reaction, StackConfig};
 pub use incoming::{Incoming, parse};
 pub use queue::{PACKET_PARTS_MAX, SendQueue};
 pub use table::{ConnectionId, Connections, Handled, StackCounters};

@@ -4,11 +4,12 @@ use std::hash::BuildHasher;
 use std::time::Duration;
 
 use hashbrown::HashTable;
+use nicache_tcp::frame::FlowKey;
 use nicache_tcp::isn::{IsnKey, initial, timestamp_offset};
 use nicache_tcp::time_wait::{Answer, Closed, TimeWaitTable};
 use nicache_tcp::{Flags, HeadRepr, SackBlocks, SegmentHead, Time, Wheel};
 
-use super::connection::{Connection, ConnectionKey, Ends, Reaction, StackConfig};
+use super::connection::{Connection, Ends, Reaction, StackConfig};
 use crate::mbuf::Mbuf;
 
 /// Connections in TIME-WAIT that are remembered.
@@ -112,7 +113,7 @@ impl Connections {
         self.places.get_mut(id.0 as usize)?.as_deref_mut()
     }
 
-    fn find(&self, key: &ConnectionKey) -> Option<ConnectionId> {
+    fn find(&self, key: &FlowKey) -> Option<ConnectionId> {
         let found = self.index.find(self.seed.hash_one(key), |&index| {
             self.places[index as usize].as_ref().is_some_and(|connection| connection.ends().key == *key)
         });
@@ -157,7 +158,7 @@ impl Connections {
             self.counters.refused += 1;
             return Handled::Nothing;
         };
-        let ConnectionKey { client, server, client_port, server_port } = ends.key;
+        let FlowKey { client, server, client_port, server_port } = ends.key;
         let mut tuple = [0; 12];
         tuple[..4].copy_from_slice(&client.to_be_bytes());
         tuple[4..8].copy_from_slice(&server.to_be_bytes());
@@ -257,7 +258,7 @@ mod tests {
     }
 
     fn ends(client_port: u16) -> Ends {
-        let key = ConnectionKey { client: 1, server: 2, client_port, server_port: 80 };
+        let key = FlowKey { client: 1, server: 2, client_port, server_port: 80 };
         Ends { key, client_mac: [1; 6], server_mac: [2; 6] }
     }
 
@@ -296,7 +297,7 @@ mod tests {
         };
         assert_eq!((reset.flags, reset.seq), (Flags::RST, Seq(77)));
         let syn = segment(9, 5, 0, Flags::SYN);
-        let elsewhere = Ends { key: ConnectionKey { server_port: 81, ..ends(9).key }, ..ends(9) };
+        let elsewhere = Ends { key: FlowKey { server_port: 81, ..ends(9).key }, ..ends(9) };
         let Handled::Answer(reset) = table.handle_segment(elsewhere, &syn, b"", Time::ZERO) else {
             panic!("no answer")
         };
