@@ -16,11 +16,11 @@ const WIDTH: f64 = 920.0;
 const LEFT: f64 = 60.0;
 const PANEL_HEIGHT: f64 = 190.0;
 const PANEL_STEP: f64 = 290.0;
-const TOP: f64 = 110.0;
+const TOP: f64 = 118.0;
 
 /// Draws a report.
 pub fn draw(report: &Report) -> String {
-    let height = TOP + 2.0 * PANEL_STEP + 30.0;
+    let height = TOP + PANEL_STEP + PANEL_HEIGHT + 70.0;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
          font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
@@ -39,8 +39,15 @@ pub fn draw(report: &Report) -> String {
     let bars = rows.len() as f64 + groups.len() as f64;
     let step = (WIDTH - LEFT - 20.0) / bars.max(1.0);
     let most = rows.iter().map(|row| row.mbit_per_s.median).fold(1.0, f64::max);
+    let most = (most / 400.0).ceil() * 400.0;
     panel(&mut svg, TOP, "Traffic over the bus for the same content; 100 %: no cache", "%", 100.0);
-    panel(&mut svg, TOP + PANEL_STEP, "Throughput, megabits of content per second", "", most);
+    panel(
+        &mut svg,
+        TOP + PANEL_STEP,
+        "Throughput, megabits of content per second; percent more than without memory",
+        "",
+        most,
+    );
     let mut x = LEFT + step / 2.0;
     for group in &groups {
         let base = group.iter().find(|row| row.memory_bytes == 0).map_or(1.0, |row| row.traffic());
@@ -81,7 +88,7 @@ pub fn draw(report: &Report) -> String {
                 scale(row.mbit_per_s.max)
             );
             let label = match row.benefit {
-                Some(benefit) if row.memory_bytes > 0 => format!("{:+.0} %", 100.0 * benefit),
+                Some(benefit) if row.memory_bytes > 0 => format!("{:+.0}", 100.0 * benefit),
                 _ => format!("{:.0}", row.mbit_per_s.median),
             };
             let y = scale(row.mbit_per_s.max.max(row.mbit_per_s.median)) - 4.0;
@@ -132,7 +139,7 @@ fn short(name: &str) -> String {
 }
 
 fn panel(svg: &mut String, top: f64, title: &str, unit: &str, most: f64) {
-    text(svg, 16.0, top - 14.0, "start", "font-size=\"13\" font-weight=\"600\"", title);
+    text(svg, 16.0, top - 18.0, "start", "font-size=\"13\" font-weight=\"600\"", title);
     for quarter in 0..=4 {
         let y = top + PANEL_HEIGHT * (1.0 - f64::from(quarter) / 4.0);
         let _ = writeln!(
