@@ -9,6 +9,7 @@ use nicache_bus::{
 use nicache_port::{Burst, Port, send_with_fallback};
 
 use crate::cache::Cache;
+use crate::counters::FirmwareCounters;
 use crate::dma::Dma;
 use crate::receive::deliver;
 use crate::transmit::Packet;
@@ -33,31 +34,6 @@ pub enum Broken {
     /// The wire port is gone.
     #[error("the wire port: {0}")]
     Port(#[from] std::io::Error),
-}
-
-/// What the card has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FirmwareCounters {
-    /// Descriptors executed.
-    pub commands: u64,
-    /// Descriptors refused.
-    pub refused: u64,
-    /// Packets handed to the port; a super-frame is one.
-    pub sent: u64,
-    /// Packets of which a part was refused.
-    pub dropped: u64,
-    /// Packets that the port did not take.
-    pub send_failed: u64,
-    /// Bytes sent from the cache.
-    pub cache_bytes: u64,
-    /// Frames handed to the host.
-    pub received: u64,
-    /// Frames for which the host had given no buffer.
-    pub receive_no_buffer: u64,
-    /// Frames whose buffer was too small, or no buffer.
-    pub receive_refused: u64,
-    /// Refusals of which the host could not be told.
-    pub untold: u64,
 }
 
 /// What a turn came to.

@@ -16,9 +16,11 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod counters;
 mod dma;
 mod firmware;
 mod receive;
 mod transmit;
 
-pub use firmware::{Broken, Firmware, FirmwareCounters, Progress};
+pub use counters::FirmwareCounters;
+pub use firmware::{Broken, Firmware, Progress};

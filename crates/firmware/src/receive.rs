@@ -3,8 +3,8 @@
 use nicache_bus::{BusClass, CardSide, PushError, Received, RingError};
 use nicache_port::{Checksum, FrameBuf};
 
+use crate::counters::FirmwareCounters;
 use crate::dma::Dma;
-use crate::firmware::FirmwareCounters;
 
 /// Hands a frame to the host, and returns how many entries of rings that took. One for which there is no place is dropped and counted.
 pub fn deliver(

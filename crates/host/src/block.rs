@@ -1,4 +1,4 @@
-//! Blocks of files.
+//! Blocks of files, and pages for them.
 
 /// Bytes of a block: a page of memory.
 pub const BLOCK_BYTES: u64 = 4096;
@@ -10,6 +10,10 @@ pub struct FileNumber(pub u32);
 /// What a file was when a block of it was read. A file that has changed has another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Revision(pub u64);
+
+/// A page of the page cache, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PageNumber(pub u32);
 
 /// A block of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

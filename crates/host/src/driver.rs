@@ -17,10 +17,10 @@ use nicache_bus::{
     WindowError,
 };
 
-use crate::block::{BLOCK_BYTES, Revision};
+use crate::block::{BLOCK_BYTES, PageNumber, Revision};
 use crate::directory::{Directory, Found};
 use crate::mbuf::{Headers, Mbuf, PagePart};
-use crate::page_cache::{Page, PageCache, PageNumber};
+use crate::page_cache::{Page, PageCache};
 
 /// Bytes of a place for headers.
 pub const HEADER_PLACE_BYTES: u64 = 128;

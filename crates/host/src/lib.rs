@@ -3,7 +3,7 @@
 //! Read first: Kim, Pai and Rixner 2002, sections 4.1 and 4.2, Figure 5.
 //!
 //! ```text
-//! block.rs       a block of a file, and its revision
+//! block.rs       a block of a file, its revision, and a page for it
 //! page_cache.rs  blocks in the window, pinned while a connection may have to send them again
 //! mbuf.rs        what a packet is made of: bytes, or bytes of pages with their file, offset and revision
 //! directory.rs   which blocks are in a card's cache, and where; one for each card
@@ -27,9 +27,9 @@ pub mod places;
 pub mod server;
 pub mod stack;
 
-pub use block::{BLOCK_BYTES, Block, FileNumber, Revision};
+pub use block::{BLOCK_BYTES, Block, FileNumber, PageNumber, Revision};
 pub use directory::{Coherence, Directory, DirectoryCounters, Found};
 pub use driver::{Driver, DriverCounters, TransmitError};
 pub use mbuf::{Headers, Mbuf, Owner, PagePart};
-pub use page_cache::{Lookup, Page, PageCache, PageNumber};
+pub use page_cache::{Lookup, Page, PageCache};
 pub use places::Places;

@@ -2,8 +2,7 @@
 
 use nicache_bus::BusClass;
 
-use crate::block::{BLOCK_BYTES, Block, FileNumber, Revision};
-use crate::page_cache::PageNumber;
+use crate::block::{BLOCK_BYTES, Block, FileNumber, PageNumber, Revision};
 
 /// Who gets the memory back when nobody needs it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

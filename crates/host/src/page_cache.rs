@@ -9,12 +9,8 @@
 
 use hashbrown::HashMap;
 
-use crate::block::{BLOCK_BYTES, Block, Revision};
+use crate::block::{BLOCK_BYTES, Block, PageNumber, Revision};
 use crate::mbuf::Mbuf;
-
-/// A page, by its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PageNumber(pub u32);
 
 /// What a page has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

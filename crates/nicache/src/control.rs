@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::inquiry::{DatabaseReport, EntryReport, PageReport, WhoReport, WhyReport};
-use crate::serve::ServeStatus;
+use crate::serve::report::ServeStatus;
 use crate::setup::{receive_message, send_message};
 
 /// Longest request or response line, in bytes.

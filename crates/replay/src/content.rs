@@ -11,6 +11,8 @@ use crate::random::mix;
 
 /// Bytes of a line.
 pub const LINE_BYTES: usize = 64;
+/// The version of every file that nothing changes.
+pub(crate) const VERSION: u32 = 1;
 /// Bytes of a line's prefix that tell file, version and line.
 const PREFIX_BYTES: usize = 36;
 

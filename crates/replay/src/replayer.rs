@@ -40,8 +40,6 @@ pub use plan::Plan;
 pub use report::{ErrorCounts, ReplayerReport};
 pub use schedule::Demand;
 
-pub(crate) use expected::VERSION;
-
 /// Where to send requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddress {

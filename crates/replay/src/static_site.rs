@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::replayer::VERSION;
+use crate::content::VERSION;
 use crate::site::{SiteError, make_directory, write_new};
 use crate::trace::Trace;
 
@@ -108,7 +108,7 @@ pub(crate) fn target(id: u64) -> [u8; TARGET_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::{Body, inspect};
+    use crate::content::{Body, VERSION, inspect};
     use crate::trace::{Record, Verb};
 
     fn trace() -> Trace {

@@ -10,8 +10,8 @@ use nicache_coherence::RevisionTable;
 use nicache_watch::wait_for_changes;
 
 use super::site::OpenFile;
-use crate::block::{BLOCK_BYTES, Block};
-use crate::page_cache::{Lookup, Page, PageCache, PageNumber};
+use crate::block::{BLOCK_BYTES, Block, PageNumber};
+use crate::page_cache::{Lookup, Page, PageCache};
 
 /// Why blocks are not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

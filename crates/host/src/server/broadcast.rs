@@ -6,27 +6,16 @@ use std::time::Duration;
 
 use nicache_tcp::Time;
 
-use super::live::{LiveSource, PLAYLIST_BYTES_MAX, Stream, segments};
+use super::live::{LiveSource, PLAYLIST_BYTES_MAX, Playlist, Stream, segments};
 use super::replies::kind_of;
 use super::reply::{Body, Head, Manner};
 use super::service::{Service, forget, free};
 use crate::block::{BLOCK_BYTES, Block};
-use crate::files::{Found, Gone, OpenFile};
+use crate::files::{Found, Gone};
 use crate::stack::ConnectionId;
 
 /// How often a playlist is looked at.
 const PLAYLIST_EVERY: Duration = Duration::from_millis(100);
-
-/// A playlist whose segments are live.
-#[derive(Debug)]
-pub(super) struct Playlist {
-    pub(super) path: Vec<u8>,
-    pub(super) file: Option<Arc<OpenFile>>,
-    pub(super) segments: Vec<Vec<u8>>,
-    /// Files that it has named before, and that are still in use.
-    pub(super) retiring: Vec<Arc<OpenFile>>,
-    pub(super) due: Time,
-}
 
 impl Service {
     /// Serves something live from now on.

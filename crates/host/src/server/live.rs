@@ -5,13 +5,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use nicache_bus::Window;
+use nicache_tcp::Time;
 
-use crate::block::{BLOCK_BYTES, Block, FileNumber, Revision};
-use crate::files::Gone;
+use crate::block::{BLOCK_BYTES, Block, FileNumber, PageNumber, Revision};
+use crate::files::{Gone, OpenFile};
 use crate::mbuf::Mbuf;
-use crate::page_cache::{Page, PageCache, PageNumber};
+use crate::page_cache::{Page, PageCache};
 use crate::stack::ConnectionId;
 
 /// Blocks of a stream that are kept for viewers who are behind.
@@ -45,6 +47,17 @@ pub struct LiveCounters {
     pub lost: u64,
     /// Viewers that were too far behind.
     pub cut: u64,
+}
+
+/// A playlist whose segments are live.
+#[derive(Debug)]
+pub(super) struct Playlist {
+    pub(super) path: Vec<u8>,
+    pub(super) file: Option<Arc<OpenFile>>,
+    pub(super) segments: Vec<Vec<u8>>,
+    /// Files that it has named before, and that are still in use.
+    pub(super) retiring: Vec<Arc<OpenFile>>,
+    pub(super) due: Time,
 }
 
 /// A stream.

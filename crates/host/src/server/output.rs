@@ -9,10 +9,10 @@ use std::sync::Arc;
 use nicache_bus::{BusClass, Window};
 use nicache_coherence::RevisionTable;
 
-use crate::block::{BLOCK_BYTES, Block};
+use crate::block::{BLOCK_BYTES, Block, PageNumber};
 use crate::files::{Gone, LoadError, OpenFile, load, load_private};
 use crate::mbuf::{Mbuf, Owner};
-use crate::page_cache::{PageCache, PageNumber};
+use crate::page_cache::PageCache;
 
 /// How much of a file is pinned for one reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,8 @@ use nicache_tcp::frame::{HEADERS_BYTES_MAX, TCP_AT, write_headers};
 use nicache_tcp::handshake::Limits;
 use nicache_tcp::{HeadRepr, SenderConfig, Time};
 
-use super::broadcast::Playlist;
 use super::config::{CardPort, FRAME_BYTES, FRAMES, Layout, Route, ServiceConfig};
-use super::live::{LiveCounters, Stream};
+use super::live::{LiveCounters, Playlist, Stream};
 use super::output::{Output, PieceLimits};
 use crate::block::Block;
 use crate::directory::{Coherence, Directory};

@@ -6,7 +6,8 @@
 //! host.rs       the host process (crates/host)
 //! messages.rs   what they tell each other
 //! channel.rs    a child's end of the socket
-//! status.rs     what `nicache status` is told
+//! report.rs     what `nicache status` shows
+//! status.rs     the control socket
 //! ```
 //!
 //! Card and host share what the supervisor has made for them and nothing else: host memory, and an attachment for each card. Whoever ends is started again with a new
@@ -16,6 +17,7 @@ mod channel;
 pub mod firmware;
 pub mod host;
 mod messages;
+pub mod report;
 mod status;
 
 use std::net::Ipv4Addr;
@@ -47,7 +49,7 @@ use crate::supervisor::{check_privilege, first_word, tap};
 use messages::{
     CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, ToFirmware, ToHost,
 };
-pub use status::ServeStatus;
+use report::ServeStatus;
 use status::{Shared, StatusServer};
 
 /// How long a child may take to start.

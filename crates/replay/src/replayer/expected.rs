@@ -2,14 +2,12 @@
 
 use std::cmp::Reverse;
 
-use crate::content::render;
+use crate::content::{VERSION, render};
 use crate::trace::Trace;
 
 /// Bytes of bodies kept ready; those of other objects are made again while they are compared, which takes about ten times
 /// as long.
 const KEPT_BYTES_MAX: u64 = 2 << 30;
-/// The version of every file that nothing changes.
-pub(crate) const VERSION: u32 = 1;
 /// Bytes made at once of a body that is not kept.
 const CHUNK_BYTES: usize = 4096;
 

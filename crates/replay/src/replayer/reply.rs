@@ -219,7 +219,7 @@ mod tests {
 
     fn reply(object: u64, fields: &str) -> Vec<u8> {
         let mut body = vec![0; object as usize * 100];
-        render(object, super::super::expected::VERSION, 0, &mut body);
+        render(object, crate::content::VERSION, 0, &mut body);
         let mut reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n", body.len()).into_bytes();
         reply.extend(body);
         reply

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use super::*;
-use crate::content::render;
+use crate::content::{VERSION, render};
 use crate::sessions::SessionConfig;
 use crate::synthetic::{SyntheticConfig, synthetic};
 use crate::trace::Trace;

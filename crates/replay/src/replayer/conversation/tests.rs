@@ -18,7 +18,7 @@ fn plan(seconds: &[u64]) -> Plan {
 
 fn reply(object: u64, closes: bool) -> Vec<u8> {
     let mut body = vec![0; 300];
-    render(object, super::super::VERSION, 0, &mut body);
+    render(object, crate::content::VERSION, 0, &mut body);
     let connection = if closes { "Connection: close\r\n" } else { "" };
     let mut reply = format!("HTTP/1.1 200 OK\r\nContent-Length: 300\r\n{connection}\r\n").into_bytes();
     reply.extend(body);
