@@ -35,8 +35,8 @@ pub fn parse(value: &[u8], bytes: u64) -> Wanted {
         }
     }
     // Together more than the file: it is cheaper for everybody to send that (RFC 9110 section 14.2).
-    let all = parts.iter().fold(0u64, |all, (from, to)| all.saturating_add(to - from));
-    if count == 0 || all > bytes.max(1) {
+    let all: u128 = parts.iter().map(|(from, to)| u128::from(to - from)).sum();
+    if count == 0 || all > u128::from(bytes.max(1)) {
         return Wanted::Whole;
     }
     if parts.is_empty() { Wanted::Nothing } else { Wanted::Parts(parts) }

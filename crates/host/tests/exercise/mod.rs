@@ -63,7 +63,7 @@ fn check_range(value: &[u8], bytes: u64) {
     if let Wanted::Parts(parts) = parse_range(value, bytes) {
         assert!(!parts.is_empty() && parts.len() <= RANGES_MAX);
         assert!(parts.iter().all(|&(from, to)| from < to && to <= bytes));
-        assert!(parts.iter().map(|(from, to)| to - from).sum::<u64>() <= bytes);
+        assert!(parts.iter().map(|(from, to)| u128::from(to - from)).sum::<u128>() <= u128::from(bytes));
     }
 }
 
