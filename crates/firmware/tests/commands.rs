@@ -87,6 +87,34 @@ fn content_crosses_once() {
     assert_eq!(bench.card.counters().cache_bytes, 10_000);
 }
 
+/// A bell that waits for a better moment is rung all the same: before the card sleeps, and soon if it never does.
+#[test]
+fn a_host_that_sleeps_beside_the_card_is_rung_for() {
+    for is_busy in [false, true] {
+        let mut bench = Bench::new(Capabilities::FULL, None);
+        let place = Received { mmaddr: 8192, len: 2048, checksums_right: false };
+        bench.host.free.push(place.encode()).unwrap();
+        let _ = bench.host.free.publish();
+        bench.host.bell.hear();
+        assert_eq!(bench.host.received.sleep_until_entry(), Ok(true));
+        bench.host.presence.sleep();
+        bench.wire.send(&[std::io::IoSlice::new(&[1; 60])], Offload::default()).unwrap();
+        let mut is_rung = false;
+        for turn in 0..10 {
+            if is_busy {
+                bench.say(&[Command::CacheInsert { mmaddr: 4096, ncoffset: 0, len: 4096 }]);
+            }
+            let progress = bench.card.turn(turn * 50_000).unwrap();
+            is_rung |= bench.host.bell.hear();
+            if progress == Progress::Idle {
+                break;
+            }
+        }
+        assert!(is_rung, "busy: {is_busy}");
+        assert_eq!(bench.host.received.available(), Ok(1));
+    }
+}
+
 #[test]
 fn a_super_frame_is_cut_for_a_port_that_cannot() {
     let mut frame = vec![0; 54];
