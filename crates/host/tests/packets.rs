@@ -159,9 +159,15 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let part = (0u32..3, 0u32..6, 0u16..4096, 1u16..4096);
+    let any = (0u32..3, 0u32..6, 0u16..4096, 1u16..4096).prop_map(|part| vec![part]);
+    // Blocks that follow each other, whole but for the first and the last.
+    let run = (0u32..3, 0u32..4, 1u32..4, 0u16..4096, 1u16..=4096).prop_map(|(file, index, more, start, len)| {
+        let middle = (1..more).map(|number| (file, index + number, 0, 4096));
+        std::iter::once((file, index, start, 4096)).chain(middle).chain([(file, index + more, 0, len)]).collect()
+    });
+    let part = prop_oneof![any, run];
     let step = prop_oneof![
-        8 => proptest::collection::vec(part, 0..6).prop_map(Step::Send),
+        8 => proptest::collection::vec(part, 0..4).prop_map(|parts: Vec<Vec<_>>| Step::Send(parts.concat())),
         2 => (0u32..3).prop_map(Step::Change),
         3 => Just(Step::Again),
         3 => Just(Step::Settle),
@@ -184,12 +190,25 @@ proptest! {
                     if let Some((mbufs, _)) = last.take() {
                         unpin(&mut machine, &mbufs);
                     }
-                    let (mut mbufs, mut bytes) = (Vec::new(), HEADER.to_vec());
+                    let (mut mbufs, mut bytes) = (Vec::<Mbuf>::new(), HEADER.to_vec());
                     for (file, index, start, len) in parts {
                         let (block, revision) = (block(file, index), revisions[file as usize]);
                         let Some(page) = machine.page(block, revision) else { continue };
                         let len = len.min(4096 - start);
-                        mbufs.push(Mbuf::Pages { first: page, block, revision, start, len: u32::from(len) });
+                        let (last_len, len32) = (mbufs.last().map_or(0, Mbuf::len), u32::from(len));
+                        match mbufs.last_mut() {
+                            // Pages that follow each other are one buffer.
+                            Some(Mbuf::Pages { first, block: before, revision: same, start: at, len: all })
+                                if start == 0
+                                    && (u32::from(*at) + last_len).is_multiple_of(4096)
+                                    && first.0 + (u32::from(*at) + last_len) / 4096 == page.0
+                                    && before.index + (u32::from(*at) + last_len) / 4096 == block.index
+                                    && (before.file, *same) == (block.file, revision) =>
+                            {
+                                *all += len32;
+                            }
+                            _ => mbufs.push(Mbuf::Pages { first: page, block, revision, start, len: len32 }),
+                        }
                         bytes.extend(&content(block, revision, 4096)[start.into()..(start + len).into()]);
                     }
                     if machine.transmit(&mbufs).is_ok() {
@@ -216,7 +235,7 @@ proptest! {
             }
             // Inclusion: what the directory knows is in the page cache.
             for file in 0..3 {
-                for index in 0..6 {
+                for index in 0..8 {
                     let known = machine.driver.directory().knows(block(file, index));
                     prop_assert!(!known || machine.pages.holds(block(file, index)));
                 }
