@@ -53,6 +53,11 @@ impl Policy for Fifo {
     }
 
     #[inline]
+    fn contains(&self, key: Key) -> bool {
+        self.table.find(key).is_some()
+    }
+
+    #[inline]
     fn handle_hit(&mut self, _key: Key) {}
 
     #[inline]

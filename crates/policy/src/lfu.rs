@@ -87,6 +87,11 @@ impl Policy for Lfu {
     }
 
     #[inline]
+    fn contains(&self, key: Key) -> bool {
+        self.table.find(key).is_some()
+    }
+
+    #[inline]
     fn handle_hit(&mut self, key: Key) {
         if let Some(place) = self.table.find(key) {
             let object = self.table.get_mut(place);

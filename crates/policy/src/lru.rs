@@ -51,6 +51,11 @@ impl Policy for Lru {
     }
 
     #[inline]
+    fn contains(&self, key: Key) -> bool {
+        self.table.find(key).is_some()
+    }
+
+    #[inline]
     fn handle_hit(&mut self, key: Key) {
         if let Some(place) = self.table.find(key) {
             self.order.move_to_front(&mut self.table, place);

@@ -92,6 +92,9 @@ pub trait Policy: Send {
     /// Its name in configuration, metrics and plots.
     fn name(&self) -> &'static str;
 
+    /// Whether the object is inserted. A card has a directory of its own; simulators ask the policy.
+    fn contains(&self, key: Key) -> bool;
+
     /// A cached object was served.
     fn handle_hit(&mut self, key: Key);
 
@@ -110,6 +113,25 @@ pub trait Policy: Send {
     /// The inserted object to evict next, for the sake of `incoming` or (None) at any price. It stays inserted until
     /// `handle_remove`; another poll before that may name it again. Never names `incoming` itself.
     fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key>;
+
+    /// Where the policy is the directory, too (in a simulation): whether the object is inserted; if so, this was its
+    /// [`Policy::handle_hit`].
+    #[inline]
+    fn handle_request(&mut self, key: Key) -> bool {
+        let hit = self.contains(key);
+        if hit {
+            self.handle_hit(key);
+        }
+        hit
+    }
+
+    /// [`Policy::poll_victim`] and the victim's removal as evicted.
+    #[inline]
+    fn evict(&mut self, incoming: Option<Incoming>) -> Option<Key> {
+        let victim = self.poll_victim(incoming)?;
+        self.handle_remove(victim, Removal::Evicted);
+        Some(victim)
+    }
 
     /// A period is over. Called every [`Policy::period`]; a policy without one ignores it.
     fn handle_period_end(&mut self) {}

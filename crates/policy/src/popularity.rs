@@ -385,6 +385,11 @@ impl Policy for Popularity {
     }
 
     #[inline]
+    fn contains(&self, key: Key) -> bool {
+        self.table.find(key).is_some_and(|place| self.table.get(place).inserted)
+    }
+
+    #[inline]
     fn handle_hit(&mut self, key: Key) {
         if let Some(place) = self.table.find(key).or_else(|| self.track(key)) {
             self.count(place);

@@ -96,6 +96,9 @@ impl Policy for S3Fifo {
     fn name(&self) -> &'static str {
         "s3-fifo"
     }
+    fn contains(&self, key: Key) -> bool {
+        self.table.find(key).is_some_and(|place| self.table.get(place).queue != Queue::Ghost)
+    }
     fn handle_hit(&mut self, key: Key) {
         if let Some(place) = self.table.find(key) {
             let entry = self.table.get_mut(place);
@@ -173,6 +176,9 @@ impl Policy for Gdsf {
     fn name(&self) -> &'static str {
         "gdsf"
     }
+    fn contains(&self, key: Key) -> bool {
+        self.objects.contains_key(&key)
+    }
     fn handle_hit(&mut self, key: Key) {
         if let Some((priority, uses, bytes)) = self.objects.get_mut(&key) {
             *uses += 1.0;
@@ -218,6 +224,9 @@ struct TinyLfuFifo {
 impl Policy for TinyLfuFifo {
     fn name(&self) -> &'static str {
         "tinylfu-fifo"
+    }
+    fn contains(&self, key: Key) -> bool {
+        self.order.iter().any(|object| object.0 == key)
     }
     fn handle_hit(&mut self, key: Key) {
         *self.uses.entry(key).or_default() += 1;
