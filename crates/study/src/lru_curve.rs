@@ -17,13 +17,11 @@
 //!
 //! [`is_exact`] tells; here such a reply becomes an entry, and what fits is there.
 
-mod fenwick;
 mod oversize;
-mod recency;
 
 use oversize::Oversize;
-use recency::{Before, Ones, Recency, Slots, Sums};
 
+use crate::recency::{Before, Ones, Recency, Slots, Sums};
 use crate::{Access, Counts, Room, Workload};
 
 /// Whether the curve at these sizes is what simulations give.

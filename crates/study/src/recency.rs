@@ -4,7 +4,7 @@
 //! and the blocks in a [`Fenwick`] row that is small enough for a processor's cache. When the row is full, the slots in use
 //! are moved together, which is paid for by at least as many uses as there are objects.
 
-use super::fenwick::Fenwick;
+use crate::fenwick::Fenwick;
 
 const NEVER: u32 = u32::MAX;
 
@@ -55,6 +55,14 @@ impl<S: Slots> Recency<S> {
         self.total += room;
         self.next += 1;
         before
+    }
+
+    /// An object is as if it had never been used.
+    pub fn forget(&mut self, object: u32) {
+        let slot = std::mem::replace(&mut self.slot_of[object as usize], NEVER);
+        if slot != NEVER {
+            self.total -= self.slots.take(slot as usize);
+        }
     }
 
     #[cold]
@@ -167,10 +175,17 @@ mod tests {
 
     use super::*;
 
+    const FORGETS: u32 = 7;
+
     fn behaves_like_a_list<S: Slots>(slots: S, uses: &[(u32, u64)]) -> Result<(), TestCaseError> {
         let mut recency = Recency::new(12, slots);
         let mut model: Vec<(u32, u64)> = Vec::new();
         for &(object, room) in uses {
+            if object == FORGETS {
+                recency.forget(object);
+                model.retain(|used| used.0 != object);
+                continue;
+            }
             let at = model.iter().position(|used| used.0 == object);
             let expected = at.map(|at| Before {
                 since: model[at + 1..].iter().map(|used| used.1).sum(),
