@@ -175,6 +175,49 @@ pub trait Policy: Send {
     fn occupancy(&self) -> Occupancy;
 }
 
+/// For policies that are chosen while the program runs, behind filters that take any.
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+    fn contains(&self, key: Key) -> bool {
+        (**self).contains(key)
+    }
+    fn handle_hit(&mut self, key: Key) {
+        (**self).handle_hit(key);
+    }
+    fn handle_miss(&mut self, key: Key, bytes: Option<u64>) -> Admission {
+        (**self).handle_miss(key, bytes)
+    }
+    fn handle_reply(&mut self, key: Key, bytes: u64) -> Admission {
+        (**self).handle_reply(key, bytes)
+    }
+    fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
+        (**self).handle_insert(key, bytes)
+    }
+    fn handle_remove(&mut self, key: Key, removal: Removal) {
+        (**self).handle_remove(key, removal);
+    }
+    fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
+        (**self).poll_victim(incoming)
+    }
+    fn handle_request(&mut self, key: Key) -> bool {
+        (**self).handle_request(key)
+    }
+    fn evict(&mut self, incoming: Option<Incoming>) -> Option<Key> {
+        (**self).evict(incoming)
+    }
+    fn handle_period_end(&mut self) {
+        (**self).handle_period_end();
+    }
+    fn period(&self) -> Option<Duration> {
+        (**self).period()
+    }
+    fn occupancy(&self) -> Occupancy {
+        (**self).occupancy()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
