@@ -12,20 +12,32 @@
 
 #![forbid(unsafe_code)]
 
+mod arc;
+mod belady;
 mod fifo;
+mod gdsf;
 mod heap;
 mod lfu;
+mod lirs;
 mod list;
+mod lrfu;
 mod lru;
 mod policy;
 mod popularity;
 mod table;
+mod w_tiny_lfu;
 
+pub use arc::Arc;
+pub use belady::Belady;
 pub use fifo::Fifo;
+pub use gdsf::{Gdsf, GdsfConfig, GdsfCost};
 pub use heap::{Heap, Heaped, Position};
 pub use lfu::Lfu;
+pub use lirs::{Lirs, LirsConfig};
 pub use list::{Linked, Links, List};
+pub use lrfu::{Lrfu, LrfuConfig};
 pub use lru::Lru;
 pub use policy::{Admission, Incoming, Key, Occupancy, Policy, Removal, TableFull};
 pub use popularity::{FORGOTTEN, Popularity, PopularityConfig, REFUSALS_FREE, VICTIM_LOOKS};
 pub use table::{Place, Table};
+pub use w_tiny_lfu::{WTinyLfu, WTinyLfuConfig};
