@@ -12,12 +12,9 @@
 
 #![forbid(unsafe_code)]
 
-<<<<<<< HEAD
-mod clock;
-=======
 mod arc;
 mod belady;
->>>>>>> h-policies2
+mod clock;
 mod fifo;
 mod gdsf;
 mod heap;

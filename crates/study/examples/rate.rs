@@ -21,7 +21,11 @@ fn main() {
     let sizes: Vec<u64> = (10..20).map(|b| 1u64 << b).chain([n]).collect();
     let t = std::time::Instant::now();
     let curve = lru_curve(&w, &sizes, |_| {});
-    println!("curve {:.4} {:.2} M/s", curve.last().unwrap().miss_ratio(), w.accesses.len() as f64 / t.elapsed().as_secs_f64() / 1e6);
+    println!(
+        "curve {:.4} {:.2} M/s",
+        curve.last().unwrap().miss_ratio(),
+        w.accesses.len() as f64 / t.elapsed().as_secs_f64() / 1e6
+    );
     for _ in 0..2 {
         run("lru", Lru::new(n, n as u32), &w, n);
         run("fifo", Fifo::new(n, n as u32), &w, n);

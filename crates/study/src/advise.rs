@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 
-use crate::{Choice, Curve, PolicyName, Point, Size};
+use crate::{Choice, Curve, Point, PolicyName, Size};
 
 /// What counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -66,9 +66,8 @@ pub fn advise(curves: &[Curve], objective: Objective) -> Option<Advice> {
     };
     // The knee of what is best at each size; then the policy that is best there, and its own knee.
     let sizes: Vec<Size> = real().next()?.points.iter().map(|point| point.size).collect();
-    let envelope: Vec<(Size, f64)> = (0..sizes.len())
-        .filter_map(|at| Some((sizes[at], objective.share(&best_at(at)?.points[at]))))
-        .collect();
+    let envelope: Vec<(Size, f64)> =
+        (0..sizes.len()).filter_map(|at| Some((sizes[at], objective.share(&best_at(at)?.points[at])))).collect();
     let at_knee = sizes.iter().position(|size| Some(*size) == knee(&envelope))?;
     let curve = best_at(at_knee)?;
     let own: Vec<(Size, f64)> = curve.points.iter().map(|point| (point.size, objective.share(point))).collect();
@@ -110,7 +109,8 @@ mod tests {
 
     fn curve(policy: PolicyName, hits: &[u64]) -> Curve {
         let point = |(at, &hits): (usize, &u64)| {
-            let counts = Counts { requests: 1000, request_hits: hits, bytes: 1000, hit_bytes: hits / 2, ..Counts::default() };
+            let counts =
+                Counts { requests: 1000, request_hits: hits, bytes: 1000, hit_bytes: hits / 2, ..Counts::default() };
             Point { size: Size(1 << (20 + at)), counts }
         };
         Curve { choice: policy.into(), points: hits.iter().enumerate().map(point).collect() }
@@ -118,7 +118,9 @@ mod tests {
 
     #[test]
     fn the_knee_is_where_more_memory_begins_to_buy_less() {
-        let sizes = |shares: &[f64]| -> Vec<(Size, f64)> { shares.iter().enumerate().map(|(at, &share)| (Size(1 + at as u64), share)).collect() };
+        let sizes = |shares: &[f64]| -> Vec<(Size, f64)> {
+            shares.iter().enumerate().map(|(at, &share)| (Size(1 + at as u64), share)).collect()
+        };
         assert_eq!(knee(&sizes(&[0.2, 0.4, 0.6, 0.61, 0.62])), Some(Size(3)));
         assert_eq!(knee(&sizes(&[0.0, 0.0])), None);
         assert_eq!(knee(&[]), None);
@@ -133,7 +135,10 @@ mod tests {
             curve(PolicyName::Belady, &[500, 600, 800, 900, 900]),
         ];
         let advice = advise(&curves, Objective::Requests).unwrap();
-        assert_eq!((advice.choice.policy, advice.size, advice.knee), (PolicyName::S3Fifo, Size(4 << 20), Size(4 << 20)));
+        assert_eq!(
+            (advice.choice.policy, advice.size, advice.knee),
+            (PolicyName::S3Fifo, Size(4 << 20), Size(4 << 20))
+        );
         assert_eq!(advice.at.counts.request_hits, 700);
         assert_eq!(advice.lru.map(|point| point.counts.request_hits), Some(600));
         assert_eq!(advice.bound.map(|point| point.counts.request_hits), Some(800));

@@ -251,7 +251,9 @@ impl FromStr for Choice {
     fn from_str(text: &str) -> Result<Choice, ChoiceError> {
         let mut parts = text.split('+').map(|part| part.trim().to_ascii_lowercase());
         let name = parts.next().unwrap_or_default();
-        let policy = PolicyName::ALL.into_iter().find(|policy| policy.name() == name || policy.title().eq_ignore_ascii_case(&name));
+        let policy = PolicyName::ALL
+            .into_iter()
+            .find(|policy| policy.name() == name || policy.title().eq_ignore_ascii_case(&name));
         let mut choice = Choice::from(policy.ok_or(ChoiceError::Policy(name))?);
         for filter in parts {
             match filter.strip_prefix("size:").map(str::parse) {

@@ -187,10 +187,8 @@ mod tests {
                 continue;
             }
             let at = model.iter().position(|used| used.0 == object);
-            let expected = at.map(|at| Before {
-                since: model[at + 1..].iter().map(|used| used.1).sum(),
-                room: model.remove(at).1,
-            });
+            let expected = at
+                .map(|at| Before { since: model[at + 1..].iter().map(|used| used.1).sum(), room: model.remove(at).1 });
             prop_assert_eq!(recency.access(object, room), expected);
             model.push((object, room));
         }

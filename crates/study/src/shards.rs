@@ -103,7 +103,8 @@ impl Shards {
         let estimate = |&size: &u64| {
             let ratios = |ratio: &dyn Fn(&Group) -> f64| mean_and_error(self.groups.iter().map(ratio));
             let (miss_ratio, miss_ratio_error) = ratios(&|group| group.miss_ratio(size as f64, self.requests));
-            let (byte_miss_ratio, byte_miss_ratio_error) = ratios(&|group| group.byte_miss_ratio(size as f64, self.bytes));
+            let (byte_miss_ratio, byte_miss_ratio_error) =
+                ratios(&|group| group.byte_miss_ratio(size as f64, self.bytes));
             Estimate { size, miss_ratio, miss_ratio_error, byte_miss_ratio, byte_miss_ratio_error }
         };
         sizes.iter().map(estimate).collect()
@@ -159,7 +160,11 @@ mod tests {
             assert!(difference < 2.5 * estimate.miss_ratio_error + 0.002, "{estimate:?} {}", exact.miss_ratio());
             assert!(estimate.miss_ratio_error < 0.05, "{estimate:?}");
             let difference = (estimate.byte_miss_ratio - exact.byte_miss_ratio()).abs();
-            assert!(difference < 2.5 * estimate.byte_miss_ratio_error + 0.005, "{estimate:?} {}", exact.byte_miss_ratio());
+            assert!(
+                difference < 2.5 * estimate.byte_miss_ratio_error + 0.005,
+                "{estimate:?} {}",
+                exact.byte_miss_ratio()
+            );
         }
     }
 

@@ -89,15 +89,23 @@ mod tests {
         let access = Access::new(0, 9).ending(true);
         let all = vec![access, access, access.changed(true), access, access, access];
         let parts = split(&Workload::of(all, Room::One), 2, SplitBy::Requests);
-        assert_eq!(accesses_of(&parts), [vec![access, access.changed(true), access], vec![access, access.changed(true), access]]);
+        assert_eq!(
+            accesses_of(&parts),
+            [vec![access, access.changed(true), access], vec![access, access.changed(true), access]]
+        );
     }
 
     #[test]
     fn a_client_has_one_cache() {
-        let mut workload = Workload::of((0..400).map(|object| Access::new(object, 1).ending(true)).collect(), Room::One);
+        let mut workload =
+            Workload::of((0..400).map(|object| Access::new(object, 1).ending(true)).collect(), Room::One);
         workload.clients = (0..400).map(|at| at % 37).collect();
         let parts = split(&workload, 3, SplitBy::Clients);
-        assert!(parts.iter().all(|part| part.accesses.len() > 60), "{:?}", parts.iter().map(|part| part.accesses.len()));
+        assert!(
+            parts.iter().all(|part| part.accesses.len() > 60),
+            "{:?}",
+            parts.iter().map(|part| part.accesses.len())
+        );
         for client in 0..37 {
             assert_eq!(parts.iter().filter(|part| part.clients.contains(&client)).count(), 1);
         }
