@@ -44,9 +44,14 @@ pub fn lru_curve(workload: &Workload, sizes: &[u64], progress: impl FnMut(u64)) 
     order.sort_by_key(|&at| sizes[at]);
     let ascending: Vec<u64> = order.iter().map(|&at| sizes[at]).collect();
     let curve = match workload.room {
-        Room::One => pass(workload, &ascending, Recency::new(workload.objects, Ones::default()), progress),
+        Room::One => pass(workload, Room::One, &ascending, Recency::new(workload.objects, Ones::default()), progress),
+        // Every object has one slot: blocks.
+        Room::Slots(slot) if workload.accesses.iter().all(|access| access.bytes() <= u64::from(slot.max(1))) => {
+            let slots: Vec<u64> = ascending.iter().map(|size| size / u64::from(slot.max(1))).collect();
+            pass(workload, Room::One, &slots, Recency::new(workload.objects, Ones::default()), progress)
+        }
         Room::Bytes | Room::Slots(_) => {
-            pass(workload, &ascending, Recency::new(workload.objects, Sums::default()), progress)
+            pass(workload, workload.room, &ascending, Recency::new(workload.objects, Sums::default()), progress)
         }
     };
     let mut result = vec![Counts::default(); sizes.len()];
@@ -67,12 +72,13 @@ struct Step {
 
 fn pass<S: Slots>(
     workload: &Workload,
+    room: Room,
     sizes: &[u64],
     mut recency: Recency<S>,
     mut progress: impl FnMut(u64),
 ) -> Vec<Counts> {
     const STEP: usize = 1 << 14;
-    let mut oversize = Oversize::new(sizes, &workload.rooms());
+    let mut oversize = Oversize::new(sizes, &workload.rooms(room));
     let apart = oversize.sizes();
     // Of the caches that are smaller than the largest object.
     let mut small = vec![Step::default(); apart];
@@ -80,9 +86,14 @@ fn pass<S: Slots>(
     let mut steps = vec![Step::default(); sizes.len() + 1 - apart];
     let mut request = Request { small: vec![true; apart], first: 0 };
     let mut total = Counts::default();
-    for accesses in workload.accesses.chunks(STEP) {
-        for &access in accesses {
-            let room = workload.room.of(access.bytes());
+    for (at, accesses) in workload.accesses.chunks(STEP).enumerate() {
+        for (at, &access) in accesses.iter().enumerate().map(|(n, access)| (at * STEP + n, access)) {
+            if at == workload.warm_up {
+                total = Counts::default();
+                small.fill(Step::default());
+                steps.fill(Step::default());
+            }
+            let room = room.of(access.bytes());
             let before = recency.access(access.object(), room);
             let not_stored = oversize.access(access.object(), room);
             total.accesses += 1;
@@ -114,6 +125,9 @@ fn pass<S: Slots>(
             }
         }
         progress(accesses.len() as u64);
+    }
+    if workload.warm_up > 0 && workload.warm_up >= workload.accesses.len() {
+        return vec![Counts::default(); sizes.len()];
     }
     let mut sum = Step::default();
     let large = steps.iter().take(sizes.len() - apart).map(|step| {
@@ -177,14 +191,17 @@ mod tests {
     fn workloads(growth: u64) -> impl Strategy<Value = Workload> {
         let room = prop_oneof![Just(Room::One), Just(Room::Bytes), (1u32..40).prop_map(Room::Slots)];
         let steps = prop::collection::vec((0u32..20, prop::bool::weighted(0.1), any::<bool>(), any::<bool>()), 0..300);
-        (room, prop::collection::vec(0u64..100, 20), steps).prop_map(move |(room, mut bytes, steps)| {
-            let accesses = steps.into_iter().map(|(object, changed, grows, ends)| {
-                let bytes = &mut bytes[object as usize];
-                *bytes += if changed && grows { growth } else { 0 };
-                Access::new(object, *bytes).changed(changed).ending(ends)
-            });
-            Workload::of(accesses.collect(), room)
-        })
+        let warm_up = prop_oneof![Just(0usize), 0usize..200];
+        (room, prop::collection::vec(0u64..100, 20), steps, warm_up).prop_map(
+            move |(room, mut bytes, steps, warm_up)| {
+                let accesses = steps.into_iter().map(|(object, changed, grows, ends)| {
+                    let bytes = &mut bytes[object as usize];
+                    *bytes += if changed && grows { growth } else { 0 };
+                    Access::new(object, *bytes).changed(changed).ending(ends)
+                });
+                Workload { warm_up, ..Workload::of(accesses.collect(), room) }
+            },
+        )
     }
 
     proptest! {

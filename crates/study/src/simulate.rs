@@ -1,5 +1,6 @@
 //! Plays a workload back against a policy.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use nicache_policy::{Admission, Incoming, Key, Policy, Removal};
@@ -133,33 +134,45 @@ impl<P: Policy> Cache<P> {
 
 /// Plays a workload back against a cache with so much memory. `progress` hears of every few thousand accesses.
 pub fn simulate<P: Policy>(policy: P, workload: &Workload, memory: u64, mut progress: impl FnMut(u64)) -> Counts {
-    const STEP: usize = 1 << 14;
     let period = policy.period().filter(|_| !workload.seconds.is_empty());
+    let mut clock = period.map(PeriodClock::new);
     let mut cache = Cache::new(policy, memory);
-    match period {
-        None => {
-            for accesses in workload.accesses.chunks(STEP) {
+    let warm_up = workload.warm_up.min(workload.accesses.len());
+    play(&mut cache, workload, 0..warm_up, &mut clock, &mut progress);
+    cache.counts = Counts::default();
+    play(&mut cache, workload, warm_up..workload.accesses.len(), &mut clock, &mut progress);
+    cache.counts()
+}
+
+fn play<P: Policy>(
+    cache: &mut Cache<P>,
+    workload: &Workload,
+    range: Range<usize>,
+    clock: &mut Option<PeriodClock>,
+    progress: &mut impl FnMut(u64),
+) {
+    const STEP: usize = 1 << 14;
+    let Range { start, end } = range;
+    for start in (start..end).step_by(STEP) {
+        let step = start..end.min(start + STEP);
+        let accesses = &workload.accesses[step.clone()];
+        match clock {
+            None => {
                 for &access in accesses {
                     cache.access(access, workload.room.of(access.bytes()));
                 }
-                progress(accesses.len() as u64);
             }
-        }
-        Some(period) => {
-            let mut clock = PeriodClock::new(period);
-            let all = workload.accesses.chunks(STEP).zip(workload.seconds.chunks(STEP));
-            for (accesses, seconds) in all {
-                for (&access, &second) in accesses.iter().zip(seconds) {
+            Some(clock) => {
+                for (&access, &second) in accesses.iter().zip(&workload.seconds[step]) {
                     for _ in 0..clock.periods_until(second) {
                         cache.end_period();
                     }
                     cache.access(access, workload.room.of(access.bytes()));
                 }
-                progress(accesses.len() as u64);
             }
         }
+        progress(accesses.len() as u64);
     }
-    cache.counts()
 }
 
 /// Tells how many periods have ended.

@@ -27,6 +27,7 @@ pub fn split(workload: &Workload, caches: usize, by: SplitBy) -> Vec<Workload> {
             clients: Vec::new(),
             objects: workload.objects,
             room: workload.room,
+            warm_up: 0,
         })
         .collect();
     // How often an object has changed, and how many of these changes each cache has noticed.
@@ -50,6 +51,7 @@ pub fn split(workload: &Workload, caches: usize, by: SplitBy) -> Vec<Workload> {
             // The blocks of a request are in several caches: each is a request of its own.
             given = given.ending(true);
         }
+        parts[part].warm_up += usize::from(at < workload.warm_up);
         parts[part].accesses.push(given);
         parts[part].seconds.extend(workload.seconds.get(at));
         parts[part].clients.extend(workload.clients.get(at));

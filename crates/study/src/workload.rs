@@ -18,13 +18,15 @@ pub struct Workload {
     pub objects: u32,
     /// What an entry is charged.
     pub room: Room,
+    /// So many of the first accesses fill the caches and are not counted.
+    pub warm_up: usize,
 }
 
 impl Workload {
     /// Accesses without times and clients.
     pub fn of(accesses: Vec<Access>, room: Room) -> Workload {
         let objects = accesses.iter().map(|access| access.object() + 1).max().unwrap_or(0);
-        Workload { accesses, seconds: Vec::new(), clients: Vec::new(), objects, room }
+        Workload { accesses, seconds: Vec::new(), clients: Vec::new(), objects, room, warm_up: 0 }
     }
 
     /// The name of an object towards policies.
@@ -34,18 +36,18 @@ impl Workload {
     }
 
     /// Room for each object at its largest, by number.
-    pub fn rooms(&self) -> Vec<u64> {
+    pub(crate) fn rooms(&self, room_of: Room) -> Vec<u64> {
         let mut rooms = vec![0; self.objects as usize];
         for access in self.accesses.iter().filter(|access| access.fills()) {
             let room: &mut u64 = &mut rooms[access.object() as usize];
-            *room = self.room.of(access.bytes()).max(*room);
+            *room = room_of.of(access.bytes()).max(*room);
         }
         rooms
     }
 
     /// Room for all objects at their largest.
     pub fn footprint(&self) -> u64 {
-        self.rooms().iter().sum()
+        self.rooms(self.room).iter().sum()
     }
 
     /// Least room of each object, ascending: how many can be in a memory at once at most is found in it.
