@@ -5,6 +5,7 @@
 
 mod path;
 mod serve;
+pub mod study;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
