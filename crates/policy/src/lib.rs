@@ -12,11 +12,16 @@
 
 #![forbid(unsafe_code)]
 
+mod arc;
+mod belady;
 mod clock;
 mod fifo;
+mod gdsf;
 mod heap;
 mod lfu;
+mod lirs;
 mod list;
+mod lrfu;
 mod lru;
 mod mru;
 mod policy;
@@ -30,12 +35,18 @@ mod size_limit;
 mod stages;
 mod table;
 mod two_q;
+mod w_tiny_lfu;
 
+pub use arc::Arc;
+pub use belady::Belady;
 pub use clock::Clock;
 pub use fifo::Fifo;
+pub use gdsf::{Gdsf, GdsfConfig, GdsfCost};
 pub use heap::{Heap, Heaped, Position};
 pub use lfu::Lfu;
+pub use lirs::{Lirs, LirsConfig};
 pub use list::{Linked, Links, List};
+pub use lrfu::{Lrfu, LrfuConfig};
 pub use lru::Lru;
 pub use mru::Mru;
 pub use policy::{Admission, Incoming, Key, Occupancy, Policy, Removal, TableFull};
@@ -47,3 +58,4 @@ pub use sieve::Sieve;
 pub use size_limit::SizeLimit;
 pub use table::{Place, Table};
 pub use two_q::{TwoQ, TwoQConfig};
+pub use w_tiny_lfu::{WTinyLfu, WTinyLfuConfig};

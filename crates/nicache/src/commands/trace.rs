@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use nicache_replay::{Format, StaticSite, Trace};
+use nicache_replay::{StaticSite, Trace};
+use nicache_trace::Format;
 
 use super::replay::show_trace;
 use crate::cli::{TraceCommand, TraceSiteArgs};

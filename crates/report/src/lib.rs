@@ -1,0 +1,30 @@
+//! Reports: what a simulation or a measurement found, as figures and tables, for browsers, papers and terminals.
+//!
+//! [`Report`] is the document; the rest turns it, or a [`Figure`] or a [`Table`] of it, into bytes:
+//!
+//! | output | of | function |
+//! |---|---|---|
+//! | one HTML page that needs nothing else | report | [`html`] |
+//! | SVG | figure | [`svg`] |
+//! | PNG | figure | [`png`] |
+//! | CSV | figure, table | [`figure_csv`], [`table_csv`] |
+//! | text for a terminal | report, figure, table | [`report_text`], [`figure_text`], [`table_text`] |
+//!
+//! All are pure functions: no files, no clock, no network. One drawing serves HTML, SVG and PNG. Text in a model may
+//! be anything; it is escaped where it is written. Numbers may be anything, too: what is not finite, and what a
+//! logarithmic scale has no place for, is not drawn.
+//!
+//! Deliberately absent: any knowledge of caches, and three-dimensional or pie charts.
+
+#![forbid(unsafe_code)]
+
+mod figure;
+mod report;
+mod table;
+
+pub use figure::{Axis, Direction, Figure, Mark, Point, Scale, Series, Style};
+pub use report::{Fact, Report, Section};
+pub use table::{Cell, Column, Row, Table};
+pub use unit::Unit;
+
+mod unit;

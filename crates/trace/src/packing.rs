@@ -1,0 +1,193 @@
+//! Where a trace's bytes come from: a file, standard input or any reader, unpacked as they are read.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::zstd::ZstdDecoder;
+
+/// Bytes that are read at once of what is packed.
+const PACKED_BUFFER_BYTES: usize = 128 * 1024;
+/// Bytes that a packing is recognised by.
+const MAGIC_BYTES: usize = 4;
+/// RFC 1952, 2.3.1.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+/// RFC 8878, 3.1.1; 3.1.2 for a skippable frame, without its first byte's low bits.
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const ZSTD_SKIPPABLE_MAGIC: &[u8] = &[0x2a, 0x4d, 0x18];
+
+/// Why the bytes of a trace cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be opened.
+    #[error("cannot open {path}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file, the pipe or the disk fails.
+    #[error("cannot read the trace after {position} bytes")]
+    Io {
+        /// Bytes that were read until then.
+        position: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// The packed bytes are damaged or cut off.
+    #[error("the trace's {packing} data is damaged or cut off near byte {position}; `{packing} -t` tests a file")]
+    Damaged {
+        /// How they are packed.
+        packing: Packing,
+        /// Packed bytes that were read until then; some of them were not looked at yet.
+        position: u64,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// How a trace is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// Not at all.
+    None,
+    /// gzip (RFC 1952), one member or several.
+    Gzip,
+    /// Zstandard (RFC 8878), one frame or several, with windows of at most 128 MiB.
+    Zstd,
+}
+
+impl Packing {
+    /// The packing of what begins so.
+    pub fn of(start: &[u8]) -> Packing {
+        if start.starts_with(GZIP_MAGIC) {
+            Packing::Gzip
+        } else if start.starts_with(ZSTD_MAGIC) || (start.get(1..4) == Some(ZSTD_SKIPPABLE_MAGIC) && start[0] >> 4 == 5)
+        {
+            Packing::Zstd
+        } else {
+            Packing::None
+        }
+    }
+}
+
+impl fmt::Display for Packing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Packing::None => "unpacked",
+            Packing::Gzip => "gzip",
+            Packing::Zstd => "zstd",
+        })
+    }
+}
+
+/// The unpacked bytes of a trace.
+pub struct Source<'a> {
+    bytes: Box<dyn Read + Send + 'a>,
+    packing: Packing,
+    /// Packed bytes that were read.
+    position: Arc<AtomicU64>,
+    /// Packed bytes in all, if they are a file's.
+    size: Option<u64>,
+}
+
+impl Source<'static> {
+    /// A file; `-` is standard input.
+    pub fn open(path: &Path) -> Result<Source<'static>, ReadError> {
+        if path == Path::new("-") {
+            return Source::new(io::stdin());
+        }
+        let failed = |source| ReadError::Open { path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let mut source = Source::new(file)?;
+        source.size = metadata.is_file().then_some(metadata.len());
+        Ok(source)
+    }
+}
+
+impl<'a> Source<'a> {
+    /// Any bytes, packed or not.
+    pub fn new(input: impl Read + Send + 'a) -> Result<Source<'a>, ReadError> {
+        let position = Arc::new(AtomicU64::new(0));
+        let mut input = Counted { input, read: Arc::clone(&position) };
+        let mut start = Vec::new();
+        input
+            .by_ref()
+            .take(MAGIC_BYTES as u64)
+            .read_to_end(&mut start)
+            .map_err(|source| ReadError::Io { position: 0, source })?;
+        let packing = Packing::of(&start);
+        let whole = Cursor::new(start).chain(input);
+        let bytes: Box<dyn Read + Send + 'a> = match packing {
+            Packing::None => Box::new(whole),
+            Packing::Gzip => Box::new(MultiGzDecoder::new(buffered(whole))),
+            Packing::Zstd => Box::new(ZstdDecoder::new(buffered(whole))),
+        };
+        Ok(Source { bytes, packing, position, size: None })
+    }
+
+    /// Reads some bytes; 0 at the end.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ReadError> {
+        loop {
+            match self.bytes.read(buffer) {
+                Ok(read) => return Ok(read),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    let (position, packing) = (self.position(), self.packing);
+                    // The decoders' own errors have no number of the system's.
+                    let is_system = source.raw_os_error().is_some() || packing == Packing::None;
+                    return Err(if is_system {
+                        ReadError::Io { position, source }
+                    } else {
+                        ReadError::Damaged { packing, position, source }
+                    });
+                }
+            }
+        }
+    }
+
+    /// Packed bytes that were read.
+    pub fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    /// Packed bytes in all, if that is known.
+    pub fn size(&self) -> Option<u64> {
+        self.size
+    }
+
+    /// How it is packed.
+    pub fn packing(&self) -> Packing {
+        self.packing
+    }
+}
+
+impl fmt::Debug for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("packing", &self.packing).field("position", &self.position()).finish()
+    }
+}
+
+fn buffered<R: Read>(input: R) -> impl BufRead {
+    BufReader::with_capacity(PACKED_BUFFER_BYTES, input)
+}
+
+struct Counted<R> {
+    input: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
