@@ -7,7 +7,10 @@ use std::hint::black_box;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use nicache_policy::{Fifo, Incoming, Key, Lfu, Lru, Policy, Popularity, PopularityConfig, Removal};
+use nicache_policy::{
+    Clock, Fifo, Incoming, Key, Lfu, Lru, Mru, Policy, Popularity, PopularityConfig, Random, Removal, S3Fifo, Sieve,
+    TwoQ,
+};
 
 const ROUNDS: u64 = 200_000;
 const BATCHES: u64 = 15;
@@ -17,6 +20,12 @@ fn main() {
         let bytes_max = u64::from(objects) * 2048;
         measure(Fifo::new(bytes_max, objects), objects);
         measure(Lru::new(bytes_max, objects), objects);
+        measure(Mru::new(bytes_max, objects), objects);
+        measure(Random::new(bytes_max, objects, 1), objects);
+        measure(Clock::new(bytes_max, objects), objects);
+        measure(Sieve::new(bytes_max, objects), objects);
+        measure(S3Fifo::new(bytes_max, objects), objects);
+        measure(TwoQ::new(bytes_max, objects), objects);
         measure(Lfu::new(bytes_max, objects), objects);
         measure(Lfu::without_ageing(bytes_max, objects), objects);
         measure(Popularity::new(&PopularityConfig::new(bytes_max, objects)), objects);

@@ -70,12 +70,6 @@ impl Queue {
         self.list.len()
     }
 
-    /// Whether there is none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
-    }
-
     /// Their bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {

@@ -5,8 +5,12 @@
 //!
 //! A new object enters the small queue. At its end it goes on to the main queue if it was used often enough there, else
 //! it goes and is remembered; a ghost that is asked for enters the main queue. At the end of the main queue an object
-//! that was used gets another turn, which costs one of its uses, of which three count. The small queue has to give
-//! unless the main queue has more than its share. A hit costs a counter, and that only below three.
+//! that was used gets another turn, which costs one of its uses, of which three count. A hit costs a counter, and that
+//! only below three.
+//!
+//! The small queue has to give unless the main queue has more than its share. Objects that go on to the main queue may
+//! bring it there; then the next victim is one of its own. So it is in the authors' simulator; in algorithm 1 the main
+//! queue gives at once, besides the small queue.
 //!
 //! The paper's objects count as one each. Here the shares are of the bytes and of the number of objects, whichever is
 //! reached first; an object larger than the ghosts' share is not remembered. An object larger than the small queue's
@@ -57,6 +61,8 @@ pub struct S3Fifo {
     main_bytes_max: u64,
     bytes_max: u64,
     uses_to_main: u8,
+    /// A poll came to rest at the end of the small queue, and no victim went since.
+    is_smalls_turn: bool,
 }
 
 impl S3Fifo {
@@ -76,6 +82,7 @@ impl S3Fifo {
             stages,
             bytes_max: config.bytes_max,
             uses_to_main: config.uses_to_main.min(USES_MAX),
+            is_smalls_turn: false,
         }
     }
 
@@ -88,24 +95,21 @@ impl S3Fifo {
     #[inline]
     fn victim(&mut self, incoming: Option<Incoming>) -> Option<Place> {
         let incoming = self.stages.expect(incoming);
-        loop {
-            let Stages { table, first: small, main, .. } = &mut self.stages;
-            // A main queue of nothing else has nothing to give, whatever its share.
-            let is_bare = main.is_empty() || (main.len() == 1 && incoming.is_some() && main.back() == incoming);
-            let is_over = main.bytes() > self.main_bytes_max || main.len() > self.main_objects_max;
-            if let Some(place) = small.back()
-                && (is_bare || !is_over)
-            {
-                if table.get(place).uses < self.uses_to_main && incoming != Some(place) {
+        if self.is_smalls_turn || !self.is_mains_turn(incoming) {
+            while let Some(place) = self.stages.first.back() {
+                if self.stages.table.get(place).uses < self.uses_to_main && incoming != Some(place) {
+                    self.is_smalls_turn = true;
                     return Some(place);
                 }
                 self.stages.promote(place);
-                continue;
             }
-            if is_bare {
-                return None;
-            }
-            let place = main.back()?;
+            self.is_smalls_turn = false;
+        }
+        let Stages { table, main, .. } = &mut self.stages;
+        if main.len() == 1 && main.back() == incoming {
+            return None;
+        }
+        while let Some(place) = main.back() {
             let object = table.get_mut(place);
             if object.uses > 0 {
                 object.uses -= 1;
@@ -114,6 +118,21 @@ impl S3Fifo {
             }
             main.move_to_front(table, place);
         }
+        None
+    }
+
+    /// Whether the main queue has more than its share, and more than the incoming object.
+    #[inline]
+    fn is_mains_turn(&self, incoming: Option<Place>) -> bool {
+        let main = &self.stages.main;
+        (main.bytes() > self.main_bytes_max || main.len() > self.main_objects_max)
+            && !(main.len() == 1 && main.back() == incoming)
+    }
+
+    #[inline]
+    fn remove_victim(&mut self, place: Place) {
+        self.is_smalls_turn = false;
+        self.stages.evict(place);
     }
 
     #[inline]
@@ -163,7 +182,7 @@ impl Policy for S3Fifo {
     fn handle_remove(&mut self, key: Key, removal: Removal) {
         if let Some(place) = self.stages.find(key) {
             match removal {
-                Removal::Evicted => self.stages.evict(place),
+                Removal::Evicted => self.remove_victim(place),
                 Removal::Purged => self.stages.purge(place),
                 Removal::Refused => {}
             }
@@ -192,7 +211,7 @@ impl Policy for S3Fifo {
     fn evict(&mut self, incoming: Option<Incoming>) -> Option<Key> {
         let place = self.victim(incoming)?;
         let key = self.stages.table.key(place);
-        self.stages.evict(place);
+        self.remove_victim(place);
         Some(key)
     }
 
