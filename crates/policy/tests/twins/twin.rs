@@ -1,7 +1,5 @@
 //! A policy and a naive model of it, which is a policy, too, under the same calls: every answer must be the same.
 
-#![allow(dead_code)]
-
 use nicache_policy::{Admission, Incoming, Key, Policy, Removal};
 use proptest::prelude::*;
 
@@ -106,18 +104,6 @@ pub fn request(policy: &mut impl Policy, key: u64, bytes: u64, bytes_max: u64) -
         }
     }
     (false, evicted)
-}
-
-/// Misses, and bytes missed.
-pub fn simulate(policy: &mut impl Policy, requests: &[(u64, u64)], bytes_max: u64) -> (u64, u64) {
-    let (mut misses, mut missed) = (0, 0);
-    for &(key, bytes) in requests {
-        if !request(policy, key, bytes, bytes_max).0 {
-            misses += 1;
-            missed += bytes;
-        }
-    }
-    (misses, missed)
 }
 
 /// Sizes beyond all memory, and a policy of no objects.

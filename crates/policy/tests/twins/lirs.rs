@@ -1,14 +1,13 @@
 //! LIRS against a stack and a queue that are searched, as Jiang and Zhang 2002, section 3, describe them.
 
-mod twin;
-
 use std::collections::HashMap;
 
+use crate::twin::{calls, compare, endure_senseless_sizes, request};
 use nicache_policy::{Admission, Incoming, Key, Lirs, LirsConfig, Occupancy, Policy, Removal, TableFull};
 use proptest::prelude::*;
-use twin::{calls, compare, endure_senseless_sizes, request};
 
-struct Stack {
+/// S and Q.
+pub struct Stack {
     /// S, from its top.
     stack: Vec<Key>,
     /// Q, from its front.
@@ -29,7 +28,9 @@ fn take(keys: &mut Vec<Key>, key: Key) -> bool {
 }
 
 impl Stack {
-    fn new(bytes_max: u64, objects_max: usize, hir_bytes: u64, hir_objects: usize) -> Stack {
+    pub fn new(bytes_max: u64, objects_max: usize, hir_share: f64) -> Stack {
+        let hir_bytes = ((bytes_max as f64 * hir_share) as u64).max(1);
+        let hir_objects = ((objects_max as f64 * hir_share) as usize).max(1);
         Stack {
             stack: Vec::new(),
             queue: Vec::new(),
@@ -83,12 +84,11 @@ impl Stack {
             let fits = u128::from(self.sizes[&key]) <= self.lir_bytes_max && self.lir_objects_max > 0;
             if was_stacked && fits {
                 self.lirs.push(key);
-                self.demote();
             } else {
                 self.queue.push(key);
             }
         }
-        self.prune();
+        self.demote();
         self.bound();
     }
     fn forget(&mut self, key: Key) {
@@ -132,8 +132,6 @@ impl Policy for Stack {
             self.bound();
         } else {
             self.use_now(key);
-            self.demote();
-            self.bound();
         }
         Ok(())
     }
@@ -168,9 +166,7 @@ fn lirs(bytes_max: u64, objects_max: u32, hir_share: f64) -> Lirs {
 proptest! {
     #[test]
     fn behaves_like_a_searched_stack(objects_max in 1u32..12, of_four in 0u64..5, calls in calls()) {
-        let hir_objects = (objects_max as usize * of_four as usize / 4).max(1);
-        let hir_bytes = (1000 * of_four / 4).max(1);
-        let mut model = Stack::new(1000, objects_max as usize, hir_bytes, hir_objects);
+        let mut model = Stack::new(1000, objects_max as usize, of_four as f64 / 4.0);
         let mut policy = lirs(1000, objects_max, of_four as f64 / 4.0);
         compare(&mut policy, &mut model, 1000, 2 * objects_max as usize, calls)?;
     }
@@ -180,7 +176,7 @@ proptest! {
         objects_max in 2u64..12,
         pages in prop::collection::vec(prop_oneof![0u64..6, 0u64..30], 0..600),
     ) {
-        let mut model = Stack::new(objects_max, objects_max as usize, 1, 1);
+        let mut model = Stack::new(objects_max, objects_max as usize, 0.01);
         let mut policy = Lirs::new(objects_max, objects_max as u32);
         for page in pages {
             let both = (request(&mut policy, page, 1, objects_max), request(&mut model, page, 1, objects_max));

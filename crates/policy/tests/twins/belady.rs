@@ -1,15 +1,14 @@
 //! Belady's bound against a search of the future, against the optimum of small cases, and against every other policy.
 
-mod twin;
-
 use std::collections::{BTreeSet, HashMap};
 
+use crate::traces::simulate;
+use crate::twin::{KEYS, calls, compare, endure_senseless_sizes};
 use nicache_policy::{
     Admission, Arc, Belady, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, LrfuConfig, Lru, Occupancy, Policy, Popularity,
     PopularityConfig, Removal, TableFull, WTinyLfu,
 };
 use proptest::prelude::*;
-use twin::{KEYS, calls, compare, endure_senseless_sizes, simulate};
 
 struct Search {
     future: Vec<u64>,
@@ -158,8 +157,8 @@ proptest! {
         let mut model = Search { future, now: 0, objects: Vec::new(), uses: 0, may_decline, objects_max };
         for (key, bytes) in requests {
             prop_assert_eq!(
-                twin::request(&mut policy, key, bytes, 1000),
-                twin::request(&mut model, key, bytes, 1000)
+                crate::twin::request(&mut policy, key, bytes, 1000),
+                crate::twin::request(&mut model, key, bytes, 1000)
             );
             prop_assert_eq!(policy.occupancy(), model.occupancy());
         }
@@ -172,8 +171,8 @@ proptest! {
         requests in prop::collection::vec((0u64..7, Just(1u64)), 0..40),
     ) {
         let future: Vec<u64> = requests.iter().map(|request| request.0).collect();
-        let mut policy = new(u64::from(objects_max), objects_max, &future, may_decline);
-        let (misses, _) = simulate(&mut policy, &requests, u64::from(objects_max));
+        let policy = new(u64::from(objects_max), objects_max, &future, may_decline);
+        let (misses, _) = simulate(policy, u64::from(objects_max), &requests);
         prop_assert_eq!(misses, fewest_misses(&future, objects_max as usize, may_decline));
     }
 
@@ -184,15 +183,16 @@ proptest! {
     ) {
         let bytes_max = u64::from(objects_max);
         let future: Vec<u64> = requests.iter().map(|request| request.0).collect();
-        let misses = |may_decline| simulate(&mut new(bytes_max, objects_max, &future, may_decline), &requests, bytes_max).0;
+        let misses = |may_decline| simulate(new(bytes_max, objects_max, &future, may_decline), bytes_max, &requests).0;
         let (bound, min) = (misses(true), misses(false));
         prop_assert!(bound <= min);
         macro_rules! check {
             ($least:expr, $($policy:expr),* $(,)?) => {
                 $(
-                    let mut policy = $policy;
-                    let (misses, _) = simulate(&mut policy, &requests, bytes_max);
-                    prop_assert!(misses >= $least, "{} has {} misses, the bound is {}", policy.name(), misses, $least);
+                    let policy = $policy;
+                    let name = policy.name();
+                    let (misses, _) = simulate(policy, bytes_max, &requests);
+                    prop_assert!(misses >= $least, "{} has {} misses, the bound is {}", name, misses, $least);
                 )*
             };
         }

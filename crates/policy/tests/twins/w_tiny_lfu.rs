@@ -1,14 +1,14 @@
 //! W-TinyLFU against lists that are searched and exact counts, with a sketch that is so large that no keys collide.
 
-mod twin;
-
 use std::collections::HashMap;
 
+use crate::traces::simulate;
+use crate::twin::{calls, compare, endure_senseless_sizes};
 use nicache_policy::{Admission, Incoming, Key, Lru, Occupancy, Policy, Removal, TableFull, WTinyLfu, WTinyLfuConfig};
 use proptest::prelude::*;
-use twin::{calls, compare, endure_senseless_sizes, simulate};
 
-struct Lists {
+/// The parts of the memory.
+pub struct Lists {
     /// Window, probation, protected; most recently used in front.
     lists: [Vec<(Key, u64)>; 3],
     counts: HashMap<Key, u32>,
@@ -25,6 +25,24 @@ const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
 
 impl Lists {
+    pub fn new(bytes_max: u64, objects_max: usize, window_share: f64, protected_share: f64) -> Lists {
+        let share = |all: u64, share: f64| (all as f64 * share) as u64;
+        let objects = objects_max as u64;
+        let window_objects = share(objects, window_share).max(1);
+        let window_bytes = share(bytes_max, window_share).max(bytes_max / objects);
+        Lists {
+            lists: Default::default(),
+            counts: HashMap::new(),
+            requests: 0,
+            bytes_max,
+            objects_max,
+            window_max: (window_objects as usize, window_bytes),
+            protected_max: (
+                share(objects - window_objects, protected_share) as usize,
+                share(bytes_max - window_bytes, protected_share),
+            ),
+        }
+    }
     fn find(&self, key: Key) -> Option<usize> {
         (0..3).find(|&list| self.lists[list].iter().any(|object| object.0 == key))
     }
@@ -135,17 +153,7 @@ impl Policy for Lists {
 proptest! {
     #[test]
     fn behaves_like_searched_lists(objects_max in 1u32..12, of_four in 0u64..5, calls in calls()) {
-        let objects = objects_max as usize;
-        let window = ((objects * of_four as usize / 4).max(1), (1000 * of_four / 4).max(1000 / u64::from(objects_max)));
-        let mut model = Lists {
-            lists: Default::default(),
-            counts: HashMap::new(),
-            requests: 0,
-            bytes_max: 1000,
-            objects_max: objects,
-            window_max: window,
-            protected_max: ((objects - window.0) / 2, (1000 - window.1) / 2),
-        };
+        let mut model = Lists::new(1000, objects_max as usize, of_four as f64 / 4.0, 0.5);
         let mut policy = WTinyLfu::with_config(&WTinyLfuConfig {
             window_share: of_four as f64 / 4.0,
             protected_share: 0.5,
@@ -161,8 +169,8 @@ proptest! {
 fn a_scan_does_not_drive_popular_objects_out() {
     let requests: Vec<(u64, u64)> =
         (0..50_000u64).map(|at| if at % 2 == 0 { (at / 2 * 7 % 90, 1) } else { (1000 + at, 1) }).collect();
-    let lru = simulate(&mut Lru::new(100, 100), &requests, 100).0;
-    let w_tiny_lfu = simulate(&mut WTinyLfu::new(100, 100), &requests, 100).0;
+    let lru = simulate(Lru::new(100, 100), 100, &requests).0;
+    let w_tiny_lfu = simulate(WTinyLfu::new(100, 100), 100, &requests).0;
     assert_eq!(lru, 50_000);
     assert!(w_tiny_lfu < 26_000, "{w_tiny_lfu}");
 }

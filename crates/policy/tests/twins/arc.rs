@@ -1,11 +1,9 @@
 //! ARC against figure 4 of Megiddo and Modha 2003 as it stands, for pages, and against lists that are searched, for
 //! objects with sizes and calls in any order.
 
-mod twin;
-
+use crate::twin::{calls, compare, endure_senseless_sizes, request};
 use nicache_policy::{Admission, Arc, Incoming, Key, Occupancy, Policy, Removal, TableFull};
 use proptest::prelude::*;
-use twin::{calls, compare, endure_senseless_sizes, request};
 
 /// Figure 4. Pages of size 1, most recently used in front.
 #[derive(Default)]
@@ -74,7 +72,7 @@ impl Figure {
 }
 
 /// The same with sizes, in the order of the trait's calls.
-struct Lists {
+pub struct Lists {
     /// T1, T2, B1, B2; most recently used in front.
     lists: [Vec<(Key, u64)>; 4],
     p: f64,
@@ -88,7 +86,7 @@ const B1: usize = 2;
 const B2: usize = 3;
 
 impl Lists {
-    fn new(bytes_max: u64, objects_max: usize) -> Lists {
+    pub fn new(bytes_max: u64, objects_max: usize) -> Lists {
         Lists { lists: Default::default(), p: 0.0, bytes_max, objects_max }
     }
     fn find(&self, key: Key) -> Option<usize> {

@@ -1,12 +1,12 @@
 //! LRFU against a vector whose values are worked out anew for each choice, as Lee et al. 2001 define them.
 
-mod twin;
-
+use crate::traces::simulate;
+use crate::twin::{calls, compare, endure_senseless_sizes};
 use nicache_policy::{Admission, Incoming, Key, Lfu, Lrfu, LrfuConfig, Lru, Occupancy, Policy, Removal, TableFull};
 use proptest::prelude::*;
-use twin::{calls, compare, endure_senseless_sizes, simulate};
 
-struct Values {
+/// What is in memory.
+pub struct Values {
     objects: Vec<Valued>,
     lambda: f64,
     now: u64,
@@ -25,7 +25,7 @@ struct Valued {
 }
 
 impl Values {
-    fn new(bytes_max: u64, objects_max: usize, lambda: f64) -> Values {
+    pub fn new(bytes_max: u64, objects_max: usize, lambda: f64) -> Values {
         Values { objects: Vec::new(), lambda, now: 0, uses: 0, bytes_max, objects_max }
     }
     fn weight(&self, since: u64) -> f64 {
@@ -111,10 +111,10 @@ proptest! {
     /// Lee et al. 2001, section 2: the ends of the spectrum are LFU and LRU.
     #[test]
     fn the_ends_are_lfu_and_lru(requests in prop::collection::vec((0u64..40, 1u64..9), 0..600)) {
-        let lfu = simulate(&mut Lfu::without_ageing(60, 12), &requests, 60);
-        prop_assert_eq!(simulate(&mut lrfu(60, 12, 0.0), &requests, 60), lfu);
-        let lru = simulate(&mut Lru::new(60, 12), &requests, 60);
-        prop_assert_eq!(simulate(&mut lrfu(60, 12, 1.0), &requests, 60), lru);
+        let lfu = simulate(Lfu::without_ageing(60, 12), 60, &requests);
+        prop_assert_eq!(simulate(lrfu(60, 12, 0.0), 60, &requests), lfu);
+        let lru = simulate(Lru::new(60, 12), 60, &requests);
+        prop_assert_eq!(simulate(lrfu(60, 12, 1.0), 60, &requests), lru);
     }
 }
 

@@ -1,12 +1,11 @@
 //! GDSF against a vector that is searched by the formula of Cherkasova 1998.
 
-mod twin;
-
+use crate::traces::simulate;
+use crate::twin::{calls, compare, endure_senseless_sizes};
 use nicache_policy::{
     Admission, Gdsf, GdsfConfig, GdsfCost, Incoming, Key, Lfu, Occupancy, Policy, Removal, TableFull,
 };
 use proptest::prelude::*;
-use twin::{calls, compare, endure_senseless_sizes, simulate};
 
 struct Formula {
     objects: Vec<Object>,
@@ -97,8 +96,8 @@ proptest! {
     /// With one size it is LFU with dynamic ageing.
     #[test]
     fn of_one_size_it_is_lfu_da(requests in prop::collection::vec((0u64..40, Just(8u64)), 0..600)) {
-        let lfu = simulate(&mut Lfu::new(80, 12), &requests, 80);
-        prop_assert_eq!(simulate(&mut Gdsf::new(80, 12), &requests, 80), lfu);
+        let lfu = simulate(Lfu::new(80, 12), 80, &requests);
+        prop_assert_eq!(simulate(Gdsf::new(80, 12), 80, &requests), lfu);
     }
 }
 
