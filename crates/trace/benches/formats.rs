@@ -90,11 +90,7 @@ fn records(path: &Path) -> Option<Requests> {
 }
 
 fn unpack(path: &Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let packed = std::io::BufReader::new(std::fs::File::open(path).expect("a trace"));
-    let mut decoder = ruzstd::decoding::StreamingDecoder::new(packed).expect("zstd");
-    std::io::Read::read_to_end(&mut decoder, &mut bytes).expect("zstd");
-    bytes
+    zstd::decode_all(std::fs::File::open(path).expect("a trace")).expect("zstd")
 }
 
 fn written(requests: &Requests, line: fn(&Record, &str) -> String) -> Vec<u8> {
@@ -110,7 +106,8 @@ fn method(verb: Verb) -> &'static str {
     }
 }
 
-const AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/48.0.2564.116 Safari/537.36";
+const AGENT: &str =
+    "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/48.0.2564.116 Safari/537.36";
 
 fn client(record: &Record) -> String {
     format!("10.{}.{}.{}", record.client >> 16 & 255, record.client >> 8 & 255, record.client & 255)

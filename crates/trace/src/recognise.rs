@@ -48,10 +48,8 @@ fn share<'a>(records: impl Iterator<Item = &'a [u8]>, mut parse: impl FnMut(&[u8
 
 fn text(start: &[u8]) -> Format {
     // The last line may go on after the bytes that are looked at.
-    let whole = match memchr::memrchr(b'\n', start) {
-        Some(end) if start.len() >= START_BYTES => &start[..end],
-        _ => start,
-    };
+    let whole_bytes = if start.len() < START_BYTES { start.len() } else { memchr::memrchr(b'\n', start).unwrap_or(0) };
+    let whole = &start[..whole_bytes];
     let lines = || whole.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let mut target = Vec::new();
     let mut good = |format: Format| {
