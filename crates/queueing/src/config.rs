@@ -160,6 +160,8 @@ pub struct Host {
     pub processing_cycles: f64,
     /// Whether always the same.
     pub processing: Processing,
+    /// Cycles that a request takes besides if its data is in the network processor's memory.
+    pub hit_processing_cycles: f64,
     /// Bytes of its memory, if there is a disk.
     pub memory_bytes: u64,
     /// Bytes read or written in one latency, times [`Simulation::scale`].
@@ -259,6 +261,7 @@ impl Config {
         real("bus.clock_mhz", bus.clock_mhz, 1.0 / CLOCK_MHZ_MAX, CLOCK_MHZ_MAX)?;
         real("host.clock_mhz", host.clock_mhz, 1.0 / CLOCK_MHZ_MAX, CLOCK_MHZ_MAX)?;
         real("host.processing_cycles", host.processing_cycles, 0.0, CYCLES_MAX)?;
+        real("host.hit_processing_cycles", host.hit_processing_cycles, 0.0, CYCLES_MAX)?;
         whole("host.memory_line_bytes", host.memory_line_bytes.into(), 1, max_bytes)?;
         real("host.memory_latency_cycles", host.memory_latency_cycles, 0.0, CYCLES_MAX)?;
         whole("disk.line_bytes", disk.line_bytes.into(), 1, max_bytes)?;

@@ -26,7 +26,7 @@ mod parallel;
 mod random;
 mod station;
 mod summary;
-//T1
+pub mod table1;
 mod time;
 mod trace;
 mod workload;

@@ -8,7 +8,8 @@
 //!               └ looks into its memory                   location      │ the response has gone
 //! ```
 //!
-//! * Every request takes the network processor and the host's processor for their processing time, hit or miss.
+//! * Every request takes the network processor and the host's processor for their processing time, hit or miss. A hit
+//!   takes the host's a little longer (`host.hit_processing_cycles`).
 //! * On a hit the host reads no memory. It sends header and location at the same time; the response goes when both are
 //!   there and the network processor has read the data from its memory.
 //! * On a miss the host reads its memory (before that, if there is a disk and the data is not in memory, the disk) and sends
@@ -346,7 +347,9 @@ impl<'a> Run<'a> {
         match job.step {
             Step::CardProcessing => self.look_up(slot),
             Step::Request => {
-                let cycles = self.host_times.draw();
+                let hit = self.requests[slot as usize].hit;
+                let hit_cycles = if hit { self.config.host.hit_processing_cycles } else { 0.0 };
+                let cycles = self.host_times.draw() + hit_cycles;
                 self.serve(Component::HostProcessor, slot, Step::HostProcessing, self.host_clock.cycles(cycles));
             }
             Step::HostProcessing => self.respond(slot),
