@@ -24,6 +24,7 @@ mod escape;
 mod figure;
 mod font;
 mod grid;
+mod html;
 mod key;
 mod paint;
 mod pen;
@@ -38,6 +39,7 @@ mod unit;
 
 pub use csv::{figure_csv, table_csv};
 pub use figure::{Axis, Direction, Figure, Mark, Point, Scale, Series, Style};
+pub use html::html;
 pub use plot::figure_text;
 pub use report::{Fact, Report, Section};
 pub use svg::{PngError, Size, png, svg};

@@ -74,7 +74,7 @@ pub(crate) const DARK: Theme = Theme {
     grid: "#2a3039",
     axis: "#6f7a8a",
     accent: "#7ab5ff",
-    series: ["#5aa9ff", "#ff9a4d", "#c25fbb", "#7d9218", "#87f3f2", "#c8787e", "#5f78f0", "#eee354"],
+    series: ["#5aa9ff", "#ff9a4d", "#ad51a7", "#718516", "#87f3f2", "#c8787e", "#516ce9", "#eee354"],
 };
 
 impl Theme {

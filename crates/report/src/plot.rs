@@ -22,7 +22,7 @@ pub fn figure_text(figure: &Figure, terminal: &Terminal) -> String {
     let rows = terminal.height.clamp(6, 200) - 3;
     let (x, y) = projections(figure);
     let y_ticks = y.clone().onto(rows as f64 - 1.0, 0.0);
-    let y_ticks = y_ticks.ticks(&figure.y, |ticks| ticks.len() <= rows.div_ceil(3).max(2));
+    let y_ticks = y_ticks.ticks(&figure.y, |ticks| ticks.len() <= (rows * 2 / 5).max(2));
     let labels: Vec<String> = y_ticks.iter().map(|tick| clean(&tick.label, charset)).collect();
     let left = labels.iter().map(|label| label.width()).max().unwrap_or(0).min(width / 3);
     let columns = width - left - 2;

@@ -71,7 +71,7 @@ impl Projection {
         if self.scale != Scale::Linear || !axis.names.is_empty() {
             return self;
         }
-        let step = step_above((self.max - self.min) / 5.0, axis.unit.tick_base(self.max.abs().max(self.min.abs())));
+        let step = step_above((self.max - self.min) / 8.0, axis.unit.tick_base(self.max.abs().max(self.min.abs())));
         if axis.min.is_none() {
             self.min = (self.min / step).floor() * step;
         }
