@@ -639,7 +639,7 @@ macro_rules! serde_as_text {
         }
     )*};
 }
-serde_as_text!(Size, Milliseconds, Publish, RemoteDatabase, Subnet);
+serde_as_text!(Milliseconds, Publish, RemoteDatabase, Subnet);
 
 #[cfg(test)]
 mod tests {

@@ -8,13 +8,8 @@ use std::hint::black_box;
 use rustix::time::{ClockId, clock_gettime};
 
 use nicache_policy::{
-<<<<<<< HEAD
-    Clock, Fifo, Incoming, Key, Lfu, Lru, Mru, Policy, Popularity, PopularityConfig, Random, Removal, S3Fifo, Sieve,
-    TwoQ,
-=======
-    Arc, Belady, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, Lru, Policy, Popularity, PopularityConfig, Removal,
-    WTinyLfu,
->>>>>>> h-policies2
+    Arc, Belady, Clock, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity, PopularityConfig,
+    Random, Removal, S3Fifo, Sieve, TwoQ, WTinyLfu,
 };
 
 const ROUNDS: u64 = 200_000;
