@@ -13,6 +13,8 @@
 //! [`pipeline`]: the card alone, between two ports in memory: nanoseconds (and instructions, where the machine counts them) per
 //! request of each kind, without kernel, client or server.
 //!
+//! [`sim`]: how fast traces are played back against policies, and curves made, beside libCacheSim.
+//!
 //! Unsafe code is confined to `wire/namespace.rs` (`unshare(2)`).
 
 #![deny(unsafe_code)]
@@ -21,6 +23,7 @@ pub mod dynamic;
 pub mod kim;
 pub mod pipeline;
 pub mod sets;
+pub mod sim;
 mod summary;
 pub mod wire;
 

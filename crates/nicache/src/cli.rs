@@ -615,6 +615,9 @@ pub enum BenchCommand {
     /// What card memory keeps off a bus, and what that is worth: `nicache serve` under web logs on the bus of Kim et al. 2002
     #[command(after_help = BENCH_KIM_EXAMPLES)]
     Kim(BenchKimArgs),
+    /// Simulations: how fast traces are played back against each policy, and the curve of LRU is made, beside libCacheSim
+    #[command(after_help = BENCH_SIM_EXAMPLES)]
+    Sim(BenchSimArgs),
     /// The card alone: nanoseconds per request of each kind
     #[command(after_help = "Example: nicache bench pipeline --only hit")]
     Pipeline(BenchPipelineArgs),
@@ -625,6 +628,56 @@ const BENCH_KIM_EXAMPLES: &str = "Examples:
   sudo nicache bench kim --save kim.json --figure kim.svg epa-http.txt.zst nasa.txt.zst blog.tsv.zst
 
 Needs root, two CPUs and a quiet machine; takes about 3 minutes a log in full.";
+
+const BENCH_SIM_EXAMPLES: &str = "Examples:
+  nicache bench sim
+  nicache bench sim --peer ~/libCacheSim/build/bin/cachesim --figure sim.svg
+
+The peer is built by you (docs/bench tells how). Takes about 3 minutes a round with it, and 250 MB of disk.";
+
+/// Arguments of `bench sim`.
+#[derive(Debug, Args)]
+pub struct BenchSimArgs {
+    /// libCacheSim's program cachesim [default: nicache alone]
+    #[arg(long, value_name = "FILE")]
+    pub peer: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "quick", "peer"])]
+    pub from: Option<PathBuf>,
+    /// How often everything is measured [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Requests of the trace, in millions
+    #[arg(long, value_name = "MILLIONS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub requests: u32,
+    /// Objects that are asked for
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
+    pub objects: u32,
+    /// Objects that the caches hold
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=100_000_000))]
+    pub cache: u32,
+    /// Exponent of Zipf's law
+    #[arg(long, value_name = "EXPONENT", default_value_t = 1.0, value_parser = parse_rate)]
+    pub exponent: f64,
+    /// Only these policies [default: all that read one trace]
+    #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
+    pub policies: Vec<nicache_study::Choice>,
+    /// Put the trace into this folder while measuring
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub folder: PathBuf,
+    /// One round with a million requests: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+}
 
 /// Arguments of `bench kim`.
 #[derive(Debug, Args)]

@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bench::{dynamic, kim, pipeline, sets, wire};
+use nicache_bench::{dynamic, kim, pipeline, sets, sim, wire};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{
-    BenchCommand, BenchDynamicArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs, BenchWireArgs, DynamicPart,
+    BenchCommand, BenchDynamicArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs, BenchSimArgs, BenchWireArgs, DynamicPart,
 };
 
 /// Measures, and prints what came out.
@@ -20,6 +20,7 @@ pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Dynamic(arguments) => run_dynamic(arguments),
         BenchCommand::Sets(arguments) => run_sets(arguments),
         BenchCommand::Kim(arguments) => run_kim(arguments),
+        BenchCommand::Sim(arguments) => run_sim(arguments),
         BenchCommand::Pipeline(arguments) => run_pipeline(arguments),
     }
 }
@@ -50,6 +51,36 @@ fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
     }
     // Measurements that failed are in the result; whoever only looks at the status shall know of them, too.
     Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_sim(arguments: &BenchSimArgs) -> Result<ExitCode> {
+    let report = match &arguments.from {
+        Some(path) => sim::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
+        None => sim::run(&sim::Plan {
+            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            peer: arguments.peer.as_deref().map(std::path::absolute).transpose()?,
+            requests: if arguments.quick { 1_000_000 } else { arguments.requests * 1_000_000 },
+            objects: arguments.objects,
+            exponent: arguments.exponent,
+            cache_objects: arguments.cache,
+            rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 5 }),
+            folder: arguments.folder.clone(),
+            policies: arguments.policies.iter().map(|choice| choice.policy).collect(),
+        })?,
+    };
+    let json = serde_json::to_string(&report)?;
+    if let Some(path) = &arguments.save {
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.figure {
+        std::fs::write(path, sim::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        println!("{json}");
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_kim(arguments: &BenchKimArgs) -> Result<ExitCode> {

@@ -1,0 +1,55 @@
+//! The trace: independent requests by Zipf's law, as a file for both programs and in memory for the loops.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use nicache_study::{Access, Workload};
+
+use super::{Plan, ROOM};
+
+/// Requests in a second of the trace.
+const PER_SECOND: u64 = 2000;
+
+/// Writes the file, and gives the same as a workload.
+pub fn make(plan: &Plan, path: &Path) -> Result<Workload> {
+    let mut total = 0.0;
+    let cumulated: Vec<f64> = (1..=plan.objects)
+        .map(|rank| {
+            total += f64::from(rank).powf(-plan.exponent);
+            total
+        })
+        .collect();
+    let failed = || format!("cannot write {}", path.display());
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path).with_context(failed)?);
+    let mut numbers = vec![u32::MAX; plan.objects as usize];
+    let mut next = 0;
+    let mut accesses = Vec::with_capacity(plan.requests as usize);
+    for at in 0..u64::from(plan.requests) {
+        let unit = (mix(at) >> 11) as f64 / (1u64 << 53) as f64;
+        let rank = cumulated.partition_point(|&sum| sum <= unit * total).min(cumulated.len() - 1);
+        if numbers[rank] == u32::MAX {
+            numbers[rank] = next;
+            next += 1;
+        }
+        accesses.push(Access::new(numbers[rank], 1).ending(true));
+        // Time, object, size, next access (not told).
+        let mut record = [0; 24];
+        record[..4].copy_from_slice(&((at / PER_SECOND) as u32).to_le_bytes());
+        record[4..12].copy_from_slice(&mix(rank as u64 + (1 << 40)).max(1).to_le_bytes());
+        record[12..16].copy_from_slice(&4096u32.to_le_bytes());
+        record[16..].copy_from_slice(&(-1i64).to_le_bytes());
+        file.write_all(&record).with_context(failed)?;
+    }
+    file.flush().with_context(failed)?;
+    Ok(Workload::of(accesses, ROOM))
+}
+
+/// SplitMix64.
+fn mix(number: u64) -> u64 {
+    let mut hash = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    hash ^ (hash >> 31)
+}
