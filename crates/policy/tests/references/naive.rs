@@ -207,6 +207,13 @@ pub fn endure_senseless_sizes<P: Policy>(new: impl Fn(u64, u32) -> P) {
         while policy.evict(None).is_some() {}
         assert_eq!((policy.occupancy().objects, policy.occupancy().bytes), (0, 0));
     }
+    let mut policy = new(u64::MAX, 2);
+    for bytes in [u64::from(u32::MAX), 5 << 40 | 3] {
+        policy.handle_insert(Key(1), bytes).unwrap();
+        assert_eq!(policy.occupancy().bytes, bytes);
+    }
+    policy.handle_insert(Key(2), 1 << 63).unwrap();
+    assert_eq!(policy.occupancy().bytes, 1 << 63 | 5 << 40 | 3);
     let mut nothing = new(10, 0);
     assert_eq!(nothing.handle_miss(Key(1), None), Admission::Reject);
     assert_eq!(nothing.handle_insert(Key(1), 1), Err(TableFull));
