@@ -5,6 +5,7 @@
 
 mod path;
 mod serve;
+pub mod study;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -638,7 +639,7 @@ macro_rules! serde_as_text {
         }
     )*};
 }
-serde_as_text!(Size, Milliseconds, Publish, RemoteDatabase, Subnet);
+serde_as_text!(Milliseconds, Publish, RemoteDatabase, Subnet);
 
 #[cfg(test)]
 mod tests {

@@ -8,8 +8,8 @@ use std::hint::black_box;
 use rustix::time::{ClockId, clock_gettime};
 
 use nicache_policy::{
-    Clock, Fifo, Incoming, Key, Lfu, Lru, Mru, Policy, Popularity, PopularityConfig, Random, Removal, S3Fifo, Sieve,
-    TwoQ,
+    Arc, Belady, Clock, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity, PopularityConfig,
+    Random, Removal, S3Fifo, Sieve, TwoQ, WTinyLfu,
 };
 
 const ROUNDS: u64 = 200_000;
@@ -28,6 +28,14 @@ fn main() {
         measure(TwoQ::new(bytes_max, objects), objects);
         measure(Lfu::new(bytes_max, objects), objects);
         measure(Lfu::without_ageing(bytes_max, objects), objects);
+        measure(Lrfu::new(bytes_max, objects), objects);
+        measure(Gdsf::new(bytes_max, objects), objects);
+        measure(Arc::new(bytes_max, objects), objects);
+        measure(Lirs::new(bytes_max, objects), objects);
+        measure(WTinyLfu::new(bytes_max, objects), objects);
+        // Of a future in which each object is used once more.
+        let future = (0..2 * u64::from(objects)).map(|at| Key(scatter(at % u64::from(objects))));
+        measure(Belady::new(bytes_max, objects, future), objects);
         measure(Popularity::new(&PopularityConfig::new(bytes_max, objects)), objects);
     }
 }

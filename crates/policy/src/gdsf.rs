@@ -28,11 +28,10 @@ pub enum GdsfCost {
 }
 
 impl GdsfCost {
-    fn per_byte(self, bytes: u64) -> f64 {
-        let bytes = bytes.max(1) as f64;
+    fn of(self, bytes: f64) -> f64 {
         match self {
-            GdsfCost::Request => 1.0 / bytes,
-            GdsfCost::Packets => 2.0 / bytes + 1.0 / 536.0,
+            GdsfCost::Request => 1.0,
+            GdsfCost::Packets => 2.0 + bytes / 536.0,
         }
     }
 }
@@ -123,7 +122,8 @@ impl Gdsf {
     /// The rank of an object that is used now for the `uses`th time.
     fn rank(&mut self, uses: u32, bytes: u64) -> Rank {
         self.uses += 1;
-        let priority = self.age + f64::from(uses) * self.cost.per_byte(bytes);
+        let bytes = bytes.max(1) as f64;
+        let priority = self.age + f64::from(uses) * self.cost.of(bytes) / bytes;
         Rank { priority: priority.to_bits(), used: self.uses }
     }
 

@@ -244,7 +244,6 @@ impl WTinyLfu {
 
 impl Limit {
     fn share(self, share: f64) -> Limit {
-        // Of what is no number there is nothing.
         let share = share.clamp(0.0, 1.0);
         Limit {
             objects: (self.objects as f64 * share) as usize,

@@ -18,13 +18,31 @@
 
 #![forbid(unsafe_code)]
 
+mod csv;
+mod drawing;
+mod escape;
 mod figure;
+mod font;
+mod grid;
+mod html;
+mod key;
+mod paint;
+mod pen;
+mod plot;
 mod report;
+mod scale;
+mod svg;
 mod table;
-
-pub use figure::{Axis, Direction, Figure, Mark, Point, Scale, Series, Style};
-pub use report::{Fact, Report, Section};
-pub use table::{Cell, Column, Row, Table};
-pub use unit::Unit;
-
+mod terminal;
+mod trace;
 mod unit;
+
+pub use csv::{figure_csv, table_csv};
+pub use figure::{Axis, Direction, Figure, Mark, Point, Scale, Series, Style};
+pub use html::html;
+pub use plot::figure_text;
+pub use report::{Fact, Report, Section};
+pub use svg::{PngError, Size, png, svg};
+pub use table::{Cell, Column, Row, Table};
+pub use terminal::{Charset, Terminal, report_text, table_text};
+pub use unit::Unit;

@@ -15,7 +15,7 @@ mod group;
 use group::Group;
 use serde::Serialize;
 
-use crate::Room;
+use crate::{Room, Size};
 
 /// Independent samples.
 pub const GROUPS: usize = 8;
@@ -43,7 +43,7 @@ impl Default for ShardsConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// The cache's size.
-    pub size: u64,
+    pub size: Size,
     /// Share of requests that are misses, 0 to 1.
     pub miss_ratio: f64,
     /// Half of its 95 % interval.
@@ -99,12 +99,12 @@ impl Shards {
     }
 
     /// The curve at these sizes.
-    pub fn curve(&self, sizes: &[u64]) -> Vec<Estimate> {
-        let estimate = |&size: &u64| {
+    pub fn curve(&self, sizes: &[Size]) -> Vec<Estimate> {
+        let estimate = |&size: &Size| {
             let ratios = |ratio: &dyn Fn(&Group) -> f64| mean_and_error(self.groups.iter().map(ratio));
-            let (miss_ratio, miss_ratio_error) = ratios(&|group| group.miss_ratio(size as f64, self.requests));
+            let (miss_ratio, miss_ratio_error) = ratios(&|group| group.miss_ratio(size.0 as f64, self.requests));
             let (byte_miss_ratio, byte_miss_ratio_error) =
-                ratios(&|group| group.byte_miss_ratio(size as f64, self.bytes));
+                ratios(&|group| group.byte_miss_ratio(size.0 as f64, self.bytes));
             Estimate { size, miss_ratio, miss_ratio_error, byte_miss_ratio, byte_miss_ratio_error }
         };
         sizes.iter().map(estimate).collect()
@@ -154,7 +154,7 @@ mod tests {
         let accesses = requests.iter().map(|&(object, bytes)| Access::new(object, bytes).ending(true));
         let exact = lru_curve(&Workload::of(accesses.collect(), room), sizes, |_| {});
         assert!(shards.rate() < 0.3, "{}", shards.rate());
-        for (estimate, exact) in shards.curve(sizes).iter().zip(exact) {
+        for (estimate, exact) in shards.curve(&sizes.iter().copied().map(Size).collect::<Vec<_>>()).iter().zip(exact) {
             let difference = (estimate.miss_ratio - exact.miss_ratio()).abs();
             // Eight groups: five halves of the interval are beyond all doubt.
             assert!(difference < 2.5 * estimate.miss_ratio_error + 0.002, "{estimate:?} {}", exact.miss_ratio());
@@ -182,7 +182,7 @@ mod tests {
             shards.request(request % 1000, 1);
         }
         assert_eq!(shards.rate(), 1.0);
-        let [all, none] = shards.curve(&[3000, 10])[..] else { panic!() };
+        let [all, none] = shards.curve(&[Size(3000), Size(10)])[..] else { panic!() };
         assert!((all.miss_ratio - 1.0 / 30.0).abs() < 1e-9, "{all:?}");
         assert!(none.miss_ratio > 0.99, "{none:?}");
     }
@@ -190,6 +190,6 @@ mod tests {
     #[test]
     fn an_empty_trace_has_a_curve() {
         let shards = Shards::new(&ShardsConfig::default());
-        assert!(shards.curve(&[5])[0].miss_ratio.is_finite());
+        assert!(shards.curve(&[Size(5)])[0].miss_ratio.is_finite());
     }
 }

@@ -332,3 +332,159 @@ fn top_field(key: &[u8]) -> Field {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<(Record, String), Defect> {
+        parse_bytes(line.as_bytes())
+    }
+
+    fn parse_bytes(line: &[u8]) -> Result<(Record, String), Defect> {
+        let mut target = Vec::new();
+        let record = Parser::default().parse(line, &mut target)?;
+        Ok((record, String::from_utf8_lossy(&target).into_owned()))
+    }
+
+    /// The names of the variables, as most `log_format`s of nginx have them; all in quotes.
+    #[test]
+    fn nginx_with_the_variables_names() {
+        let (record, target) = parse(
+            r#"{"time_local":"17/May/2025:08:05:32 +0200","remote_addr":"93.180.71.3","remote_user":"",
+            "request":"GET /downloads/product_1?x=\"1\" HTTP/1.1","status":"304","body_bytes_sent":"0",
+            "request_time":"0.001","http_referer":"","http_user_agent":"Debian APT-HTTP/1.3 (0.8.16~exp12ubuntu10.21)",
+            "upstream_addr":"-","upstream_status":""}"#,
+        )
+        .unwrap();
+        let expected = Record {
+            time_us: 1_747_461_932_000_000,
+            client: id_of(b"93.180.71.3"),
+            object: id_of(br#"/downloads/product_1?x="1""#),
+            status: 304,
+            bytes: Some(0),
+            marks: Marks::QUERY,
+            ..Record::default()
+        };
+        assert_eq!((record, target.as_str()), (expected, r#"/downloads/product_1?x="1""#));
+    }
+
+    /// Numbers without quotes, headers of both sides, and a variable without a value.
+    #[test]
+    fn nginx_with_headers() {
+        let (record, target) = parse(
+            r#"{"msec": 1747461932.417, "time_iso8601": "2025-05-17T08:05:32+02:00", "remote_addr": "2001:db8::7",
+            "remote_user": "ann", "host": "shop.example", "request_method": "GET", "request_uri": "\/img.php?id=7",
+            "uri": "/img.php", "status": 206, "bytes_sent": 1300, "body_bytes_sent": 1000, "upstream_response_time": ,
+            "http_cookie": "session=1", "sent_http_set_cookie": "session=2", "sent_http_cache_control": "private, max-age=0",
+            "sent_http_content_range": "bytes 5000-5999/70000", "upstream_http_last_modified": "Sun, 06 Nov 1994 08:49:37 GMT"}"#,
+        )
+        .unwrap();
+        let expected = Record {
+            time_us: 1_747_461_932_417_000,
+            client: id_of(b"2001:db8::7"),
+            object: id_of(b"shop.example/img.php?id=7"),
+            verb: Verb::Get,
+            status: 206,
+            bytes: Some(1000),
+            offset: 5000,
+            object_bytes: Some(70_000),
+            revision: Some(784_111_777_000_000_000),
+            marks: Marks::all(),
+        };
+        assert_eq!((record, target.as_str()), (expected, "/img.php?id=7"));
+    }
+
+    #[test]
+    fn caddy() {
+        let (record, target) = parse(
+            r#"{"level":"info","ts":1747461932.4171236,"logger":"http.log.access.log0","msg":"handled request","request":
+            {"remote_ip":"10.0.0.1","remote_port":"42614","client_ip":"192.0.2.7","proto":"HTTP/2.0","method":"HEAD",
+            "host":"a.example","uri":"/foo%20bar?x=1&y=2","headers":{"User-Agent":["curl/8.5.0"],"Accept":["*/*"],
+            "Cookie":["REDACTED"]},"tls":{"resumed":false,"version":772,"cipher_suite":4865,"proto":"h2","server_name":
+            "a.example"}},"bytes_read":0,"user_id":"","duration":0.000929675,"size":10900,"status":200,"resp_headers":
+            {"Server":["Caddy"],"Content-Encoding":["gzip"],"Set-Cookie":["REDACTED"],"Cache-Control":["no-store"],
+            "Last-Modified":["Sun, 06 Nov 1994 08:49:37 GMT"],"Vary":["Accept-Encoding"]}}"#,
+        )
+        .unwrap();
+        let expected = Record {
+            time_us: 1_747_461_932_417_123,
+            client: id_of(b"192.0.2.7"),
+            object: id_of(b"a.example/foo%20bar?x=1&y=2"),
+            verb: Verb::Head,
+            status: 200,
+            bytes: Some(10_900),
+            revision: Some(784_111_777_000_000_000),
+            marks: Marks::QUERY | Marks::COOKIE | Marks::SETS_COOKIE | Marks::PRIVATE,
+            ..Record::default()
+        };
+        assert_eq!((record, target.as_str()), (expected, "/foo%20bar?x=1&y=2"));
+    }
+
+    /// Versions before 2.5 log the address with its port; times may be configured to be texts.
+    #[test]
+    fn caddy_of_old() {
+        let line = |time: &str, address: &str| {
+            parse(&format!(
+                r#"{{"level":"info","ts":{time},"msg":"handled request","request":{{"remote_addr":"{address}","proto":"HTTP/1.1",
+                "method":"PUT","host":"a","uri":"/"}},"common_log":"x","user_id":"ann","duration":1,"size":0,"status":0}}"#
+            ))
+            .unwrap()
+            .0
+        };
+        let record = line("1747461932.25", "[2001:db8::7]:4711");
+        assert_eq!((record.client, record.verb, record.status), (id_of(b"[2001:db8::7]"), Verb::Write, 0));
+        assert_eq!((record.time_us, record.marks), (1_747_461_932_250_000, Marks::USER));
+        assert_eq!(line("1747461932250.5", "10.0.0.1:1").client, id_of(b"10.0.0.1"));
+        for (time, us) in [
+            ("1747461932", 0),
+            ("1747461932250", 250_000),
+            ("1747461932250.5", 250_500),
+            ("1747461932250001", 250_001),
+            ("1747461932250001999", 250_001),
+            (r#""2025-05-17T06:05:32.250Z""#, 250_000),
+            (r#""2025/05/17 06:05:32.25""#, 250_000),
+            (r#""17/May/2025:08:05:32 +0200""#, 0),
+            (r#""1747461932.007""#, 7_000),
+        ] {
+            assert_eq!(line(time, "a:1").time_us, 1_747_461_932_000_000 + us, "{time}");
+        }
+    }
+
+    #[test]
+    fn a_path_and_a_query_are_a_target() {
+        let line = r#"{"time":1,"method":"GET","uri":"/a","args":"b=c","status":200,"server_name":"s"}"#;
+        let (record, target) = parse(line).unwrap();
+        assert_eq!((record.object, target.as_str()), (id_of(b"s/a?b=c"), "/a?b=c"));
+        let (record, target) =
+            parse(r#"{"time":1,"request":"GET /a?b HTTP/2.0","uri":"/index.php","status":200}"#).unwrap();
+        assert_eq!((target.as_str(), record.client, record.bytes), ("/a?b", 0, None));
+        // nginx leaves bytes above 0x7f as they are.
+        let (_, target) =
+            parse_bytes(b"{\"time\":1,\"request\":\"GET /\xe9\\u0009\\ud83d\\ude00 HTTP/1.0\",\"status\":200}")
+                .unwrap();
+        assert_eq!(target, "/\u{fffd}\t\u{1f600}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        for (line, defect) in [
+            ("nonsense", Defect::Json),
+            ("[1,2]", Defect::Json),
+            (r#"{"time":1,"request":"GET / HTTP/1.0","status":200"#, Defect::Json),
+            (r#"{"time":1,"request":"GET / HTT"#, Defect::Json),
+            (r#"{"time" 1}"#, Defect::Json),
+            (r#"{"level":"info","ts":1747461932.4,"msg":"serving initial configuration"}"#, Defect::NoRequest),
+            (r#"{"time":1,"request":"","status":400}"#, Defect::Target),
+            (r#"{"time":1,"request":"\u0016\u0003\u0001 x","status":400}"#, Defect::Method),
+            (r#"{"request":"GET / HTTP/1.0","status":200}"#, Defect::Time),
+            (r#"{"time":"soon","request":"GET / HTTP/1.0","status":200}"#, Defect::Time),
+            (r#"{"time":1,"request":"GET / HTTP/1.0"}"#, Defect::Status),
+            (r#"{"time":1,"request":"GET / HTTP/1.0","status":200,"size":"many"}"#, Defect::Size),
+        ] {
+            assert_eq!(parse(line).unwrap_err(), defect, "{line}");
+        }
+        let deep = format!(r#"{{"x":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+        assert_eq!(parse(&deep).unwrap_err(), Defect::Json);
+    }
+}

@@ -45,7 +45,6 @@ mod tsv;
 mod vscsi;
 mod window;
 mod worldcup;
-mod zstd;
 
 pub use bad::{BadRecord, BadRecords, Defect};
 pub use format::{Format, UnknownFormat};

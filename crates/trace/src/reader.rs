@@ -7,12 +7,9 @@ use crate::bad::{BadRecords, Defect};
 use crate::format::Format;
 use crate::packing::{Packing, ReadError, Source};
 use crate::parser::Parser;
-use crate::recognise::{START_BYTES, recognise};
+use crate::recognise::{START_BYTES, recognise, without_mark};
 use crate::record::Record;
 use crate::window::{Found, Window};
-
-/// Some editors begin a text with it.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A trace that is read.
 ///
@@ -53,11 +50,10 @@ impl<'a> Reader<'a> {
         let mut window = Window::new(source);
         let start = window.peek(START_BYTES)?;
         let start = &start[..start.len().min(START_BYTES)];
-        let text = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start);
-        let format = format.unwrap_or_else(|| recognise(text));
+        let format = format.unwrap_or_else(|| recognise(start));
         let parser = Parser::new(format, start);
         if !format.is_binary() {
-            let mark_bytes = start.len() - text.len();
+            let mark_bytes = start.len() - without_mark(start).len();
             window.skip(mark_bytes);
         }
         Ok(Reader { window, format, parser, number: 0, target: Vec::new(), bad: BadRecords::default() })

@@ -9,12 +9,16 @@ use crate::{oracle_general, vscsi, worldcup};
 pub const START_BYTES: usize = 16 * 1024;
 /// A binary trace has a zero among its first bytes: numbers are smaller than their fields.
 const BINARY_BYTES: usize = 48;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The text formats; of two that as many lines are of, the first is taken.
-const TEXTS: [Format; 5] = [Format::Common, Format::Json, Format::Nfs, Format::Tsv, Format::Keys];
+const TEXTS: [Format; 4] = [Format::Common, Format::Json, Format::Nfs, Format::Tsv];
+/// Any word is a key, a damaged line or a line of columns' names, too. So lines are keys only if there are so many times
+/// as many of them as of any other format.
+const KEYS_PER_LINE: usize = 2;
 
 /// The format of a trace that begins with `start`; of none, the common one, so that its errors speak of a log.
 pub fn recognise(start: &[u8]) -> Format {
-    if start.iter().take(BINARY_BYTES).any(|&byte| byte == 0) { binary(start) } else { text(start) }
+    if start.iter().take(BINARY_BYTES).any(|&byte| byte == 0) { binary(start) } else { text(without_mark(start)) }
 }
 
 fn binary(start: &[u8]) -> Format {
@@ -33,6 +37,11 @@ fn binary(start: &[u8]) -> Format {
     if oracle > worldcup { Format::OracleGeneral } else { Format::WorldCup }
 }
 
+/// A text without the byte order mark that some editors begin one with.
+pub fn without_mark(start: &[u8]) -> &[u8] {
+    start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start)
+}
+
 /// The share of records that can be read and come in the order of time. Those of other formats seldom are.
 fn share<'a>(records: impl Iterator<Item = &'a [u8]>, mut parse: impl FnMut(&[u8]) -> Option<Record>) -> f64 {
     let (mut all, mut good, mut last_us) = (0u32, 0u32, 0);
@@ -48,10 +57,9 @@ fn share<'a>(records: impl Iterator<Item = &'a [u8]>, mut parse: impl FnMut(&[u8
 
 fn text(start: &[u8]) -> Format {
     // The last line may go on after the bytes that are looked at.
-    let whole = match memchr::memrchr(b'\n', start) {
-        Some(end) if start.len() >= START_BYTES => &start[..end],
-        _ => start,
-    };
+    let is_all = start.len() + BYTE_ORDER_MARK.len() < START_BYTES;
+    let whole_bytes = if is_all { start.len() } else { memchr::memrchr(b'\n', start).unwrap_or(0) };
+    let whole = &start[..whole_bytes];
     let lines = || whole.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let mut target = Vec::new();
     let mut good = |format: Format| {
@@ -65,7 +73,7 @@ fn text(start: &[u8]) -> Format {
             best = (good, format);
         }
     }
-    best.1
+    if good(Format::Keys) > KEYS_PER_LINE * best.0 { Format::Keys } else { best.1 }
 }
 
 fn is_good(parser: &mut LineParser, line: &[u8], target: &mut Vec<u8>) -> bool {

@@ -207,3 +207,102 @@ fn unicode(text: &[u8]) -> Option<(char, usize)> {
     }
     Some((char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), 6))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Map, Value as Json};
+
+    use super::*;
+
+    fn text(raw: &[u8]) -> String {
+        let mut text = Vec::new();
+        unescape(raw, &mut text);
+        String::from_utf8(text).unwrap()
+    }
+
+    /// What the scanner walks over, as serde_json would make it.
+    fn rebuilt(scanner: &mut Scanner<'_>) -> Option<Json> {
+        Some(match scanner.value()? {
+            Value::Scalar(Scalar::Text(raw)) => Json::String(text(raw)),
+            Value::Scalar(Scalar::Bare(raw)) => serde_json::from_slice(raw).ok()?,
+            Value::Object => {
+                let mut map = Map::new();
+                let mut is_first = true;
+                while let Some(key) = scanner.key(is_first)? {
+                    is_first = false;
+                    map.insert(text(key), rebuilt(scanner)?);
+                }
+                Json::Object(map)
+            }
+            Value::Array => {
+                let mut array = Vec::new();
+                while scanner.has_element(array.is_empty())? {
+                    array.push(rebuilt(scanner)?);
+                }
+                Json::Array(array)
+            }
+        })
+    }
+
+    fn json() -> impl Strategy<Value = Json> {
+        let scalar = prop_oneof![
+            Just(Json::Null),
+            any::<bool>().prop_map(Json::from),
+            any::<i64>().prop_map(Json::from),
+            (-1000i32..1000).prop_map(|number| Json::from(f64::from(number) / 8.0)),
+            any::<String>().prop_map(Json::from),
+            "[\"\\\\{}\\[\\]:, a]{0,9}".prop_map(Json::from),
+        ];
+        scalar.prop_recursive(4, 40, 5, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..5).prop_map(Json::from),
+                proptest::collection::hash_map(any::<String>(), inner, 0..5)
+                    .prop_map(|map| Json::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_serde_json_writes_is_walked_over(value in json(), is_pretty in any::<bool>()) {
+            let written = if is_pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();
+            prop_assert_eq!(rebuilt(&mut Scanner::new(&written)), Some(value));
+            let both = [&written[..], b",7"].concat();
+            let mut scanner = Scanner::new(&both);
+            prop_assert_eq!(scanner.skip(), Some(()));
+            prop_assert_eq!(&both[scanner.at..], b",7");
+        }
+
+        #[test]
+        fn escapes_are_those_of_serde_json(text in "[ -~é\u{1f600}\u{7}\n]{0,9}|(\\\\u[0-9a-f]{4}|\\\\[bfnrt/]){0,4}") {
+            let quoted = if text.starts_with('\\') { format!("\"{text}\"") } else { serde_json::to_string(&text).unwrap() };
+            let raw = &quoted[1..quoted.len() - 1];
+            let mut unescaped = Vec::new();
+            unescape(raw.as_bytes(), &mut unescaped);
+            // It refuses halves of surrogate pairs.
+            if let Ok(expected) = serde_json::from_str::<String>(&quoted) {
+                prop_assert_eq!(String::from_utf8(unescaped).unwrap(), expected);
+            }
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), "[{}\\[\\]\",:\\\\u0]".prop_map(|text| text.as_bytes()[0])], 0..60)) {
+            let _ = Scanner::new(&bytes).skip();
+            unescape(&bytes, &mut Vec::new());
+        }
+    }
+
+    #[test]
+    fn halves_of_pairs_and_what_is_no_escape() {
+        for (raw, expected) in [
+            ("\\ud83d", "\u{fffd}"),
+            ("\\ud83dx", "\u{fffd}x"),
+            ("\\ude00", "\u{fffd}"),
+            ("\\x41\\", "\\x41\\"),
+            ("\\u12", "\\u12"),
+        ] {
+            assert_eq!(text(raw.as_bytes()), expected, "{raw}");
+        }
+    }
+}
