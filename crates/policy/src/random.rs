@@ -54,7 +54,7 @@ impl Random {
 
     #[inline]
     fn victim(&self, incoming: Option<Incoming>) -> Option<Place> {
-        // The whole number parts 0..len in equal shares, without the bias of a remainder that matters.
+        // The high half of the product: 0..len in equal shares, but for one part in 2^64 / len.
         let at = ((u128::from(self.drawn) * self.places.len() as u128) >> 64) as usize;
         let place = *self.places.get(at)?;
         let is_incoming = incoming.is_some_and(|incoming| incoming.key == self.table.key(place));

@@ -23,7 +23,6 @@
 //!
 //! Every operation is O(1); the moves are amortised over insertions and uses.
 
-use crate::queue::Home;
 use crate::stages::{Stages, share_of};
 use crate::{Admission, Incoming, Key, Occupancy, Place, Policy, Removal, TableFull};
 
@@ -196,15 +195,11 @@ impl Policy for S3Fifo {
 
     #[inline]
     fn handle_request(&mut self, key: Key) -> bool {
-        let Some(place) = self.stages.table.find(key) else {
-            return false;
-        };
-        let object = self.stages.table.get_mut(place);
-        let hit = matches!(object.home, Home::First | Home::Main);
-        if hit && object.uses < USES_MAX {
-            object.uses += 1;
+        let place = self.stages.find(key);
+        if let Some(place) = place {
+            self.use_object(place);
         }
-        hit
+        place.is_some()
     }
 
     #[inline]

@@ -1,6 +1,6 @@
-//! Policies of other kinds behind the trait, written as another crate would: one with ghost entries and internal moves
-//! (S3-FIFO), one that weighs sizes (GDSF), one that compares the victim with the incoming object (TinyLFU's rule).
-//! They show that the calls carry what such policies need; they are not tuned.
+//! Policies of other kinds behind the trait, written as another crate would: one that weighs sizes (GDSF), one that
+//! compares the victim with the incoming object (TinyLFU's rule). They show that the calls carry what such policies need;
+//! they are not tuned. And the order of the policies on popular objects among ones asked for once.
 
 mod cache;
 
@@ -8,162 +8,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use cache::Cache;
 use nicache_policy::{
-    Admission, Fifo, Incoming, Key, Lfu, Linked, Links, List, Lru, Occupancy, Place, Policy, Popularity,
-    PopularityConfig, Removal, Table, TableFull,
+    Admission, Fifo, Incoming, Key, Lfu, Lru, Occupancy, Policy, Popularity, PopularityConfig, Removal, S3Fifo, Sieve,
+    TableFull, TwoQ,
 };
-
-/// Yang et al. 2023: a small FIFO in front of a main one, and a FIFO of ghosts that go straight to the main one.
-struct S3Fifo {
-    table: Table<Entry>,
-    small: List,
-    main: List,
-    ghost: List,
-    small_bytes: u64,
-    bytes: u64,
-    bytes_max: u64,
-    ghosts_max: usize,
-}
-
-#[derive(Clone, Default)]
-struct Entry {
-    links: Links,
-    bytes: u64,
-    uses: u8,
-    queue: Queue,
-}
-
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Queue {
-    #[default]
-    Ghost,
-    Small,
-    Main,
-}
-
-impl Linked for Entry {
-    fn links(&self) -> &Links {
-        &self.links
-    }
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
-
-impl S3Fifo {
-    fn new(bytes_max: u64, objects_max: usize) -> S3Fifo {
-        S3Fifo {
-            table: Table::new(2 * objects_max),
-            small: List::default(),
-            main: List::default(),
-            ghost: List::default(),
-            small_bytes: 0,
-            bytes: 0,
-            bytes_max,
-            ghosts_max: objects_max,
-        }
-    }
-
-    fn leave(&mut self, place: Place) {
-        let Entry { bytes, queue, .. } = *self.table.get(place);
-        match queue {
-            Queue::Ghost => return self.ghost.remove(&mut self.table, place),
-            Queue::Main => self.main.remove(&mut self.table, place),
-            Queue::Small => {
-                self.small.remove(&mut self.table, place);
-                self.small_bytes -= bytes;
-            }
-        }
-        self.bytes -= bytes;
-    }
-
-    fn enter(&mut self, place: Place, queue: Queue) {
-        let entry = self.table.get_mut(place);
-        (entry.queue, entry.uses) = (queue, 0);
-        let bytes = entry.bytes;
-        match queue {
-            Queue::Ghost => return self.ghost.push_front(&mut self.table, place),
-            Queue::Main => self.main.push_front(&mut self.table, place),
-            Queue::Small => {
-                self.small.push_front(&mut self.table, place);
-                self.small_bytes += bytes;
-            }
-        }
-        self.bytes += bytes;
-    }
-}
-
-impl Policy for S3Fifo {
-    fn name(&self) -> &'static str {
-        "s3-fifo"
-    }
-    fn contains(&self, key: Key) -> bool {
-        self.table.find(key).is_some_and(|place| self.table.get(place).queue != Queue::Ghost)
-    }
-    fn handle_hit(&mut self, key: Key) {
-        if let Some(place) = self.table.find(key) {
-            let entry = self.table.get_mut(place);
-            entry.uses = (entry.uses + 1).min(3);
-        }
-    }
-    fn handle_miss(&mut self, _: Key, _: Option<u64>) -> Admission {
-        Admission::Admit
-    }
-    fn handle_reply(&mut self, _: Key, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max { Admission::Admit } else { Admission::Reject }
-    }
-    fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
-        let (place, queue) = match self.table.find(key) {
-            Some(ghost) => {
-                self.leave(ghost);
-                (ghost, Queue::Main)
-            }
-            None => (self.table.insert(key, Entry::default()).ok_or(TableFull)?, Queue::Small),
-        };
-        self.table.get_mut(place).bytes = bytes;
-        self.enter(place, queue);
-        Ok(())
-    }
-    fn handle_remove(&mut self, key: Key, removal: Removal) {
-        let Some(place) = self.table.find(key) else {
-            return;
-        };
-        let queue = self.table.get(place).queue;
-        if queue == Queue::Ghost || removal == Removal::Refused {
-            return;
-        }
-        self.leave(place);
-        if removal == Removal::Evicted && queue == Queue::Small {
-            self.enter(place, Queue::Ghost);
-            if self.ghost.len() > self.ghosts_max
-                && let Some(oldest) = self.ghost.back()
-            {
-                self.leave(oldest);
-                self.table.remove(oldest);
-            }
-        } else {
-            self.table.remove(place);
-        }
-    }
-    fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        loop {
-            let from_small = self.small_bytes * 10 > self.bytes_max || self.main.is_empty();
-            let oldest = if from_small { self.small.back() } else { self.main.back() }?;
-            let entry = self.table.get_mut(oldest);
-            if entry.uses == 0 {
-                let key = self.table.key(oldest);
-                return (incoming.map(|incoming| incoming.key) != Some(key)).then_some(key);
-            }
-            let uses = entry.uses - 1;
-            self.leave(oldest);
-            self.enter(oldest, Queue::Main);
-            self.table.get_mut(oldest).uses = if from_small { 0 } else { uses };
-        }
-    }
-    fn occupancy(&self) -> Occupancy {
-        let objects = self.small.len() + self.main.len();
-        Occupancy { objects, bytes: self.bytes, ghosts: self.ghost.len() }
-    }
-}
 
 /// Cherkasova 1998: priority = age + uses / bytes. Naive: the victim is searched for.
 #[derive(Default)]
@@ -284,9 +131,12 @@ fn ghosts_sizes_and_comparison_with_the_incoming_object() {
     let lru = share_of_hits(Lru::new(60_000, 1200));
     let popularity = share_of_hits(Popularity::new(&PopularityConfig::new(60_000, 1200)));
     let s3_fifo = share_of_hits(S3Fifo::new(60_000, 1200));
+    let sieve = share_of_hits(Sieve::new(60_000, 1200));
+    let two_q = share_of_hits(TwoQ::new(60_000, 1200));
     let gdsf = share_of_hits(Gdsf::default());
     let tiny = share_of_hits(TinyLfuFifo::default());
-    for (name, share) in [("s3-fifo", s3_fifo), ("gdsf", gdsf), ("tinylfu", tiny), ("popularity", popularity)] {
+    let of_queues = [("s3-fifo", s3_fifo), ("sieve", sieve), ("2q", two_q)];
+    for (name, share) in [("gdsf", gdsf), ("tinylfu", tiny), ("popularity", popularity)].into_iter().chain(of_queues) {
         assert!(share > lru, "{name} {share:.3}, lru {lru:.3}");
     }
 }

@@ -1,6 +1,7 @@
 //! Policies against naive models: all calls in random order, and whole traces.
 
 mod clock;
+mod endurance;
 mod filters;
 mod golden;
 mod lfu_da;

@@ -178,7 +178,9 @@ fn simulate_one<P: Policy>(policy: &mut P, key: u64, bytes: u64) -> (bool, Vec<K
     }
     let admissions = (policy.handle_miss(incoming.key, Some(bytes)), policy.handle_reply(incoming.key, bytes));
     if admissions == (Admission::Admit, Admission::Admit) {
-        while policy.occupancy().bytes + bytes > BYTES_MAX || policy.handle_insert(incoming.key, bytes).is_err() {
+        while policy.occupancy().bytes.saturating_add(bytes) > BYTES_MAX
+            || policy.handle_insert(incoming.key, bytes).is_err()
+        {
             match policy.evict(Some(incoming)) {
                 Some(victim) => victims.push(victim),
                 None => break,
@@ -186,6 +188,34 @@ fn simulate_one<P: Policy>(policy: &mut P, key: u64, bytes: u64) -> (bool, Vec<K
         }
     }
     (false, victims)
+}
+
+/// One step for the sake of the step.
+pub fn endure_step<P: Policy>(policy: &mut P, step: &Step, stretch: impl Fn(u64) -> u64) {
+    let incoming = |but: Option<u64>| but.map(|key| Incoming { key: Key(key), bytes: stretch(key) });
+    match *step {
+        Step::Request(key) => _ = policy.handle_request(Key(key)),
+        Step::Hit(key) => policy.handle_hit(Key(key)),
+        Step::Miss(key, bytes) => {
+            policy.handle_miss(Key(key), bytes.map(&stretch));
+            policy.handle_reply(Key(key), stretch(bytes.unwrap_or(1)));
+        }
+        Step::Insert(key, bytes) => _ = policy.handle_insert(Key(key), stretch(bytes)),
+        Step::Remove(key, removal) => policy.handle_remove(Key(key), removal),
+        Step::Victim(but) => _ = policy.poll_victim(incoming(but)),
+        Step::EvictByTwoCalls(but) => {
+            if let Some(victim) = policy.poll_victim(incoming(but)) {
+                assert!(Some(victim.0) != but && policy.contains(victim));
+                policy.handle_remove(victim, Removal::Evicted);
+            }
+        }
+        Step::Evict(but) => {
+            if let Some(victim) = policy.evict(incoming(but)) {
+                assert!(Some(victim.0) != but && !policy.contains(victim));
+            }
+        }
+        Step::Simulate(key, bytes) => _ = simulate_one(policy, key, stretch(bytes)),
+    }
 }
 
 /// Sizes beyond all memory, and a policy of no objects.
@@ -207,6 +237,13 @@ pub fn endure_senseless_sizes<P: Policy>(new: impl Fn(u64, u32) -> P) {
         while policy.evict(None).is_some() {}
         assert_eq!((policy.occupancy().objects, policy.occupancy().bytes), (0, 0));
     }
+    let mut policy = new(u64::MAX, 2);
+    for bytes in [u64::from(u32::MAX), 5 << 40 | 3] {
+        policy.handle_insert(Key(1), bytes).unwrap();
+        assert_eq!(policy.occupancy().bytes, bytes);
+    }
+    policy.handle_insert(Key(2), 1 << 63).unwrap();
+    assert_eq!(policy.occupancy().bytes, 1 << 63 | 5 << 40 | 3);
     let mut nothing = new(10, 0);
     assert_eq!(nothing.handle_miss(Key(1), None), Admission::Reject);
     assert_eq!(nothing.handle_insert(Key(1), 1), Err(TableFull));
