@@ -39,6 +39,8 @@ pub struct LirsConfig {
     /// Share of the memory that is for HIR objects, from 0 to 1; at least 1 byte and one object.
     ///
     /// Default 0.01 (Jiang and Zhang 2002, section 4). More follows shifts of interest faster and bears scans worse.
+    /// Where many objects are larger than this share, 0.05 to 0.1 is better: fewer LIR objects go for large ones that
+    /// are asked for once.
     pub hir_share: f64,
     /// How many times the memory the objects in the stack have, from 1 to 4.
     ///
