@@ -1,5 +1,7 @@
 //! The command line: one variant per command. The settings of `run` are in [`crate::options`].
 
+mod study;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -7,6 +9,11 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicache_applications::Application;
 use nicache_bench::dynamic::{EDIT_RATES, Page, Subject};
+
+pub use study::{
+    ObjectiveOption, SimCommand, SimCurveArgs, SimReproduceArgs, SimServerArgs, StudyOption, TraceAdviseArgs, TraceCommand,
+    TraceConvertArgs, TraceInfoArgs,
+};
 
 use crate::options::{BusAddress, LogFormat, Milliseconds, Protocol, RunOptions, ServeOptions};
 
@@ -49,7 +56,10 @@ pub enum Command {
     /// Replay a web log and check every byte of every reply: while files are changed in every way, or (--target) as fast as a server can
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Box<ReplayArgs>),
-    /// Work with web logs
+    /// Find out what a card would do: cache sizes and policies for a trace, a simulated server, the papers' studies
+    #[command(subcommand)]
+    Sim(SimCommand),
+    /// Look at a trace of requests: what is in it, which memory and policy suit it, a document root for it, other formats
     #[command(subcommand)]
     Trace(TraceCommand),
     /// Prepare a real web application, run it behind the card, measure it, change it
@@ -388,14 +398,6 @@ pub enum TraceFormat {
     Tsv,
     /// Binary records of the log of the 1998 World Cup's site.
     Worldcup,
-}
-
-/// What to do with a log.
-#[derive(Debug, Subcommand)]
-pub enum TraceCommand {
-    /// Make a document root with a file of the right size for everything that the log has
-    #[command(after_help = TRACE_SITE_EXAMPLES)]
-    Site(TraceSiteArgs),
 }
 
 /// Arguments of `trace site`.

@@ -13,6 +13,7 @@ mod replay;
 mod run;
 mod serve;
 mod server;
+mod sim;
 mod status;
 mod trace;
 mod watch;
@@ -39,6 +40,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Bench(command) => bench::execute(&command),
         Command::Prove(arguments) => Ok(prove::execute(&arguments)),
         Command::Replay(arguments) => replay::execute(&arguments),
+        Command::Sim(command) => sim::execute(&command),
         Command::Trace(command) => trace::execute(&command),
         Command::Follow(arguments) => follow::execute(&arguments),
         Command::Demo(arguments) => demo::execute(&arguments),

@@ -24,6 +24,7 @@ mod relay;
 mod serve;
 mod setup;
 mod share;
+mod study;
 mod supervisor;
 mod url;
 

@@ -5,6 +5,7 @@
 
 mod path;
 mod serve;
+pub mod study;
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -14,6 +15,8 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
+
+pub use nicache_study::Size;
 
 pub use path::PathOptions;
 pub use serve::{BlockPolicy, CoherenceKind, LiveOption, RouteKind, SegmentationKind, ServeOptions};
@@ -380,40 +383,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// A number of bytes, written `4096`, `512K`, `64M` or `2G` (powers of 1024).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Size(pub u64);
-
-impl FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Size, String> {
-        let trimmed = text.trim_end_matches(['B', 'b']).trim_end_matches('i');
-        let (digits, shift) = match trimmed.char_indices().last() {
-            Some((at, 'K' | 'k')) => (&trimmed[..at], 10),
-            Some((at, 'M' | 'm')) => (&trimmed[..at], 20),
-            Some((at, 'G' | 'g')) => (&trimmed[..at], 30),
-            _ => (trimmed, 0),
-        };
-        let value: Option<u64> = digits.trim().parse().ok();
-        value
-            .and_then(|value| value.checked_mul(1 << shift))
-            .map(Size)
-            .ok_or_else(|| format!("`{text}` is no size; write 512K, 64M or 2G"))
-    }
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            n if n > 0 && n.trailing_zeros() >= 30 => write!(f, "{}G", n >> 30),
-            n if n > 0 && n.trailing_zeros() >= 20 => write!(f, "{}M", n >> 20),
-            n if n > 0 && n.trailing_zeros() >= 10 => write!(f, "{}K", n >> 10),
-            n => write!(f, "{n}"),
-        }
-    }
-}
-
 /// A time of up to an hour, written `0`, `500ms`, `1s` or `2m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Milliseconds(pub u64);
@@ -670,7 +639,7 @@ macro_rules! serde_as_text {
         }
     )*};
 }
-serde_as_text!(Size, Milliseconds, Publish, RemoteDatabase, Subnet);
+serde_as_text!(Milliseconds, Publish, RemoteDatabase, Subnet);
 
 #[cfg(test)]
 mod tests {
@@ -746,19 +715,6 @@ mod tests {
         for text in ["'a", "", "  ", "a \\"] {
             assert!(flags(&["--with", text]).resolve().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn sizes() {
-        for (text, bytes) in
-            [("4096", 4096), ("512K", 512 << 10), ("64M", 64 << 20), ("2GiB", 2 << 30), ("1MB", 1 << 20)]
-        {
-            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
-        }
-        for text in ["", "M", "-1", "1T", "99999999999G", "64 M B"] {
-            assert!(text.parse::<Size>().is_err(), "{text}");
-        }
-        assert_eq!(Size(3 << 20).to_string(), "3M");
     }
 
     #[test]

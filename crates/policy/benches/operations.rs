@@ -8,8 +8,8 @@ use std::hint::black_box;
 use rustix::time::{ClockId, clock_gettime};
 
 use nicache_policy::{
-    Arc, Belady, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, Lru, Policy, Popularity, PopularityConfig, Removal,
-    WTinyLfu,
+    Arc, Belady, Clock, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity, PopularityConfig,
+    Random, Removal, S3Fifo, Sieve, TwoQ, WTinyLfu,
 };
 
 const ROUNDS: u64 = 200_000;
@@ -20,6 +20,12 @@ fn main() {
         let bytes_max = u64::from(objects) * 2048;
         measure(Fifo::new(bytes_max, objects), objects);
         measure(Lru::new(bytes_max, objects), objects);
+        measure(Mru::new(bytes_max, objects), objects);
+        measure(Random::new(bytes_max, objects, 1), objects);
+        measure(Clock::new(bytes_max, objects), objects);
+        measure(Sieve::new(bytes_max, objects), objects);
+        measure(S3Fifo::new(bytes_max, objects), objects);
+        measure(TwoQ::new(bytes_max, objects), objects);
         measure(Lfu::new(bytes_max, objects), objects);
         measure(Lfu::without_ageing(bytes_max, objects), objects);
         measure(Lrfu::new(bytes_max, objects), objects);

@@ -1,7 +1,7 @@
 //! Which replies become entries, and which entries go: replacement and admission behind one trait.
 //!
 //! Read first: Bos et al. 2009, sections 2.1 and 2.2. The card and the trace simulators run the same code, so a policy
-//! has no clock, no I/O and no randomness of its own; time comes as [`Policy::handle_period_end`].
+//! has no clock, no I/O and no randomness of its own; time comes as [`Policy::handle_period_end`], randomness as a seed.
 //!
 //! Everything is allocated at construction: a [`Table`] of fixed capacity found through a hash, [`List`]s whose links
 //! lie in the table's values, and [`Heap`]s whose values know their position. All are public, for policies in other
@@ -14,6 +14,7 @@
 
 mod arc;
 mod belady;
+mod clock;
 mod fifo;
 mod gdsf;
 mod heap;
@@ -22,13 +23,23 @@ mod lirs;
 mod list;
 mod lrfu;
 mod lru;
+mod mru;
 mod policy;
 mod popularity;
+mod queue;
+mod random;
+mod s3_fifo;
+mod second_hit;
+mod sieve;
+mod size_limit;
+mod stages;
 mod table;
+mod two_q;
 mod w_tiny_lfu;
 
 pub use arc::Arc;
 pub use belady::Belady;
+pub use clock::Clock;
 pub use fifo::Fifo;
 pub use gdsf::{Gdsf, GdsfConfig, GdsfCost};
 pub use heap::{Heap, Heaped, Position};
@@ -37,7 +48,14 @@ pub use lirs::{Lirs, LirsConfig};
 pub use list::{Linked, Links, List};
 pub use lrfu::{Lrfu, LrfuConfig};
 pub use lru::Lru;
+pub use mru::Mru;
 pub use policy::{Admission, Incoming, Key, Occupancy, Policy, Removal, TableFull};
 pub use popularity::{FORGOTTEN, Popularity, PopularityConfig, REFUSALS_FREE, VICTIM_LOOKS};
+pub use random::Random;
+pub use s3_fifo::{S3Fifo, S3FifoConfig};
+pub use second_hit::SecondHit;
+pub use sieve::Sieve;
+pub use size_limit::SizeLimit;
 pub use table::{Place, Table};
+pub use two_q::{TwoQ, TwoQConfig};
 pub use w_tiny_lfu::{WTinyLfu, WTinyLfuConfig};

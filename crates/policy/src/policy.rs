@@ -9,6 +9,36 @@ use thiserror::Error;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct Key(pub u64);
 
+impl Key {
+    /// The key of the `n`th of a set of objects that are numbered from 0, as simulators number them in the order of
+    /// their first requests: a [`Table`](crate::Table) finds it in the bucket of that number. So neighbours share
+    /// cache lines of the table's heads, and those are mostly the popular ones, which appear early in a trace.
+    #[inline]
+    pub fn nth(n: u64) -> Key {
+        Key(unscramble(n))
+    }
+
+    /// The last step of SplitMix64: simulators have keys in sequence, whose low bits alone would do, but also block
+    /// numbers with common factors, whose low bits would not.
+    #[inline]
+    pub(crate) fn scrambled(self) -> u64 {
+        let mut hash = self.0;
+        hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        hash ^ (hash >> 31)
+    }
+}
+
+/// The inverse of [`Key::scrambled`]: the multiplicative inverses of its factors, and its shifts undone.
+#[inline]
+fn unscramble(hash: u64) -> u64 {
+    let mut key = hash ^ (hash >> 31) ^ (hash >> 62);
+    key = key.wrapping_mul(0x3196_42B2_D24D_8EC3);
+    key ^= (key >> 27) ^ (key >> 54);
+    key = key.wrapping_mul(0x96DE_1B17_3F11_9089);
+    key ^ (key >> 30) ^ (key >> 60)
+}
+
 /// Whether a reply may become an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
@@ -143,4 +173,59 @@ pub trait Policy: Send {
 
     /// What it holds.
     fn occupancy(&self) -> Occupancy;
+}
+
+/// For policies that are chosen while the program runs, behind filters that take any.
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+    fn contains(&self, key: Key) -> bool {
+        (**self).contains(key)
+    }
+    fn handle_hit(&mut self, key: Key) {
+        (**self).handle_hit(key);
+    }
+    fn handle_miss(&mut self, key: Key, bytes: Option<u64>) -> Admission {
+        (**self).handle_miss(key, bytes)
+    }
+    fn handle_reply(&mut self, key: Key, bytes: u64) -> Admission {
+        (**self).handle_reply(key, bytes)
+    }
+    fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
+        (**self).handle_insert(key, bytes)
+    }
+    fn handle_remove(&mut self, key: Key, removal: Removal) {
+        (**self).handle_remove(key, removal);
+    }
+    fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
+        (**self).poll_victim(incoming)
+    }
+    fn handle_request(&mut self, key: Key) -> bool {
+        (**self).handle_request(key)
+    }
+    fn evict(&mut self, incoming: Option<Incoming>) -> Option<Key> {
+        (**self).evict(incoming)
+    }
+    fn handle_period_end(&mut self) {
+        (**self).handle_period_end();
+    }
+    fn period(&self) -> Option<Duration> {
+        (**self).period()
+    }
+    fn occupancy(&self) -> Occupancy {
+        (**self).occupancy()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn the_nth_key_is_found_in_its_bucket(n: u64) {
+            proptest::prop_assert_eq!(Key::nth(n).scrambled(), n);
+        }
+    }
 }

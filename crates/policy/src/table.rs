@@ -130,14 +130,9 @@ impl<T: Default + Clone> Table<T> {
         &mut self.nodes[place.0 as usize].value
     }
 
-    /// The last step of SplitMix64: simulators have keys in sequence, whose low bits alone would do, but also
-    /// block numbers with common factors, whose low bits would not.
     #[inline]
     fn bucket(&self, key: Key) -> usize {
-        let mut hash = key.0;
-        hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (hash ^ (hash >> 31)) as usize & (self.heads.len() - 1)
+        key.scrambled() as usize & (self.heads.len() - 1)
     }
 }
 

@@ -7,7 +7,7 @@
 //!
 //! A version is an endless text; a file holds its first `len` bytes, so truncating and appending keep the version.
 
-use crate::random::mix;
+use nicache_trace::mix;
 
 /// Bytes of a line.
 pub const LINE_BYTES: usize = 64;

@@ -41,7 +41,7 @@ pub use sessions::{Session, SessionConfig, SessionRequest, Sessions};
 pub use site::{Site, SiteError};
 pub use static_site::{CheckError, StaticSite};
 pub use synthetic::{SyntheticConfig, synthetic};
-pub use trace::{Format, Object, ReadError, Record, Trace, TraceCounts, TraceError, TraceRequest, Verb};
+pub use trace::{Object, Trace, TraceCounts, TraceError, TraceRequest};
 
 /// CLOCK_MONOTONIC in nanoseconds: the clock of writers and clients alike.
 fn now_ns() -> u64 {

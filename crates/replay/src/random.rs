@@ -1,5 +1,7 @@
 //! SplitMix64 (Steele, Lea, Flood 2014): small, fast, and the same on every machine.
 
+use nicache_trace::mix;
+
 /// A generator; equal seeds give equal sequences.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
@@ -25,11 +27,4 @@ impl Random {
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
-}
-
-/// Scrambles a number so that all bits depend on all bits.
-pub fn mix(number: u64) -> u64 {
-    let a = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let b = (a ^ (a >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    b ^ (b >> 31)
 }

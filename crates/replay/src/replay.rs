@@ -386,5 +386,5 @@ impl std::fmt::Display for Shown<'_> {
 
 /// A generator for thread `number`.
 pub(crate) fn random_for(config: &ReplayConfig, number: usize) -> Random {
-    Random::new(config.seed ^ crate::random::mix(number as u64 + 1))
+    Random::new(config.seed ^ nicache_trace::mix(number as u64 + 1))
 }

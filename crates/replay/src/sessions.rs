@@ -171,14 +171,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::trace::{Record, Verb};
+    use nicache_trace::{Record, Verb};
 
     /// A trace of requests (client, second), each for an object of its own.
     fn trace(requests: &[(u64, u64)]) -> Trace {
         let mut trace = Trace::default();
         for (object, &(client, second)) in requests.iter().enumerate() {
             let (object, verb) = (object as u64, Verb::Get);
-            trace.push(&Record { second, client, object, verb, status: 200, bytes: Some(1) }).unwrap();
+            let (time_us, bytes) = (second * 1_000_000, Some(1));
+            trace.push(&Record { time_us, client, object, verb, status: 200, bytes, ..Record::default() }).unwrap();
         }
         trace
     }

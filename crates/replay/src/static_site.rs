@@ -109,14 +109,14 @@ pub(crate) fn target(id: u64) -> [u8; TARGET_BYTES] {
 mod tests {
     use super::*;
     use crate::content::{Body, VERSION, inspect};
-    use crate::trace::{Record, Verb};
+    use nicache_trace::{Record, Verb};
 
     fn trace() -> Trace {
         let mut trace = Trace::default();
         for object in 0..40u64 {
-            let id = crate::random::mix(object + 1);
+            let id = nicache_trace::mix(object + 1);
             let bytes = Some(object * 17);
-            trace.push(&Record { second: 0, client: 0, object: id, verb: Verb::Get, status: 200, bytes }).unwrap();
+            trace.push(&Record { object: id, verb: Verb::Get, status: 200, bytes, ..Record::default() }).unwrap();
         }
         trace
     }

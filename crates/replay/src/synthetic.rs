@@ -1,7 +1,9 @@
 //! A trace without a log: popularity by Zipf's law, sizes log-uniform, as web logs roughly are.
 
+use nicache_trace::{Record, Verb};
+
 use crate::random::Random;
-use crate::trace::{Record, Trace, Verb};
+use crate::trace::Trace;
 
 /// What it is like.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +48,8 @@ pub fn synthetic(config: &SyntheticConfig) -> Trace {
         let rank = cumulated.partition_point(|&sum| sum <= point).min(objects.len() - 1);
         let (id, bytes) = objects[rank];
         let verb = if random.below(32) == 0 { Verb::Head } else { Verb::Get };
-        let record = Record { second: number, client: number, object: id, verb, status: 200, bytes: Some(bytes) };
+        let (time_us, bytes) = (number * 1_000_000, Some(bytes));
+        let record = Record { time_us, client: number, object: id, verb, status: 200, bytes, ..Record::default() };
         // The only error is that of a log with too many requests.
         if trace.push(&record).is_err() {
             break;

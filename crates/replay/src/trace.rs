@@ -1,10 +1,10 @@
 //! Web logs: what was asked for, by whom, and when.
 //!
-//! A reader for each format (`trace/`) makes [`Record`]s; here they become objects and requests. What is kept of a log:
+//! The readers of `nicache-trace` make [`Record`]s; here they become objects and requests. What is kept of a log:
 //!
 //! | reply in the log | in the trace |
 //! |---|---|
-//! | 200 | a request; its bytes are the object's, unless a larger reply of the object is in the log |
+//! | 200, or none (lists of keys have no statuses) | a request; its bytes are the object's, unless a larger reply of the object is in the log |
 //! | 206 | a request for the whole object, which has at least these bytes |
 //! | 304 | a request for the whole object, since a replay keeps no copies that could be confirmed |
 //! | any other status | nothing: files cannot give these replies again; counted |
@@ -14,31 +14,17 @@
 //! replies, or only asked for by HEAD) has none: no byte of it went over the wire then, either.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use nicache_trace::{BadRecords, Format, ReadError, Reader, Record, Verb};
 use serde::Serialize;
 
-use crate::random::mix;
-
-mod common;
-mod format;
-mod record;
-mod tsv;
-mod worldcup;
-
-pub use format::Format;
-pub use record::{Record, Verb};
-
-/// Longest line that is looked at; a longer one is bad.
-const LINE_BYTES_MAX: u64 = 64 * 1024;
 /// Largest file that is made from a log.
 const OBJECT_BYTES_MAX: u64 = 256 << 20;
 /// Most requests of a log; 2 GiB of them.
 const REQUESTS_MAX: usize = 1 << 26;
-/// Bytes that the format is found out by.
-const FORMAT_BYTES: u64 = 4096;
+const US_PER_SECOND: u64 = 1_000_000;
 
 /// Why a log cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +38,7 @@ pub enum TraceError {
         source: ReadError,
     },
     /// No line of it can be replayed.
-    #[error("no request in {path} can be replayed ({bad_lines} bad lines); is it {format}?")]
+    #[error("no request in {path} can be replayed ({bad_lines} bad lines{first_bad}); is it {format}?")]
     NoRequests {
         /// The log.
         path: PathBuf,
@@ -60,18 +46,12 @@ pub enum TraceError {
         format: Format,
         /// Lines that are none of a log.
         bad_lines: u64,
+        /// The first of them, and what is wrong with it.
+        first_bad: String,
     },
-}
-
-/// Why the bytes of a log cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The file or its packing is damaged or not readable.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// A log of records of 20 bytes does not end with a whole one.
-    #[error("the log is cut off: {0} bytes follow the last whole record")]
-    Truncated(usize),
+    /// Requests for parts of files or disks.
+    #[error("{0} has no objects that a web server could serve; replay a web log or a list of keys")]
+    Blocks(Format),
     /// More requests than are held in memory.
     #[error("the log has more than {REQUESTS_MAX} requests; split it")]
     TooLong,
@@ -147,47 +127,41 @@ impl Trace {
     /// [`TraceError`].
     pub fn open(path: &Path, format: Option<Format>) -> Result<Trace, TraceError> {
         let failed = |source: ReadError| TraceError::Read { path: path.to_owned(), source };
-        let (trace, format) =
-            open_unpacked(path).map_err(ReadError::from).and_then(|log| Trace::read(log, format)).map_err(failed)?;
+        let mut reader = Reader::open(path, format).map_err(failed)?;
+        let trace = Trace::read_all(&mut reader, failed)?;
         if trace.requests.is_empty() {
-            let bad_lines = trace.counts.bad_lines;
-            return Err(TraceError::NoRequests { path: path.to_owned(), format, bad_lines });
+            let (bad_lines, first_bad) = (trace.counts.bad_lines, told(reader.bad()));
+            return Err(TraceError::NoRequests {
+                path: path.to_owned(),
+                format: reader.format(),
+                bad_lines,
+                first_bad,
+            });
         }
         Ok(trace)
     }
 
-    /// Reads an unpacked log, and says which format it was read as.
+    /// Reads a log, packed or not, and says which format it was read as.
     ///
     /// # Errors
-    /// [`ReadError`].
-    pub fn read(mut log: impl BufRead, format: Option<Format>) -> Result<(Trace, Format), ReadError> {
-        let mut start = Vec::new();
-        log.by_ref().take(FORMAT_BYTES).read_to_end(&mut start)?;
-        let format = format.unwrap_or_else(|| Format::of(&start));
-        let log = start.chain(log);
-        let mut trace = Trace::default();
-        match format {
-            Format::Common => {
-                let mut clock = common::DayClock::default();
-                trace.read_lines(log, |line| common::parse(line, &mut clock))?;
-            }
-            Format::Tsv => trace.read_lines(log, tsv::parse)?,
-            Format::WorldCup => trace.read_records(log)?,
-        }
-        trace.count_sizes();
-        Ok((trace, format))
+    /// [`TraceError`].
+    pub fn read(log: impl Read + Send, format: Option<Format>) -> Result<(Trace, Format), TraceError> {
+        let failed = |source: ReadError| TraceError::Read { path: PathBuf::from("the log"), source };
+        let mut reader = Reader::new(log, format).map_err(failed)?;
+        Ok((Trace::read_all(&mut reader, failed)?, reader.format()))
     }
 
     /// Adds a request.
     ///
     /// # Errors
-    /// [`ReadError::TooLong`].
-    pub fn push(&mut self, record: &Record) -> Result<(), ReadError> {
-        if record.verb == Verb::Other {
+    /// [`TraceError::TooLong`].
+    pub fn push(&mut self, record: &Record) -> Result<(), TraceError> {
+        if !matches!(record.verb, Verb::Get | Verb::Head) {
             self.counts.other_methods += 1;
             return Ok(());
         }
-        match record.status {
+        let status = if record.status == 0 { 200 } else { record.status };
+        match status {
             200 => {}
             206 => self.counts.partial += 1,
             304 => self.counts.not_modified += 1,
@@ -197,11 +171,11 @@ impl Trace {
             }
         }
         if self.requests.len() == REQUESTS_MAX {
-            return Err(ReadError::TooLong);
+            return Err(TraceError::TooLong);
         }
         let head = record.verb == Verb::Head;
         // What a server logs as the bytes of a reply without a body says nothing of the object.
-        let has_body = !head && record.status != 304;
+        let has_body = !head && status != 304;
         let bytes = if has_body { record.bytes.unwrap_or(0).min(OBJECT_BYTES_MAX) } else { 0 };
         let object = *self.by_id.entry(record.object).or_insert_with(|| {
             self.objects.push(Object { id: record.object, bytes: 0 });
@@ -213,7 +187,7 @@ impl Trace {
             self.clients += 1;
             self.clients - 1
         });
-        let (second, status) = (record.second, record.status);
+        let second = record.time_us / US_PER_SECOND;
         self.requests.push(TraceRequest { second, bytes, object, client, status, head });
         Ok(())
     }
@@ -223,45 +197,17 @@ impl Trace {
         self.objects.iter().map(|object| object.bytes).sum()
     }
 
-    fn read_lines(
-        &mut self,
-        mut lines: impl BufRead,
-        mut parse: impl FnMut(&[u8]) -> Option<Record>,
-    ) -> Result<(), ReadError> {
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            if lines.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? == 0 {
-                return Ok(());
-            }
-            if line.len() as u64 == LINE_BYTES_MAX && line.last() != Some(&b'\n') {
-                lines.skip_until(b'\n')?;
-                self.counts.bad_lines += 1;
-                continue;
-            }
-            let line = line.trim_ascii();
-            if line.is_empty() || line[0] == b'#' {
-                continue;
-            }
-            match parse(line) {
-                Some(record) => self.push(&record)?,
-                None => self.counts.bad_lines += 1,
-            }
+    fn read_all(reader: &mut Reader<'_>, failed: impl Fn(ReadError) -> TraceError) -> Result<Trace, TraceError> {
+        if reader.format().is_of_blocks() {
+            return Err(TraceError::Blocks(reader.format()));
         }
-    }
-
-    fn read_records(&mut self, mut log: impl Read) -> Result<(), ReadError> {
-        let mut bytes = [0; worldcup::RECORD_BYTES];
-        loop {
-            match worldcup::read(&mut log, &mut bytes)? {
-                0 => return Ok(()),
-                worldcup::RECORD_BYTES => match worldcup::parse(&bytes) {
-                    Some(record) => self.push(&record)?,
-                    None => self.counts.bad_lines += 1,
-                },
-                left => return Err(ReadError::Truncated(left)),
-            }
+        let mut trace = Trace::default();
+        while let Some(record) = reader.read().map_err(&failed)? {
+            trace.push(&record)?;
         }
+        trace.counts.bad_lines = reader.bad().count;
+        trace.count_sizes();
+        Ok(trace)
     }
 
     fn count_sizes(&mut self) {
@@ -280,40 +226,9 @@ impl Trace {
     }
 }
 
-fn open_unpacked(path: &Path) -> io::Result<Box<dyn BufRead>> {
-    let mut file = BufReader::new(File::open(path)?);
-    let start = file.fill_buf()?;
-    Ok(if start.starts_with(&[0x1f, 0x8b]) {
-        Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(file)))
-    } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        Box::new(BufReader::new(ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?))
-    } else {
-        Box::new(file)
-    })
-}
-
-/// The number of an object or client with this name: FNV-1a, scrambled.
-fn id_of(name: &[u8]) -> u64 {
-    mix(name
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
-}
-
-/// A status of three digits.
-fn status_of(text: &[u8]) -> Option<u16> {
-    let is_status = text.len() == 3 && text.iter().all(u8::is_ascii_digit);
-    is_status.then(|| text.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0')))
-}
-
-/// A number of digits; `None` also if it is too large.
-fn number_of(text: &[u8]) -> Option<u64> {
-    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    is_number.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
-}
-
-/// Bytes of a reply; `-`: not told.
-fn bytes_of(text: &[u8]) -> Option<Option<u64>> {
-    if text == b"-" { Some(None) } else { number_of(text).map(Some) }
+/// The first bad line, for an error's text.
+fn told(bad: &BadRecords) -> String {
+    bad.first.first().map_or_else(String::new, |bad| format!(", line {} has {}: {}", bad.number, bad.defect, bad.text))
 }
 
 #[cfg(test)]

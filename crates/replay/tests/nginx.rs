@@ -70,7 +70,7 @@ fn trace(folder: &Path) -> Trace {
     let head = folder.join("head.log");
     let mut file = std::fs::File::create(&head).unwrap();
     if let Ok(packed) = std::fs::File::open(&log) {
-        let lines = BufReader::new(ruzstd::decoding::StreamingDecoder::new(packed).unwrap()).split(b'\n');
+        let lines = BufReader::new(zstd::Decoder::new(packed).unwrap()).split(b'\n');
         for line in lines.take(LINES).map(Result::unwrap) {
             file.write_all(&line).unwrap();
             file.write_all(b"\n").unwrap();

@@ -130,7 +130,8 @@ pub fn share_at_once(trace: &Trace, sessions: &Sessions, cards: u32, memory_byte
 
 #[cfg(test)]
 mod tests {
-    use nicache_replay::{Record, SessionConfig, Verb};
+    use nicache_replay::SessionConfig;
+    use nicache_trace::{Record, Verb};
 
     use super::*;
 
@@ -138,7 +139,8 @@ mod tests {
         let mut trace = Trace::default();
         for (number, &object) in objects.iter().enumerate() {
             let (second, client) = (100 * number as u64, number as u64);
-            trace.push(&Record { second, client, object, verb: Verb::Get, status: 200, bytes: Some(bytes) }).unwrap();
+            let (time_us, verb, bytes) = (second * 1_000_000, Verb::Get, Some(bytes));
+            trace.push(&Record { time_us, client, object, verb, status: 200, bytes, ..Record::default() }).unwrap();
         }
         let sessions = Sessions::of(&trace, &SessionConfig::default());
         let at_once = share_at_once(&trace, &sessions, cards, memory_bytes, clients);

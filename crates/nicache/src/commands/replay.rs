@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use nicache_replay::{Format, SyntheticConfig, Trace, synthetic};
+use nicache_replay::{SyntheticConfig, Trace, synthetic};
+use nicache_trace::Format;
 
 use crate::cli::{ReplayArgs, TraceFormat};
 use crate::control::{Counters, Request, Response, ask};

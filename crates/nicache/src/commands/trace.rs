@@ -1,9 +1,14 @@
 //! `nicache trace`.
 
+mod advise;
+mod convert;
+mod info;
+
 use std::process::ExitCode;
 
 use anyhow::Result;
-use nicache_replay::{Format, StaticSite, Trace};
+use nicache_replay::{StaticSite, Trace};
+use nicache_trace::Format;
 
 use super::replay::show_trace;
 use crate::cli::{TraceCommand, TraceSiteArgs};
@@ -11,6 +16,9 @@ use crate::cli::{TraceCommand, TraceSiteArgs};
 /// Does what the command says.
 pub fn execute(command: &TraceCommand) -> Result<ExitCode> {
     match command {
+        TraceCommand::Info(arguments) => info::execute(arguments),
+        TraceCommand::Advise(arguments) => advise::execute(arguments),
+        TraceCommand::Convert(arguments) => convert::execute(arguments),
         TraceCommand::Site(arguments) => make_site(arguments),
     }
 }

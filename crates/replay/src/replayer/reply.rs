@@ -205,14 +205,16 @@ mod tests {
 
     use super::*;
     use crate::content::render;
-    use crate::trace::{Record, Trace, Verb};
+    use nicache_trace::{Record, Verb};
+
+    use crate::trace::Trace;
 
     /// Objects of 0, 100, 200, ... bytes.
     fn expected() -> Expected {
         let mut trace = Trace::default();
         for object in 0..5 {
             let bytes = Some(object * 100);
-            trace.push(&Record { second: 0, client: 0, object, verb: Verb::Get, status: 200, bytes }).unwrap();
+            trace.push(&Record { object, verb: Verb::Get, status: 200, bytes, ..Record::default() }).unwrap();
         }
         Expected::of(&trace)
     }

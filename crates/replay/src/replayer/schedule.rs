@@ -77,7 +77,7 @@ impl Schedule {
             first: number,
             step: of,
             chance_ns: start_ns,
-            random: Random::new(seed ^ crate::random::mix(number as u64 + 1)),
+            random: Random::new(seed ^ nicache_trace::mix(number as u64 + 1)),
         };
         schedule.draw();
         schedule

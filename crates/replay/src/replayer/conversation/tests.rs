@@ -4,14 +4,17 @@ use super::*;
 use crate::content::render;
 use crate::random::Random;
 use crate::sessions::SessionConfig;
-use crate::trace::{Record, Trace, Verb};
+use nicache_trace::{Record, Verb};
+
+use crate::trace::Trace;
 
 /// One client's requests for objects of 300 bytes at these seconds.
 fn plan(seconds: &[u64]) -> Plan {
     let mut trace = Trace::default();
     for (object, &second) in seconds.iter().enumerate() {
         let (object, verb) = (object as u64, Verb::Get);
-        trace.push(&Record { second, client: 0, object, verb, status: 200, bytes: Some(300) }).unwrap();
+        let (time_us, bytes) = (second * 1_000_000, Some(300));
+        trace.push(&Record { time_us, object, verb, status: 200, bytes, ..Record::default() }).unwrap();
     }
     Plan::new(&trace, &SessionConfig::default())
 }

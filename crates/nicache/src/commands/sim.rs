@@ -1,0 +1,22 @@
+//! `nicache sim`.
+
+mod curve;
+mod reproduce;
+mod server;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::SimCommand;
+
+pub use curve::{play, totals_table};
+
+/// Simulates, and shows what came out.
+pub fn execute(command: &SimCommand) -> Result<ExitCode> {
+    match command {
+        SimCommand::Curve(arguments) => curve::execute(arguments),
+        SimCommand::Server(arguments) => server::execute(arguments),
+        SimCommand::Reproduce(arguments) => reproduce::execute(arguments),
+    }
+}

@@ -1,0 +1,232 @@
+//! The figures of a run.
+
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::memory::MemoryState;
+use crate::station::StationCounts;
+use crate::time::Time;
+
+/// The stations of the model.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Component {
+    /// The network processor.
+    NetworkProcessor,
+    /// Its memory.
+    NetworkProcessorMemory,
+    /// The bus, both directions.
+    Bus,
+    /// The host's processor.
+    HostProcessor,
+    /// The host's memory.
+    HostMemory,
+    /// The disk.
+    Disk,
+}
+
+impl Component {
+    /// All, in order of their discriminants.
+    pub const ALL: [Component; 6] = [
+        Component::NetworkProcessor,
+        Component::NetworkProcessorMemory,
+        Component::Bus,
+        Component::HostProcessor,
+        Component::HostMemory,
+        Component::Disk,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Component::NetworkProcessor => "network processor",
+            Component::NetworkProcessorMemory => "network processor memory",
+            Component::Bus => "bus",
+            Component::HostProcessor => "host processor",
+            Component::HostMemory => "host memory",
+            Component::Disk => "disk",
+        }
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// The figures of a run, without its warm-up.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Of these, from the network processor's memory.
+    pub hits: u64,
+    /// Their share.
+    pub hit_ratio: f64,
+    /// Time from a request's coming to the end of its response. This is what the paper calls throughput.
+    pub response: ResponseTimes,
+    /// Mean bytes of the responses that clients got.
+    pub response_bytes_mean: f64,
+    /// From the first request to the end of the last work, in s.
+    pub duration_s: f64,
+    /// Requests per second of that.
+    pub throughput_per_s: f64,
+    /// What crossed the bus, by class.
+    pub bus_bytes: BusBytes,
+    /// What crossed it from the network processor to the host.
+    pub bus_to_host_bytes: u64,
+    /// What crossed it from the host to the network processor.
+    pub bus_to_card_bytes: u64,
+    /// Where a request's time goes, in ns in the mean.
+    pub path: PathTimes,
+    /// The stations.
+    pub stations: Vec<StationOutcome>,
+    /// The busiest of the stations at which jobs can wait.
+    pub bottleneck: Component,
+    /// The station in which a request is served longest in the mean.
+    pub longest_stage: Component,
+    /// The network processor's memory at the end, with what it did from the very beginning.
+    pub network_processor_memory: MemoryState,
+    /// The host's memory likewise; without a disk it holds everything, and this is empty.
+    pub host_memory: MemoryState,
+}
+
+/// The distribution of response times, in ns; percentiles to three figures.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct ResponseTimes {
+    /// Mean, exact.
+    pub mean_ns: f64,
+    /// The mean in cycles of the host's clock, the paper's simulator ticks.
+    pub mean_ticks: f64,
+    /// Least.
+    pub min_ns: f64,
+    /// Half are shorter.
+    pub p50_ns: f64,
+    /// 90 % are shorter.
+    pub p90_ns: f64,
+    /// 99 % are shorter.
+    pub p99_ns: f64,
+    /// 99.9 % are shorter.
+    pub p999_ns: f64,
+    /// Most.
+    pub max_ns: f64,
+}
+
+/// Bytes that crossed the bus, by class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct BusBytes {
+    /// Requests, to the host.
+    pub requests: u64,
+    /// Whole responses, to the network processor.
+    pub responses: u64,
+    /// Headers of responses whose data is in the network processor's memory, to it.
+    pub headers: u64,
+    /// Where that data is, to the network processor.
+    pub locations: u64,
+}
+
+impl BusBytes {
+    /// From the network processor to the host.
+    pub fn to_host(&self) -> u64 {
+        self.requests
+    }
+
+    /// From the host to the network processor.
+    pub fn to_card(&self) -> u64 {
+        self.responses + self.headers + self.locations
+    }
+
+    /// Both directions, as the paper counts.
+    pub fn total(&self) -> u64 {
+        self.to_host() + self.to_card()
+    }
+}
+
+/// The parts of the mean response time, in ns. They add up to it.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct PathTimes {
+    /// The network processor's processing.
+    pub network_processor_ns: f64,
+    /// Reading its memory. Writing is in no response's way.
+    pub network_processor_memory_ns: f64,
+    /// Transfers; of header and location, which go at once, the longer.
+    pub bus_ns: f64,
+    /// The host's processing.
+    pub host_processor_ns: f64,
+    /// Reading its memory.
+    pub host_memory_ns: f64,
+    /// Reading the disk.
+    pub disk_ns: f64,
+    /// Everything else.
+    pub waiting_ns: f64,
+}
+
+/// The figures of a station.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct StationOutcome {
+    /// Which.
+    pub component: Component,
+    /// Whether jobs can wait there.
+    pub queues: bool,
+    /// Jobs that left.
+    pub completions: u64,
+    /// Share of the time in which at least one job was served.
+    pub utilisation: f64,
+    /// Jobs there, waiting or served, in the mean over time.
+    pub jobs_mean: f64,
+    /// Jobs waiting there, in the mean over time.
+    pub queue_mean: f64,
+    /// Most jobs waiting at a time.
+    pub queue_max: usize,
+    /// Mean time that a job waits, in ns.
+    pub wait_mean_ns: f64,
+    /// Mean time that a job is served, in ns.
+    pub service_mean_ns: f64,
+}
+
+impl StationOutcome {
+    /// From what a station counted in `span`.
+    pub fn new(component: Component, queues: bool, counts: &StationCounts, span: Time) -> StationOutcome {
+        let per_span = |sum: u128| ratio(sum as f64, span.0 as f64);
+        let per_job_ns = |sum: u128| ratio(sum as f64, counts.begun as f64) / 1e3;
+        StationOutcome {
+            component,
+            queues,
+            completions: counts.completions,
+            utilisation: per_span(counts.busy_ps),
+            jobs_mean: per_span(counts.jobs_ps),
+            queue_mean: per_span(counts.waiting_ps),
+            queue_max: counts.waiting_max,
+            wait_mean_ns: per_job_ns(counts.wait_ps),
+            service_mean_ns: per_job_ns(counts.service_ps),
+        }
+    }
+}
+
+impl ResponseTimes {
+    /// From times in ps and their sum; a tick is so many ps.
+    pub(crate) fn new(times_ps: &Histogram<u64>, sum_ps: u128, tick_ps: f64) -> ResponseTimes {
+        let mean_ps = ratio(sum_ps as f64, times_ps.len() as f64);
+        let quantile_ns = |quantile| times_ps.value_at_quantile(quantile) as f64 / 1e3;
+        ResponseTimes {
+            mean_ns: mean_ps / 1e3,
+            mean_ticks: mean_ps / tick_ps,
+            min_ns: times_ps.min() as f64 / 1e3,
+            p50_ns: quantile_ns(0.5),
+            p90_ns: quantile_ns(0.9),
+            p99_ns: quantile_ns(0.99),
+            p999_ns: quantile_ns(0.999),
+            max_ns: times_ps.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// A share; 0 of nothing.
+pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}

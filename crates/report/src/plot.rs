@@ -1,0 +1,244 @@
+//! A figure in a terminal: curves of braille dots, each marked with a letter, or of the letters alone.
+//!
+//! A braille pattern has two by four dots (Unicode 16, chapter 21.1), so a cell shows eight points.
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::drawing::projections;
+use crate::scale::{Projection, Tick};
+use crate::terminal::{Charset, Terminal, WIDTH_MIN, clean, padded, paragraph, shortened};
+use crate::{Figure, Series, Style};
+
+/// Dots of a cell, of the left and the right column from top to bottom, in U+2800's low byte.
+const DOTS: [[u32; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
+const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+/// Cells between the letters of a curve.
+const LETTERS_APART: usize = 18;
+
+/// A figure with its title, axes and the names of its series.
+pub fn figure_text(figure: &Figure, terminal: &Terminal) -> String {
+    let charset = terminal.charset;
+    let width = terminal.width.max(WIDTH_MIN);
+    let rows = terminal.height.clamp(6, 200) - 3;
+    let (x, y) = projections(figure);
+    let y_ticks = y.clone().onto(rows as f64 - 1.0, 0.0);
+    let y_ticks = y_ticks.ticks(&figure.y, |ticks| ticks.len() <= (rows * 2 / 5).max(2));
+    let labels: Vec<String> = y_ticks.iter().map(|tick| clean(&tick.label, charset)).collect();
+    let left = labels.iter().map(|label| label.width()).max().unwrap_or(0).min(width / 3);
+    let columns = width - left - 2;
+
+    let mut field = Field::new(columns, rows, charset);
+    let x = x.onto(0.0, columns as f64 * 2.0 - 1.0);
+    let y = y.onto(rows as f64 * 4.0 - 1.0, 0.0);
+    for (index, series) in figure.series.iter().enumerate() {
+        field.draw(series, LETTERS[index % LETTERS.len()], &x, &y);
+    }
+    if figure.series.len() > 1 || charset == Charset::Ascii {
+        for (index, series) in figure.series.iter().enumerate() {
+            field.letter(series, LETTERS[index % LETTERS.len()], index, &x, &y);
+        }
+    }
+
+    let mut out = paragraph(&figure.title, width, charset);
+    out += &paragraph(&figure.y.label, width, charset);
+    let at_row = |tick: &Tick| y.place(tick.value).map(|place| (place / 4.0) as usize);
+    let (bar, tee, corner, flat, cross) =
+        if charset == Charset::Unicode { ('│', '┤', '└', '─', '┬') } else { ('|', '+', '+', '-', '+') };
+    for row in 0..rows {
+        let tick = y_ticks.iter().position(|tick| at_row(tick) == Some(row));
+        out += &padded(tick.map_or("", |tick| &labels[tick]), left, true, charset);
+        out.push(' ');
+        out.push(if tick.is_some() { tee } else { bar });
+        out += field.line(row).trim_end();
+        out.push('\n');
+    }
+    let (mut axis, mut below) = (vec![flat; columns], vec![' '; width]);
+    let x_ticks = x_ticks(figure, &x, left + 2, width, charset);
+    for (at, label, start) in x_ticks {
+        axis[at] = cross;
+        below.splice(start..start + label.width(), label.chars());
+    }
+    out += &format!("{}{corner}{}\n", " ".repeat(left + 1), axis.into_iter().collect::<String>());
+    out += below.into_iter().collect::<String>().trim_end();
+    out.push('\n');
+    let x_label = shortened(&clean(&figure.x.label, charset), width, charset);
+    if !x_label.is_empty() {
+        out += &format!(
+            "{}{x_label}\n",
+            " ".repeat((left + 2 + columns.saturating_sub(x_label.width()) / 2).min(width - x_label.width()))
+        );
+    }
+    out + &names(figure, width, charset)
+}
+
+/// Ticks that have room: the column, the label, and where that starts in the line.
+fn x_ticks(
+    figure: &Figure,
+    x: &Projection,
+    left: usize,
+    width: usize,
+    charset: Charset,
+) -> Vec<(usize, String, usize)> {
+    let placed = |tick: &Tick| -> Option<(usize, String, usize)> {
+        let label: String = clean(&tick.label, charset)
+            .chars()
+            .filter(|c| unicode_width::UnicodeWidthChar::width(*c) == Some(1))
+            .collect();
+        let at = (x.place(tick.value)? / 2.0) as usize;
+        let label = shortened(&label, width / 3, charset);
+        let start = (left + at).saturating_sub(label.width() / 2).min(width - label.width());
+        Some((at.min(width - left - 1), label, start))
+    };
+    let fits = |ticks: &[Tick]| {
+        let mut free_from = 0;
+        ticks.iter().filter_map(&placed).all(|(_, label, start)| {
+            let fits = start >= free_from;
+            free_from = start + label.width() + 2;
+            fits
+        })
+    };
+    x.ticks(&figure.x, fits).iter().filter_map(&placed).collect()
+}
+
+fn names(figure: &Figure, width: usize, charset: Charset) -> String {
+    let marks = figure.marks.iter().map(|mark| clean(&mark.label, charset)).filter(|label| !label.trim().is_empty());
+    let marks: Vec<String> = marks.collect();
+    let mut out = String::new();
+    if figure.series.len() > 1 || charset == Charset::Ascii {
+        let mut line = String::new();
+        for (index, series) in figure.series.iter().enumerate() {
+            let letter = char::from(LETTERS[index % LETTERS.len()]);
+            let name = shortened(&format!("{letter} {}", clean(&series.name, charset)), width, charset);
+            if !line.is_empty() && line.width() + 3 + name.width() > width {
+                out += &line;
+                out.push('\n');
+                line.clear();
+            }
+            if !line.is_empty() {
+                line += "   ";
+            }
+            line += &name;
+        }
+        out += &line;
+        if !figure.series.is_empty() {
+            out.push('\n');
+        }
+    }
+    if !marks.is_empty() {
+        out += &paragraph(&format!("Marked: {}", marks.join("; ")), width, charset);
+    }
+    out
+}
+
+/// Cells of dots and letters.
+struct Field {
+    columns: usize,
+    rows: usize,
+    charset: Charset,
+    dots: Vec<u32>,
+    letters: Vec<Option<u8>>,
+}
+
+impl Field {
+    fn new(columns: usize, rows: usize, charset: Charset) -> Field {
+        Field { columns, rows, charset, dots: vec![0; columns * rows], letters: vec![None; columns * rows] }
+    }
+
+    fn line(&self, row: usize) -> String {
+        let cells = row * self.columns..(row + 1) * self.columns;
+        let one = |index: usize| match (self.letters[index], self.dots[index]) {
+            (Some(letter), _) => char::from(letter),
+            (None, 0) => ' ',
+            (None, dots) => char::from_u32(0x2800 + dots).unwrap_or(' '),
+        };
+        cells.map(one).collect()
+    }
+
+    /// Coordinates are dots from the upper left corner.
+    fn dot(&mut self, x: f64, y: f64, letter: u8) {
+        if !(x >= 0.0 && y >= 0.0 && x < self.columns as f64 * 2.0 && y < self.rows as f64 * 4.0) {
+            return;
+        }
+        let (x, y) = (x as usize, y as usize);
+        let cell = y / 4 * self.columns + x / 2;
+        match self.charset {
+            Charset::Unicode => self.dots[cell] |= DOTS[x % 2][y % 4],
+            Charset::Ascii => self.letters[cell] = Some(letter),
+        }
+    }
+
+    fn draw(&mut self, series: &Series, letter: u8, x: &Projection, y: &Projection) {
+        let place = |point: &crate::Point| Some((x.place(point.x)?.round(), y.place(point.y)?.round()));
+        let mut before = None;
+        for point in &series.points {
+            let Some(now) = place(point) else {
+                before = None;
+                continue;
+            };
+            match (series.style, before) {
+                (Style::Bars, _) => {
+                    let base = y.place(0.0).unwrap_or(y.from).clamp(y.to, y.from);
+                    self.segment((now.0, base), now, letter, 1);
+                }
+                (Style::Points, _) | (_, None) => self.dot(now.0, now.1, letter),
+                (Style::Steps, Some(before)) => {
+                    self.segment(before, (now.0, before.1), letter, 1);
+                    self.segment((now.0, before.1), now, letter, 1);
+                }
+                (Style::Line, Some(before)) => self.segment(before, now, letter, 1),
+                (Style::Dashed, Some(before)) => self.segment(before, now, letter, 3),
+            }
+            before = Some(now);
+        }
+    }
+
+    /// A straight line; of a dashed one, two of three dots.
+    fn segment(&mut self, from: (f64, f64), to: (f64, f64), letter: u8, dash: usize) {
+        let limit = 4.0 * (self.columns + self.rows) as f64;
+        let near = |place: f64| place.clamp(-limit, 2.0 * limit);
+        let (from, to) = ((near(from.0), near(from.1)), (near(to.0), near(to.1)));
+        let steps = (to.0 - from.0).abs().max((to.1 - from.1).abs()).ceil().max(1.0);
+        for step in 0..=steps as usize {
+            let share = step as f64 / steps;
+            let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
+            if dash == 1 || x as usize % dash > 0 {
+                self.dot(x.round(), y.round(), letter);
+            }
+        }
+    }
+
+    /// Letters along a curve, at other columns than those of its neighbours.
+    fn letter(&mut self, series: &Series, letter: u8, index: usize, x: &Projection, y: &Projection) {
+        let every = matches!(series.style, Style::Points | Style::Bars);
+        let mut next = if every { 0 } else { 2 + index * 5 % LETTERS_APART };
+        let mut before: Option<(f64, f64)> = None;
+        for point in &series.points {
+            let (Some(at_x), Some(at_y)) = (x.place(point.x), y.place(point.y)) else { continue };
+            let (at_x, at_y) = (at_x / 2.0, at_y / 4.0);
+            if every {
+                self.put(at_x, at_y, letter);
+            }
+            while !every && (next as f64) <= at_x && next < self.columns {
+                let place = match before {
+                    Some(before) if at_x > before.0 && series.style != Style::Steps => {
+                        before.1 + (at_y - before.1) * (next as f64 - before.0) / (at_x - before.0)
+                    }
+                    Some(before) => before.1,
+                    None => at_y,
+                };
+                if before.is_some() || next as f64 > at_x - 1.0 {
+                    self.put(next as f64, place, letter);
+                }
+                next += LETTERS_APART;
+            }
+            before = Some((at_x, at_y));
+        }
+    }
+
+    fn put(&mut self, column: f64, row: f64, letter: u8) {
+        if column >= 0.0 && row >= 0.0 && column < self.columns as f64 && row < self.rows as f64 {
+            let cell = row as usize * self.columns + column as usize;
+            self.letters[cell] = Some(letter);
+        }
+    }
+}

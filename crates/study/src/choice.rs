@@ -1,0 +1,285 @@
+//! Which policy, by name, with which admission.
+
+use std::fmt;
+use std::str::FromStr;
+
+use nicache_policy::{
+    Arc, Belady, Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity, PopularityConfig, Random, S3Fifo,
+    SecondHit, Sieve, SizeLimit, TwoQ, WTinyLfu,
+};
+use serde::{Serialize, Serializer};
+
+use crate::{Counts, Size, Workload, simulate};
+
+/// A policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PolicyName {
+    /// First in, first out.
+    Fifo,
+    /// Least recently used.
+    Lru,
+    /// Most recently used.
+    Mru,
+    /// Least frequently used.
+    Lfu,
+    /// The same with dynamic ageing.
+    LfuDa,
+    /// Second chance.
+    Clock,
+    /// Any.
+    Random,
+    /// 2Q.
+    TwoQ,
+    /// Recency and frequency combined.
+    Lrfu,
+    /// Adaptive replacement.
+    Arc,
+    /// Low inter-reference recency set.
+    Lirs,
+    /// Greedy dual by size and frequency.
+    Gdsf,
+    /// A window in front of a segmented LRU, with a sketch of frequencies.
+    WTinyLfu,
+    /// Three queues.
+    S3Fifo,
+    /// A hand that moves over a queue.
+    Sieve,
+    /// Bos et al. 2009.
+    Popularity,
+    /// The bound: it knows the future.
+    Belady,
+}
+
+impl PolicyName {
+    /// All of them.
+    pub const ALL: [PolicyName; 17] = [
+        PolicyName::Fifo,
+        PolicyName::Lru,
+        PolicyName::Mru,
+        PolicyName::Lfu,
+        PolicyName::LfuDa,
+        PolicyName::Clock,
+        PolicyName::Random,
+        PolicyName::TwoQ,
+        PolicyName::Lrfu,
+        PolicyName::Arc,
+        PolicyName::Lirs,
+        PolicyName::Gdsf,
+        PolicyName::WTinyLfu,
+        PolicyName::S3Fifo,
+        PolicyName::Sieve,
+        PolicyName::Popularity,
+        PolicyName::Belady,
+    ];
+
+    /// Its name in commands, tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyName::Fifo => "fifo",
+            PolicyName::Lru => "lru",
+            PolicyName::Mru => "mru",
+            PolicyName::Lfu => "lfu",
+            PolicyName::LfuDa => "lfu-da",
+            PolicyName::Clock => "clock",
+            PolicyName::Random => "random",
+            PolicyName::TwoQ => "2q",
+            PolicyName::Lrfu => "lrfu",
+            PolicyName::Arc => "arc",
+            PolicyName::Lirs => "lirs",
+            PolicyName::Gdsf => "gdsf",
+            PolicyName::WTinyLfu => "w-tinylfu",
+            PolicyName::S3Fifo => "s3-fifo",
+            PolicyName::Sieve => "sieve",
+            PolicyName::Popularity => "popularity",
+            PolicyName::Belady => "belady",
+        }
+    }
+
+    /// Its name as people write it.
+    pub fn title(self) -> &'static str {
+        match self {
+            PolicyName::Fifo => "FIFO",
+            PolicyName::Lru => "LRU",
+            PolicyName::Mru => "MRU",
+            PolicyName::Lfu => "LFU",
+            PolicyName::LfuDa => "LFU-DA",
+            PolicyName::Clock => "CLOCK",
+            PolicyName::Random => "Random",
+            PolicyName::TwoQ => "2Q",
+            PolicyName::Lrfu => "LRFU",
+            PolicyName::Arc => "ARC",
+            PolicyName::Lirs => "LIRS",
+            PolicyName::Gdsf => "GDSF",
+            PolicyName::WTinyLfu => "W-TinyLFU",
+            PolicyName::S3Fifo => "S3-FIFO",
+            PolicyName::Sieve => "SIEVE",
+            PolicyName::Popularity => "Popularity",
+            PolicyName::Belady => "Belady",
+        }
+    }
+}
+
+/// A policy and what it admits. Written `lru`, `s3-fifo+second-hit`, `gdsf+size:1M`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Choice {
+    /// Who goes.
+    pub policy: PolicyName,
+    /// Larger objects do not come in.
+    pub object_max: Option<Size>,
+    /// Objects come in at their second miss.
+    pub second_hit: bool,
+}
+
+impl From<PolicyName> for Choice {
+    fn from(policy: PolicyName) -> Choice {
+        Choice { policy, object_max: None, second_hit: false }
+    }
+}
+
+/// Seed of the random policy.
+const SEED: u64 = 1;
+/// Keys that the second hit is looked for among, for each object that fits.
+const SECOND_HIT_KEYS: u32 = 4;
+
+impl Choice {
+    /// As people write it: "S3-FIFO, second hit".
+    pub fn title(&self) -> String {
+        let mut title = self.policy.title().to_owned();
+        if self.second_hit {
+            title += ", second hit";
+        }
+        if let Some(size) = self.object_max {
+            title += &format!(", up to {size}");
+        }
+        title
+    }
+
+    /// Plays a workload back against a memory, of whose objects so many fit at once at most. `progress` hears of every
+    /// few thousand accesses.
+    pub fn simulate(&self, workload: &Workload, memory: u64, objects_max: u32, progress: impl FnMut(u64)) -> Counts {
+        let play = Play { choice: *self, workload, memory, objects_max, progress };
+        match self.policy {
+            PolicyName::Fifo => play.with(Fifo::new(memory, objects_max)),
+            PolicyName::Lru => play.with(Lru::new(memory, objects_max)),
+            PolicyName::Mru => play.with(Mru::new(memory, objects_max)),
+            PolicyName::Lfu => play.with(Lfu::without_ageing(memory, objects_max)),
+            PolicyName::LfuDa => play.with(Lfu::new(memory, objects_max)),
+            PolicyName::Clock => play.with(Clock::new(memory, objects_max)),
+            PolicyName::Random => play.with(Random::new(memory, objects_max, SEED)),
+            PolicyName::TwoQ => play.with(TwoQ::new(memory, objects_max)),
+            PolicyName::Lrfu => play.with(Lrfu::new(memory, objects_max)),
+            PolicyName::Arc => play.with(Arc::new(memory, objects_max)),
+            PolicyName::Lirs => play.with(Lirs::new(memory, objects_max)),
+            PolicyName::Gdsf => play.with(Gdsf::new(memory, objects_max)),
+            PolicyName::WTinyLfu => play.with(WTinyLfu::new(memory, objects_max)),
+            PolicyName::S3Fifo => play.with(S3Fifo::new(memory, objects_max)),
+            PolicyName::Sieve => play.with(Sieve::new(memory, objects_max)),
+            PolicyName::Popularity => play.with(Popularity::new(&PopularityConfig::new(memory, objects_max))),
+            PolicyName::Belady => {
+                let future = workload.accesses.iter().map(|access| Workload::key(access.object()));
+                play.with(Belady::new(memory, objects_max, future))
+            }
+        }
+    }
+}
+
+struct Play<'a, F> {
+    choice: Choice,
+    workload: &'a Workload,
+    memory: u64,
+    objects_max: u32,
+    progress: F,
+}
+
+impl<F: FnMut(u64)> Play<'_, F> {
+    /// A policy that admits everything is compiled with the loop that drives it; filters cost a call through a table.
+    fn with<P: Policy + 'static>(self, policy: P) -> Counts {
+        let Play { choice, workload, memory, objects_max, progress } = self;
+        let Choice { object_max, second_hit, .. } = choice;
+        if object_max.is_none() && !second_hit {
+            return simulate(policy, workload, memory, progress);
+        }
+        let mut policy: Box<dyn Policy> = Box::new(policy);
+        if second_hit {
+            let keys = objects_max.saturating_mul(SECOND_HIT_KEYS).clamp(64, workload.objects.max(64));
+            policy = Box::new(SecondHit::new(policy, keys));
+        }
+        if let Some(Size(bytes)) = object_max {
+            policy = Box::new(SizeLimit::new(policy, bytes));
+        }
+        simulate(policy, workload, memory, progress)
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.policy.name())?;
+        if self.second_hit {
+            f.write_str("+second-hit")?;
+        }
+        match self.object_max {
+            Some(size) => write!(f, "+size:{size}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Serialize for Choice {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// A name that is no policy's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// There is no such policy.
+    #[error("there is no policy \"{0}\"; there are {names}", names = names())]
+    Policy(String),
+    /// There is no such filter.
+    #[error("there is no admission filter \"{0}\"; write second-hit, or size:1M")]
+    Filter(String),
+}
+
+fn names() -> String {
+    PolicyName::ALL.map(PolicyName::name).join(", ")
+}
+
+impl FromStr for Choice {
+    type Err = ChoiceError;
+
+    fn from_str(text: &str) -> Result<Choice, ChoiceError> {
+        let mut parts = text.split('+').map(|part| part.trim().to_ascii_lowercase());
+        let name = parts.next().unwrap_or_default();
+        let policy = PolicyName::ALL
+            .into_iter()
+            .find(|policy| policy.name() == name || policy.title().eq_ignore_ascii_case(&name));
+        let mut choice = Choice::from(policy.ok_or(ChoiceError::Policy(name))?);
+        for filter in parts {
+            match filter.strip_prefix("size:").map(str::parse) {
+                Some(Ok(size)) => choice.object_max = Some(size),
+                None if filter == "second-hit" => choice.second_hit = true,
+                _ => return Err(ChoiceError::Filter(filter)),
+            }
+        }
+        Ok(choice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for policy in PolicyName::ALL {
+            for (object_max, second_hit) in [(None, false), (Some(Size(5000)), true)] {
+                let choice = Choice { policy, object_max, second_hit };
+                assert_eq!(choice.to_string().parse(), Ok(choice));
+            }
+        }
+        assert_eq!("S3-FIFO + size:1M".parse::<Choice>().unwrap().to_string(), "s3-fifo+size:1M");
+        assert!("lfru".parse::<Choice>().unwrap_err().to_string().contains("lrfu, arc"));
+        assert!("lru+third-hit".parse::<Choice>().is_err() && "lru+size:x".parse::<Choice>().is_err());
+    }
+}

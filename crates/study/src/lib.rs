@@ -1,0 +1,37 @@
+//! What a cache would have done for a trace.
+#![forbid(unsafe_code)]
+
+mod access;
+mod advise;
+mod blocks;
+mod census;
+mod choice;
+mod fenwick;
+mod load;
+mod lru_curve;
+mod numbers;
+mod recency;
+mod room;
+mod shards;
+mod simulate;
+mod size;
+mod sort;
+mod split;
+mod sweep;
+mod workload;
+
+pub use access::Access;
+pub use advise::{Advice, Objective, advise, knee};
+pub use blocks::BLOCK_BYTES;
+pub use census::{Census, Counted, PERCENTILES, Popular, Summary, Zipf};
+pub use choice::{Choice, ChoiceError, PolicyName};
+pub use load::{Changes, LoadConfig, LoadError, Loader, Replies, Totals, Unit, Writes};
+pub use lru_curve::{is_exact, lru_curve};
+pub use room::Room;
+pub use shards::{Estimate, GROUPS, Shards, ShardsConfig};
+pub use simulate::{Cache, Counts, PeriodClock, simulate};
+pub use size::{Size, SizeError};
+pub use sort::{Reason, Sort, sort};
+pub use split::{SplitBy, split};
+pub use sweep::{Curve, Point, accesses_of, sizes_between, sweep};
+pub use workload::{Workload, objects_max};

@@ -1,0 +1,57 @@
+//! Request traces: streaming readers and writers, whatever the format.
+//!
+//! ```text
+//!  file or pipe ─▶ packing (gzip, zstd) ─▶ window ─▶ one parser per format ─▶ Record, target
+//!                                            ▲
+//!                                 format, by the first bytes
+//! ```
+//!
+//! | format | file | a record's object |
+//! |---|---|---|
+//! | common and combined log format | `common.rs` | target |
+//! | JSON lines of nginx and Caddy | `json.rs` | host and target |
+//! | columns divided by tabs | `tsv.rs` | target |
+//! | WorldCup98, binary | `worldcup.rs` | object number |
+//! | NFS replies in columns divided by commas | `nfs.rs` | file handle |
+//! | vscsi, binary, both versions | `vscsi.rs` | disk |
+//! | oracleGeneral of libCacheSim, binary | `oracle_general.rs` | object number |
+//! | list of keys | `keys.rs` | key |
+//!
+//! Read first: `record.rs` (what is kept of a request), then `reader.rs`. A trace is never held in memory: a reader needs
+//! less than 1 MiB beside what a packing's window takes, whatever the input. Content that cannot be understood is counted
+//! and skipped; only the input itself can fail.
+//!
+//! Deliberately absent: traces whose columns must be described by their user; packings other than gzip and zstd.
+
+#![forbid(unsafe_code)]
+
+mod bad;
+mod calendar;
+mod common;
+mod field;
+mod format;
+mod hash;
+mod json;
+mod keys;
+mod marks;
+mod nfs;
+mod oracle_general;
+mod packing;
+mod parser;
+mod reader;
+mod recognise;
+mod record;
+mod tsv;
+mod vscsi;
+mod window;
+mod worldcup;
+
+pub use bad::{BadRecord, BadRecords, Defect};
+pub use format::{Format, UnknownFormat};
+pub use hash::{id_of, mix};
+pub use keys::KeyWriter;
+pub use oracle_general::write_oracle_general;
+pub use packing::{Packing, ReadError};
+pub use reader::Reader;
+pub use record::{Marks, Record, STATUS_UNNAMED, Verb};
+pub use tsv::TsvWriter;

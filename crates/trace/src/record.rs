@@ -1,0 +1,81 @@
+//! One request as a trace tells it, whatever its format.
+
+bitflags::bitflags! {
+    /// What a trace tells of a request and its reply beside sizes and times, as far as it matters to a cache.
+    ///
+    /// A mark that is not set says nothing where the format cannot tell: only JSON lines with the headers in them know of
+    /// cookies and of `Cache-Control`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Marks: u8 {
+        /// The target has a query.
+        const QUERY = 1;
+        /// The path is that of a program: `cgi-bin`, or a name ending in `.php`, `.cgi`, `.asp`, `.aspx`, `.jsp` or `.pl`.
+        const DYNAMIC = 1 << 1;
+        /// The user gave a name.
+        const USER = 1 << 2;
+        /// The reply sets a cookie.
+        const SETS_COOKIE = 1 << 3;
+        /// The reply's `Cache-Control` has `private`, `no-store` or `no-cache`.
+        const PRIVATE = 1 << 4;
+        /// The request has a cookie.
+        const COOKIE = 1 << 5;
+    }
+}
+
+/// Status of a reply that has one which the trace does not name.
+pub const STATUS_UNNAMED: u16 = 999;
+
+/// A request and its reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// When, in microseconds since an epoch of the trace's own; 0 where it has no times.
+    pub time_us: u64,
+    /// Who: a hash of the client's name, or its number; 0 where the trace has no clients.
+    pub client: u64,
+    /// What: a hash of the target, file handle or key, or the object's number.
+    pub object: u64,
+    /// What was done.
+    pub verb: Verb,
+    /// Status of the reply; 0 where the trace has none, [`STATUS_UNNAMED`] where it does not say which.
+    pub status: u16,
+    /// Bytes of the reply's body, or that were read or written, if the trace tells.
+    pub bytes: Option<u64>,
+    /// First byte that was asked for; 0 where whole objects are.
+    pub offset: u64,
+    /// Bytes of the whole object, if the trace tells.
+    pub object_bytes: Option<u64>,
+    /// When the object was last changed, in nanoseconds since 1970, if the trace tells.
+    pub revision: Option<u64>,
+    /// What else is known.
+    pub marks: Marks,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// Reads: GET, an NFS READ, a disk's read.
+    #[default]
+    Get,
+    /// Asks for a GET's header: HEAD.
+    Head,
+    /// Changes something: POST, PUT, PATCH and DELETE, an NFS WRITE, a disk's write.
+    Write,
+    /// Anything else.
+    Other,
+}
+
+impl Verb {
+    /// The HTTP method of this name; `None` if it cannot be one.
+    pub(crate) fn of_method(name: &[u8]) -> Option<Verb> {
+        match name {
+            b"GET" => Some(Verb::Get),
+            b"HEAD" => Some(Verb::Head),
+            b"POST" | b"PUT" | b"PATCH" | b"DELETE" => Some(Verb::Write),
+            // WebDAV has names with a hyphen (RFC 3253 VERSION-CONTROL).
+            _ => {
+                let is_method = |&byte: &u8| byte.is_ascii_uppercase() || byte == b'-';
+                (!name.is_empty() && name.iter().all(is_method)).then_some(Verb::Other)
+            }
+        }
+    }
+}
