@@ -22,7 +22,8 @@ use crate::{Admission, Heap, Heaped, Incoming, Key, Occupancy, Place, Policy, Po
 
 const NEVER: u32 = u32::MAX;
 
-/// Farthest next use first. 4 bytes per foretold request, 40 to 44 bytes per key among them, and 56 bytes per object.
+/// Farthest next use first. 4 bytes per foretold request, 44 to 48 bytes per key among them, and 68 to 72 bytes
+/// per object.
 #[derive(Debug)]
 pub struct Belady {
     /// All foretold keys, and objects that were not foretold.

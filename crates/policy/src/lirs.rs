@@ -8,7 +8,7 @@
 //! objects, which were used again while they were in the stack, no lower than its lowest LIR object; `S` ends with it.
 //! The others are *HIR*; those in memory wait in the queue `Q` for their eviction. A use of an HIR object that is in
 //! `S`, in memory or not, makes it LIR; then the lowest LIR objects become HIR, at the end of `Q`, until the others
-//! fit. Until `Q` has its first object, all that fit the LIR share are LIR. So a scan of any length passes through `Q`
+//! fit. While `Q` is empty, a new object that fits the LIR share is LIR. So a scan of any length passes through `Q`
 //! alone.
 //!
 //! # Where the paper leaves room, it is done so
@@ -39,6 +39,8 @@ pub struct LirsConfig {
     /// Share of the memory that is for HIR objects, from 0 to 1; at least 1 byte and one object.
     ///
     /// Default 0.01 (Jiang and Zhang 2002, section 4). More follows shifts of interest faster and bears scans worse.
+    /// Where many objects are larger than this share, 0.05 to 0.1 is better: fewer LIR objects go for large ones that
+    /// are asked for once.
     pub hir_share: f64,
     /// How many times the memory the objects in the stack have, from 1 to 4.
     ///
@@ -53,7 +55,7 @@ impl LirsConfig {
     }
 }
 
-/// Low inter-reference recency set. 150 to 168 bytes per object, with those in the stack only.
+/// Low inter-reference recency set. 156 to 168 bytes per object, with those in the stack only.
 #[derive(Debug)]
 pub struct Lirs {
     table: Table<Object>,

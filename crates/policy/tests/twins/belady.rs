@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use crate::traces::simulate;
 use crate::twin::{KEYS, calls, compare, endure_senseless_sizes};
 use nicache_policy::{
-    Admission, Arc, Belady, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, LrfuConfig, Lru, Occupancy, Policy, Popularity,
-    PopularityConfig, Removal, TableFull, WTinyLfu,
+    Admission, Arc, Belady, Clock, Fifo, Gdsf, Incoming, Key, Lfu, Lirs, Lrfu, LrfuConfig, Lru, Mru, Occupancy, Policy,
+    Popularity, PopularityConfig, Random, Removal, S3Fifo, SecondHit, Sieve, TableFull, TwoQ, WTinyLfu,
 };
 use proptest::prelude::*;
 
@@ -200,6 +200,12 @@ proptest! {
             min,
             Fifo::new(bytes_max, objects_max),
             Lru::new(bytes_max, objects_max),
+            Mru::new(bytes_max, objects_max),
+            Random::new(bytes_max, objects_max, 1),
+            Clock::new(bytes_max, objects_max),
+            Sieve::new(bytes_max, objects_max),
+            S3Fifo::new(bytes_max, objects_max),
+            TwoQ::new(bytes_max, objects_max),
             Lfu::new(bytes_max, objects_max),
             Lfu::without_ageing(bytes_max, objects_max),
             Lrfu::new(bytes_max, objects_max),
@@ -211,6 +217,7 @@ proptest! {
         check!(
             bound,
             WTinyLfu::new(bytes_max, objects_max),
+            SecondHit::new(Lru::new(bytes_max, objects_max), 64),
             Popularity::new(&PopularityConfig::new(bytes_max, objects_max)),
         );
     }

@@ -21,7 +21,7 @@ use crate::{arc, lirs, lrfu, w_tiny_lfu};
 
 const GOLDEN: &str = include_str!("../golden/twins.tsv");
 /// Models search; they are run on what is not too large for that.
-const MODEL_OBJECTS_MAX: u64 = 200;
+const MODEL_OBJECTS_MAX: u64 = 100;
 const MODEL_BYTES_MAX: u64 = 8 << 20;
 
 struct Row {
