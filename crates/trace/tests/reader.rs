@@ -41,6 +41,7 @@ fn formats_are_recognised() {
         (b"", Format::Common),
         (b"\n\n", Format::Common),
         (b"one two three\n", Format::Common),
+        (b"version,time,op,size,lbn\n1,5633898,2a,512,42932745\n", Format::Common),
     ] {
         assert_eq!(reader(bytes).format(), format, "{}", String::from_utf8_lossy(&bytes[..bytes.len().min(60)]));
     }
