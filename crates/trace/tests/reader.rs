@@ -100,6 +100,12 @@ fn a_record_that_is_cut_off_is_bad() {
 }
 
 #[test]
+fn a_reader_can_go_to_another_thread() {
+    let mut reader = Reader::new(Cursor::new(COMMON), None).unwrap();
+    assert_eq!(std::thread::spawn(move || all(&mut reader).len()).join().unwrap(), 1);
+}
+
+#[test]
 fn targets_are_those_of_the_last_record() {
     let mut reader = Reader::new(&b"/a\n/b,7\n"[..], None).unwrap();
     for (target, bytes) in [(&b"/a"[..], None), (b"/b", Some(7))] {
