@@ -228,7 +228,7 @@ impl Trace {
 
 /// The first bad line, for an error's text.
 fn told(bad: &BadRecords) -> String {
-    bad.first.first().map_or_else(String::new, |bad| format!(", line {} has {}: {}", bad.number, bad.defect, bad.text))
+    bad.first.first().map_or_else(String::new, |bad| format!("; line {}: {}: {}", bad.number, bad.defect, bad.text))
 }
 
 #[cfg(test)]

@@ -29,10 +29,12 @@ impl Parser {
         if host_end == 0 {
             return Err(Defect::Client);
         }
-        let time_end = memchr_iter(b']', line).find(|&at| line.get(at + 1) == Some(&b' ')).ok_or(Defect::Time)?;
+        // An address of IPv6 may have brackets, too.
+        let time_end = memchr_iter(b']', line).find(|&at| line[at + 1..].starts_with(b" \""));
+        let time_end =
+            time_end.ok_or_else(|| if memchr(b']', line).is_some() { Defect::Request } else { Defect::Time })?;
         let time_start = memrchr(b'[', &line[..time_end]).ok_or(Defect::Time)? + 1;
-        let quoted = line[time_end + 2..].strip_prefix(b"\"").ok_or(Defect::Request)?;
-        let (request, status, bytes) = request_and_outcome(quoted)?;
+        let (request, status, bytes) = request_and_outcome(&line[time_end + 3..])?;
         let mut words = request.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
         let verb = words.next().and_then(Verb::of_method).ok_or(Defect::Method)?;
         let name = words.next().ok_or(Defect::Target)?;
@@ -49,18 +51,22 @@ impl Parser {
 
 /// The request in quotes, and the status and bytes that follow it.
 ///
-/// A target may hold quotes, and so may what follows in the combined format: the request ends at the last quote that a
-/// status and bytes follow.
+/// A target may hold quotes, since old servers did not escape them: the request ends at the last quote that a status and
+/// bytes follow. One after a backslash is part of a target or, in the combined format, of what a client says of itself,
+/// which must not be taken for an outcome; it ends the request only if no other does.
 fn request_and_outcome(quoted: &[u8]) -> Result<(&[u8], u16, Option<u64>), Defect> {
-    let mut defect = Defect::Request;
+    let mut found = Err(Defect::Request);
     for at in memrchr_iter(b'"', quoted) {
         let Some(rest) = quoted[at + 1..].strip_prefix(b" ") else { continue };
+        let is_escaped = at > 0 && quoted[at - 1] == b'\\';
         match outcome(rest) {
-            Ok((status, bytes)) => return Ok((&quoted[..at], status, bytes)),
-            Err(why) => defect = why,
+            Ok((status, bytes)) if !is_escaped => return Ok((&quoted[..at], status, bytes)),
+            Ok((status, bytes)) if found.is_err() => found = Ok((&quoted[..at], status, bytes)),
+            Err(defect) if found.is_err() => found = Err(defect),
+            _ => {}
         }
     }
-    Err(defect)
+    found
 }
 
 /// Status and bytes at the beginning of what follows the request.
@@ -109,6 +115,14 @@ mod tests {
         assert_eq!(parse(b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /\" 200 1").unwrap().0.marks, Marks::empty());
         let (record, _) = parse(b"h - John Doe [01/Aug/1995:00:00:01 -0400] \"DELETE /\" 204 0").unwrap();
         assert_eq!((record.marks, record.verb), (Marks::USER, Verb::Write));
+        let (record, _) = parse(b"[2001:db8::7] - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.1\" 200 1").unwrap();
+        assert_eq!((record.client, record.bytes), (id_of(b"[2001:db8::7]"), Some(1)));
+        let (record, target) =
+            parse(b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /a\\\" HTTP/1.1\" 404 7 \"-\" \"x\\\" 200 9000 y\"")
+                .unwrap();
+        assert_eq!((record.status, record.bytes, &target[..]), (404, Some(7), &b"/a\\\""[..]));
+        let (record, target) = parse(b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /a\\\" 200 7").unwrap();
+        assert_eq!((record.bytes, &target[..]), (Some(7), &b"/a\\"[..]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Lists of keys, in the order in which they are asked for: `key`, `key size` or `key,size` in a line.
 //!
 //! A key that is a number is the object's number, another one is hashed. A key may have commas in it unless a number
-//! follows the last one.
+//! follows the last one; a list with such keys must be named, since other columns look the same.
 
 use std::io::{self, Write};
 

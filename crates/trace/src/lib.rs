@@ -17,6 +17,18 @@
 //! | oracleGeneral of libCacheSim, binary | `oracle_general.rs` | object number |
 //! | list of keys | `keys.rs` | key |
 //!
+//! ```
+//! use nicache_trace::{Reader, Verb};
+//!
+//! let log = &b"h - - [01/Aug/1995:00:00:01 -0400] \"GET /x HTTP/1.0\" 200 1839\n"[..];
+//! let mut reader = Reader::new(log, None)?;
+//! while let Some(record) = reader.read()? {
+//!     assert_eq!((record.verb, record.bytes, reader.target()), (Verb::Get, Some(1839), &b"/x"[..]));
+//! }
+//! assert_eq!(reader.bad().count, 0);
+//! # Ok::<(), nicache_trace::ReadError>(())
+//! ```
+//!
 //! Read first: `record.rs` (what is kept of a request), then `reader.rs`. A trace is never held in memory: a reader needs
 //! less than 1 MiB beside what a packing's window takes, whatever the input. Content that cannot be understood is counted
 //! and skipped; only the input itself can fail.

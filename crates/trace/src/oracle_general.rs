@@ -5,8 +5,8 @@
 //! │second│object    │size  │next access      │
 //! ```
 //!
-//! The next access is the index (from 0) of the next request for the object, −1 if there is none; some tools write the
-//! largest number instead. An object's number is taken as it is.
+//! The next access is the number of the next request for the object, counted from 1, and −1 if there is none; some tools
+//! write the largest number instead. An object's number is taken as it is.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -58,7 +58,7 @@ pub fn write_oracle_general(mut output: impl Write, records: &[Record]) -> io::R
     let mut next = vec![NEVER; records.len()];
     let mut seen = HashMap::new();
     for (index, record) in records.iter().enumerate().rev() {
-        if let Some(after) = seen.insert(record.object, index as i64) {
+        if let Some(after) = seen.insert(record.object, index as i64 + 1) {
             next[index] = after;
         }
     }
@@ -92,12 +92,12 @@ mod tests {
         let mut bytes = Vec::new();
         write_oracle_general(&mut bytes, &records).unwrap();
         let next: Vec<_> = bytes.chunks(RECORD_BYTES).map(next_access).collect();
-        assert_eq!(next, [2, -1, 3, -1]);
+        assert_eq!(next, [3, -1, 4, -1]);
         let back: Vec<_> = bytes.chunks(RECORD_BYTES).map(|bytes| parse(bytes).unwrap()).collect();
         assert_eq!(back[..3], records[..3]);
         assert_eq!(back[3], record(3, 7, u64::from(u32::MAX)));
         // Little-endian, as libCacheSim's reader takes it.
-        assert_eq!(bytes[..24], [1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[..24], [1, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

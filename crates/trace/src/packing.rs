@@ -259,9 +259,10 @@ mod tests {
 
     #[test]
     fn a_window_that_would_take_too_much_memory_is_refused() {
-        // A frame of one raw block, whose header asks for 2^31 bytes (RFC 8878, 3.1.1.1.2).
-        let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 21 << 3, 0x09, 0, 0, b'x'];
-        assert!(matches!(read(&frame).unwrap_err(), ReadError::Damaged { .. }));
+        // A frame of one raw block, whose header tells the window as a power of two (RFC 8878, 3.1.1.1.2).
+        let frame = |log: u32| [0x28, 0xb5, 0x2f, 0xfd, 0x00, ((log - 10) << 3) as u8, 0x09, 0, 0, b'x'];
+        assert_eq!(read(&frame(WINDOW_LOG_MAX)).unwrap(), b"x");
+        assert!(matches!(read(&frame(WINDOW_LOG_MAX + 1)).unwrap_err(), ReadError::Damaged { .. }));
     }
 
     #[test]

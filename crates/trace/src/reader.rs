@@ -106,7 +106,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The URL, key or file handle of the last record, without what escaped it; empty for binary formats.
+    /// The URL, key or file handle of the last record as it stands in the trace, but for JSON's escapes; empty for binary
+    /// formats. The record's object is [`id_of`](crate::id_of) it, unless it is a key that is a number, or JSON tells a host.
     pub fn target(&self) -> &[u8] {
         &self.target
     }

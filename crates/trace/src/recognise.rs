@@ -30,7 +30,7 @@ fn binary(start: &[u8]) -> Format {
     let oracle = share(start.chunks_exact(oracle_general::RECORD_BYTES), |bytes| {
         let next = oracle_general::next_access(bytes);
         index += 1;
-        // An access that is next comes later; no trace has 2^48 of them.
+        // An access that is next comes later, even if it is counted from 0; no trace has 2^48 of them.
         let is_next = next == -1 || next == i64::MAX || (index..1 << 48).contains(&next);
         oracle_general::parse(bytes).ok().filter(|_| is_next)
     });
@@ -73,7 +73,13 @@ fn text(start: &[u8]) -> Format {
             best = (good, format);
         }
     }
-    if good(Format::Keys) > KEYS_PER_LINE * best.0 { Format::Keys } else { best.1 }
+    let are_keys = good(Format::Keys) > KEYS_PER_LINE * best.0 && !lines().any(is_of_columns);
+    if are_keys { Format::Keys } else { best.1 }
+}
+
+/// Whether a line has more columns than a key and a size: it would pass for a key that has commas.
+fn is_of_columns(line: &[u8]) -> bool {
+    memchr::memchr_iter(b',', line).count() > 1
 }
 
 fn is_good(parser: &mut LineParser, line: &[u8], target: &mut Vec<u8>) -> bool {

@@ -19,3 +19,13 @@ fn replay(target: &str, exercise: fn(&[u8])) {
 fn log() {
     replay("log", exercise::log);
 }
+
+#[test]
+fn json() {
+    replay("json", exercise::json);
+}
+
+#[test]
+fn binary() {
+    replay("binary", exercise::binary);
+}

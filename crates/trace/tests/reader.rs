@@ -41,6 +41,7 @@ fn formats_are_recognised() {
         (b"", Format::Common),
         (b"\n\n", Format::Common),
         (b"one two three\n", Format::Common),
+        (b"version,time,op,size,lbn\n1,5633898,2a,512,42932745\n", Format::Common),
     ] {
         assert_eq!(reader(bytes).format(), format, "{}", String::from_utf8_lossy(&bytes[..bytes.len().min(60)]));
     }
@@ -96,6 +97,12 @@ fn a_record_that_is_cut_off_is_bad() {
     let told: Vec<_> = reader.bad().first.iter().map(|bad| (bad.number, bad.defect)).collect();
     assert_eq!(told, [(2, Defect::Method), (3, Defect::Truncated)]);
     assert!(reader.bad().first[1].text.starts_with("35499d22000000050000"), "{:?}", reader.bad());
+}
+
+#[test]
+fn a_reader_can_go_to_another_thread() {
+    let mut reader = Reader::new(Cursor::new(COMMON), None).unwrap();
+    assert_eq!(std::thread::spawn(move || all(&mut reader).len()).join().unwrap(), 1);
 }
 
 #[test]

@@ -97,7 +97,7 @@ proptest! {
             prop_assert_eq!((back, target.is_empty()), (&expected, true));
             let next = records[at + 1..].iter().position(|after| after.object == record.object);
             let told = i64::from_le_bytes(written[24 * at + 16..24 * at + 24].try_into().unwrap());
-            prop_assert_eq!(told, next.map_or(-1, |after| (at + 1 + after) as i64));
+            prop_assert_eq!(told, next.map_or(-1, |after| (at + 2 + after) as i64));
         }
     }
 
