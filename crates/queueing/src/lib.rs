@@ -28,6 +28,7 @@ mod station;
 mod summary;
 pub mod table1;
 mod time;
+mod times;
 mod trace;
 mod workload;
 
@@ -44,8 +45,9 @@ pub use kernel::Kernel;
 pub use memory::MemoryState;
 pub use model::{RunError, run, run_observed, run_trace};
 pub use observer::{Answer, Deaf, Observer, Snapshot, State};
-pub use outcome::{BusBytes, Component, Outcome, PathTimes, ResponseTimes, StationOutcome};
+pub use outcome::{BusBytes, Component, Outcome, PathTimes, StationOutcome};
 pub use station::{Begun, Servers, Station, StationCounts};
 pub use summary::{StationSummary, Summary, run_seeds};
 pub use time::{Clock, Time};
+pub use times::ResponseTimes;
 pub use trace::{TraceError, TraceRequest};

@@ -21,7 +21,6 @@
 //! Deliberately absent: the Ethernet's own bandwidth, the network processor's transmit buffers, and the time it takes to
 //! search a memory's list, none of which the paper has either.
 
-use hdrhistogram::Histogram;
 use nicache_policy::Admission;
 use thiserror::Error;
 
@@ -29,10 +28,11 @@ use crate::config::{Config, OutOfBounds};
 use crate::kernel::Kernel;
 use crate::memory::{Access, Lookup, Memory, MemoryState};
 use crate::observer::{Answer, Deaf, Observer, Snapshot, State};
-use crate::outcome::{BusBytes, Component, Outcome, PathTimes, ResponseTimes, StationOutcome, ratio};
+use crate::outcome::{BusBytes, Component, Outcome, PathTimes, StationOutcome, ratio};
 use crate::random::{ProcessingTimes, Stream};
 use crate::station::{Begun, Servers, Station};
 use crate::time::{Clock, Time};
+use crate::times::Times;
 use crate::trace::{NumberedTrace, TraceError, TraceRequest};
 use crate::workload::Workload;
 
@@ -170,10 +170,8 @@ struct Run<'a> {
     answered: u64,
 
     measured_since: Option<Time>,
-    times_ps: Histogram<u64>,
-    time_sum_ps: u128,
+    times: Times,
     response_bytes: u128,
-    measured: u64,
     hits: u64,
     bus_bytes: BusBytes,
     path_ps: [u128; Component::ALL.len()],
@@ -217,10 +215,8 @@ impl<'a> Run<'a> {
             arrived: 0,
             answered: 0,
             measured_since: None,
-            times_ps: Histogram::new(3).expect("three figures are allowed"),
-            time_sum_ps: 0,
+            times: Times::new(),
             response_bytes: 0,
-            measured: 0,
             hits: 0,
             bus_bytes: BusBytes::default(),
             path_ps: [0; Component::ALL.len()],
@@ -432,10 +428,8 @@ impl<'a> Run<'a> {
         self.answered += 1;
         if request.measured {
             let time = now - request.arrived;
-            self.times_ps.saturating_record(time.0);
-            self.time_sum_ps += u128::from(time.0);
+            self.times.record(time);
             self.response_bytes += u128::from(request.bytes);
-            self.measured += 1;
             self.hits += u64::from(request.hit);
         }
         self.observer.handle_answer(&Answer {
@@ -540,9 +534,9 @@ impl<'a> Run<'a> {
             let counts = self.stations[component as usize].counts(now);
             stations.push(StationOutcome::new(component, queues, &counts, span));
         }
-        let count = self.measured as f64;
+        let count = self.times.count() as f64;
         let path = self.path_ps.map(|sum| ratio(sum as f64, count) / 1e3);
-        let response = ResponseTimes::new(&self.times_ps, self.time_sum_ps, 1e6 / config.host.clock_mhz);
+        let response = self.times.summary(1e6 / config.host.clock_mhz);
         let busiest = stations.iter().filter(|station| station.queues);
         let bottleneck = busiest.max_by(|left, right| left.utilisation.total_cmp(&right.utilisation));
         let longest = Component::ALL
@@ -551,7 +545,7 @@ impl<'a> Run<'a> {
             .unwrap_or(Component::HostProcessor);
         Ok(Outcome {
             seed: self.seed,
-            requests: self.measured,
+            requests: self.times.count(),
             hits: self.hits,
             hit_ratio: ratio(self.hits as f64, count),
             response_bytes_mean: ratio(self.response_bytes as f64, count),

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::memory::MemoryState;
 use crate::station::StationCounts;
 use crate::time::Time;
+use crate::times::ResponseTimes;
 
 /// The stations of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -94,27 +94,6 @@ pub struct Outcome {
     pub network_processor_memory: MemoryState,
     /// The host's memory likewise; without a disk it holds everything, and this is empty.
     pub host_memory: MemoryState,
-}
-
-/// The distribution of response times, in ns; percentiles to three figures.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct ResponseTimes {
-    /// Mean, exact.
-    pub mean_ns: f64,
-    /// The mean in cycles of the host's clock, the paper's simulator ticks.
-    pub mean_ticks: f64,
-    /// Least.
-    pub min_ns: f64,
-    /// Half are shorter.
-    pub p50_ns: f64,
-    /// 90 % are shorter.
-    pub p90_ns: f64,
-    /// 99 % are shorter.
-    pub p99_ns: f64,
-    /// 99.9 % are shorter.
-    pub p999_ns: f64,
-    /// Most.
-    pub max_ns: f64,
 }
 
 /// Bytes that crossed the bus, by class.
@@ -204,24 +183,6 @@ impl StationOutcome {
             queue_max: counts.waiting_max,
             wait_mean_ns: per_job_ns(counts.wait_ps),
             service_mean_ns: per_job_ns(counts.service_ps),
-        }
-    }
-}
-
-impl ResponseTimes {
-    /// From times in ps and their sum; a tick is so many ps.
-    pub(crate) fn new(times_ps: &Histogram<u64>, sum_ps: u128, tick_ps: f64) -> ResponseTimes {
-        let mean_ps = ratio(sum_ps as f64, times_ps.len() as f64);
-        let quantile_ns = |quantile| times_ps.value_at_quantile(quantile) as f64 / 1e3;
-        ResponseTimes {
-            mean_ns: mean_ps / 1e3,
-            mean_ticks: mean_ps / tick_ps,
-            min_ns: times_ps.min() as f64 / 1e3,
-            p50_ns: quantile_ns(0.5),
-            p90_ns: quantile_ns(0.9),
-            p99_ns: quantile_ns(0.99),
-            p999_ns: quantile_ns(0.999),
-            max_ns: times_ps.max() as f64 / 1e3,
         }
     }
 }
