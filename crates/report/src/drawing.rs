@@ -76,7 +76,7 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
         top += ROW - 2.0;
         pen.text((MARGIN, top - 5.0), Anchor::Start, Letters::new(LABEL, Role::Muted), line);
     }
-    top += if label_lines.is_empty() { 6.0 } else { 4.0 };
+    top += if label_lines.is_empty() { 10.0 } else { 9.0 };
 
     let x_label = font::cut(&figure.x.label, LABEL, look.width - 2.0 * MARGIN);
     let named_lines = if figure.x.names.is_empty() { 1.0 } else { 2.0 };
@@ -84,7 +84,7 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
     bottom -= if x_label.is_empty() { 0.0 } else { ROW };
 
     // The width of the y ticks decides the plot's left end, which decides where marks are and how many rows they need.
-    let tick_gap = 30.0;
+    let tick_gap = ((bottom - top) / 8.0).clamp(22.0, 44.0);
     let y_onto = |top: f64| y.clone().onto(bottom.max(top + 20.0), top);
     let y_ticks = |y: &Projection| y.ticks(&figure.y, |ticks| apart(ticks, y, tick_gap));
     let label_room = look.width / 3.0;
@@ -138,7 +138,9 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
             curve(&mut pen, sample, &x, &y);
         }
         pen.raw("</g>");
-        if !matches!(sample.series.style, Style::Bars) {
+        if sample.series.style == Style::Bars {
+            bars.values(&mut pen, figure, index, (&x, &y));
+        } else {
             markers(&mut pen, sample, index, &x, &y);
         }
         pen.raw("</g>");
@@ -427,15 +429,11 @@ impl Bars {
         let shift = (order as f64 - self.count as f64 / 2.0) * self.width;
         let colour = pen.paint.colour(appearance.colour);
         let gap = if self.width > 6.0 { 1.0 } else { 0.0 };
-        let (mut path, mut above) = (String::new(), Vec::new());
+        let mut path = String::new();
         for point in &figure.series[series].points {
             let Some((at, height)) = place(point, x, y) else { continue };
             let (left, right) = (number(at + shift + gap), number(at + shift + self.width - gap));
             let _ = write!(path, "M{left} {}H{right}V{}H{left}Z", number(base), number(height));
-            let middle = at + shift + self.width / 2.0;
-            let span = ends(point, y);
-            let highest = span.map_or(height, |(_, high)| high.min(height));
-            above.push((middle, span, highest, bar_value(&figure.y, point.y)));
         }
         if path.is_empty() {
             return;
@@ -444,12 +442,23 @@ impl Bars {
         if let Some(hatch) = appearance.hatch {
             let _ = write!(pen.out, "<path d=\"{path}\" fill=\"url(#{prefix}-hatch{hatch})\"/>");
         }
-        for (middle, span, highest, value) in above {
-            if let Some((low, high)) = span {
-                error_bar(pen, middle, low, high, Role::Ink);
+        for point in &figure.series[series].points {
+            if let (Some((at, _)), Some((low, high))) = (place(point, x, y), ends(point, y)) {
+                error_bar(pen, at + shift + self.width / 2.0, low, high, Role::Ink);
             }
-            if self.valued && highest - 16.0 > y.to - 4.0 {
-                pen.text((middle, highest - 5.0), Anchor::Middle, Letters::new(11.0, Role::Ink), &value);
+        }
+    }
+
+    /// The values above the bars of a series.
+    fn values(&self, pen: &mut Pen, figure: &Figure, series: usize, (x, y): (&Projection, &Projection)) {
+        let Some(order) = self.order[series].filter(|_| self.valued) else { return };
+        let middle = (order as f64 - self.count as f64 / 2.0 + 0.5) * self.width;
+        for point in &figure.series[series].points {
+            let Some((at, height)) = place(point, x, y).filter(|_| x.contains(point.x)) else { continue };
+            let top = ends(point, y).map_or(height, |(_, high)| high.min(height));
+            if point.y >= 0.0 && top > y.to - 1.0 {
+                let letters = Letters { halo: true, ..Letters::new(11.0, Role::Ink) };
+                pen.text((at + middle, top - 5.0), Anchor::Middle, letters, &bar_value(&figure.y, point.y));
             }
         }
     }

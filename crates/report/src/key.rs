@@ -138,7 +138,10 @@ pub(crate) fn swatch(sample: &Sample<'_>, paint: Paint, (x, y): (f64, f64)) -> S
                 let dash =
                     sample.appearance.dash.map(|dash| format!(" stroke-dasharray=\"{dash}\"")).unwrap_or_default();
                 let (left, at) = (number(x), number(y));
-                let _ = write!(out, "<path d=\"M{left} {at}H{right}\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>");
+                let _ = write!(
+                    out,
+                    "<path d=\"M{left} {at}H{right}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>"
+                );
             }
             let marker = sample.appearance.shape.path(x + SWATCH / 2.0, y, 3.6);
             let _ = write!(
