@@ -175,15 +175,17 @@ fn write_figure(out: &mut String, figure: &Figure, name: &str) {
     }
     let data = script_data(figure).replace('<', "\\u003c");
     let _ = write!(out, "</div>\n<script type=\"application/json\">{data}</script>\n");
-    write_data(out, figure);
+    *out += "<details><summary>Data and downloads</summary>";
     let file = slug(&figure.id);
     let csv = STANDARD.encode(figure_csv(figure));
     let picture = STANDARD.encode(svg(figure, Size::PAGE));
     let _ = write!(
         out,
         "<p class=\"links\"><a download=\"{file}.csv\" href=\"data:text/csv;charset=utf-8;base64,{csv}\">Download CSV</a>\
-         <a download=\"{file}.svg\" href=\"data:image/svg+xml;base64,{picture}\">Download SVG</a></p>\n</figure>\n"
+         <a download=\"{file}.svg\" href=\"data:image/svg+xml;base64,{picture}\">Download SVG</a></p>\n"
     );
+    write_data(out, figure);
+    *out += "</details>\n</figure>\n";
 }
 
 fn can_be_linear(figure: &Figure) -> bool {
@@ -277,7 +279,6 @@ fn write_data(out: &mut String, figure: &Figure) {
     if shown.len() < xs.len() {
         let _ = write!(caption, ": {} of {} rows; the CSV file has all", shown.len(), xs.len());
     }
-    *out += "<details><summary>Data</summary>";
     open_table(out, &caption, "Data of the figure");
     let head = if figure.x.label.trim().is_empty() { "x" } else { figure.x.label.as_str() };
     let _ = write!(out, "<th scope=\"col\">{}</th>", escape(head));
@@ -299,7 +300,7 @@ fn write_data(out: &mut String, figure: &Figure) {
         }
         *out += "</tr>";
     }
-    *out += "</tbody></table></div></details>\n";
+    *out += "</tbody></table></div>\n";
 }
 
 fn by_x(series: &Series) -> Vec<&Point> {

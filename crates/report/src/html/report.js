@@ -146,9 +146,11 @@
       tip.hidden = false;
       const scale = view.svg.getBoundingClientRect().width / view.svg.viewBox.baseVal.width;
       const room = plot.clientWidth, wide = tip.offsetWidth, middle = left * scale;
-      const right = middle + 14 + wide <= room;
-      tip.style.left = Math.max(0, Math.min(room - wide, right ? middle + 14 : middle - 14 - wide)) + "px";
-      tip.style.top = view.y.t * scale + 4 + "px";
+      // In a narrow window it stands below the plot, which it would hide.
+      const below = room < 480, right = middle + 14 + wide <= room;
+      tip.classList.toggle("below", below);
+      tip.style.left = below ? "0" : Math.max(0, right ? middle + 14 : middle - 14 - wide) + "px";
+      tip.style.top = (below ? plot.clientHeight : view.y.t * scale + 4) + "px";
       if (speak) live.textContent = `${data.x ? data.x + " " : ""}${nameOf(x)}: ${words.join(", ") || "no values"}`;
     };
 

@@ -172,9 +172,9 @@ impl Browser {
         self.events.iter().filter_map(bad).collect()
     }
 
-    /// A picture of the whole page, as PNG in base64.
-    pub fn picture(&mut self) -> String {
-        let picture = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": true }));
+    /// A picture of the window or of the whole page, as PNG in base64.
+    pub fn picture(&mut self, whole: bool) -> String {
+        let picture = self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": whole }));
         picture["data"].as_str().expect("a picture").to_owned()
     }
 }
