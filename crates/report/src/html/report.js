@@ -74,6 +74,7 @@
     plot.setAttribute("aria-roledescription", "plot");
     plot.setAttribute("aria-label", data.title + ". Left and right arrow keys read the values; the table below has all of them.");
 
+    const swatches = [...figure.querySelectorAll(".legend svg")];
     let xs = [], at = -1;
     const collect = () => {
       const all = series.flatMap((one, index) => (off.has(index) ? [] : one.points.map((point) => point[0])));
@@ -135,8 +136,8 @@
         const height = place(view.y, value.y);
         if (height >= view.y.t - 1 && height <= view.y.f + 1 && one.style !== "bars")
           draw("circle", { cx: left, cy: height, r: 4.5, fill: `var(--${one.colour})`, stroke: "var(--bg)", "stroke-width": 1.5 });
-        const dot = make("i");
-        dot.style.background = `var(--${one.colour})`;
+        let dot = swatches[number]?.cloneNode(true);
+        if (!dot) (dot = make("i")).style.background = `var(--${one.colour})`;
         lines.push([value.y, make("div", {}, dot, make("span", { textContent: one.name }), make("em", { textContent: text }))]);
         words.push(`${one.name} ${text}`);
       });
