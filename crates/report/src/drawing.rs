@@ -149,7 +149,8 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
     }
     for mark in &marks {
         let baseline = top - (lowest_row - mark.row as f64) * MARK_ROW - 3.0;
-        pen.text((mark.label_x, baseline + 2.0), mark.anchor, Letters::new(11.0, Role::Muted), &mark.label);
+        let letters = Letters { halo: true, ..Letters::new(11.0, Role::Muted) };
+        pen.text((mark.label_x, baseline + 2.0), mark.anchor, letters, &mark.label);
     }
     y_marks(&mut pen, figure, &x, &y);
     key.draw_ends(&mut pen, &x, &y);
@@ -244,6 +245,9 @@ fn axes(
         pen.text((x.from - 8.0, at + 4.2), Anchor::End, Letters::new(LABEL, Role::Muted), &label);
     }
     pen.line((x.from, y.from), (x.to, y.from), Role::Axis, 1.0, None);
+    if let Some(zero) = y.place(0.0).filter(|_| y.min < 0.0 && y.contains(0.0)) {
+        pen.line((x.from, zero), (x.to, zero), Role::Axis, 1.0, None);
+    }
     if figure.x.names.is_empty() {
         for tick in x.ticks(&figure.x, |ticks| labels_apart(ticks, x, paper)) {
             let Some(at) = x.place(tick.value) else { continue };
@@ -474,16 +478,17 @@ impl Bars {
         }
     }
 
-    /// The values above the bars of a series.
+    /// The values above the bars of a series, or below those that hang.
     fn values(&self, pen: &mut Pen, figure: &Figure, series: usize, (x, y): (&Projection, &Projection)) {
         let Some(order) = self.order[series].filter(|_| self.valued) else { return };
         let middle = (order as f64 - self.count as f64 / 2.0 + 0.5) * self.width;
         for point in &figure.series[series].points {
             let Some((at, height)) = place(point, x, y).filter(|_| x.contains(point.x)) else { continue };
-            let top = ends(point, y).map_or(height, |(_, high)| high.min(height));
-            if point.y >= 0.0 && top > y.to - 1.0 {
+            let (low, high) = ends(point, y).unwrap_or((height, height));
+            let baseline = if point.y < 0.0 { low.max(height) + 13.0 } else { high.min(height) - 5.0 };
+            if (y.to - 6.0..=y.from).contains(&baseline) {
                 let letters = Letters { halo: true, ..Letters::new(11.0, Role::Ink) };
-                pen.text((at + middle, top - 5.0), Anchor::Middle, letters, &bar_value(&figure.y, point.y));
+                pen.text((at + middle, baseline), Anchor::Middle, letters, &bar_value(&figure.y, point.y));
             }
         }
     }

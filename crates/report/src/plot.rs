@@ -88,7 +88,14 @@ fn bars(figure: &Figure, terminal: &Terminal) -> String {
     let points = || figure.series.iter().flat_map(|series| &series.points);
     let of_values = widest(&mut points().map(|point| value(point).width()), width / 4);
     let room = width.saturating_sub(of_names + of_series + of_values + 4).max(1);
+    let longest = y.min.abs().max(y.max.abs());
     let y = y.onto(0.0, room as f64);
+    // Where some are negative, the length is the size, and the filling tells the sign.
+    let length = |value: f64| match y.place(value) {
+        Some(_) if y.min < 0.0 => value.abs() / longest * room as f64,
+        Some(place) => place,
+        None => 0.0,
+    };
 
     let mut out = paragraph(&figure.title, width, charset) + &paragraph(&figure.y.label, width, charset);
     for (index, name) in names.iter().enumerate() {
@@ -97,7 +104,7 @@ fn bars(figure: &Figure, terminal: &Terminal) -> String {
             for point in series.points.iter().filter(|point| point.x == index as f64) {
                 let label = if several { padded(label, of_series, false, charset) + " " } else { String::new() };
                 let value = padded(&value(point), of_values, true, charset);
-                let bar = bar(y.place(point.y).unwrap_or(0.0).clamp(0.0, room as f64), charset);
+                let bar = bar(length(point.y).clamp(0.0, room as f64), point.y < 0.0, charset);
                 let line = format!("{} {label}{value} {bar}", padded(head, of_names, false, charset));
                 out += line.trim_end();
                 out.push('\n');
@@ -108,11 +115,14 @@ fn bars(figure: &Figure, terminal: &Terminal) -> String {
     out
 }
 
-/// A bar to an eighth of a cell.
-fn bar(length: f64, charset: Charset) -> String {
+/// A bar to an eighth of a cell; a negative one is shaded, to a whole cell.
+fn bar(length: f64, negative: bool, charset: Charset) -> String {
     let whole = length as usize;
-    if charset == Charset::Ascii {
-        return "#".repeat(length.round() as usize);
+    match (charset, negative) {
+        (Charset::Ascii, false) => return "#".repeat(length.round() as usize),
+        (Charset::Ascii, true) => return "-".repeat(length.round() as usize),
+        (Charset::Unicode, true) => return "░".repeat(length.round() as usize),
+        (Charset::Unicode, false) => {}
     }
     let eighths = ((length - whole as f64) * 8.0) as u32;
     // U+258F is an eighth of a cell, U+2588 all of it.
@@ -250,7 +260,7 @@ impl Field {
         for step in 0..=steps as usize {
             let share = step as f64 / steps;
             let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
-            if dash == 1 || x as usize % dash > 0 {
+            if dash == 1 || !(x as usize).is_multiple_of(dash) {
                 self.dot(x.round(), y.round(), letter);
             }
         }
@@ -323,6 +333,17 @@ mod tests {
             series: vec![series("16 MB", [41.2, 52.3]), series("64 MB", [66.0, 75.0])],
             ..Figure::default()
         }
+    }
+
+    #[test]
+    fn negative_bars_are_as_long_as_they_are_large() {
+        let changes = Series::line("", [(0.0, -8.0), (1.0, 4.0), (2.0, -2.0)]).styled(Style::Bars);
+        let figure = Figure { x: Axis::of_names("", ["a", "b", "c"]), series: vec![changes], ..Figure::default() };
+        let text = figure_text(&figure, &Terminal { width: 20, height: 9, charset: Charset::Ascii });
+        let count = |line: &str, of: char| line.chars().rev().take_while(|it| *it == of).count();
+        let lengths: Vec<usize> = text.lines().zip(['-', '#', '-']).map(|(line, of)| count(line, of)).collect();
+        assert!(lengths[2] > 1 && lengths[0].abs_diff(2 * lengths[1]) <= 1, "{text}");
+        assert!(lengths[1].abs_diff(2 * lengths[2]) <= 1, "{text}");
     }
 
     #[test]

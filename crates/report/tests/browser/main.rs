@@ -117,6 +117,11 @@ fn the_page_is_quiet_fits_and_can_be_read_in_both_themes() {
         let contrasts = browser.value(POOR_CONTRASTS);
         assert_eq!(contrasts["poor"], serde_json::json!([]), "{width} {theme}");
         assert!(contrasts["looked"].as_u64().unwrap() > 100);
+        // Nor do the tables below the figures make the page wider, or hide their text.
+        browser.value("document.querySelectorAll('details').forEach(it => { it.open = true; })");
+        let widest = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
+        assert!(widest <= u64::from(width), "{widest} > {width}");
+        assert_eq!(browser.value(POOR_CONTRASTS)["poor"], serde_json::json!([]), "{width} {theme}");
         backgrounds.push(browser.text("getComputedStyle(document.body).backgroundColor"));
     }
     assert_ne!(backgrounds[0], backgrounds[1]);
@@ -136,6 +141,17 @@ fn the_button_changes_the_theme() {
     browser.point(".theme", true);
     assert_eq!((browser.text(background), browser.text(curve)), light);
     assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn paper_is_light_and_has_no_controls() {
+    let (mut browser, _folder) = opened(&sample::sample(), 1280, "dark");
+    let features = serde_json::json!([{ "name": "prefers-color-scheme", "value": "dark" }]);
+    browser.call("Emulation.setEmulatedMedia", serde_json::json!({ "media": "print", "features": features }));
+    assert_eq!(browser.text("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)");
+    let controls = "[...document.querySelectorAll('.theme, .scale, .links, nav, summary')]";
+    assert_eq!(browser.value(&format!("{controls}.filter(it => it.getClientRects().length).length")), 0);
+    assert_eq!(browser.value(POOR_CONTRASTS)["poor"], serde_json::json!([]));
 }
 
 #[test]
@@ -358,7 +374,8 @@ fn hostile_names_do_nothing() {
     };
     let section = Section { title: hostile.into(), figures: vec![figure], ..Section::default() };
     let report = Report { title: hostile.into(), sections: vec![section], ..Report::default() };
-    let (mut browser, _folder) = opened(&report, 1280, "light");
+    let (mut browser, _folder) = opened(&report, 360, "light");
+    assert!(browser.value("document.documentElement.scrollWidth").as_u64().unwrap() <= 360);
     browser.point(".plot", false);
     browser.value("document.querySelector('.plot').focus()");
     browser.press("ArrowRight");
