@@ -55,13 +55,15 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
     let appearances = appearances(figure);
     let mut pen = Pen::new(look.paint);
     let (x, y) = projections(figure);
+    // On a page the drawing stands flush with the text around it.
+    let margin = if look.named { MARGIN } else { 0.0 };
     let mut top = MARGIN / 2.0;
 
     if look.title && !figure.title.trim().is_empty() {
-        for line in font::wrap(&figure.title, TITLE, (look.width - 2.0 * MARGIN) / 1.06, 3) {
+        for line in font::wrap(&figure.title, TITLE, (look.width - 2.0 * margin) / 1.06, 3) {
             top += TITLE_LINE;
             let letters = Letters { medium: true, ..Letters::new(TITLE, Role::Ink) };
-            pen.text((MARGIN, top - 4.0), Anchor::Start, letters, &line);
+            pen.text((margin, top - 4.0), Anchor::Start, letters, &line);
         }
         top += 6.0;
     }
@@ -69,27 +71,27 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
     let samples: Vec<Sample<'_>> =
         figure.series.iter().zip(&appearances).map(|(series, look)| Sample { series, appearance: *look }).collect();
     let key = if look.named { Key::choose(&samples, &x, look.width, look.height - top) } else { Key::None };
-    top += key.draw_rows(&mut pen, (MARGIN, top), look.width - 2.0 * MARGIN);
+    top += key.draw_rows(&mut pen, (margin, top), look.width - 2.0 * margin);
 
-    let label_lines = font::wrap(&figure.y.label, LABEL, look.width - 2.0 * MARGIN, 2);
+    let label_lines = font::wrap(&figure.y.label, LABEL, look.width - 2.0 * margin, 2);
     for line in &label_lines {
         top += ROW - 2.0;
-        pen.text((MARGIN, top - 5.0), Anchor::Start, Letters::new(LABEL, Role::Muted), line);
+        pen.text((margin, top - 5.0), Anchor::Start, Letters::new(LABEL, Role::Muted), line);
     }
-    top += if label_lines.is_empty() { 6.0 } else { 4.0 };
+    top += if label_lines.is_empty() { 10.0 } else { 9.0 };
 
-    let x_label = font::cut(&figure.x.label, LABEL, look.width - 2.0 * MARGIN);
-    let named_lines = if figure.x.names.is_empty() { 1.0 } else { 2.0 };
-    let mut bottom = look.height - MARGIN / 2.0 - 6.0 - named_lines * 15.0;
+    let x_label = font::cut(&figure.x.label, LABEL, look.width - 2.0 * margin);
+    let names = Names::of(figure, look.width);
+    let mut bottom = look.height - MARGIN / 2.0 - 6.0 - names.lines_max() as f64 * 15.0;
     bottom -= if x_label.is_empty() { 0.0 } else { ROW };
 
     // The width of the y ticks decides the plot's left end, which decides where marks are and how many rows they need.
-    let tick_gap = 30.0;
+    let tick_gap = ((bottom - top) / 8.0).clamp(22.0, 44.0);
     let y_onto = |top: f64| y.clone().onto(bottom.max(top + 20.0), top);
     let y_ticks = |y: &Projection| y.ticks(&figure.y, |ticks| apart(ticks, y, tick_gap));
     let label_room = look.width / 3.0;
     let widest = |ticks: &[Tick]| ticks.iter().map(|tick| font::width(&tick.label, LABEL)).fold(0.0, f64::max);
-    let left = MARGIN + widest(&y_ticks(&y_onto(top))).min(label_room) * 1.05 + 8.0;
+    let left = margin + widest(&y_ticks(&y_onto(top))).min(label_room) * 1.22 + 8.0;
     let right = (look.width - key.room_at_right().max(22.0)).max(left + 40.0);
     let x = x.onto(left, right);
     let marks = mark_rows(figure, &x, look.width);
@@ -98,7 +100,7 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
     let y = y_onto(top);
     let bottom = y.from;
 
-    axes(&mut pen, figure, &x, &y, &y_ticks(&y), look, label_room);
+    axes(&mut pen, figure, (&x, &y), &y_ticks(&y), (look.width, label_room), &names);
     if !x_label.is_empty() {
         let at = ((left + right) / 2.0, look.height - MARGIN / 2.0 - 5.0);
         // Centred below the plot, unless it would leave the paper there.
@@ -138,14 +140,17 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
             curve(&mut pen, sample, &x, &y);
         }
         pen.raw("</g>");
-        if !matches!(sample.series.style, Style::Bars) {
+        if sample.series.style == Style::Bars {
+            bars.values(&mut pen, figure, index, (&x, &y));
+        } else {
             markers(&mut pen, sample, index, &x, &y);
         }
         pen.raw("</g>");
     }
     for mark in &marks {
         let baseline = top - (lowest_row - mark.row as f64) * MARK_ROW - 3.0;
-        pen.text((mark.label_x, baseline + 2.0), mark.anchor, Letters::new(11.0, Role::Muted), &mark.label);
+        let letters = Letters { halo: true, ..Letters::new(11.0, Role::Muted) };
+        pen.text((mark.label_x, baseline + 2.0), mark.anchor, letters, &mark.label);
     }
     y_marks(&mut pen, figure, &x, &y);
     key.draw_ends(&mut pen, &x, &y);
@@ -200,14 +205,38 @@ fn apart(ticks: &[Tick], axis: &Projection, gap: f64) -> bool {
     places.windows(2).all(|pair| (pair[1] - pair[0]).abs() >= gap)
 }
 
+/// The categories of the horizontal axis, in lines that have room below their places.
+struct Names {
+    size: f64,
+    lines: Vec<Vec<String>>,
+}
+
+impl Names {
+    /// Letters are smaller where only that keeps a word whole. The plot is taken to be most of the paper.
+    fn of(figure: &Figure, paper: f64) -> Names {
+        let names = &figure.x.names;
+        let slot = (paper - 2.0 * MARGIN - 50.0) / names.len().max(1) as f64;
+        let every = (18.0 / slot).ceil().max(1.0);
+        let room = (slot * every - 4.0) / 1.06;
+        let whole =
+            |size: f64| names.iter().flat_map(|it| it.split_whitespace()).all(|it| font::width(it, size) <= room);
+        let size = if whole(LABEL) { LABEL } else { 10.5 };
+        let lines = names.iter().map(|name| font::wrap(name, size, room, 2)).collect();
+        Names { size, lines }
+    }
+
+    fn lines_max(&self) -> usize {
+        self.lines.iter().map(Vec::len).max().unwrap_or(1).max(1)
+    }
+}
+
 fn axes(
     pen: &mut Pen,
     figure: &Figure,
-    x: &Projection,
-    y: &Projection,
+    (x, y): (&Projection, &Projection),
     y_ticks: &[Tick],
-    look: &Look<'_>,
-    label_room: f64,
+    (paper, label_room): (f64, f64),
+    names: &Names,
 ) {
     for tick in y_ticks {
         let Some(at) = y.place(tick.value) else { continue };
@@ -216,21 +245,23 @@ fn axes(
         pen.text((x.from - 8.0, at + 4.2), Anchor::End, Letters::new(LABEL, Role::Muted), &label);
     }
     pen.line((x.from, y.from), (x.to, y.from), Role::Axis, 1.0, None);
+    if let Some(zero) = y.place(0.0).filter(|_| y.min < 0.0 && y.contains(0.0)) {
+        pen.line((x.from, zero), (x.to, zero), Role::Axis, 1.0, None);
+    }
     if figure.x.names.is_empty() {
-        for tick in x.ticks(&figure.x, |ticks| labels_apart(ticks, x, look.width)) {
+        for tick in x.ticks(&figure.x, |ticks| labels_apart(ticks, x, paper)) {
             let Some(at) = x.place(tick.value) else { continue };
             pen.line((at, y.from), (at, y.from + 4.0), Role::Axis, 1.0, None);
             pen.text((at, y.from + 18.0), Anchor::Middle, Letters::new(LABEL, Role::Muted), &tick.label);
         }
         return;
     }
-    let slot = (x.to - x.from) / figure.x.names.len() as f64;
-    let every = (18.0 / slot).ceil().max(1.0) as usize;
-    for (index, name) in figure.x.names.iter().enumerate().step_by(every) {
+    let every = (18.0 * names.lines.len() as f64 / (x.to - x.from)).ceil().max(1.0) as usize;
+    for (index, lines) in names.lines.iter().enumerate().step_by(every) {
         let Some(at) = x.place(index as f64) else { continue };
-        for (line, text) in font::wrap(name, LABEL, (slot * every as f64 - 6.0) / 1.05, 2).iter().enumerate() {
+        for (line, text) in lines.iter().enumerate() {
             let baseline = y.from + 18.0 + 15.0 * line as f64;
-            pen.text((at, baseline), Anchor::Middle, Letters::new(LABEL, Role::Ink), text);
+            pen.text((at, baseline), Anchor::Middle, Letters::new(names.size, Role::Ink), text);
         }
     }
 }
@@ -240,7 +271,7 @@ fn labels_apart(ticks: &[Tick], x: &Projection, paper: f64) -> bool {
     let mut free_from = 0.0;
     ticks.len() <= 13
         && ticks.iter().all(|tick| {
-            let half = font::width(&tick.label, LABEL) * 0.55;
+            let half = font::width(&tick.label, LABEL) * 0.58;
             let Some(at) = x.place(tick.value) else { return false };
             let fits = at - half >= free_from && at + half <= paper;
             free_from = at + half + 12.0;
@@ -427,15 +458,11 @@ impl Bars {
         let shift = (order as f64 - self.count as f64 / 2.0) * self.width;
         let colour = pen.paint.colour(appearance.colour);
         let gap = if self.width > 6.0 { 1.0 } else { 0.0 };
-        let (mut path, mut above) = (String::new(), Vec::new());
+        let mut path = String::new();
         for point in &figure.series[series].points {
             let Some((at, height)) = place(point, x, y) else { continue };
             let (left, right) = (number(at + shift + gap), number(at + shift + self.width - gap));
             let _ = write!(path, "M{left} {}H{right}V{}H{left}Z", number(base), number(height));
-            let middle = at + shift + self.width / 2.0;
-            let span = ends(point, y);
-            let highest = span.map_or(height, |(_, high)| high.min(height));
-            above.push((middle, span, highest, bar_value(&figure.y, point.y)));
         }
         if path.is_empty() {
             return;
@@ -444,12 +471,24 @@ impl Bars {
         if let Some(hatch) = appearance.hatch {
             let _ = write!(pen.out, "<path d=\"{path}\" fill=\"url(#{prefix}-hatch{hatch})\"/>");
         }
-        for (middle, span, highest, value) in above {
-            if let Some((low, high)) = span {
-                error_bar(pen, middle, low, high, Role::Ink);
+        for point in &figure.series[series].points {
+            if let (Some((at, _)), Some((low, high))) = (place(point, x, y), ends(point, y)) {
+                error_bar(pen, at + shift + self.width / 2.0, low, high, Role::Ink);
             }
-            if self.valued && highest - 16.0 > y.to - 4.0 {
-                pen.text((middle, highest - 5.0), Anchor::Middle, Letters::new(11.0, Role::Ink), &value);
+        }
+    }
+
+    /// The values above the bars of a series, or below those that hang.
+    fn values(&self, pen: &mut Pen, figure: &Figure, series: usize, (x, y): (&Projection, &Projection)) {
+        let Some(order) = self.order[series].filter(|_| self.valued) else { return };
+        let middle = (order as f64 - self.count as f64 / 2.0 + 0.5) * self.width;
+        for point in &figure.series[series].points {
+            let Some((at, height)) = place(point, x, y).filter(|_| x.contains(point.x)) else { continue };
+            let (low, high) = ends(point, y).unwrap_or((height, height));
+            let baseline = if point.y < 0.0 { low.max(height) + 13.0 } else { high.min(height) - 5.0 };
+            if (y.to - 6.0..=y.from).contains(&baseline) {
+                let letters = Letters { halo: true, ..Letters::new(11.0, Role::Ink) };
+                pen.text((at + middle, baseline), Anchor::Middle, letters, &bar_value(&figure.y, point.y));
             }
         }
     }

@@ -12,7 +12,8 @@ pub(crate) const MEDIUM: &[u8] = include_bytes!("../font/Roboto-Medium-subset.tt
 /// Where text is cut.
 const ELLIPSIS: &str = "…";
 
-/// The width of text at a size, in the size's unit. Browsers may have a wider font; callers leave a tenth free.
+/// The width of text at a size, in the size's unit. Browsers may have a wider font; callers leave a
+/// fifth free where labels would leave the paper.
 pub(crate) fn width(text: &str, size: f64) -> f64 {
     let Ok(font) = FontRef::new(REGULAR) else { return text.chars().count() as f64 * size * 0.6 };
     let (map, metrics) = (font.charmap(), font.glyph_metrics(Size::new(1000.0), LocationRef::default()));

@@ -80,7 +80,7 @@ pub fn html(report: &Report) -> String {
     }
     let _ = write!(out, "</header>\n<main id=\"content\" tabindex=\"-1\">\n{body}</main>\n");
     if !report.footer.trim().is_empty() {
-        let _ = write!(out, "<footer><p>{}</p></footer>\n", escape(&report.footer));
+        let _ = writeln!(out, "<footer><p>{}</p></footer>", escape(&report.footer));
     }
     let _ = write!(out, "<script>{SCRIPT}</script>\n</body>\n</html>\n");
     out
@@ -175,15 +175,17 @@ fn write_figure(out: &mut String, figure: &Figure, name: &str) {
     }
     let data = script_data(figure).replace('<', "\\u003c");
     let _ = write!(out, "</div>\n<script type=\"application/json\">{data}</script>\n");
-    write_data(out, figure);
+    *out += "<details><summary>Data and downloads</summary>";
     let file = slug(&figure.id);
     let csv = STANDARD.encode(figure_csv(figure));
     let picture = STANDARD.encode(svg(figure, Size::PAGE));
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<p class=\"links\"><a download=\"{file}.csv\" href=\"data:text/csv;charset=utf-8;base64,{csv}\">Download CSV</a>\
-         <a download=\"{file}.svg\" href=\"data:image/svg+xml;base64,{picture}\">Download SVG</a></p>\n</figure>\n"
+         <a download=\"{file}.svg\" href=\"data:image/svg+xml;base64,{picture}\">Download SVG</a></p>"
     );
+    write_data(out, figure);
+    *out += "</details>\n</figure>\n";
 }
 
 fn can_be_linear(figure: &Figure) -> bool {
@@ -244,7 +246,7 @@ fn script_data(figure: &Figure) -> String {
         let Role::Series(colour) = appearance.colour else { return json!(null) };
         let mut points: Vec<&Point> = series.points.iter().filter(|point| has_place(point.x, log_x)).collect();
         points.sort_by(|a, b| a.x.total_cmp(&b.x));
-        let points: Vec<_> = thinned(&points, SCRIPT_POINTS_MAX).into_iter().map(|point| of_point(point)).collect();
+        let points: Vec<_> = thinned(&points, SCRIPT_POINTS_MAX).into_iter().map(of_point).collect();
         json!({ "name": series.name, "style": series.style, "colour": format!("s{colour}"), "points": points })
     };
     let series: Vec<_> = figure.series.iter().zip(appearances(figure)).map(of_series).collect();
@@ -277,7 +279,6 @@ fn write_data(out: &mut String, figure: &Figure) {
     if shown.len() < xs.len() {
         let _ = write!(caption, ": {} of {} rows; the CSV file has all", shown.len(), xs.len());
     }
-    *out += "<details><summary>Data</summary>";
     open_table(out, &caption, "Data of the figure");
     let head = if figure.x.label.trim().is_empty() { "x" } else { figure.x.label.as_str() };
     let _ = write!(out, "<th scope=\"col\">{}</th>", escape(head));
@@ -299,7 +300,7 @@ fn write_data(out: &mut String, figure: &Figure) {
         }
         *out += "</tr>";
     }
-    *out += "</tbody></table></div></details>\n";
+    *out += "</tbody></table></div>\n";
 }
 
 fn by_x(series: &Series) -> Vec<&Point> {
@@ -350,9 +351,9 @@ fn write_table(out: &mut String, table: &Table) {
     *out += "</tbody></table></div>\n";
     let csv = STANDARD.encode(table_csv(table));
     let file = slug(&table.title);
-    let _ = write!(
+    let _ = writeln!(
         out,
-        "<p class=\"links\"><a download=\"{file}.csv\" href=\"data:text/csv;charset=utf-8;base64,{csv}\">Download CSV</a></p>\n"
+        "<p class=\"links\"><a download=\"{file}.csv\" href=\"data:text/csv;charset=utf-8;base64,{csv}\">Download CSV</a></p>"
     );
 }
 

@@ -62,16 +62,21 @@ impl<'a> Key<'a> {
     /// Draws the rows; how high they are.
     pub(crate) fn draw_rows(&self, pen: &mut Pen, at: (f64, f64), room: f64) -> f64 {
         let Key::Rows(samples) = self else { return 0.0 };
+        let cut = |sample: &Sample<'_>| font::cut(&sample.series.name, SIZE, (room - SWATCH - 6.0) / 1.08);
+        let names: Vec<String> = samples.iter().map(cut).collect();
+        let width = |name: &String| SWATCH + 6.0 + font::width(name, SIZE) * 1.08;
+        let in_one_row = names.iter().map(width).sum::<f64>() + GAP * (names.len() as f64 - 1.0) <= room;
+        // Several rows are columns, too.
+        let column = names.iter().map(width).fold(0.0, f64::max);
         let (mut x, mut y) = at;
-        for sample in samples {
-            let name = font::cut(&sample.series.name, SIZE, (room - SWATCH - 6.0) / 1.08);
-            let width = SWATCH + 6.0 + font::width(&name, SIZE) * 1.08;
-            if x > at.0 && x + width > at.0 + room {
+        for (sample, name) in samples.iter().zip(&names) {
+            let width = if in_one_row { width(name) } else { column };
+            if x > at.0 && x + width > at.0 + room + 0.1 {
                 (x, y) = (at.0, y + ROW);
             }
             pen.raw(&swatch(sample, pen.paint, (x, y + ROW / 2.0 - 1.0)));
             let baseline = y + ROW / 2.0 + 3.2;
-            pen.text((x + SWATCH + 6.0, baseline), Anchor::Start, Letters::new(SIZE, Role::Ink), &name);
+            pen.text((x + SWATCH + 6.0, baseline), Anchor::Start, Letters::new(SIZE, Role::Ink), name);
             x += width + GAP;
         }
         y + ROW + 6.0 - at.1
@@ -138,7 +143,10 @@ pub(crate) fn swatch(sample: &Sample<'_>, paint: Paint, (x, y): (f64, f64)) -> S
                 let dash =
                     sample.appearance.dash.map(|dash| format!(" stroke-dasharray=\"{dash}\"")).unwrap_or_default();
                 let (left, at) = (number(x), number(y));
-                let _ = write!(out, "<path d=\"M{left} {at}H{right}\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>");
+                let _ = write!(
+                    out,
+                    "<path d=\"M{left} {at}H{right}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"{dash}/>"
+                );
             }
             let marker = sample.appearance.shape.path(x + SWATCH / 2.0, y, 3.6);
             let _ = write!(

@@ -31,6 +31,8 @@ mod pen;
 mod plot;
 mod report;
 mod scale;
+#[cfg(test)]
+mod snapshot;
 mod svg;
 mod table;
 mod terminal;

@@ -220,7 +220,7 @@ impl Shape {
             Shape::Star => {
                 let corner = |index: u8| {
                     let angle = std::f64::consts::PI * f64::from(index) / 5.0;
-                    let reach = if index % 2 == 0 { 1.45 } else { 0.62 };
+                    let reach = if index.is_multiple_of(2) { 1.45 } else { 0.62 };
                     (angle.sin() * reach, -angle.cos() * reach)
                 };
                 polygon(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(corner))

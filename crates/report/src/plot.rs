@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::drawing::projections;
 use crate::scale::{Projection, Tick};
 use crate::terminal::{Charset, Terminal, WIDTH_MIN, clean, padded, paragraph, shortened};
-use crate::{Figure, Series, Style};
+use crate::{Figure, Point, Series, Style};
 
 /// Dots of a cell, of the left and the right column from top to bottom, in U+2800's low byte.
 const DOTS: [[u32; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
@@ -17,6 +17,9 @@ const LETTERS_APART: usize = 18;
 
 /// A figure with its title, axes and the names of its series.
 pub fn figure_text(figure: &Figure, terminal: &Terminal) -> String {
+    if !figure.x.names.is_empty() && figure.series.iter().all(|series| series.style == Style::Bars) {
+        return bars(figure, terminal);
+    }
     let charset = terminal.charset;
     let width = terminal.width.max(WIDTH_MIN);
     let rows = terminal.height.clamp(6, 200) - 3;
@@ -69,6 +72,62 @@ pub fn figure_text(figure: &Figure, terminal: &Terminal) -> String {
         );
     }
     out + &names(figure, width, charset)
+}
+
+/// Bars of categories lie: a line for each, with its value.
+fn bars(figure: &Figure, terminal: &Terminal) -> String {
+    let (charset, width) = (terminal.charset, terminal.width.max(WIDTH_MIN));
+    let (_, y) = projections(figure);
+    let names: Vec<String> = figure.x.names.iter().map(|name| clean(name, charset)).collect();
+    let series: Vec<String> = figure.series.iter().map(|series| clean(&series.name, charset)).collect();
+    let value = |point: &Point| clean(&figure.y.unit.format(point.y), charset);
+    let widest = |texts: &mut dyn Iterator<Item = usize>, most: usize| texts.max().unwrap_or(0).min(most);
+    let of_names = widest(&mut names.iter().map(|name| name.width()), width / 4);
+    let several = series.len() > 1;
+    let of_series = if several { widest(&mut series.iter().map(|name| name.width()), width / 4) } else { 0 };
+    let points = || figure.series.iter().flat_map(|series| &series.points);
+    let of_values = widest(&mut points().map(|point| value(point).width()), width / 4);
+    let room = width.saturating_sub(of_names + of_series + of_values + 4).max(1);
+    let longest = y.min.abs().max(y.max.abs());
+    let y = y.onto(0.0, room as f64);
+    // Where some are negative, the length is the size, and the filling tells the sign.
+    let length = |value: f64| match y.place(value) {
+        Some(_) if y.min < 0.0 => value.abs() / longest * room as f64,
+        Some(place) => place,
+        None => 0.0,
+    };
+
+    let mut out = paragraph(&figure.title, width, charset) + &paragraph(&figure.y.label, width, charset);
+    for (index, name) in names.iter().enumerate() {
+        let mut head = name.as_str();
+        for (series, label) in figure.series.iter().zip(&series) {
+            for point in series.points.iter().filter(|point| point.x == index as f64) {
+                let label = if several { padded(label, of_series, false, charset) + " " } else { String::new() };
+                let value = padded(&value(point), of_values, true, charset);
+                let bar = bar(length(point.y).clamp(0.0, room as f64), point.y < 0.0, charset);
+                let line = format!("{} {label}{value} {bar}", padded(head, of_names, false, charset));
+                out += line.trim_end();
+                out.push('\n');
+                head = "";
+            }
+        }
+    }
+    out
+}
+
+/// A bar to an eighth of a cell; a negative one is shaded, to a whole cell.
+fn bar(length: f64, negative: bool, charset: Charset) -> String {
+    let whole = length as usize;
+    match (charset, negative) {
+        (Charset::Ascii, false) => return "#".repeat(length.round() as usize),
+        (Charset::Ascii, true) => return "-".repeat(length.round() as usize),
+        (Charset::Unicode, true) => return "░".repeat(length.round() as usize),
+        (Charset::Unicode, false) => {}
+    }
+    let eighths = ((length - whole as f64) * 8.0) as u32;
+    // U+258F is an eighth of a cell, U+2588 all of it.
+    let rest = char::from_u32(0x2590 - eighths).filter(|_| eighths > 0);
+    "█".repeat(whole) + &rest.map_or(String::new(), String::from)
 }
 
 /// Ticks that have room: the column, the label, and where that starts in the line.
@@ -168,7 +227,7 @@ impl Field {
     }
 
     fn draw(&mut self, series: &Series, letter: u8, x: &Projection, y: &Projection) {
-        let place = |point: &crate::Point| Some((x.place(point.x)?.round(), y.place(point.y)?.round()));
+        let place = |point: &Point| Some((x.place(point.x)?.round(), y.place(point.y)?.round()));
         let mut before = None;
         for point in &series.points {
             let Some(now) = place(point) else {
@@ -201,7 +260,7 @@ impl Field {
         for step in 0..=steps as usize {
             let share = step as f64 / steps;
             let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
-            if dash == 1 || x as usize % dash > 0 {
+            if dash == 1 || !(x as usize).is_multiple_of(dash) {
                 self.dot(x.round(), y.round(), letter);
             }
         }
@@ -239,6 +298,84 @@ impl Field {
         if column >= 0.0 && row >= 0.0 && column < self.columns as f64 && row < self.rows as f64 {
             let cell = row as usize * self.columns + column as usize;
             self.letters[cell] = Some(letter);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Axis, Mark, Scale, Unit};
+
+    fn falling() -> Figure {
+        let line = |name: &str, from: f64| {
+            Series::line(name, (0..=20).map(|step| (2_f64.powi(step) * 1024.0, from - 4.0 * f64::from(step))))
+        };
+        Figure {
+            title: "Miss ratio by size".into(),
+            x: Axis::new("Size", Unit::Bytes, Scale::Log2),
+            y: Axis::new("Miss ratio", Unit::Percent, Scale::Linear),
+            series: vec![line("LRU", 95.0), line("Popularity", 82.0)],
+            marks: vec![Mark::x(65_536.0, "the knee")],
+            ..Figure::default()
+        }
+    }
+
+    fn compared() -> Figure {
+        let series =
+            |name: &str, values: [f64; 2]| Series::line(name, (0..).map(f64::from).zip(values)).styled(Style::Bars);
+        Figure {
+            title: "Bytes saved".into(),
+            x: Axis::of_names("", ["LRU", "Popularity"]),
+            y: Axis::new("", Unit::Percent, Scale::Linear).between(0.0, 100.0),
+            series: vec![series("16 MB", [41.2, 52.3]), series("64 MB", [66.0, 75.0])],
+            ..Figure::default()
+        }
+    }
+
+    #[test]
+    fn negative_bars_are_as_long_as_they_are_large() {
+        let changes = Series::line("", [(0.0, -8.0), (1.0, 4.0), (2.0, -2.0)]).styled(Style::Bars);
+        let figure = Figure { x: Axis::of_names("", ["a", "b", "c"]), series: vec![changes], ..Figure::default() };
+        let text = figure_text(&figure, &Terminal { width: 20, height: 9, charset: Charset::Ascii });
+        let count = |line: &str, of: char| line.chars().rev().take_while(|it| *it == of).count();
+        let lengths: Vec<usize> = text.lines().zip(['-', '#', '-']).map(|(line, of)| count(line, of)).collect();
+        assert!(lengths[2] > 1 && lengths[0].abs_diff(2 * lengths[1]) <= 1, "{text}");
+        assert!(lengths[1].abs_diff(2 * lengths[2]) <= 1, "{text}");
+    }
+
+    #[test]
+    fn figures_are_as_they_were() {
+        let narrow = |charset| Terminal { width: 48, height: 12, charset };
+        for (name, text) in [
+            ("curves", figure_text(&falling(), &narrow(Charset::Unicode))),
+            ("curves-ascii", figure_text(&falling(), &narrow(Charset::Ascii))),
+            ("bars", figure_text(&compared(), &narrow(Charset::Unicode))),
+            ("bars-ascii", figure_text(&compared(), &narrow(Charset::Ascii))),
+        ] {
+            crate::snapshot::check(&format!("{name}.txt"), &text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_points_make_lines_that_fit(
+            points in prop::collection::vec((any::<f64>(), any::<f64>()), 0..30),
+            scale in prop::sample::select(vec![Scale::Linear, Scale::Log2, Scale::Log10]),
+            style in prop::sample::select(vec![Style::Line, Style::Dashed, Style::Points, Style::Steps, Style::Bars]),
+            name in "\\PC{0,40}", names in prop::collection::vec("\\PC{0,20}", 0..4),
+            width in 0_usize..150, height in 0_usize..60, ascii in any::<bool>(),
+        ) {
+            let line = Series::line(name.clone(), points).styled(style);
+            let x = Axis { names, ..Axis::new(name.clone(), Unit::Bytes, scale) };
+            let y = Axis::new(name.clone(), Unit::Count, scale);
+            let figure = Figure { title: name, x, y, series: vec![line.clone(), line], ..Figure::default() };
+            let charset = if ascii { Charset::Ascii } else { Charset::Unicode };
+            let text = figure_text(&figure, &Terminal { width, height, charset });
+            prop_assert!(text.lines().all(|line| line.width() <= width.max(WIDTH_MIN)), "{width}\n{text}");
+            prop_assert!(!ascii || text.is_ascii());
         }
     }
 }

@@ -124,7 +124,7 @@ impl Projection {
         }
         let mut sets = match self.scale {
             Scale::Linear => Vec::new(),
-            Scale::Log2 => [1, 2, 5, 10, 20, 50, 100, 200].map(|step| self.powers(2.0, step, &[1.0])).to_vec(),
+            Scale::Log2 => [1, 2, 4, 5, 10, 20, 50, 100, 200].map(|step| self.powers(2.0, step, &[1.0])).to_vec(),
             Scale::Log10 => {
                 let mut sets = vec![self.powers(10.0, 1, &[1.0, 2.0, 5.0])];
                 sets.extend([1, 2, 3, 5, 10, 20, 50, 100].map(|step| self.powers(10.0, step, &[1.0])));
@@ -230,7 +230,7 @@ mod tests {
         let bytes = Axis::new("", Unit::Bytes, Scale::Log2);
         let ends = [1_048_576.0, 1_073_741_824.0];
         assert_eq!(labels(&bytes, &ends, 6), ["1 MB", "4 MB", "16 MB", "64 MB", "256 MB", "1 GB"]);
-        assert_eq!(labels(&bytes, &ends, 3), ["1 MB", "32 MB", "1 GB"]);
+        assert_eq!(labels(&bytes, &ends, 3), ["1 MB", "16 MB", "256 MB"]);
         let counts = Axis::new("", Unit::Count, Scale::Log10);
         assert_eq!(labels(&counts, &[1.0, 1e6], 7), ["1", "10", "100", "1 k", "10 k", "100 k", "1 M"]);
         let percent = Axis::new("", Unit::Percent, Scale::Linear);

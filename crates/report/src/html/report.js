@@ -74,6 +74,7 @@
     plot.setAttribute("aria-roledescription", "plot");
     plot.setAttribute("aria-label", data.title + ". Left and right arrow keys read the values; the table below has all of them.");
 
+    const swatches = [...figure.querySelectorAll(".legend svg")];
     let xs = [], at = -1;
     const collect = () => {
       const all = series.flatMap((one, index) => (off.has(index) ? [] : one.points.map((point) => point[0])));
@@ -135,8 +136,8 @@
         const height = place(view.y, value.y);
         if (height >= view.y.t - 1 && height <= view.y.f + 1 && one.style !== "bars")
           draw("circle", { cx: left, cy: height, r: 4.5, fill: `var(--${one.colour})`, stroke: "var(--bg)", "stroke-width": 1.5 });
-        const dot = make("i");
-        dot.style.background = `var(--${one.colour})`;
+        let dot = swatches[number]?.cloneNode(true);
+        if (!dot) (dot = make("i")).style.background = `var(--${one.colour})`;
         lines.push([value.y, make("div", {}, dot, make("span", { textContent: one.name }), make("em", { textContent: text }))]);
         words.push(`${one.name} ${text}`);
       });
@@ -146,9 +147,11 @@
       tip.hidden = false;
       const scale = view.svg.getBoundingClientRect().width / view.svg.viewBox.baseVal.width;
       const room = plot.clientWidth, wide = tip.offsetWidth, middle = left * scale;
-      const right = middle + 14 + wide <= room;
-      tip.style.left = Math.max(0, Math.min(room - wide, right ? middle + 14 : middle - 14 - wide)) + "px";
-      tip.style.top = view.y.t * scale + 4 + "px";
+      // In a narrow window it stands below the plot, which it would hide.
+      const below = room < 480, right = middle + 14 + wide <= room;
+      tip.classList.toggle("below", below);
+      tip.style.left = below ? "0" : Math.max(0, right ? middle + 14 : middle - 14 - wide) + "px";
+      tip.style.top = (below ? plot.clientHeight : view.y.t * scale + 4) + "px";
       if (speak) live.textContent = `${data.x ? data.x + " " : ""}${nameOf(x)}: ${words.join(", ") || "no values"}`;
     };
 
