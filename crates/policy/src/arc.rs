@@ -21,7 +21,7 @@
 
 use crate::{Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table, TableFull};
 
-/// Adaptive replacement. 88 to 96 bytes per object, with its ghosts.
+/// Adaptive replacement. 96 to 112 bytes per object, with its ghosts.
 #[derive(Debug)]
 pub struct Arc {
     table: Table<Object>,

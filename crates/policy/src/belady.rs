@@ -22,7 +22,7 @@ use crate::{Admission, Heap, Heaped, Incoming, Key, Occupancy, Place, Policy, Po
 
 const NEVER: u32 = u32::MAX;
 
-/// Farthest next use first. 4 bytes per foretold request, 44 to 48 bytes per key among them, and 68 to 72 bytes
+/// Farthest next use first. 4 bytes per foretold request, 48 to 56 bytes per key among them, and 72 to 80 bytes
 /// per object.
 #[derive(Debug)]
 pub struct Belady {

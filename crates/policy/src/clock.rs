@@ -15,7 +15,7 @@
 use crate::queue::{Object, Queue};
 use crate::{Admission, Incoming, Key, Occupancy, Place, Policy, Removal, Table, TableFull};
 
-/// The clock. 36 to 40 bytes per object.
+/// The clock. 40 to 48 bytes per object.
 #[derive(Debug)]
 pub struct Clock {
     table: Table<Object>,

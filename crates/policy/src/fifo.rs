@@ -6,7 +6,7 @@
 
 use crate::{Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table, TableFull};
 
-/// First in, first out. 36 to 40 bytes per object.
+/// First in, first out. 40 to 48 bytes per object.
 #[derive(Debug)]
 pub struct Fifo {
     table: Table<Object>,

@@ -41,7 +41,7 @@ impl GdsfCost {
 pub struct GdsfConfig {
     /// Bytes of the memory.
     pub bytes_max: u64,
-    /// Objects in memory at most; about 60 bytes each.
+    /// Objects in memory at most; about 68 bytes each.
     pub objects_max: u32,
     /// Default [`GdsfCost::Request`]. The wrong one costs hits, nothing else.
     pub cost: GdsfCost,
@@ -54,7 +54,7 @@ impl GdsfConfig {
     }
 }
 
-/// Greedy dual size frequency. 60 to 64 bytes per object.
+/// Greedy dual size frequency. 64 to 72 bytes per object.
 #[derive(Debug)]
 pub struct Gdsf {
     table: Table<Object>,

@@ -18,7 +18,7 @@
 
 use crate::{Admission, Heap, Heaped, Incoming, Key, Occupancy, Policy, Position, Removal, Table, TableFull};
 
-/// Least frequently used. 60 to 64 bytes per object.
+/// Least frequently used. 64 to 72 bytes per object.
 #[derive(Debug)]
 pub struct Lfu {
     table: Table<Object>,

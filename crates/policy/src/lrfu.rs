@@ -23,7 +23,7 @@ use crate::{Admission, Heap, Heaped, Incoming, Key, Occupancy, Place, Policy, Po
 pub struct LrfuConfig {
     /// Bytes of the memory.
     pub bytes_max: u64,
-    /// Objects in memory at most; about 60 bytes each.
+    /// Objects in memory at most; about 68 bytes each.
     pub objects_max: u32,
     /// Binary orders of magnitude that a use loses of its weight per request; from 0 (LFU) to 1 (LRU).
     ///
@@ -39,7 +39,7 @@ impl LrfuConfig {
     }
 }
 
-/// Least recently/frequently used. 60 to 64 bytes per object.
+/// Least recently/frequently used. 64 to 72 bytes per object.
 #[derive(Debug)]
 pub struct Lrfu {
     table: Table<Object>,

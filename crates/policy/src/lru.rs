@@ -4,7 +4,7 @@
 
 use crate::{Admission, Incoming, Key, Linked, Links, List, Occupancy, Place, Policy, Removal, Table, TableFull};
 
-/// Least recently used. 36 to 40 bytes per object.
+/// Least recently used. 40 to 48 bytes per object.
 #[derive(Debug)]
 pub struct Lru {
     table: Table<Object>,

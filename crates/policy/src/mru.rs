@@ -9,7 +9,7 @@
 use crate::queue::{Object, Queue};
 use crate::{Admission, Incoming, Key, List, Occupancy, Place, Policy, Removal, Table, TableFull};
 
-/// Most recently used. 36 to 40 bytes per object.
+/// Most recently used. 40 to 48 bytes per object.
 #[derive(Debug)]
 pub struct Mru {
     table: Table<Object>,

@@ -75,7 +75,7 @@ pub struct PopularityConfig {
     /// Objects in memory at most.
     pub objects_max: u32,
     /// Keys followed at most, in memory or not; at least `objects_max + popular_high + 2`, and taken for that if less.
-    /// 60 to 64 bytes each. An object is noticed as popular only if it is asked for again before this many other keys
+    /// 64 to 72 bytes each. An object is noticed as popular only if it is asked for again before this many other keys
     /// are. Default: `objects_max + 8 * popular_high`.
     pub keys_max: u32,
     /// Weight of the last period against all earlier ones; clamped to 0.1..=1. Default: 0.75 (the paper: 0.6 to 0.8).

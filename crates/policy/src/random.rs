@@ -7,7 +7,7 @@
 
 use crate::{Admission, Incoming, Key, Occupancy, Place, Policy, Removal, Table, TableFull};
 
-/// Random replacement. 40 to 44 bytes per object.
+/// Random replacement. 44 to 52 bytes per object.
 #[derive(Debug)]
 pub struct Random {
     table: Table<Object>,

@@ -38,7 +38,7 @@ pub struct S3FifoConfig {
     pub objects_max: u32,
     /// The small queue's share of both, within 0..=1. Default: 0.1 (the paper's).
     pub small_share: f64,
-    /// The ghosts' share of both, within 0..=1: 36 to 40 bytes each. Default: 0.9 (the paper: as many as the main queue
+    /// The ghosts' share of both, within 0..=1: 40 to 48 bytes each. Default: 0.9 (the paper: as many as the main queue
     /// holds).
     pub ghost_share: f64,
     /// Uses in the small queue that lead to the main queue, at most 3. Default: 2 (the paper: more than one).
@@ -52,7 +52,7 @@ impl S3FifoConfig {
     }
 }
 
-/// The policy. 36 to 40 bytes per object and per ghost.
+/// The policy. 40 to 48 bytes per object and per ghost.
 #[derive(Debug)]
 pub struct S3Fifo {
     stages: Stages,

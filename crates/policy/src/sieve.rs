@@ -16,7 +16,7 @@
 use crate::queue::{Object, Queue};
 use crate::{Admission, Incoming, Key, List, Occupancy, Place, Policy, Removal, Table, TableFull};
 
-/// The sieve. 36 to 40 bytes per object.
+/// The sieve. 40 to 48 bytes per object.
 #[derive(Debug)]
 pub struct Sieve {
     table: Table<Object>,

@@ -11,7 +11,7 @@
 use crate::queue::{Home, Object, Queue};
 use crate::{Incoming, Key, List, Occupancy, Place, Table, TableFull};
 
-/// The queues. 36 to 40 bytes per object or ghost.
+/// The queues. 40 to 48 bytes per object or ghost.
 #[derive(Debug)]
 pub(crate) struct Stages {
     pub table: Table<Object>,

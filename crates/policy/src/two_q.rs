@@ -24,7 +24,7 @@ pub struct TwoQConfig {
     pub objects_max: u32,
     /// `Kin` as a share of both, within 0..=1. Default: 0.25 (the paper's).
     pub in_share: f64,
-    /// `Kout` as a share of both, within 0..=1: 36 to 40 bytes each. Default: 0.5 (the paper's).
+    /// `Kout` as a share of both, within 0..=1: 40 to 48 bytes each. Default: 0.5 (the paper's).
     pub out_share: f64,
 }
 
@@ -35,7 +35,7 @@ impl TwoQConfig {
     }
 }
 
-/// The policy. 36 to 40 bytes per object and per key remembered.
+/// The policy. 40 to 48 bytes per object and per key remembered.
 #[derive(Debug)]
 pub struct TwoQ {
     /// `A1in`, `Am` and `A1out`.

@@ -71,7 +71,7 @@ impl WTinyLfuConfig {
     }
 }
 
-/// Window TinyLFU. 44 to 48 bytes per object, and the sketch: 8 to 16 bytes per object by default.
+/// Window TinyLFU. 48 to 56 bytes per object, and the sketch: 8 to 16 bytes per object by default.
 #[derive(Debug)]
 pub struct WTinyLfu {
     table: Table<Object>,

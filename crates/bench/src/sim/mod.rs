@@ -14,7 +14,7 @@ mod report;
 mod trace;
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use nicache_study::{Choice, PolicyName, Room, Size, Workload, lru_curve, sizes_between};
@@ -76,7 +76,8 @@ pub const POLICIES: [(PolicyName, Option<&str>); 16] = [
 /// A program cannot be run, or does not say what it found.
 pub fn run(plan: &Plan) -> Result<Report> {
     ensure!(plan.requests > 0 && plan.objects > 0 && plan.cache_objects > 0, "requests, objects and a cache are needed");
-    let load = machine_load();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let load = machine_load(Duration::from_secs(1), cpus)?;
     let folder = tempfile::Builder::new().prefix("nicache-bench-sim-").tempdir_in(&plan.folder);
     let folder = folder.with_context(|| format!("cannot make a folder in {}", plan.folder.display()))?;
     let path = folder.path().join("zipf.oracleGeneral");
@@ -112,7 +113,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
             rounds: plan.rounds,
             peer: plan.peer.as_ref().map(|peer| peer.display().to_string()),
             kernel: kernel(),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            cpus,
             busy: load > LOAD_MAX,
         },
         rows,
