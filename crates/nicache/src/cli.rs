@@ -11,8 +11,8 @@ use nicache_applications::Application;
 use nicache_bench::dynamic::{EDIT_RATES, Page, Subject};
 
 pub use study::{
-    ObjectiveOption, SimCommand, SimCurveArgs, SimReproduceArgs, SimServerArgs, StudyOption, TraceAdviseArgs, TraceCommand,
-    TraceConvertArgs, TraceInfoArgs,
+    ObjectiveOption, SimCommand, SimCurveArgs, SimReproduceArgs, SimServerArgs, StudyOption, TraceAdviseArgs,
+    TraceCommand, TraceConvertArgs, TraceInfoArgs,
 };
 
 use crate::options::{BusAddress, LogFormat, Milliseconds, Protocol, RunOptions, ServeOptions};

@@ -17,6 +17,8 @@
 //!
 //! A write makes what is cached of its target out of date.
 
+use std::hint::black_box;
+
 use hashbrown::HashSet;
 use nicache_trace::{Record, Verb};
 use serde::Serialize;
@@ -130,6 +132,9 @@ pub enum LoadError {
     TooManyObjects,
 }
 
+/// Records whose memory is asked for at once.
+const BATCH: usize = 32;
+
 /// Makes a workload.
 #[derive(Debug)]
 pub struct Loader {
@@ -144,9 +149,12 @@ pub struct Loader {
     /// First byte of each access; empty as long as all are 0.
     offsets: Vec<u64>,
     seconds: Vec<u32>,
+    /// Empty as long as there is one.
     client_of: Vec<u32>,
     first_us: Option<u64>,
     totals: Totals,
+    /// Nothing changes, and replies are objects: nothing needs to be known of them.
+    is_plain: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -171,7 +179,21 @@ impl Loader {
             client_of: Vec::new(),
             first_us: None,
             totals: Totals::default(),
+            is_plain: config.changes == Changes::Never && config.replies == Replies::AsLogged,
         }
+    }
+
+    /// Adds requests.
+    ///
+    /// # Errors
+    /// [`LoadError`]
+    pub fn push_all(&mut self, records: &[Record]) -> Result<(), LoadError> {
+        for records in records.chunks(BATCH) {
+            // So that the processor waits for the memory of all at once.
+            black_box(records.iter().fold(0, |sum, record| sum ^ self.objects.touch(record.object)));
+            records.iter().try_for_each(|record| self.push(record))?;
+        }
+        Ok(())
     }
 
     /// Adds a request.
@@ -201,7 +223,7 @@ impl Loader {
     fn number(&mut self, record: &Record) -> Result<u32, LoadError> {
         let number = self.objects.number(record.object).filter(|number| *number < Access::OBJECTS_MAX);
         let number = number.ok_or(LoadError::TooManyObjects)?;
-        if number as usize == self.known.len() {
+        if !self.is_plain && number as usize == self.known.len() {
             self.known.push(Known::default());
         }
         Ok(number)
@@ -220,6 +242,21 @@ impl Loader {
         let number = self.number(record)?;
         let is_whole = matches!(record.status, 0 | 200) && record.verb != Verb::Head;
         let sent = if record.verb == Verb::Head || record.status == 304 { 0 } else { record.bytes.unwrap_or(0) };
+        let (fills, changed) =
+            if self.is_plain { (is_whole, false) } else { self.learn(number, record, is_whole, sent) };
+        self.totals.cacheable += 1;
+        self.totals.cacheable_bytes += sent;
+        self.totals.changed += u64::from(changed);
+        self.totals.partial += u64::from(!fills && sent > 0);
+        self.totals.without_bytes += u64::from(sent == 0 && !is_whole);
+        let fills = fills || self.config.replies == Replies::Whole;
+        let access = Access::new(number, sent).changed(changed).without_fill(!fills).ending(true);
+        self.append(access, record);
+        Ok(())
+    }
+
+    /// Learns size and revision of an object; whether the reply can become an entry, and whether the object has changed.
+    fn learn(&mut self, number: u32, record: &Record, is_whole: bool, sent: u64) -> (bool, bool) {
         let is_block_like = record.offset != 0 || record.object_bytes.is_some();
         let known = &mut self.known[number as usize];
         let before = *known;
@@ -244,13 +281,10 @@ impl Loader {
             changed |= !self.written.is_empty() && self.written.remove(&number);
         }
         known.revision = record.revision.or(known.revision);
-        self.totals.cacheable += 1;
-        self.totals.cacheable_bytes += sent;
-        self.totals.changed += u64::from(changed);
-        self.totals.partial += u64::from(!fills && sent > 0);
-        self.totals.without_bytes += u64::from(sent == 0 && !is_whole);
-        let fills = fills || self.config.replies == Replies::Whole;
-        let access = Access::new(number, sent).changed(changed).without_fill(!fills).ending(true);
+        (fills, changed)
+    }
+
+    fn append(&mut self, access: Access, record: &Record) {
         if record.offset != 0 && self.offsets.is_empty() {
             self.offsets.resize(self.accesses.len(), 0);
         }
@@ -263,8 +297,13 @@ impl Loader {
         // A trace that is not in order of time does not go back.
         let second = u32::try_from(second).unwrap_or(u32::MAX).max(self.seconds.last().copied().unwrap_or(0));
         self.seconds.push(second);
-        self.client_of.push(self.clients.number(record.client).unwrap_or(0));
-        Ok(())
+        let client = self.clients.number(record.client).unwrap_or(0);
+        if client != 0 && self.client_of.is_empty() {
+            self.client_of.resize(self.accesses.len() - 1, 0);
+        }
+        if self.clients.len() > 1 {
+            self.client_of.push(client);
+        }
     }
 
     /// What was counted so far.
@@ -290,7 +329,7 @@ impl Loader {
         }
         let workload = match self.config.unit {
             Unit::Objects => Workload {
-                objects: self.known.len() as u32,
+                objects: self.objects.len() as u32,
                 accesses: self.accesses,
                 seconds: self.seconds,
                 clients: self.client_of,
@@ -304,7 +343,9 @@ impl Loader {
                     let offset = self.offsets.get(at).copied().unwrap_or(0);
                     blocks.push(*access, offset, &mut workload.accesses)?;
                     workload.seconds.resize(workload.accesses.len(), self.seconds[at]);
-                    workload.clients.resize(workload.accesses.len(), self.client_of[at]);
+                    if let Some(&client) = self.client_of.get(at) {
+                        workload.clients.resize(workload.accesses.len(), client);
+                    }
                 }
                 workload.objects = blocks.len();
                 workload

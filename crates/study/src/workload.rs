@@ -37,6 +37,9 @@ impl Workload {
 
     /// Room for each object at its largest, by number.
     pub(crate) fn rooms(&self, room_of: Room) -> Vec<u64> {
+        if room_of == Room::One {
+            return vec![1; self.objects as usize];
+        }
         let mut rooms = vec![0; self.objects as usize];
         for access in self.accesses.iter().filter(|access| access.fills()) {
             let room: &mut u64 = &mut rooms[access.object() as usize];
@@ -52,6 +55,9 @@ impl Workload {
 
     /// Least room of each object, ascending: how many can be in a memory at once at most is found in it.
     pub fn least_rooms(&self) -> Vec<u64> {
+        if self.room == Room::One {
+            return vec![1; self.objects as usize];
+        }
         let mut rooms = vec![u64::MAX; self.objects as usize];
         for access in self.accesses.iter().filter(|access| access.fills()) {
             let room: &mut u64 = &mut rooms[access.object() as usize];

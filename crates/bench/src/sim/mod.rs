@@ -75,7 +75,10 @@ pub const POLICIES: [(PolicyName, Option<&str>); 16] = [
 /// # Errors
 /// A program cannot be run, or does not say what it found.
 pub fn run(plan: &Plan) -> Result<Report> {
-    ensure!(plan.requests > 0 && plan.objects > 0 && plan.cache_objects > 0, "requests, objects and a cache are needed");
+    ensure!(
+        plan.requests > 0 && plan.objects > 0 && plan.cache_objects > 0,
+        "requests, objects and a cache are needed"
+    );
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let load = machine_load(Duration::from_secs(1), cpus)?;
     let folder = tempfile::Builder::new().prefix("nicache-bench-sim-").tempdir_in(&plan.folder);
@@ -172,7 +175,8 @@ impl Measured {
 /// `nicache sim curve` with one policy and one size.
 fn run_ours(plan: &Plan, policy: PolicyName, path: &Path, objects: u32) -> Result<Ran> {
     let sizes = objects.to_string();
-    let arguments = ["sim", "curve", "--json", "--room", "one", "--threads", "1", "--policies", policy.name(), "--sizes", &sizes];
+    let arguments =
+        ["sim", "curve", "--json", "--room", "one", "--threads", "1", "--policies", policy.name(), "--sizes", &sizes];
     let (ended, json) = ours(plan, &arguments, path)?;
     let point = &json["curves"][0]["points"][0];
     let (Some(accesses), Some(hits)) = (point["accesses"].as_f64(), point["hits"].as_f64()) else {
@@ -233,7 +237,8 @@ impl CurveMeasured {
         self.loop_s.push(cpu_s() - begin);
         ensure!(curve.len() == sizes.len(), "the curve has not all its sizes");
         let begin = Instant::now();
-        let (ended, _) = ours(plan, &["sim", "curve", "--json", "--room", "one", "--threads", "1", "--policies", "lru"], path)?;
+        let (ended, _) =
+            ours(plan, &["sim", "curve", "--json", "--room", "one", "--threads", "1", "--policies", "lru"], path)?;
         self.wall_s.push(begin.elapsed().as_secs_f64());
         self.whole_s.push(ended.cpu_s);
         Ok(())

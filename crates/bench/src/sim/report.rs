@@ -97,8 +97,20 @@ impl Report {
             "{requests} requests for {objects} objects (Zipf, exponent {exponent}), caches of {cache_objects} objects; medians of {rounds} rounds\n\n\
              {:<11} {:>24} {:>24} {:>18}  {:>15}  {:>17}  {:>15}\n\
              {:<11} {:>24} {:>24} {:>18}  {:>15}  {:>17}  {:>15}\n",
-            "", "whole program, M req/s", "", "", "loop, M req/s", "misses, %", "bytes/object",
-            "policy", "nicache", "libCacheSim", "times faster", "nicache / peer", "nicache / peer", "nicache / peer",
+            "",
+            "whole program, M req/s",
+            "",
+            "",
+            "loop, M req/s",
+            "misses, %",
+            "bytes/object",
+            "policy",
+            "nicache",
+            "libCacheSim",
+            "times faster",
+            "nicache / peer",
+            "nicache / peer",
+            "nicache / peer",
         );
         let spread = |summary: &Summary| {
             format!("{:.1} ({:.1}..{:.1})", summary.median / 1e6, summary.min / 1e6, summary.max / 1e6)
@@ -134,7 +146,12 @@ impl Report {
         let _ = writeln!(
             text,
             "\nExact curve of LRU in one pass, {} sizes: {:.2} s of processor time ({:.2}..{:.2}), {:.2} s with reading ({:.2} s by the clock)",
-            curve.sizes, curve.loop_s.median, curve.loop_s.min, curve.loop_s.max, curve.whole_s.median, curve.wall_s.median
+            curve.sizes,
+            curve.loop_s.median,
+            curve.loop_s.min,
+            curve.loop_s.max,
+            curve.whole_s.median,
+            curve.wall_s.median
         );
         if self.setting.busy {
             text.push_str("\nSomething else used the machine before the run: do not trust these figures.\n");

@@ -10,7 +10,8 @@ use nicache_bench::{dynamic, kim, pipeline, sets, sim, wire};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{
-    BenchCommand, BenchDynamicArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs, BenchSimArgs, BenchWireArgs, DynamicPart,
+    BenchCommand, BenchDynamicArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs, BenchSimArgs, BenchWireArgs,
+    DynamicPart,
 };
 
 /// Measures, and prints what came out.

@@ -147,7 +147,12 @@ impl FromStr for SizesOption {
                 let (most, per_doubling) = match rest.split_once('/') {
                     Some((most, per)) => {
                         let per = per.trim().parse().ok().filter(|per| (1..=64).contains(per));
-                        (most, per.ok_or_else(|| format!("{text}: write at most 64 sizes to each doubling, as in 1M..1G/8"))?)
+                        (
+                            most,
+                            per.ok_or_else(|| {
+                                format!("{text}: write at most 64 sizes to each doubling, as in 1M..1G/8")
+                            })?,
+                        )
                     }
                     None => (rest, 4),
                 };
@@ -289,7 +294,9 @@ mod tests {
 
     #[test]
     fn sizes_of_caches() {
-        let sizes = |text: &str| text.parse::<SizesOption>().map(|sizes| sizes.0.iter().map(|size| size.0 >> 10).collect::<Vec<_>>());
+        let sizes = |text: &str| {
+            text.parse::<SizesOption>().map(|sizes| sizes.0.iter().map(|size| size.0 >> 10).collect::<Vec<_>>())
+        };
         assert_eq!(sizes("64K..256K/1"), Ok(vec![64, 128, 256]));
         assert_eq!(sizes("64K..128K"), Ok(vec![64, 80, 96, 112, 128]));
         assert_eq!(sizes("2M,1M,1M"), Ok(vec![1024, 2048]));

@@ -36,8 +36,28 @@ pub struct Read {
     pub first_bad: Vec<String>,
 }
 
-/// Reads every record of the traces, in order.
-fn each(options: &TraceOptions, mut take: impl FnMut(&Record, &[u8], Format) -> Result<()>) -> Result<Read> {
+/// Records that are handed on at once.
+const BATCH: usize = 1024;
+
+/// Reads every record of the traces, in order: in batches, or one by one with its name.
+trait Take {
+    /// A record, with its name.
+    fn record(&mut self, record: &Record, target: &[u8], format: Format) -> Result<()>;
+
+    /// Nothing more for now.
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl<F: FnMut(&Record, &[u8], Format) -> Result<()>> Take for F {
+    #[inline]
+    fn record(&mut self, record: &Record, target: &[u8], format: Format) -> Result<()> {
+        self(record, target, format)
+    }
+}
+
+fn each(options: &TraceOptions, take: &mut impl Take) -> Result<Read> {
     let mut read = Read { traces: Vec::new(), formats: Vec::new(), bad_records: 0, first_bad: Vec::new() };
     let mut left = options.first.unwrap_or(u64::MAX);
     for path in &options.traces {
@@ -48,13 +68,14 @@ fn each(options: &TraceOptions, mut take: impl FnMut(&Record, &[u8], Format) -> 
         let mut count = 0u64;
         while left > 0 {
             let Some(record) = reader.read().with_context(failed)? else { break };
-            take(&record, reader.target(), reader.format())?;
+            take.record(&record, reader.target(), reader.format())?;
             left -= 1;
             count += 1;
             if count % (1 << 16) == 0 {
                 bar.set_position(if reader.size().is_some() { reader.position() } else { count });
             }
         }
+        take.flush()?;
         bar.finish_and_clear();
         read.formats.push(reader.format().to_string());
         read.bad_records += reader.bad().count;
@@ -88,23 +109,42 @@ pub fn load_and_count(options: &TraceOptions, workload: &WorkloadOptions) -> Res
     Ok((loaded, census.summary()))
 }
 
-fn load_with(
-    options: &TraceOptions,
-    workload: &WorkloadOptions,
-    mut count: impl FnMut(&Record, &[u8]),
-) -> Result<Loaded> {
-    let mut loader: Option<(Loader, LoadConfig)> = None;
-    let read = each(options, |record, target, format| {
-        let (loader, _) = loader.get_or_insert_with(|| {
-            let config = config(workload, format, !options.static_only);
-            (Loader::new(&config), config)
-        });
-        count(record, target);
-        loader.push(record)?;
+/// Fills a workload in batches, and counts.
+struct Filling<'a, F> {
+    options: &'a WorkloadOptions,
+    dynamic: bool,
+    loader: Option<(Loader, LoadConfig)>,
+    batch: Vec<Record>,
+    count: F,
+}
+
+impl<F: FnMut(&Record, &[u8])> Take for Filling<'_, F> {
+    #[inline]
+    fn record(&mut self, record: &Record, target: &[u8], format: Format) -> Result<()> {
+        if self.loader.is_none() {
+            let config = config(self.options, format, self.dynamic);
+            self.loader = Some((Loader::new(&config), config));
+        }
+        (self.count)(record, target);
+        self.batch.push(*record);
+        if self.batch.len() == BATCH { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if let Some((loader, _)) = &mut self.loader {
+            loader.push_all(&self.batch)?;
+            self.batch.clear();
+        }
         Ok(())
-    })?;
+    }
+}
+
+fn load_with(options: &TraceOptions, workload: &WorkloadOptions, count: impl FnMut(&Record, &[u8])) -> Result<Loaded> {
+    let batch = Vec::with_capacity(BATCH);
+    let mut filling = Filling { options: workload, dynamic: !options.static_only, loader: None, batch, count };
+    let read = each(options, &mut filling)?;
     warn(&read);
-    let Some((loader, config)) = loader else { bail!(nothing(&read)) };
+    let Some((loader, config)) = filling.loader else { bail!(nothing(&read)) };
     let (mut loaded, totals) = loader.finish()?;
     if loaded.accesses.is_empty() {
         bail!("{}: none of its {} requests could be answered from a cache", read.traces.join(", "), totals.requests);
@@ -115,14 +155,14 @@ fn load_with(
 
 /// Reads traces record by record, with their names.
 pub fn named_records(options: &TraceOptions, mut take: impl FnMut(&Record, &[u8]) -> Result<()>) -> Result<Read> {
-    let read = each(options, |record, target, _| take(record, target))?;
+    let read = each(options, &mut |record: &Record, target: &[u8], _: Format| take(record, target))?;
     warn(&read);
     Ok(read)
 }
 
 /// Reads traces record by record.
 pub fn records(options: &TraceOptions, mut take: impl FnMut(&Record) -> Result<()>) -> Result<Read> {
-    let read = each(options, |record, _, _| take(record))?;
+    let read = each(options, &mut |record: &Record, _: &[u8], _: Format| take(record))?;
     warn(&read);
     Ok(read)
 }

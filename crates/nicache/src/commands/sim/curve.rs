@@ -95,10 +95,7 @@ fn facts(loaded: &Loaded) -> Vec<Fact> {
 fn paragraphs(loaded: &Loaded, options: &CacheOptions) -> Vec<String> {
     let mut paragraphs = Vec::new();
     if options.cards > 1 {
-        paragraphs.push(format!(
-            "{} cards share the requests, each with a memory of the size shown.",
-            options.cards
-        ));
+        paragraphs.push(format!("{} cards share the requests, each with a memory of the size shown.", options.cards));
     }
     if loaded.workload.warm_up > 0 {
         paragraphs.push(format!(

@@ -6,8 +6,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use nicache_queueing::{Config, Dump, DumpFormat, Interval, Summary, Time, TraceRequest, run_observed, run_seeds, run_trace};
-use nicache_report::{Axis, Cell, Column, Fact, Figure, Point, Report, Row, Scale, Section, Series, Style, Table, Unit};
+use nicache_queueing::{
+    Config, Dump, DumpFormat, Interval, Summary, Time, TraceRequest, run_observed, run_seeds, run_trace,
+};
+use nicache_report::{
+    Axis, Cell, Column, Fact, Figure, Point, Report, Row, Scale, Section, Series, Style, Table, Unit,
+};
 use nicache_study::{Sort, sort};
 use serde_json::json;
 
@@ -59,7 +63,8 @@ pub fn execute(arguments: &SimServerArgs) -> Result<ExitCode> {
         };
         runs.push(Run { name, config, summary });
     }
-    let json: Vec<_> = runs.iter().map(|run| json!({ "name": run.name, "config": run.config, "summary": run.summary })).collect();
+    let json: Vec<_> =
+        runs.iter().map(|run| json!({ "name": run.name, "config": run.config, "summary": run.summary })).collect();
     output::write(&report(&runs), &json!({ "runs": json }), &arguments.output)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -154,7 +159,10 @@ fn report(runs: &[Run]) -> Report {
             Section { title: "Runs".to_owned(), tables: vec![results, intervals], ..Section::default() },
             Section {
                 title: "Stations".to_owned(),
-                paragraphs: vec!["How much of the time each is at work. The bottleneck is the one that would be full first.".to_owned()],
+                paragraphs: vec![
+                    "How much of the time each is at work. The bottleneck is the one that would be full first."
+                        .to_owned(),
+                ],
                 figures: vec![utilisation(runs)],
                 tables: runs.iter().map(stations).collect(),
             },

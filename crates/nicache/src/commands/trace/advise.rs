@@ -41,7 +41,9 @@ pub fn execute(arguments: &TraceAdviseArgs) -> Result<ExitCode> {
     let mut drawn = figures::curves(&curves, room);
     if let Some(advice) = &advice {
         for figure in &mut drawn {
-            figure.marks.push(Mark::x(advice.knee.0 as f64, format!("knee: {}", figures::show_size(advice.knee, room))));
+            figure
+                .marks
+                .push(Mark::x(advice.knee.0 as f64, format!("knee: {}", figures::show_size(advice.knee, room))));
         }
     }
     let report = Report {
@@ -107,7 +109,8 @@ fn sentences(advice: &Advice, loaded: &Loaded, summary: &Summary) -> Vec<String>
         compared.push(format!("LRU gets {} {of}", show(objective, &lru, loaded)));
     }
     if let Some(bound) = advice.bound {
-        let bounded = if room == Room::One { "no policy can get more than" } else { "a policy that knows the future gets" };
+        let bounded =
+            if room == Room::One { "no policy can get more than" } else { "a policy that knows the future gets" };
         compared.push(format!("{bounded} {}", show(objective, &bound, loaded)));
     }
     compared.push(format!("with room for everything it is {}", show(objective, &advice.most, loaded)));

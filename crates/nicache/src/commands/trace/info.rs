@@ -23,7 +23,8 @@ pub fn execute(arguments: &TraceInfoArgs) -> Result<ExitCode> {
     let mut json = serde_json::to_value(&summary)?;
     json["read"] = serde_json::to_value(&loaded.read)?;
     json["totals"] = serde_json::to_value(loaded.totals)?;
-    json["reuse"] = json!(reuse.iter().map(|(share, size)| json!({ "share": share, "size": size })).collect::<Vec<_>>());
+    json["reuse"] =
+        json!(reuse.iter().map(|(share, size)| json!({ "share": share, "size": size })).collect::<Vec<_>>());
     output::write(&report(&loaded, &summary, &lru, &reuse), &json, &arguments.output)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -51,14 +52,25 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
     let share = |part: u64| figures::show_share(part as f64 / counts.requests.max(1) as f64);
     let first_uses = lru.points.last().map_or(0, |point| point.counts.misses());
     let mut facts = vec![
-        Fact::new("Requests", Unit::Count.format(counts.requests as f64), format!("of {} clients", Unit::Count.format(summary.clients as f64))),
+        Fact::new(
+            "Requests",
+            Unit::Count.format(counts.requests as f64),
+            format!("of {} clients", Unit::Count.format(summary.clients as f64)),
+        ),
         Fact::new("Bytes sent", Unit::Bytes.format(counts.bytes as f64), show_span(summary)),
-        Fact::new("Objects", Unit::Count.format(summary.objects as f64), format!("{} of them asked for once", Unit::Count.format(summary.objects_once as f64))),
+        Fact::new(
+            "Objects",
+            Unit::Count.format(summary.objects as f64),
+            format!("{} of them asked for once", Unit::Count.format(summary.objects_once as f64)),
+        ),
         Fact::new("Footprint", Unit::Bytes.format(summary.footprint_bytes as f64), "all objects at their largest"),
         Fact::new(
             "Best possible",
             figures::show_share(lru.points.last().map_or(0.0, |point| Objective::Requests.share(point))),
-            format!("of the cacheable requests, with room for everything; {} are first ones", Unit::Count.format(first_uses as f64)),
+            format!(
+                "of the cacheable requests, with room for everything; {} are first ones",
+                Unit::Count.format(first_uses as f64)
+            ),
         ),
     ];
     if let Some(zipf) = summary.zipf {
@@ -66,7 +78,11 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
     }
     let kinds = Table {
         title: "What is asked for".to_owned(),
-        columns: vec![Column::new("Kind", Unit::Number), Column::new("Requests", Unit::Count), Column::new("Share", Unit::Percent)],
+        columns: vec![
+            Column::new("Kind", Unit::Number),
+            Column::new("Requests", Unit::Count),
+            Column::new("Share", Unit::Percent),
+        ],
         rows: [
             ("GET, reads", counts.gets),
             ("HEAD", counts.heads),
@@ -79,35 +95,62 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
         .into_iter()
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| row(name, count, counts.requests))
-        .chain(summary.statuses.iter().filter(|(status, _)| *status != 0).map(|(status, count)| {
-            row(&format!("status {status}"), *count, counts.requests)
-        }))
+        .chain(
+            summary
+                .statuses
+                .iter()
+                .filter(|(status, _)| *status != 0)
+                .map(|(status, count)| row(&format!("status {status}"), *count, counts.requests)),
+        )
         .collect(),
     };
     let top = Table {
         title: "The most popular objects".to_owned(),
-        columns: vec![Column::new("Object", Unit::Number), Column::new("Requests", Unit::Count), Column::new("Share", Unit::Percent), Column::new("Size", Unit::Bytes)],
-        rows: summary.top.iter().map(|object| {
-            let requests = u64::from(object.requests);
-            let mut row = row(&shorten(&object.name), requests, counts.requests);
-            row.cells.push(Cell::from(object.bytes as f64));
-            row
-        }).collect(),
+        columns: vec![
+            Column::new("Object", Unit::Number),
+            Column::new("Requests", Unit::Count),
+            Column::new("Share", Unit::Percent),
+            Column::new("Size", Unit::Bytes),
+        ],
+        rows: summary
+            .top
+            .iter()
+            .map(|object| {
+                let requests = u64::from(object.requests);
+                let mut row = row(&shorten(&object.name), requests, counts.requests);
+                row.cells.push(Cell::from(object.bytes as f64));
+                row
+            })
+            .collect(),
     };
     let sizes = Table {
         title: "Sizes of objects".to_owned(),
         columns: vec![Column::new("Share of the objects", Unit::Percent), Column::new("Not larger than", Unit::Bytes)],
-        rows: PERCENTILES.iter().zip(summary.object_bytes).map(|(share, bytes)| Row::new([Cell::from(100.0 * share), Cell::from(bytes as f64)])).collect(),
+        rows: PERCENTILES
+            .iter()
+            .zip(summary.object_bytes)
+            .map(|(share, bytes)| Row::new([Cell::from(100.0 * share), Cell::from(bytes as f64)]))
+            .collect(),
     };
     let popular = Table {
         title: "How popularity is spread".to_owned(),
         columns: vec![Column::new("The most popular", Unit::Percent), Column::new("Requests they get", Unit::Percent)],
-        rows: [1.0, 10.0, 20.0].iter().zip(summary.top_shares).map(|(top, share)| Row::new([Cell::from(*top), Cell::from(100.0 * share)])).collect(),
+        rows: [1.0, 10.0, 20.0]
+            .iter()
+            .zip(summary.top_shares)
+            .map(|(top, share)| Row::new([Cell::from(*top), Cell::from(100.0 * share)]))
+            .collect(),
     };
     let distances = Table {
         title: "How far uses of an object are apart".to_owned(),
-        columns: vec![Column::new("Share of the reuses", Unit::Percent), Column::new("Within a memory of", figures::size_axis(loaded.workload.room).unit)],
-        rows: reuse.iter().map(|(share, size)| Row::new([Cell::from(100.0 * share), Cell::from(size.0 as f64)])).collect(),
+        columns: vec![
+            Column::new("Share of the reuses", Unit::Percent),
+            Column::new("Within a memory of", figures::size_axis(loaded.workload.room).unit),
+        ],
+        rows: reuse
+            .iter()
+            .map(|(share, size)| Row::new([Cell::from(100.0 * share), Cell::from(size.0 as f64)]))
+            .collect(),
     };
     let _ = share;
     Report {
@@ -115,8 +158,18 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
         subtitle: format!("{} ({})", loaded.read.traces.join(", "), loaded.read.formats.join(", ")),
         facts,
         sections: vec![
-            Section { title: "Requests".to_owned(), paragraphs: Vec::new(), figures: rate_figure(summary).into_iter().collect(), tables: vec![kinds, totals_table(&loaded.totals)] },
-            Section { title: "Objects".to_owned(), paragraphs: Vec::new(), figures: vec![reuse_figure(lru, loaded)], tables: vec![popular, top, sizes, distances] },
+            Section {
+                title: "Requests".to_owned(),
+                paragraphs: Vec::new(),
+                figures: rate_figure(summary).into_iter().collect(),
+                tables: vec![kinds, totals_table(&loaded.totals)],
+            },
+            Section {
+                title: "Objects".to_owned(),
+                paragraphs: Vec::new(),
+                figures: vec![reuse_figure(lru, loaded)],
+                tables: vec![popular, top, sizes, distances],
+            },
         ],
         footer: "nicache trace info".to_owned(),
     }
@@ -155,7 +208,8 @@ fn rate_figure(summary: &Summary) -> Option<Figure> {
         return None;
     }
     let hours = summary.span_s / 3600.0;
-    let points = summary.rates.iter().enumerate().map(|(at, rate)| (hours * at as f64 / summary.rates.len() as f64, *rate));
+    let points =
+        summary.rates.iter().enumerate().map(|(at, rate)| (hours * at as f64 / summary.rates.len() as f64, *rate));
     Some(Figure {
         id: "rate".to_owned(),
         title: "Requests over time".to_owned(),

@@ -59,7 +59,8 @@ pub fn reproduce(traces: &[Named]) -> (Report, Value) {
         sections,
         footer: "nicache sim reproduce bos-fig4".to_owned(),
     };
-    let json = studies.iter().map(|(trace, curves)| json!({ "trace": trace.name, "curves": curves })).collect::<Vec<_>>();
+    let json =
+        studies.iter().map(|(trace, curves)| json!({ "trace": trace.name, "curves": curves })).collect::<Vec<_>>();
     (report, json!({ "study": "bos-fig4", "slot_bytes": SLOT_BYTES, "traces": json }))
 }
 
@@ -72,7 +73,8 @@ fn figure(studies: &[(&Named, Vec<Curve>)], objective: Objective) -> Figure {
     let mut marks = Vec::new();
     for (trace, curves) in studies {
         for curve in curves {
-            let points: Vec<(Size, f64)> = curve.points.iter().map(|point| (point.size, objective.share(point))).collect();
+            let points: Vec<(Size, f64)> =
+                curve.points.iter().map(|point| (point.size, objective.share(point))).collect();
             let line = points.iter().map(|(size, share)| (size.0 as f64 / f64::from(SLOT_BYTES), 100.0 * share));
             let line = Series::line(format!("{}, {}", trace.name, curve.choice.title()), line).grouped(&trace.name);
             series.push(match curve.choice.policy {

@@ -18,7 +18,11 @@ const PAPER: [(&str, &str, &str); 5] = [
     ("NASA, Rice", "8 MB", "40 to 45 %"),
     ("World Cup, IBM, NASA, Rice", "two of 16 MB", "52 to 84 %"),
     ("Berkeley", "two of 16 MB", "12 %"),
-    ("all", "any", "LFU slightly better than LRU, FIFO slightly worse; two caches slightly worse than one of their size"),
+    (
+        "all",
+        "any",
+        "LFU slightly better than LRU, FIFO slightly worse; two caches slightly worse than one of their size",
+    ),
 ];
 /// Parts of a trace that are played back to see what its length does.
 const PARTS: [f64; 5] = [0.125, 0.25, 0.5, 0.75, 1.0];
@@ -37,7 +41,11 @@ pub fn reproduce(traces: &[Named]) -> (Report, Value) {
     }];
     sections.push(Section {
         title: "LFU and FIFO against LRU".to_owned(),
-        paragraphs: vec!["Points of the content, more or less than LRU with one cache.".to_owned()],
+        paragraphs: vec![
+            "Points of the content, more or less than LRU with one cache. Plain LFU counts for ever, and keeps what was popular once; LFU-DA \
+             is the same with ageing."
+                .to_owned(),
+        ],
         tables: vec![policies(&studies)],
         ..Section::default()
     });
@@ -56,7 +64,9 @@ pub fn reproduce(traces: &[Named]) -> (Report, Value) {
         subtitle: traces.iter().map(|trace| trace.name.clone()).collect::<Vec<_>>().join(", "),
         facts: studies
             .iter()
-            .map(|study| Fact::new(format!("{}, 16 MB", study.name), percent(&study.one, MOST), "of the content, one cache"))
+            .map(|study| {
+                Fact::new(format!("{}, 16 MB", study.name), percent(&study.one, MOST), "of the content, one cache")
+            })
             .collect(),
         sections,
         footer: "nicache sim reproduce kim-fig3".to_owned(),
@@ -70,6 +80,7 @@ struct Study {
     one: Curve,
     two: Curve,
     lfu: Curve,
+    lfu_da: Curve,
     fifo: Curve,
     /// For each part of the trace, the shares at [`SHOWN`].
     parts: Vec<Curve>,
@@ -97,6 +108,7 @@ impl Study {
             one: play(whole, PolicyName::Lru, &sizes),
             two: play(&split(workload, 2, SplitBy::Requests), PolicyName::Lru, &sizes),
             lfu: play(whole, PolicyName::Lfu, &SHOWN),
+            lfu_da: play(whole, PolicyName::LfuDa, &SHOWN),
             fifo: play(whole, PolicyName::Fifo, &SHOWN),
             parts: PARTS.iter().map(|share| play(&[part(*share)], PolicyName::Lru, &SHOWN)).collect(),
             second_half: play(std::slice::from_ref(&second_half), PolicyName::Lru, &SHOWN),
@@ -106,7 +118,9 @@ impl Study {
 
     fn lengths(&self) -> Table {
         let mut columns = vec![Column::new("Cache", Unit::Bytes)];
-        columns.extend(PARTS.iter().map(|share| Column::new(format!("first {}", figures::show_share(*share)), Unit::Percent)));
+        columns.extend(
+            PARTS.iter().map(|share| Column::new(format!("first {}", figures::show_share(*share)), Unit::Percent)),
+        );
         columns.push(Column::new("second half", Unit::Percent));
         columns.push(Column::new("new in it", Unit::Percent));
         let row = |(at, size): (usize, &Size)| {
@@ -125,6 +139,7 @@ impl Study {
             "one_cache": self.one,
             "two_caches": self.two,
             "lfu": self.lfu,
+            "lfu_da": self.lfu_da,
             "fifo": self.fifo,
             "second_half": self.second_half,
             "new_in_second_half": self.new_in_second_half,
@@ -142,7 +157,10 @@ fn percent(curve: &Curve, size: Size) -> String {
 
 fn figure(studies: &[Study]) -> Figure {
     let line = |name: String, curve: &Curve| {
-        Series::line(name, curve.points.iter().map(|point| (point.size.0 as f64, 100.0 * Objective::Bytes.share(point))))
+        Series::line(
+            name,
+            curve.points.iter().map(|point| (point.size.0 as f64, 100.0 * Objective::Bytes.share(point))),
+        )
     };
     let series = studies.iter().flat_map(|study| {
         [
@@ -176,7 +194,8 @@ fn by_size(studies: &[Study]) -> Table {
 }
 
 fn paper() -> Table {
-    let columns = ["Trace", "Caches", "Content that stays off the bus"].map(|name| Column::new(name, Unit::Number)).into();
+    let columns =
+        ["Trace", "Caches", "Content that stays off the bus"].map(|name| Column::new(name, Unit::Number)).into();
     let rows = PAPER.map(|(trace, caches, share)| Row::new([trace, caches, share].map(Cell::from))).into();
     Table { title: "What the paper says of its figure".to_owned(), columns, rows }
 }
@@ -185,6 +204,7 @@ fn policies(studies: &[Study]) -> Table {
     let mut columns = vec![Column::new("Cache", Unit::Bytes)];
     for study in studies {
         columns.push(Column::new(format!("{}: LFU", study.name), Unit::Number));
+        columns.push(Column::new("LFU-DA", Unit::Number));
         columns.push(Column::new("FIFO", Unit::Number));
     }
     let row = |size: &Size| {
@@ -192,7 +212,8 @@ fn policies(studies: &[Study]) -> Table {
             let points = share(other, *size)? - share(&study.one, *size)?;
             Some((points * 100.0).round() / 100.0)
         };
-        let of = |study: &Study| [&study.lfu, &study.fifo].map(|other| Cell::from(difference(study, other)));
+        let of =
+            |study: &Study| [&study.lfu, &study.lfu_da, &study.fifo].map(|other| Cell::from(difference(study, other)));
         Row::new([Cell::from(size.0 as f64)].into_iter().chain(studies.iter().flat_map(of)))
     };
     Table { title: "Points more than LRU".to_owned(), columns, rows: SHOWN.iter().map(row).collect() }

@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use nicache_queueing::table1::{self, Comparison, PAPER};
-use nicache_report::{Axis, Cell, Column, Fact, Figure, Point, Report, Row, Scale, Section, Series, Style, Table, Unit};
+use nicache_report::{
+    Axis, Cell, Column, Fact, Figure, Point, Report, Row, Scale, Section, Series, Style, Table, Unit,
+};
 use serde_json::{Value, json};
 
 use crate::study::progress;
@@ -51,7 +53,10 @@ pub fn reproduce(repetitions: u32) -> Result<(Report, Value)> {
 fn figure(id: &str, title: &str, rows: &[table1::Row], of: fn(&table1::Row) -> Option<Comparison>) -> Figure {
     let rows: Vec<(&str, Comparison)> = rows.iter().filter_map(|row| Some((row.name, of(row)?))).collect();
     let points = |value: &dyn Fn(&Comparison) -> Point| {
-        rows.iter().enumerate().map(|(at, (_, comparison))| Point { x: at as f64, ..value(comparison) }).collect::<Vec<Point>>()
+        rows.iter()
+            .enumerate()
+            .map(|(at, (_, comparison))| Point { x: at as f64, ..value(comparison) })
+            .collect::<Vec<Point>>()
     };
     Figure {
         id: id.to_owned(),
