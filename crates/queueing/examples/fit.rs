@@ -283,6 +283,6 @@ fn report(fit: &Fit, scale: u32, repetitions: u64) -> Result<(), Failure> {
     slow.iter_mut().for_each(|counts| counts[2] /= used);
     let missing = improvements(fit, &baseline, &slow).mean - paper("ShortLongNPLat").throughput.unwrap_or_default();
     let reading = fit.costs[2] * average(&slow, 2);
-    println!("   ShortLongNPLat: latency times {:.1}   in use: {used}", 1.0 + missing / reading);
+    println!("   ShortLongNPLat: latency times {:.1}   in use: {used:.1}", 1.0 + missing / reading);
     Ok(())
 }

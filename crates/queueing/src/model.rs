@@ -58,6 +58,12 @@ pub enum RunError {
         /// Since when.
         at_s: f64,
     },
+    /// It would take more than 106 days of simulated time.
+    #[error(
+        "the run would take more than 106 simulated days: raise requests.frequency_per_s, lower requests.count, or make \
+         processing times and latencies shorter"
+    )]
+    TooLong,
     /// No request is left after the warm-up.
     #[error("the warm-up leaves no request: lower simulation.warm_up_s or simulation.warm_up_requests")]
     NothingMeasured,
@@ -88,6 +94,9 @@ pub fn run_trace(
     let dimensions = (trace.different, trace.bytes_min);
     Run::new(config, seed, Workload::Trace(trace, 0), dimensions, observer).run()
 }
+
+/// Half of what [`Time`] holds. Sums of times that are too long for it are its largest, which is later than this.
+const END: Time = Time(1 << 63);
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -228,6 +237,9 @@ impl<'a> Run<'a> {
         self.schedule_periods_and_dumps();
         while self.next_arrival.is_some() || self.jobs > 0 {
             let Some(event) = self.kernel.poll() else { break };
+            if self.kernel.now() >= END {
+                return Err(RunError::TooLong);
+            }
             match event {
                 Event::Arrival => self.handle_arrival()?,
                 Event::Completion(component, job) => self.handle_completion(component, job),

@@ -160,8 +160,8 @@ fn an_overload_ends_the_run() {
 #[test]
 fn parameters_at_their_bounds_do_not_panic() {
     let extremes = [
-        "[host]\nprocessing_cycles = 1e12\nclock_mhz = 1e-6\n[requests]\ncount = 10",
-        "[requests]\nfrequency_per_s = 1e-6\ncount = 100",
+        "[host]\nprocessing_cycles = 9e6\nclock_mhz = 1e-6\n[requests]\ncount = 1",
+        "[requests]\nfrequency_per_s = 1e-6\ncount = 10",
         "[requests]\nfrequency_per_s = 1e12\ncount = 100\n[host]\nclock_mhz = 1e6\nprocessing_cycles = 0",
         "[responses]\nmin_bytes = 4_294_967_295\nmax_bytes = 4_294_967_295\n[requests]\ncount = 10",
         "[responses]\nmin_bytes = 0\nmax_bytes = 0\n[network_processor]\nmemory_bytes = 1\n[requests]\ncount = 10",
@@ -171,5 +171,17 @@ fn parameters_at_their_bounds_do_not_panic() {
     for text in extremes {
         let outcome = run(&Config::from_toml(text).unwrap(), 1).unwrap();
         assert!(outcome.response.mean_ns.is_finite(), "{text}");
+    }
+}
+
+#[test]
+fn a_run_that_does_not_fit_in_time_is_an_error() {
+    let endless = [
+        "[host]\nprocessing_cycles = 1e12\nclock_mhz = 1e-6\n[requests]\ncount = 1",
+        "[host]\nprocessing_cycles = 1e12\n[requests]\ncount = 100_000",
+        "[requests]\nfrequency_per_s = 1e-6\ncount = 11",
+    ];
+    for text in endless {
+        assert_eq!(run(&Config::from_toml(text).unwrap(), 1), Err(RunError::TooLong), "{text}");
     }
 }

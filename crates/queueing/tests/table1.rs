@@ -11,7 +11,7 @@ const FIGURES: [(&str, Figure); 2] = [("throughput", |row| row.throughput), ("tr
 
 #[test]
 fn every_figure_has_the_papers_sign_and_is_in_its_band_and_their_order_is_the_papers() {
-    let rows = reproduce(24, &|_, _| ()).unwrap();
+    let rows = reproduce(20, &|_, _| ()).unwrap();
     assert_eq!(rows.len(), PAPER.len());
     let mut figures = 0;
     for (kind, figure) in FIGURES {
@@ -101,7 +101,7 @@ fn traffic(config: &Config) -> f64 {
 fn hits_and_traffic_follow_the_closed_form() {
     for row in PAPER.iter().filter(|row| row.traffic.is_some()) {
         let config = Config::named(row.name).unwrap();
-        let seeds = if row.name.starts_with("Long") { 10 } else { 24 };
+        let seeds = if row.name.starts_with("Long") { 6 } else { 20 };
         let runs: Vec<_> = (0..seeds).map(|seed| run(&config, seed).unwrap()).collect();
         let total = |bytes: u64, count: u64| bytes as f64 / count as f64;
         let bytes = runs.iter().map(|run| total(run.bus_bytes.total(), run.requests)).collect::<Vec<_>>();
