@@ -92,7 +92,8 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
     let label_room = look.width / 3.0;
     let widest = |ticks: &[Tick]| ticks.iter().map(|tick| font::width(&tick.label, LABEL)).fold(0.0, f64::max);
     let left = margin + widest(&y_ticks(&y_onto(top))).min(label_room) * 1.22 + 8.0;
-    let right = (look.width - key.room_at_right().max(22.0)).max(left + 40.0);
+    let right =
+        (look.width - key.room_at_right().max(if figure.x.names.is_empty() { 26.0 } else { 8.0 })).max(left + 40.0);
     let x = x.onto(left, right);
     let marks = mark_rows(figure, &x, look.width);
     let rows = marks.iter().map(|mark| mark.row + 1).max().unwrap_or(0);
@@ -143,7 +144,7 @@ pub(crate) fn draw(figure: &Figure, look: &Look<'_>) -> Drawing {
         if sample.series.style == Style::Bars {
             bars.values(&mut pen, figure, index, (&x, &y));
         } else {
-            markers(&mut pen, sample, index, &x, &y);
+            markers(&mut pen, sample, (index, samples.len()), &x, &y);
         }
         pen.raw("</g>");
     }
@@ -215,9 +216,9 @@ impl Names {
     /// Letters are smaller where only that keeps a word whole. The plot is taken to be most of the paper.
     fn of(figure: &Figure, paper: f64) -> Names {
         let names = &figure.x.names;
-        let slot = (paper - 2.0 * MARGIN - 50.0) / names.len().max(1) as f64;
+        let slot = (paper - 56.0) / names.len().max(1) as f64;
         let every = (18.0 / slot).ceil().max(1.0);
-        let room = (slot * every - 4.0) / 1.06;
+        let room = (slot * every - 4.0) / 1.02;
         let whole =
             |size: f64| names.iter().flat_map(|it| it.split_whitespace()).all(|it| font::width(it, size) <= room);
         let size = if whole(LABEL) { LABEL } else { 10.5 };
@@ -378,12 +379,15 @@ fn curve(pen: &mut Pen, sample: &Sample<'_>, x: &Projection, y: &Projection) {
     }
 }
 
-/// All points of a series of points; of a curve a few, at other places than its neighbour's.
-fn markers(pen: &mut Pen, sample: &Sample<'_>, index: usize, x: &Projection, y: &Projection) {
+/// All points of a series of points; of a curve a few, at other places than its neighbour's; none of a lone curve.
+fn markers(pen: &mut Pen, sample: &Sample<'_>, (index, count): (usize, usize), x: &Projection, y: &Projection) {
     let (series, appearance) = (sample.series, sample.appearance);
     let points = series.points.iter().filter(|point| x.contains(point.x) && y.contains(point.y));
     let places: Vec<Place> = points.filter_map(|point| place(point, x, y)).collect();
     let all = series.style == Style::Points || (series.points.len() <= 12 && series.style != Style::Steps);
+    if !all && count < 2 {
+        return;
+    }
     let background = pen.paint.colour(Role::Background);
     let colour = pen.paint.colour(appearance.colour);
     let mut next = f64::NEG_INFINITY;

@@ -47,7 +47,7 @@ impl<'a> Key<'a> {
         };
         let widest = samples.iter().map(|it| font::width(&it.series.name, SIZE)).fold(0.0, f64::max) * 1.08;
         let room = widest + 22.0;
-        let fits = room <= paper * 0.3 && samples.len() as f64 * NAME_HEIGHT <= (height - 90.0).max(0.0);
+        let fits = room <= paper * 0.24 && samples.len() as f64 * NAME_HEIGHT <= (height - 90.0).max(0.0);
         if fits && samples.iter().all(ends_at_right) {
             Key::Ends(samples.to_vec(), room)
         } else {
@@ -65,21 +65,20 @@ impl<'a> Key<'a> {
         let cut = |sample: &Sample<'_>| font::cut(&sample.series.name, SIZE, (room - SWATCH - 6.0) / 1.08);
         let names: Vec<String> = samples.iter().map(cut).collect();
         let width = |name: &String| SWATCH + 6.0 + font::width(name, SIZE) * 1.08;
-        let in_one_row = names.iter().map(width).sum::<f64>() + GAP * (names.len() as f64 - 1.0) <= room;
-        // Several rows are columns, too.
-        let column = names.iter().map(width).fold(0.0, f64::max);
-        let (mut x, mut y) = at;
-        for (sample, name) in samples.iter().zip(&names) {
-            let width = if in_one_row { width(name) } else { column };
-            if x > at.0 && x + width > at.0 + room + 0.1 {
-                (x, y) = (at.0, y + ROW);
-            }
+        let packed: Vec<f64> = names.iter().map(width).collect();
+        let columns = vec![packed.iter().copied().fold(0.0, f64::max); names.len()];
+        let (packed, columns) = (in_rows(&packed, room), in_rows(&columns, room));
+        // Columns are easier to read, unless they take more rows.
+        let rows = |places: &[(f64, usize)]| places.last().map_or(0, |place| place.1 + 1);
+        let aligned = rows(&packed) > 1 && rows(&columns) <= rows(&packed);
+        let places = if aligned { columns } else { packed };
+        for ((sample, name), (x, row)) in samples.iter().zip(&names).zip(&places) {
+            let (x, y) = (at.0 + x, at.1 + ROW * *row as f64);
             pen.raw(&swatch(sample, pen.paint, (x, y + ROW / 2.0 - 1.0)));
             let baseline = y + ROW / 2.0 + 3.2;
             pen.text((x + SWATCH + 6.0, baseline), Anchor::Start, Letters::new(SIZE, Role::Ink), name);
-            x += width + GAP;
         }
-        y + ROW + 6.0 - at.1
+        ROW * rows(&places) as f64 + 6.0
     }
 
     /// Draws the names at the ends of curves, moved apart where those are near each other.
@@ -111,6 +110,20 @@ impl<'a> Key<'a> {
             pen.text((x.to + 19.0, place + 4.2), Anchor::Start, Letters::new(SIZE, Role::Ink), &sample.series.name);
         }
     }
+}
+
+/// Where things of these widths begin, and in which row.
+fn in_rows(widths: &[f64], room: f64) -> Vec<(f64, usize)> {
+    let (mut x, mut row) = (0.0, 0);
+    let place = |width: &f64| {
+        if x > 0.0 && x + width > room + 0.1 {
+            (x, row) = (0.0, row + 1);
+        }
+        let place = (x, row);
+        x += width + GAP;
+        place
+    };
+    widths.iter().map(place).collect()
 }
 
 /// A short piece of what a series looks like, 22 wide, from a point at its left, half its height down.
@@ -204,6 +217,12 @@ mod tests {
         assert_eq!(spread(&[10.0, 40.0, 80.0], 15.0, 0.0, 100.0), [10.0, 40.0, 80.0]);
         assert_eq!(spread(&[50.0, 50.0], 10.0, 0.0, 100.0), [45.0, 55.0]);
         assert_eq!(spread(&[99.0, 99.0], 10.0, 0.0, 100.0), [90.0, 100.0]);
+    }
+
+    #[test]
+    fn rows_are_filled() {
+        assert_eq!(in_rows(&[40.0, 40.0, 90.0], 100.0), [(0.0, 0), (40.0 + GAP, 0), (0.0, 1)]);
+        assert_eq!(in_rows(&[500.0], 100.0), [(0.0, 0)]);
     }
 
     proptest! {

@@ -1,11 +1,11 @@
 //! A headless Chromium of our own, steered over the DevTools protocol
 //! (<https://chromedevtools.github.io/devtools-protocol/>).
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,7 +20,7 @@ pub struct Browser {
     sent: u64,
     /// What the page reported since the last [`Browser::open`]: method and parameters.
     pub events: Vec<(String, Value)>,
-    _profile: TempDir,
+    profile: TempDir,
 }
 
 /// An answer that takes longer is a failure: the browser hangs.
@@ -57,7 +57,7 @@ impl Browser {
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
             stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         }
-        let mut browser = Browser { child, socket, session: None, sent: 0, events: Vec::new(), _profile: profile };
+        let mut browser = Browser { child, socket, session: None, sent: 0, events: Vec::new(), profile };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", attach);
@@ -181,7 +181,20 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
+        let close = json!({ "id": self.sent + 1, "method": "Browser.close" });
+        let _ = self.socket.send(Message::text(close.to_string()));
+        // It ends its own processes then; one that does not within seconds is ended.
+        let patience = Instant::now() + Duration::from_secs(10);
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // The last of its processes may still write to the profile while that is removed.
+        while std::fs::remove_dir_all(self.profile.path()).is_err_and(|error| error.kind() != ErrorKind::NotFound)
+            && Instant::now() < patience
+        {
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
