@@ -157,6 +157,18 @@ mod tests {
                 prop_assert_eq!(sketch.frequency(Key(key)), exact.get(&key).copied().unwrap_or(0));
             }
         }
+
+        /// Counters share words, but no bits.
+        #[test]
+        fn halves_each_frequency(keys in prop::collection::vec(0u64..64, 0..600)) {
+            let mut sketch = Sketch::new(128);
+            keys.iter().for_each(|&key| sketch.count(Key(key), u64::MAX));
+            let before: Vec<u8> = (0..64).map(|key| sketch.frequency(Key(key))).collect();
+            sketch.halve();
+            for (key, frequency) in (0..).zip(before) {
+                prop_assert_eq!(sketch.frequency(Key(key)), frequency / 2);
+            }
+        }
     }
 
     /// 16 counters per key, as the policy has, and each key asked for 4 times: few of the frequencies are too high.
