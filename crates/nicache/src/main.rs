@@ -19,6 +19,7 @@ mod inquiry;
 mod live;
 mod logs;
 mod options;
+mod policy;
 mod publish;
 mod relay;
 mod serve;

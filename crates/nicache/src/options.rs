@@ -18,8 +18,10 @@ use serde::{Deserialize, Serialize};
 
 pub use nicache_study::Size;
 
+pub use crate::policy::PolicyKind;
+
 pub use path::PathOptions;
-pub use serve::{BlockPolicy, CoherenceKind, LiveOption, RouteKind, SegmentationKind, ServeOptions};
+pub use serve::{CoherenceKind, LiveOption, RouteKind, SegmentationKind, ServeOptions};
 
 /// Least memory a card can work with.
 pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
@@ -38,7 +40,7 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
 
-    /// Which replies stay when the memory is full: lru, or popularity (counted over 30 s periods) [default: lru]
+    /// Which replies go when the memory is full; `nicache trace advise` weighs them for a log [default: lru]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyKind>,
@@ -341,16 +343,6 @@ fn words(command: &str) -> Result<Vec<String>> {
         Some(words) if words.is_empty() => bail!("with: an empty command"),
         Some(words) => Ok(words),
     }
-}
-
-/// Replacement policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PolicyKind {
-    /// Least recently used goes first.
-    Lru,
-    /// Least requested over the past periods goes first.
-    Popularity,
 }
 
 /// Who completes the TCP handshake with a client.

@@ -12,6 +12,9 @@ use crate::server::ServerPlan;
 use crate::watcher::WatcherPlan;
 use crate::writer::WriterPlan;
 
+/// Replacement policies that worlds have.
+pub const POLICIES: u64 = 14;
+
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000_000_000;
 
@@ -53,8 +56,8 @@ impl Mode {
 pub struct Scenario {
     /// Who answers SYNs.
     pub handshake: Handshake,
-    /// Replacement by popularity instead of LRU.
-    pub popularity: bool,
+    /// Which replacement policy, of those in `world.rs`.
+    pub policy: u64,
     /// Bytes of card memory.
     pub memory_bytes: usize,
     /// Flows at most.
@@ -163,7 +166,7 @@ impl Scenario {
             .collect();
         let scenario = Scenario {
             handshake,
-            popularity: random.percent(35),
+            policy: if random.percent(35) { 0 } else { random.below(POLICIES) },
             memory_bytes,
             flows: if storm && random.percent(30) { random.range(1, 6) as usize } else { 64 },
             entries: if small && random.percent(30) { random.range(1, 8) as usize } else { 64 },

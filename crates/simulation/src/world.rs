@@ -8,7 +8,9 @@ use nicache_card::{Card, CardConfig, FillAbort, Handshake, Store};
 use nicache_coherence::{RefusalReason, RevisionTable};
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
-use nicache_policy::{Lru, Policy, Popularity, PopularityConfig};
+use nicache_policy::{
+    Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Policy, Popularity, PopularityConfig, S3Fifo, Sieve, TwoQ, WTinyLfu,
+};
 use nicache_port::{FaultConfig, FaultRates, Faulty, ManualClock, MemoryPort, memory_wire};
 use nicache_tcp::Time;
 
@@ -21,7 +23,7 @@ use crate::machine::{mac, set_timestamp_clock};
 use crate::mutant::Mutant;
 use crate::oracle::Oracle;
 use crate::random::Random;
-use crate::scenario::{Mode, Scenario};
+use crate::scenario::{Mode, POLICIES, Scenario};
 use crate::server::{SERVICE_PORT, Server};
 use crate::trace::Trace;
 use crate::watcher::{Watcher, WatcherLink};
@@ -466,12 +468,25 @@ fn link(
 fn store(scenario: &Scenario, table: Arc<RevisionTable>) -> Store {
     let memory = CardMemory::new(scenario.memory_bytes, HugePages::No).expect("memory for the card");
     let (bytes, entries) = (memory.free_bytes(), scenario.entries as u32);
-    let policy: Box<dyn Policy> = if scenario.popularity {
-        let mut config = PopularityConfig::new(bytes, entries);
-        config.period = std::time::Duration::from_secs(1);
-        Box::new(Popularity::new(&config))
-    } else {
-        Box::new(Lru::new(bytes, entries))
+    let policy: Box<dyn Policy> = match scenario.policy % POLICIES {
+        0 => {
+            let mut config = PopularityConfig::new(bytes, entries);
+            config.period = std::time::Duration::from_secs(1);
+            Box::new(Popularity::new(&config))
+        }
+        1 => Box::new(Fifo::new(bytes, entries)),
+        2 => Box::new(Lfu::new(bytes, entries)),
+        3 => Box::new(Clock::new(bytes, entries)),
+        4 => Box::new(nicache_policy::Random::new(bytes, entries, scenario.policy)),
+        5 => Box::new(TwoQ::new(bytes, entries)),
+        6 => Box::new(Lrfu::new(bytes, entries)),
+        7 => Box::new(nicache_policy::Arc::new(bytes, entries)),
+        8 => Box::new(Lirs::new(bytes, entries)),
+        9 => Box::new(Gdsf::new(bytes, entries)),
+        10 => Box::new(WTinyLfu::new(bytes, entries)),
+        11 => Box::new(S3Fifo::new(bytes, entries)),
+        12 => Box::new(Sieve::new(bytes, entries)),
+        _ => Box::new(Lru::new(bytes, entries)),
     };
     Store::new(memory, policy, table, scenario.entries)
 }

@@ -16,7 +16,6 @@ use nicache_card::{
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
-use nicache_policy::{Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, ReceiveSteering, TapConfig, TapQueue};
 use nicache_tcp::Time;
 
@@ -26,7 +25,8 @@ use crate::control::{
 use crate::engine::{RECHECK_PORTS, Rechecker, Shard, Waker, WatcherLink, merge, monotonic, report};
 use crate::inquiry::{self, ENTRIES_MAX, EntryReport, PageReport};
 use crate::logs;
-use crate::options::{HandshakeKind, PolicyKind};
+use crate::options::HandshakeKind;
+use crate::policy::new_policy;
 use crate::setup::{CARD_NICENESS, CardSetup, child_start, go_first};
 
 /// How often access records are fetched from the shards.
@@ -103,7 +103,8 @@ fn start_shards(
         let memory = CardMemory::new(memory_bytes, HugePages::Try)
             .with_context(|| format!("cannot take {memory_bytes} bytes of card memory: try a smaller --memory"))?;
         tracing::info!(shard = number, bytes = memory_bytes, pages = ?memory.pages(), "card memory is ready");
-        let policy = policy(setup.policy, memory_bytes as u64, config.entries as u32);
+        let seed = u64::from(std::process::id()) << 16 | number as u64;
+        let policy = new_policy(setup.policy, memory_bytes as u64, config.entries as u32, seed);
         let store = Store::new(memory, policy, Arc::clone(table), config.entries);
         let link: Box<dyn CoherenceLink + Send> = match links[number].take() {
             Some(link) => Box::new(link),
@@ -172,13 +173,6 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
 /// Are computed pages kept anywhere?
 fn wants_dynamic(setup: &CardSetup) -> bool {
     setup.recheck_ms > 0 || setup.paths.iter().any(|path| path.recheck_ms(0) > 0)
-}
-
-fn policy(kind: PolicyKind, bytes: u64, objects: u32) -> Box<dyn Policy> {
-    match kind {
-        PolicyKind::Lru => Box::new(Lru::new(bytes, objects)),
-        PolicyKind::Popularity => Box::new(Popularity::new(&PopularityConfig::new(bytes, objects))),
-    }
 }
 
 /// Random bytes that clients cannot know.

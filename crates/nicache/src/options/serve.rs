@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use nicache_bus::BusModel;
 use serde::{Deserialize, Serialize};
 
-use super::{LogFormat, Publish, Size, Subnet};
+use super::{LogFormat, PolicyKind, Publish, Size, Subnet};
 
 /// Settings of `nicache serve`.
 #[derive(Debug, Clone, Args)]
@@ -26,7 +26,7 @@ pub struct ServeOptions {
 
     /// Which block goes when a card's memory is full
     #[arg(long, value_enum, default_value = "lru")]
-    pub policy: BlockPolicy,
+    pub policy: PolicyKind,
 
     /// When a card's block of a file that has changed goes: when it is looked for, at once, or replaced by what it has become
     #[arg(long, value_enum, default_value = "lazy")]
@@ -115,20 +115,6 @@ impl FromStr for LiveOption {
         }
         Ok(LiveOption { path, file: file.into() })
     }
-}
-
-/// Replacement policy for blocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BlockPolicy {
-    /// Least recently used goes first.
-    Lru,
-    /// Least frequently used goes first; counts age.
-    Lfu,
-    /// First in, first out.
-    Fifo,
-    /// Least requested over the past periods of 30 s goes first.
-    Popularity,
 }
 
 /// When an outdated block goes (Kim et al. 2002, section 6.3).

@@ -11,7 +11,6 @@ use nicache_coherence::RevisionTable;
 use nicache_host::files::Site;
 use nicache_host::server::{CardPort, LiveSource, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
-use nicache_policy::{Fifo, Lfu, Lru, Policy, Popularity, PopularityConfig};
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
 use nicache_watch::Coverage;
 use rustix::time::{ClockId, clock_gettime};
@@ -20,7 +19,8 @@ use super::channel::Inbox;
 use super::messages::{CardAddress, CardReport, FromHost, HostReport, HostSetup, LivePath, ToHost};
 use crate::engine::monotonic;
 use crate::logs;
-use crate::options::{BlockPolicy, CoherenceKind, RouteKind, SegmentationKind};
+use crate::options::{CoherenceKind, RouteKind, SegmentationKind};
+use crate::policy::new_policy;
 use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
 
 /// How many turns pass between two looks at the socket under load.
@@ -188,13 +188,7 @@ impl Host {
     fn directory(&self) -> Directory {
         let places = Directory::places_of(u64::from(self.setup.cache_bytes));
         let bytes = u64::from(places) * BLOCK_BYTES;
-        let policy: Box<dyn Policy> = match self.setup.policy {
-            BlockPolicy::Lru => Box::new(Lru::new(bytes, places)),
-            BlockPolicy::Lfu => Box::new(Lfu::new(bytes, places)),
-            BlockPolicy::Fifo => Box::new(Fifo::new(bytes, places)),
-            BlockPolicy::Popularity => Box::new(Popularity::new(&PopularityConfig::new(bytes, places))),
-        };
-        Directory::new(places, policy)
+        Directory::new(places, new_policy(self.setup.policy, bytes, places, u64::from(std::process::id())))
     }
 
     fn report(&mut self) -> HostReport {

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::options::{BlockPolicy, CoherenceKind, LogFormat, RouteKind, SegmentationKind};
+use crate::options::{CoherenceKind, LogFormat, PolicyKind, RouteKind, SegmentationKind};
 
 /// Setup of a card. Attached: the TAP queue; with `bus`, the bus's clock; then what [`ToFirmware::Attach`] has.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ pub struct HostSetup {
     /// Bytes of each card's cache.
     pub cache_bytes: u32,
     /// Replacement policy.
-    pub policy: BlockPolicy,
+    pub policy: PolicyKind,
     /// When an outdated block goes.
     pub coherence: CoherenceKind,
     /// By which card a client is served.

@@ -1,7 +1,7 @@
 //! Figures and tables of what caches do.
 
 use nicache_report::{Axis, Cell, Column, Figure, Row, Scale, Series, Style, Table, Unit};
-use nicache_study::{Curve, Estimate, Objective, Point, PolicyName, Room, Size};
+use nicache_study::{Curve, Estimate, Objective, PolicyName, Room, Size};
 
 /// The share of requests, then of bytes, that caches answer, by size.
 pub fn curves(curves: &[Curve], room: Room) -> Vec<Figure> {
@@ -10,8 +10,8 @@ pub fn curves(curves: &[Curve], room: Room) -> Vec<Figure> {
 
 fn curve(curves: &[Curve], objective: Objective, room: Room) -> Figure {
     let (id, title, label) = match objective {
-        Objective::Requests => ("requests", "Requests answered by the card", "Requests answered by the card"),
-        Objective::Bytes => ("bytes", "Bytes that do not cross the bus", "Bytes answered by the card"),
+        Objective::Requests => ("requests", "Requests answered by the card", "Share of the requests"),
+        Objective::Bytes => ("bytes", "Bytes that do not cross the bus", "Share of the bytes"),
     };
     Figure {
         id: id.to_owned(),
@@ -39,26 +39,29 @@ fn series(curve: &Curve, objective: Objective) -> Series {
     if curve.choice.policy == PolicyName::Belady { line.styled(Style::Dashed) } else { line }
 }
 
-/// Shares of requests and bytes by policy, at sizes that are powers of two (at all, if none is).
-pub fn table(curves: &[Curve], room: Room) -> Table {
-    let Some(first) = curves.first() else { return Table::default() };
-    let is_round = |point: &&Point| point.size.0.is_power_of_two();
-    let any_round = first.points.iter().any(|point| is_round(&point));
+/// Shares of requests, then of bytes, by policy, at sizes that are powers of two (at all, if none is).
+pub fn tables(curves: &[Curve], room: Room) -> Vec<Table> {
+    [(Objective::Requests, "Requests answered by the card"), (Objective::Bytes, "Bytes that do not cross the bus")]
+        .map(|(objective, title)| table(curves, room, objective, title))
+        .into()
+}
+
+fn table(curves: &[Curve], room: Room, objective: Objective, title: &str) -> Table {
+    let sizes = curves.first().map_or(&[][..], |curve| &curve.points);
+    let any_round = sizes.iter().any(|point| point.size.0.is_power_of_two());
     let mut columns = vec![Column::new("Memory", size_unit(room))];
-    for curve in curves {
-        columns.push(Column::new(format!("{}: requests", curve.choice.title()), Unit::Percent));
-        columns.push(Column::new("bytes", Unit::Percent));
-    }
-    let shown = first.points.iter().enumerate().filter(|(_, point)| !any_round || is_round(point));
+    columns.extend(curves.iter().map(|curve| Column::new(curve.choice.title(), Unit::Percent)));
+    let shown = sizes.iter().enumerate().filter(|(_, point)| !any_round || point.size.0.is_power_of_two());
     let rows = shown.map(|(at, point)| {
-        let mut cells = vec![Cell::from(point.size.0 as f64)];
-        for curve in curves {
-            cells.push(Cell::from(100.0 * Objective::Requests.share(&curve.points[at])));
-            cells.push(Cell::from(100.0 * Objective::Bytes.share(&curve.points[at])));
-        }
-        Row::new(cells)
+        let share = |curve: &Curve| percent(objective.share(&curve.points[at]));
+        Row::new(std::iter::once(Cell::from(point.size.0 as f64)).chain(curves.iter().map(share)))
     });
-    Table { title: "Requests and bytes answered by the card".to_owned(), rows: rows.collect(), columns }
+    Table { title: title.to_owned(), rows: rows.collect(), columns }
+}
+
+/// A share, 0 to 1, in percent to one digit after the point, as tables have it.
+pub fn percent(share: f64) -> Cell {
+    Cell::from((share * 1000.0).round() / 10.0)
 }
 
 /// Sampled curves with their intervals.

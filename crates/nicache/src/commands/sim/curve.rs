@@ -40,7 +40,7 @@ pub fn execute(arguments: &SimCurveArgs) -> Result<ExitCode> {
                 title: "Cache size and policy".to_owned(),
                 paragraphs: paragraphs(&loaded, &arguments.caches),
                 figures: figures::curves(&curves, room),
-                tables: vec![figures::table(&curves, room)],
+                tables: figures::tables(&curves, room),
             },
             Section { title: "The trace".to_owned(), tables: vec![totals_table(&loaded.totals)], ..Section::default() },
         ],

@@ -47,7 +47,16 @@ fn load_each(traces: &[PathBuf], unit: UnitOption, room: Room) -> Result<Vec<Nam
             warm_up: 0.0,
         };
         let loaded = input::load(&options, &workload)?;
-        Ok(Named { name: loaded.read.traces.join(", "), workload: loaded.workload })
+        Ok(Named { name: short(&loaded.read.traces.join(", ")), workload: loaded.workload })
     };
     traces.iter().map(load).collect()
+}
+
+/// A name without what tells how a file is packed and that it is a text.
+fn short(name: &str) -> String {
+    let mut name = name;
+    for ending in [".zst", ".gz", ".txt", ".tsv", ".csv", ".log"] {
+        name = name.strip_suffix(ending).unwrap_or(name);
+    }
+    name.to_owned()
 }

@@ -54,7 +54,7 @@ pub fn execute(arguments: &TraceAdviseArgs) -> Result<ExitCode> {
             title: "Why".to_owned(),
             paragraphs: sentences[1..].to_vec(),
             figures: drawn,
-            tables: vec![figures::table(&curves, room)],
+            tables: figures::tables(&curves, room),
         }],
         footer: "nicache trace advise".to_owned(),
     };
@@ -122,7 +122,7 @@ fn sentences(advice: &Advice, loaded: &Loaded, summary: &Summary) -> Vec<String>
             share(Objective::Bytes, &advice.at, loaded) * loaded.totals.bytes as f64 * per_day,
         );
         sentences.push(format!(
-            "A day that is {} requests that the server does not see, and {} that do not cross the bus.",
+            "Per day: {} requests that the server does not see, and {} that do not cross the bus.",
             Unit::Count.format(requests.round()),
             Unit::Bytes.format(bytes)
         ));

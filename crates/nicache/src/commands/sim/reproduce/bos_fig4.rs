@@ -5,6 +5,7 @@ use nicache_study::{Choice, Curve, Objective, PolicyName, Size, knee, sizes_betw
 use serde_json::{Value, json};
 
 use super::Named;
+use crate::study::figures;
 
 /// Bytes of a slot (section 3.3.1).
 pub const SLOT_BYTES: u32 = 1600;
@@ -34,7 +35,7 @@ pub fn reproduce(traces: &[Named]) -> (Report, Value) {
         title: "Hit rates".to_owned(),
         paragraphs: vec![
             "Popularity over time with hysteresis (alpha 0.75, periods of 30 s), which admits an object when it is asked for the second time; \
-             dotted beside it LRU, and the bound by a policy that knows the future."
+             points: LRU; dashed: a policy that knows the future."
                 .to_owned(),
         ],
         figures: vec![figure(&studies, Objective::Requests), figure(&studies, Objective::Bytes)],
@@ -111,9 +112,9 @@ fn table(studies: &[(&Named, Vec<Curve>)], slots: &[Size]) -> Table {
     let rows = slots.iter().enumerate().map(|(at, slots)| {
         let mut cells = vec![Cell::from(slots.0 as f64), Cell::from((slots.0 * u64::from(SLOT_BYTES)) as f64)];
         for (_, curves) in studies {
-            cells.push(Cell::from(100.0 * Objective::Requests.share(&curves[0].points[at])));
-            cells.push(Cell::from(100.0 * Objective::Bytes.share(&curves[0].points[at])));
-            cells.push(Cell::from(100.0 * Objective::Requests.share(&curves[1].points[at])));
+            cells.push(figures::percent(Objective::Requests.share(&curves[0].points[at])));
+            cells.push(figures::percent(Objective::Bytes.share(&curves[0].points[at])));
+            cells.push(figures::percent(Objective::Requests.share(&curves[1].points[at])));
         }
         Row::new(cells)
     });

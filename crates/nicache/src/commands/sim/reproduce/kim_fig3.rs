@@ -125,9 +125,9 @@ impl Study {
         columns.push(Column::new("new in it", Unit::Percent));
         let row = |(at, size): (usize, &Size)| {
             let mut cells = vec![Cell::from(size.0 as f64)];
-            cells.extend(self.parts.iter().map(|part| Cell::from(100.0 * Objective::Bytes.share(&part.points[at]))));
-            cells.push(Cell::from(100.0 * Objective::Bytes.share(&self.second_half.points[at])));
-            cells.push(Cell::from(100.0 * self.new_in_second_half));
+            cells.extend(self.parts.iter().map(|part| figures::percent(Objective::Bytes.share(&part.points[at]))));
+            cells.push(figures::percent(Objective::Bytes.share(&self.second_half.points[at])));
+            cells.push(figures::percent(self.new_in_second_half));
             Row::new(cells)
         };
         Table { title: self.name.clone(), columns, rows: SHOWN.iter().enumerate().map(row).collect() }
@@ -149,6 +149,10 @@ impl Study {
 
 fn share(curve: &Curve, size: Size) -> Option<f64> {
     curve.points.iter().find(|point| point.size == size).map(|point| 100.0 * Objective::Bytes.share(point))
+}
+
+fn to_tenths(percent: f64) -> f64 {
+    (percent * 10.0).round() / 10.0
 }
 
 fn percent(curve: &Curve, size: Size) -> String {
@@ -187,7 +191,7 @@ fn by_size(studies: &[Study]) -> Table {
     }
     let sizes = sizes_between(LEAST, MOST, 1);
     let row = |size: &Size| {
-        let of = |study: &Study| [Cell::from(share(&study.one, *size)), Cell::from(share(&study.two, *size))];
+        let of = |study: &Study| [&study.one, &study.two].map(|curve| Cell::from(share(curve, *size).map(to_tenths)));
         Row::new([Cell::from(size.0 as f64)].into_iter().chain(studies.iter().flat_map(of)))
     };
     Table { title: "Ours".to_owned(), columns, rows: sizes.iter().map(row).collect() }
@@ -210,7 +214,7 @@ fn policies(studies: &[Study]) -> Table {
     let row = |size: &Size| {
         let difference = |study: &Study, other: &Curve| {
             let points = share(other, *size)? - share(&study.one, *size)?;
-            Some((points * 100.0).round() / 100.0)
+            Some(to_tenths(points))
         };
         let of =
             |study: &Study| [&study.lfu, &study.lfu_da, &study.fifo].map(|other| Cell::from(difference(study, other)));
