@@ -2,7 +2,8 @@
 # make demo   build nicache and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
 # make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
 # make lint   formatting and clippy
-# make bench  all benchmarks: nicache against nginx and Varnish, static and dynamic (90 minutes; ARGS=--quick for a look), the card alone, and parts of it
+# make bench  all benchmarks: nicache against nginx and Varnish, static and dynamic (90 minutes; ARGS=--quick for a look), simulations (CACHESIM=
+#             libCacheSim's program to compare), the card alone, and parts of it
 #
 # Whatever is missing on the machine is installed first (tools/setup).
 
@@ -42,6 +43,7 @@ bench: build
 	$(SUDO) $(TARGET)/release/nicache bench dynamic --save docs/bench/dynamic.json --figure docs/bench/dynamic.svg $(ARGS)
 	$(SUDO) $(TARGET)/release/nicache bench kim --save docs/bench/kim.json --figure docs/bench/kim.svg $(ARGS) $(LOGS)
 	$(SUDO) $(TARGET)/release/nicache bench sets --save docs/bench/sets.json --figure docs/bench/sets.svg $(ARGS)
+	$(TARGET)/release/nicache bench sim --save docs/bench/sim.json --figure docs/bench/sim.svg $(ARGS) $(if $(CACHESIM),--peer $(CACHESIM))
 	$(TARGET)/release/nicache bench pipeline
 	cargo bench --workspace --locked $(CARGO_FLAGS)
 

@@ -10,6 +10,8 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 /// Between two looks at the program's memory.
 const PAUSE: Duration = Duration::from_millis(5);
+/// Looks of which the largest counts: the last ones may see it give back what it had.
+const SAMPLES: usize = 10;
 
 /// A program that has ended.
 #[derive(Debug)]
@@ -18,8 +20,8 @@ pub struct Ended {
     pub stdout: String,
     /// Processor time of it and its threads, in seconds.
     pub cpu_s: f64,
-    /// Most memory of its own that it had at a time, in bytes. Files that it had mapped do not count.
-    pub peak_bytes: u64,
+    /// Memory of its own that it had shortly before its end, in bytes. Files that it had mapped do not count.
+    pub memory_bytes: u64,
 }
 
 /// Runs a program to its end.
@@ -44,10 +46,12 @@ pub fn run(mut command: Command) -> Result<Ended> {
         let mut text = String::new();
         err.read_to_string(&mut text).map(|_| text)
     });
-    let mut peak_bytes = 0;
+    let mut samples = [0; SAMPLES];
+    let mut at = 0;
     // Its times stay to be read until it is waited for.
     while waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT)?.is_none() {
-        peak_bytes = own_memory(pid).unwrap_or(0).max(peak_bytes);
+        samples[at % SAMPLES] = own_memory(pid).unwrap_or(0);
+        at += 1;
         thread::sleep(PAUSE);
     }
     let cpu_s = cpu_s(pid)?;
@@ -57,7 +61,7 @@ pub fn run(mut command: Command) -> Result<Ended> {
     if !status.success() {
         bail!("{name} failed ({status}): {}", stderr.trim());
     }
-    Ok(Ended { stdout, cpu_s, peak_bytes })
+    Ok(Ended { stdout, cpu_s, memory_bytes: samples.into_iter().max().unwrap_or(0) })
 }
 
 /// Anonymous memory now.
@@ -86,7 +90,7 @@ mod tests {
         command.args(["-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo done"]);
         let ended = run(command).unwrap();
         assert_eq!(ended.stdout, "done\n");
-        assert!(ended.cpu_s > 0.0 && ended.peak_bytes > 0, "{ended:?}");
+        assert!(ended.cpu_s > 0.0 && ended.memory_bytes > 0, "{ended:?}");
         assert!(run(Command::new("false")).unwrap_err().to_string().contains("failed"));
         assert!(run(Command::new("/no/such")).is_err());
     }

@@ -5,8 +5,8 @@
 //! other work on the machine disturbs little. Beside it the loop alone: ours is timed here, the peer's is what it says
 //! itself. Both must find the same share of misses, to all digits that the peer prints; exact counts are compared by the policies' tests.
 //!
-//! Memory per object is measured as the growth of the processes' peak memory from a small cache to one of
-//! [`Plan::cache_objects`], divided by the objects more.
+//! Memory per object is measured as the growth of the processes' memory from a small cache to a large one, divided by the
+//! objects more.
 
 mod child;
 mod figure;
@@ -57,7 +57,7 @@ pub const POLICIES: [(PolicyName, Option<&str>); 16] = [
     (PolicyName::S3Fifo, Some("s3fifo")),
     (PolicyName::Sieve, Some("sieve")),
     (PolicyName::Clock, Some("clock")),
-    (PolicyName::Mru, Some("mru")),
+    (PolicyName::Mru, None),
     (PolicyName::Lfu, Some("lfu")),
     (PolicyName::LfuDa, Some("lfuda")),
     (PolicyName::TwoQ, Some("twoq")),
@@ -129,7 +129,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
 struct Ran {
     cpu_s: f64,
     miss_ratio: f64,
-    peak_bytes: u64,
+    memory_bytes: u64,
     /// What it says of its loop, in requests per second.
     loop_per_s: Option<f64>,
 }
@@ -145,15 +145,15 @@ impl Measured {
     fn row(&self, plan: &Plan, policy: PolicyName, peer_name: Option<&str>, path: &Path) -> Result<Row> {
         let requests = f64::from(plan.requests);
         let rate = |runs: &[Ran]| Summary::of(runs.iter().map(|run| requests / run.cpu_s));
-        let few = (plan.cache_objects / 64).max(1);
-        let more = f64::from(plan.cache_objects - few);
-        let growth = |full: &[Ran], small: Ran| {
-            let full = Summary::of(full.iter().map(|run| run.peak_bytes as f64)).median;
-            (full - small.peak_bytes as f64) / more
+        let (few, many) = ((plan.cache_objects / 16).max(1), plan.objects / 3);
+        let growth = |run: &dyn Fn(u32) -> Result<Ran>| -> Result<f64> {
+            let (small, large) = (run(few)?, run(many)?);
+            let more = f64::from(many.saturating_sub(few).max(1));
+            Ok((large.memory_bytes as f64 - small.memory_bytes as f64) / more)
         };
-        let ours = run_ours(plan, policy, path, few)?;
+        let ours = growth(&|objects| run_ours(plan, policy, path, objects))?;
         let peer = match (&plan.peer, peer_name) {
-            (Some(peer), Some(name)) => Some(run_peer(peer, name, path, few)?),
+            (Some(peer), Some(name)) => Some(growth(&|objects| run_peer(peer, name, path, objects))?),
             _ => None,
         };
         let pairs = self.ours.iter().zip(&self.peer);
@@ -166,8 +166,8 @@ impl Measured {
             peer_loop_per_s: peer.map(|_| Summary::of(self.peer.iter().filter_map(|run| run.loop_per_s))),
             ours_miss_ratio: self.ours.first().map_or(0.0, |run| run.miss_ratio),
             peer_miss_ratio: self.peer.first().map(|run| run.miss_ratio),
-            ours_object_bytes: growth(&self.ours, ours),
-            peer_object_bytes: peer.map(|peer| growth(&self.peer, peer)),
+            ours_object_bytes: ours,
+            peer_object_bytes: peer,
         })
     }
 }
@@ -182,7 +182,12 @@ fn run_ours(plan: &Plan, policy: PolicyName, path: &Path, objects: u32) -> Resul
     let (Some(accesses), Some(hits)) = (point["accesses"].as_f64(), point["hits"].as_f64()) else {
         bail!("nicache sim curve did not tell its accesses and hits");
     };
-    Ok(Ran { cpu_s: ended.cpu_s, miss_ratio: 1.0 - hits / accesses, peak_bytes: ended.peak_bytes, loop_per_s: None })
+    Ok(Ran {
+        cpu_s: ended.cpu_s,
+        miss_ratio: 1.0 - hits / accesses,
+        memory_bytes: ended.memory_bytes,
+        loop_per_s: None,
+    })
 }
 
 fn ours(plan: &Plan, arguments: &[&str], path: &Path) -> Result<(child::Ended, serde_json::Value)> {
@@ -207,7 +212,7 @@ fn run_peer(peer: &Path, name: &str, path: &Path, objects: u32) -> Result<Ran> {
     Ok(Ran {
         cpu_s: ended.cpu_s,
         miss_ratio: number_after(" miss ratio ")?,
-        peak_bytes: ended.peak_bytes,
+        memory_bytes: ended.memory_bytes,
         loop_per_s: Some(number_after(" throughput ")? * 1e6),
     })
 }

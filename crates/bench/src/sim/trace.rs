@@ -24,22 +24,29 @@ pub fn make(plan: &Plan, path: &Path) -> Result<Workload> {
     let failed = || format!("cannot write {}", path.display());
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path).with_context(failed)?);
     let mut numbers = vec![u32::MAX; plan.objects as usize];
-    let mut next = 0;
     let mut accesses = Vec::with_capacity(plan.requests as usize);
+    let mut names = Vec::with_capacity(plan.objects as usize);
     for at in 0..u64::from(plan.requests) {
         let unit = (mix(at) >> 11) as f64 / (1u64 << 53) as f64;
         let rank = cumulated.partition_point(|&sum| sum <= unit * total).min(cumulated.len() - 1);
         if numbers[rank] == u32::MAX {
-            numbers[rank] = next;
-            next += 1;
+            numbers[rank] = names.len() as u32;
+            names.push(mix(rank as u64 + (1 << 40)).max(1));
         }
         accesses.push(Access::new(numbers[rank], 1).ending(true));
-        // Time, object, size, next access (not told).
+    }
+    let mut next_of = vec![-1i64; names.len()];
+    let mut next = vec![0; accesses.len()];
+    for (at, access) in accesses.iter().enumerate().rev() {
+        // Requests count from 1.
+        next[at] = std::mem::replace(&mut next_of[access.object() as usize], at as i64 + 1);
+    }
+    for (at, (access, next)) in accesses.iter().zip(next).enumerate() {
         let mut record = [0; 24];
-        record[..4].copy_from_slice(&((at / PER_SECOND) as u32).to_le_bytes());
-        record[4..12].copy_from_slice(&mix(rank as u64 + (1 << 40)).max(1).to_le_bytes());
+        record[..4].copy_from_slice(&((at as u64 / PER_SECOND) as u32).to_le_bytes());
+        record[4..12].copy_from_slice(&names[access.object() as usize].to_le_bytes());
         record[12..16].copy_from_slice(&4096u32.to_le_bytes());
-        record[16..].copy_from_slice(&(-1i64).to_le_bytes());
+        record[16..].copy_from_slice(&next.to_le_bytes());
         file.write_all(&record).with_context(failed)?;
     }
     file.flush().with_context(failed)?;
