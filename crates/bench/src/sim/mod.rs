@@ -146,24 +146,27 @@ impl Measured {
         let requests = f64::from(plan.requests);
         let rate = |runs: &[Ran]| Summary::of(runs.iter().map(|run| requests / run.cpu_s));
         let (few, many) = ((plan.cache_objects / 16).max(1), plan.objects / 3);
-        let growth = |run: &dyn Fn(u32) -> Result<Ran>| -> Result<f64> {
+        // A program that gives memory back before its end cannot be measured so.
+        let growth = |run: &dyn Fn(u32) -> Result<Ran>| -> Result<Option<f64>> {
             let (small, large) = (run(few)?, run(many)?);
             let more = f64::from(many.saturating_sub(few).max(1));
-            Ok((large.memory_bytes as f64 - small.memory_bytes as f64) / more)
+            let growth = (large.memory_bytes as f64 - small.memory_bytes as f64) / more;
+            Ok(Some(growth).filter(|growth| *growth > 0.0))
         };
         let ours = growth(&|objects| run_ours(plan, policy, path, objects))?;
         let peer = match (&plan.peer, peer_name) {
-            (Some(peer), Some(name)) => Some(growth(&|objects| run_peer(peer, name, path, objects))?),
+            (Some(peer), Some(name)) => growth(&|objects| run_peer(peer, name, path, objects))?,
             _ => None,
         };
+        let has_peer = !self.peer.is_empty();
         let pairs = self.ours.iter().zip(&self.peer);
         Ok(Row {
             policy: policy.name().to_owned(),
             ours_per_s: rate(&self.ours),
-            peer_per_s: peer.map(|_| rate(&self.peer)),
-            ratio: peer.map(|_| Summary::of(pairs.map(|(ours, peer)| peer.cpu_s / ours.cpu_s))),
+            peer_per_s: has_peer.then(|| rate(&self.peer)),
+            ratio: has_peer.then(|| Summary::of(pairs.map(|(ours, peer)| peer.cpu_s / ours.cpu_s))),
             ours_loop_per_s: Summary::of(self.ours_loop.iter().copied()),
-            peer_loop_per_s: peer.map(|_| Summary::of(self.peer.iter().filter_map(|run| run.loop_per_s))),
+            peer_loop_per_s: has_peer.then(|| Summary::of(self.peer.iter().filter_map(|run| run.loop_per_s))),
             ours_miss_ratio: self.ours.first().map_or(0.0, |run| run.miss_ratio),
             peer_miss_ratio: self.peer.first().map(|run| run.miss_ratio),
             ours_object_bytes: ours,

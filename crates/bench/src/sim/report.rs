@@ -61,8 +61,8 @@ pub struct Row {
     pub ours_miss_ratio: f64,
     /// The same of the peer, to four digits.
     pub peer_miss_ratio: Option<f64>,
-    /// Memory per object in the cache, in bytes.
-    pub ours_object_bytes: f64,
+    /// Memory per object in the cache, in bytes, where it could be measured.
+    pub ours_object_bytes: Option<f64>,
     /// The same of the peer.
     pub peer_object_bytes: Option<f64>,
 }
@@ -135,8 +135,8 @@ impl Report {
                     or_dash(row.peer_miss_ratio.map(|ratio| format!("{:.2}", 100.0 * ratio)))
                 ),
                 format!(
-                    "{:.0} / {}",
-                    row.ours_object_bytes,
+                    "{} / {}",
+                    or_dash(row.ours_object_bytes.map(|bytes| format!("{bytes:.0}"))),
                     or_dash(row.peer_object_bytes.map(|bytes| format!("{bytes:.0}")))
                 ),
                 if row.is_equal() == Some(false) { "  not the same algorithm" } else { "" }

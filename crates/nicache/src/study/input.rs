@@ -71,7 +71,7 @@ fn each(options: &TraceOptions, take: &mut impl Take) -> Result<Read> {
             take.record(&record, reader.target(), reader.format())?;
             left -= 1;
             count += 1;
-            if count % (1 << 16) == 0 {
+            if count.is_multiple_of(1 << 16) {
                 bar.set_position(if reader.size().is_some() { reader.position() } else { count });
             }
         }
