@@ -1,6 +1,10 @@
 //! Popularity against a naive model: the formulas of Bos et al. 2009, section 2.2, worked out for every key at every
 //! period's end, with sorting wherever the policy selects, and a plain map wherever it links lists.
 
+// Other tests use the rest of it.
+#[allow(dead_code)]
+mod traces;
+
 use std::collections::BTreeMap;
 
 use nicache_policy::{Admission, Incoming, Key, Policy, Popularity, PopularityConfig, Removal, TableFull};
@@ -271,3 +275,62 @@ proptest! {
         run(config, steps);
     }
 }
+
+/// The calls of a cache that is driven by the first requests of a real log, with a period's end after every 200, and how many
+/// of the requests were misses.
+fn calls(config: PopularityConfig, requests: &[(u64, u64)]) -> (Vec<Step>, u64) {
+    let mut policy = Popularity::new(&config);
+    let (mut steps, mut misses) = (Vec::new(), 0);
+    for (at, &(key, bytes)) in requests.iter().enumerate() {
+        if at % 200 == 199 {
+            policy.handle_period_end();
+            steps.push(Step::PeriodEnd(1));
+        }
+        if policy.handle_request(Key(key)) {
+            steps.push(Step::Hit(key));
+            continue;
+        }
+        misses += 1;
+        steps.push(Step::Miss(key, Some(bytes)));
+        if policy.handle_miss(Key(key), Some(bytes)) == Admission::Reject {
+            continue;
+        }
+        loop {
+            let occupancy = policy.occupancy();
+            if occupancy.bytes + bytes <= config.bytes_max && occupancy.objects < config.objects_max as usize {
+                policy.handle_insert(Key(key), bytes).unwrap();
+                steps.push(Step::Insert(key, bytes));
+                break;
+            }
+            steps.push(Step::Victim(Some(key)));
+            let Some(victim) = policy.evict(Some(Incoming { key: Key(key), bytes })) else {
+                policy.handle_remove(Key(key), Removal::Refused);
+                steps.push(Step::Remove(key, Removal::Refused));
+                break;
+            };
+            steps.push(Step::Remove(victim.0, Removal::Evicted));
+        }
+    }
+    (steps, misses)
+}
+
+/// Every call's outcome is the model's, so the misses are, too.
+#[test]
+fn a_real_log_is_played_back_as_by_the_model() {
+    for (log, expected) in [("epa", EPA_MISSES), ("blog", BLOG_MISSES)] {
+        let requests = &traces::load(log)[..4000];
+        let config = PopularityConfig {
+            popular_low: 10,
+            popular_high: 24,
+            keys_max: 4000,
+            ..PopularityConfig::new(40_000, 7)
+        };
+        let (steps, misses) = calls(config, requests);
+        assert!(steps.iter().any(|step| matches!(step, Step::Remove(_, Removal::Evicted))));
+        run(config, steps);
+        assert_eq!(misses, expected, "{log}");
+    }
+}
+
+const EPA_MISSES: u64 = 2772;
+const BLOG_MISSES: u64 = 3556;

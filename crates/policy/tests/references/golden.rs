@@ -6,21 +6,24 @@
 //!   count is met; without, the model's.
 //! * 2Q in bytes: libCacheSim stores no object larger than `Kin`, and gives `Am` at most what `Kin` leaves even while
 //!   `A1in` is smaller than that.
+//! * Random: other numbers.
 //! * LFU-DA: libCacheSim has no number of uses: at each use it adds the memory's age to the priority, whatever that is,
 //!   which is nothing before the first victim went, and makes a use count for more the older the memory is.
 
 use std::collections::HashMap;
 
-use nicache_policy::{Clock, Fifo, Lfu, Lru, Mru, Policy, S3Fifo, Sieve, SizeLimit, TwoQ};
+use nicache_policy::{Clock, Fifo, Lfu, Lru, Mru, Policy, Random, S3Fifo, Sieve, SizeLimit, TwoQ};
 
 use crate::naive::Naive;
 use crate::traces::{Requests, load, simulate};
-use crate::{lfu_da, s3_fifo, two_q};
+use crate::{lfu_da, random, s3_fifo, two_q};
 
 const GOLDEN: &str = include_str!("../golden/misses.tsv");
 /// Models search; they are run on what is not too large for that.
 const MODEL_OBJECTS_MAX: u64 = 1000;
 const MODEL_BYTES_MAX: u64 = 8 << 20;
+
+const RANDOM_SEED: u64 = 1;
 
 struct Row {
     trace: &'static str,
@@ -98,6 +101,7 @@ fn every_policy_misses_as_often_as_the_table_says() {
             "sieve" => run(&row, requests, Sieve::new(size, objects_max)),
             "s3-fifo" => run(&row, requests, S3Fifo::new(size, objects_max)),
             "2q" => run(&row, requests, TwoQ::new(size, objects_max)),
+            "random" => run(&row, requests, Random::new(size, objects_max, RANDOM_SEED)),
             policy => panic!("no policy is called {policy}"),
         };
         assert_eq!(misses, row.misses, "{} on {} ({} {})", row.policy, row.trace, row.size, row.unit);
@@ -124,6 +128,9 @@ fn so_do_the_models() {
             ),
             "2q" => {
                 simulate(Naive::new(two_q::Queues::new(size, objects_max, 2, 4), size, objects_max), size, requests)
+            }
+            "random" => {
+                simulate(Naive::new(random::Bag::new(RANDOM_SEED), size, objects_max), size, requests)
             }
             policy => panic!("{policy} has no model here"),
         };

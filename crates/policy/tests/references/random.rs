@@ -6,13 +6,13 @@ use proptest::prelude::*;
 use crate::naive::{BYTES_MAX, Model, Naive, compare, endure_senseless_sizes, steps};
 use crate::traces::simulate;
 
-struct Bag {
+pub struct Bag {
     objects: Vec<(u64, u64)>,
     state: u64,
 }
 
 impl Bag {
-    fn new(seed: u64) -> Bag {
+    pub fn new(seed: u64) -> Bag {
         Bag { objects: Vec::new(), state: seed.wrapping_add(0x9E37_79B9_7F4A_7C15) }
     }
 
