@@ -319,12 +319,8 @@ fn calls(config: PopularityConfig, requests: &[(u64, u64)]) -> (Vec<Step>, u64) 
 fn a_real_log_is_played_back_as_by_the_model() {
     for (log, expected) in [("epa", EPA_MISSES), ("blog", BLOG_MISSES)] {
         let requests = &traces::load(log)[..4000];
-        let config = PopularityConfig {
-            popular_low: 10,
-            popular_high: 24,
-            keys_max: 4000,
-            ..PopularityConfig::new(40_000, 7)
-        };
+        let config =
+            PopularityConfig { popular_low: 10, popular_high: 24, keys_max: 4000, ..PopularityConfig::new(40_000, 7) };
         let (steps, misses) = calls(config, requests);
         assert!(steps.iter().any(|step| matches!(step, Step::Remove(_, Removal::Evicted))));
         run(config, steps);

@@ -129,9 +129,7 @@ fn so_do_the_models() {
             "2q" => {
                 simulate(Naive::new(two_q::Queues::new(size, objects_max, 2, 4), size, objects_max), size, requests)
             }
-            "random" => {
-                simulate(Naive::new(random::Bag::new(RANDOM_SEED), size, objects_max), size, requests)
-            }
+            "random" => simulate(Naive::new(random::Bag::new(RANDOM_SEED), size, objects_max), size, requests),
             policy => panic!("{policy} has no model here"),
         };
         assert_eq!(misses, row.misses, "{} on {} ({} {})", row.policy, row.trace, row.size, row.unit);
