@@ -98,6 +98,15 @@ fn a_memory_that_is_too_small() {
 }
 
 #[test]
+fn policies_with_ghosts_sizes_and_sketches() {
+    for policy in ["s3-fifo", "gdsf", "w-tinylfu", "arc", "sieve"] {
+        let arguments = ["--synthetic", "--duration", "4", "--clients", "4"];
+        let report = run("", &["--memory", "2M", "--policy", policy], &arguments);
+        assert!(number(&report, "card.evictions") > 0 && number(&report, "hits") > 100, "{policy}: {report:#}");
+    }
+}
+
+#[test]
 fn the_epa_log() {
     let log = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/epa-http.txt.zst");
     if !log.exists() {
