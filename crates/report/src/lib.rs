@@ -36,6 +36,7 @@ mod snapshot;
 mod svg;
 mod table;
 mod terminal;
+mod text;
 mod trace;
 mod unit;
 
@@ -46,5 +47,6 @@ pub use plot::figure_text;
 pub use report::{Fact, Report, Section};
 pub use svg::{PngError, Size, png, svg};
 pub use table::{Cell, Column, Row, Table};
-pub use terminal::{Charset, Terminal, report_text, table_text};
+pub use terminal::{Charset, Terminal};
+pub use text::{report_text, table_text};
 pub use unit::Unit;

@@ -74,6 +74,11 @@ impl Access {
     }
 }
 
+/// A trace has more objects or blocks than can be told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the trace has more than {} objects or blocks; take a sample of it", Access::OBJECTS_MAX)]
+pub struct TooManyObjects;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,8 +3,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use crate::Access;
-use crate::load::LoadError;
+use crate::access::{Access, TooManyObjects};
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: u64 = 4096;
@@ -34,8 +33,8 @@ impl BlockNumbers {
     /// changed, each block has, at its next access.
     ///
     /// # Errors
-    /// [`LoadError`]
-    pub fn push(&mut self, access: Access, offset: u64, accesses: &mut Vec<Access>) -> Result<(), LoadError> {
+    /// [`TooManyObjects`]
+    pub fn push(&mut self, access: Access, offset: u64, accesses: &mut Vec<Access>) -> Result<(), TooManyObjects> {
         let object = access.object() as usize;
         if object >= self.changes.len() {
             self.changes.resize(object + 1, 0);
@@ -47,7 +46,7 @@ impl BlockNumbers {
         for index in first..=last {
             let next = self.numbers.len() as u32;
             if next >= Access::OBJECTS_MAX {
-                return Err(LoadError::TooManyObjects);
+                return Err(TooManyObjects);
             }
             let new = Block { number: next, changes };
             let block = self.numbers.entry((access.object(), index)).or_insert(new);

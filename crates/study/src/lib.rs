@@ -20,12 +20,12 @@ mod split;
 mod sweep;
 mod workload;
 
-pub use access::Access;
+pub use access::{Access, TooManyObjects};
 pub use advise::{Advice, Objective, advise, knee};
 pub use blocks::BLOCK_BYTES;
 pub use census::{Census, Counted, PERCENTILES, Popular, Summary, Zipf};
 pub use choice::{Choice, ChoiceError, PolicyName};
-pub use load::{Changes, LoadConfig, LoadError, Loader, Replies, Totals, Unit, Writes};
+pub use load::{Changes, LoadConfig, Loader, Replies, Totals, Unit, Writes};
 pub use lru_curve::{is_exact, lru_curve};
 pub use room::Room;
 pub use shards::{Estimate, GROUPS, Shards, ShardsConfig};

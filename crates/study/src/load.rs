@@ -26,7 +26,7 @@ use serde::Serialize;
 use crate::blocks::BlockNumbers;
 use crate::numbers::Numbers;
 use crate::sort::{Reason, Sort, sort};
-use crate::{Access, Room, Workload};
+use crate::{Access, Room, TooManyObjects, Workload};
 
 /// What is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -124,14 +124,6 @@ pub struct Totals {
     pub without_bytes: u64,
 }
 
-/// Why a trace cannot be loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
-    /// It has too many objects or blocks.
-    #[error("the trace has more than {} objects or blocks; take a sample of it", Access::OBJECTS_MAX)]
-    TooManyObjects,
-}
-
 /// Records whose memory is asked for at once.
 const BATCH: usize = 32;
 
@@ -186,8 +178,8 @@ impl Loader {
     /// Adds requests.
     ///
     /// # Errors
-    /// [`LoadError`]
-    pub fn push_all(&mut self, records: &[Record]) -> Result<(), LoadError> {
+    /// [`TooManyObjects`]
+    pub fn push_all(&mut self, records: &[Record]) -> Result<(), TooManyObjects> {
         for records in records.chunks(BATCH) {
             // So that the processor waits for the memory of all at once.
             black_box(records.iter().fold(0, |sum, record| sum ^ self.objects.touch(record.object)));
@@ -199,9 +191,9 @@ impl Loader {
     /// Adds a request.
     ///
     /// # Errors
-    /// [`LoadError`]
+    /// [`TooManyObjects`]
     #[inline]
-    pub fn push(&mut self, record: &Record) -> Result<(), LoadError> {
+    pub fn push(&mut self, record: &Record) -> Result<(), TooManyObjects> {
         self.totals.requests += 1;
         self.totals.bytes += record.bytes.unwrap_or(0);
         match sort(record, self.config.dynamic) {
@@ -220,16 +212,16 @@ impl Loader {
         }
     }
 
-    fn number(&mut self, record: &Record) -> Result<u32, LoadError> {
+    fn number(&mut self, record: &Record) -> Result<u32, TooManyObjects> {
         let number = self.objects.number(record.object).filter(|number| *number < Access::OBJECTS_MAX);
-        let number = number.ok_or(LoadError::TooManyObjects)?;
+        let number = number.ok_or(TooManyObjects)?;
         if !self.is_plain && number as usize == self.known.len() {
             self.known.push(Known::default());
         }
         Ok(number)
     }
 
-    fn write(&mut self, record: &Record) -> Result<(), LoadError> {
+    fn write(&mut self, record: &Record) -> Result<(), TooManyObjects> {
         if self.config.changes != Changes::Never {
             let number = self.number(record)?;
             self.written.insert(number);
@@ -238,7 +230,7 @@ impl Loader {
     }
 
     #[inline]
-    fn access(&mut self, record: &Record) -> Result<(), LoadError> {
+    fn access(&mut self, record: &Record) -> Result<(), TooManyObjects> {
         let number = self.number(record)?;
         let is_whole = matches!(record.status, 0 | 200) && record.verb != Verb::Head;
         let sent = if record.verb == Verb::Head || record.status == 304 { 0 } else { record.bytes.unwrap_or(0) };
@@ -319,8 +311,8 @@ impl Loader {
     /// The workload.
     ///
     /// # Errors
-    /// [`LoadError`]
-    pub fn finish(mut self) -> Result<(Workload, Totals), LoadError> {
+    /// [`TooManyObjects`]
+    pub fn finish(mut self) -> Result<(Workload, Totals), TooManyObjects> {
         if self.config.replies == Replies::Whole {
             for access in &mut self.accesses {
                 let bytes = self.known[access.object() as usize].bytes_max;
