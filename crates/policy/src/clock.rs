@@ -12,17 +12,17 @@
 //!
 //! Every operation is O(1); the hand's way is amortised over the uses that it takes back.
 
+use crate::ordered::{Order, Ordered, is_incoming};
 use crate::queue::{Object, Queue};
-use crate::{Admission, Incoming, Key, Occupancy, Place, Policy, Removal, Table, TableFull};
+use crate::{Incoming, Place, Table};
 
 /// The clock. 40 to 48 bytes per object.
-#[derive(Debug)]
-pub struct Clock {
-    table: Table<Object>,
-    /// The hand points to the last.
-    order: Queue,
+pub type Clock = Ordered<ClockHand>;
+
+/// The hand points to the last object of the queue.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockHand {
     uses_max: u8,
-    bytes_max: u64,
 }
 
 impl Clock {
@@ -34,36 +34,16 @@ impl Clock {
     /// With counters of `bits`, clamped to 1..=8.
     pub fn with_bits(bytes_max: u64, objects_max: u32, bits: u8) -> Clock {
         let uses_max = u8::MAX >> (8 - bits.clamp(1, 8));
-        Clock { table: Table::new(objects_max as usize), order: Queue::default(), uses_max, bytes_max }
+        Ordered::with_order(bytes_max, objects_max, ClockHand { uses_max })
     }
+}
+
+impl Order for ClockHand {
+    const NAME: &'static str = "clock";
 
     #[inline]
-    fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.table.capacity() > 0 { Admission::Admit } else { Admission::Reject }
-    }
-
-    /// Moves the hand to the victim.
-    #[inline]
-    fn victim(&mut self, incoming: Option<Incoming>) -> Option<Place> {
-        loop {
-            let place = self.order.back()?;
-            let is_incoming = incoming.is_some_and(|incoming| incoming.key == self.table.key(place));
-            if is_incoming && self.order.len() == 1 {
-                return None;
-            }
-            let object = self.table.get_mut(place);
-            if object.uses > 0 {
-                object.uses -= 1;
-            } else if !is_incoming {
-                return Some(place);
-            }
-            self.order.move_to_front(&mut self.table, place);
-        }
-    }
-
-    #[inline]
-    fn use_object(&mut self, place: Place) {
-        let object = self.table.get_mut(place);
+    fn use_object(&mut self, table: &mut Table<Object>, _queue: &mut Queue, place: Place) {
+        let object = table.get_mut(place);
         // A popular object's cache line stays clean.
         if object.uses < self.uses_max {
             object.uses += 1;
@@ -71,84 +51,20 @@ impl Clock {
     }
 
     #[inline]
-    fn remove(&mut self, place: Place) {
-        self.order.remove(&mut self.table, place);
-        self.table.remove(place);
-    }
-}
-
-impl Policy for Clock {
-    fn name(&self) -> &'static str {
-        "clock"
-    }
-
-    #[inline]
-    fn contains(&self, key: Key) -> bool {
-        self.table.find(key).is_some()
-    }
-
-    #[inline]
-    fn handle_hit(&mut self, key: Key) {
-        self.handle_request(key);
-    }
-
-    #[inline]
-    fn handle_miss(&mut self, _key: Key, bytes: Option<u64>) -> Admission {
-        self.admits(bytes.unwrap_or(0))
-    }
-
-    #[inline]
-    fn handle_reply(&mut self, _key: Key, bytes: u64) -> Admission {
-        self.admits(bytes)
-    }
-
-    /// A new size is a use.
-    #[inline]
-    fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
-        match self.table.find(key) {
-            Some(place) => {
-                self.order.resize(&mut self.table, place, bytes);
-                self.use_object(place);
+    fn victim(&mut self, table: &mut Table<Object>, queue: &mut Queue, incoming: Option<Incoming>) -> Option<Place> {
+        loop {
+            let place = queue.back()?;
+            let is_incoming = is_incoming(table, place, incoming);
+            if is_incoming && queue.len() == 1 {
+                return None;
             }
-            None => {
-                let place = self.table.insert(key, Object::new(bytes)).ok_or(TableFull)?;
-                self.order.push_front(&mut self.table, place);
+            let object = table.get_mut(place);
+            if object.uses > 0 {
+                object.uses -= 1;
+            } else if !is_incoming {
+                return Some(place);
             }
+            queue.move_to_front(table, place);
         }
-        Ok(())
-    }
-
-    fn handle_remove(&mut self, key: Key, removal: Removal) {
-        if removal != Removal::Refused
-            && let Some(place) = self.table.find(key)
-        {
-            self.remove(place);
-        }
-    }
-
-    /// Moves the hand: see the module's documentation.
-    fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        self.victim(incoming).map(|place| self.table.key(place))
-    }
-
-    #[inline]
-    fn handle_request(&mut self, key: Key) -> bool {
-        let place = self.table.find(key);
-        if let Some(place) = place {
-            self.use_object(place);
-        }
-        place.is_some()
-    }
-
-    #[inline]
-    fn evict(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        let place = self.victim(incoming)?;
-        let key = self.table.key(place);
-        self.remove(place);
-        Some(key)
-    }
-
-    fn occupancy(&self) -> Occupancy {
-        Occupancy { objects: self.table.len(), bytes: self.order.bytes(), ghosts: 0 }
     }
 }

@@ -7,7 +7,7 @@ use crate::{Linked, Links, List, Place, Table};
 
 /// Where an object is, in policies of several queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Home {
+pub enum Home {
     /// In memory, on its first visit.
     #[default]
     First,
@@ -21,7 +21,7 @@ pub(crate) enum Home {
 
 /// An object in memory, or a ghost.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Object {
+pub struct Object {
     links: Links,
     /// Low half, high half. As one number they would align the node to 8 bytes: 40 in place of 32.
     bytes: [u32; 2],
@@ -58,7 +58,7 @@ impl Linked for Object {
 
 /// The queue. New objects come in front. Sums of bytes wrap: senseless sizes do no harm beyond their stay.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub struct Queue {
     list: List,
     bytes: u64,
 }

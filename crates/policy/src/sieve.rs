@@ -13,54 +13,32 @@
 //!
 //! Every operation is O(1); the hand's way is amortised over the uses whose bits it clears.
 
+use crate::ordered::{Order, Ordered, is_incoming};
 use crate::queue::{Object, Queue};
-use crate::{Admission, Incoming, Key, List, Occupancy, Place, Policy, Removal, Table, TableFull};
+use crate::{Incoming, List, Place, Table};
 
 /// The sieve. 40 to 48 bytes per object.
-#[derive(Debug)]
-pub struct Sieve {
-    table: Table<Object>,
-    /// Newest in front.
-    order: Queue,
-    /// None: at the oldest.
-    hand: Option<Place>,
-    bytes_max: u64,
+pub type Sieve = Ordered<SieveHand>;
+
+/// The hand moves from old to new objects; None: at the oldest.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SieveHand {
+    at: Option<Place>,
 }
 
 impl Sieve {
     /// For a memory of `bytes_max` that holds at most `objects_max` objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> Sieve {
-        Sieve { table: Table::new(objects_max as usize), order: Queue::default(), hand: None, bytes_max }
+        Ordered::with_order(bytes_max, objects_max, SieveHand::default())
     }
+}
+
+impl Order for SieveHand {
+    const NAME: &'static str = "sieve";
 
     #[inline]
-    fn admits(&self, bytes: u64) -> Admission {
-        if bytes <= self.bytes_max && self.table.capacity() > 0 { Admission::Admit } else { Admission::Reject }
-    }
-
-    /// Moves the hand to the victim.
-    #[inline]
-    fn victim(&mut self, incoming: Option<Incoming>) -> Option<Place> {
-        let mut place = self.hand.or(self.order.back())?;
-        loop {
-            let is_incoming = incoming.is_some_and(|incoming| incoming.key == self.table.key(place));
-            if is_incoming && self.order.len() == 1 {
-                return None;
-            }
-            let object = self.table.get_mut(place);
-            if object.uses > 0 {
-                object.uses = 0;
-            } else if !is_incoming {
-                self.hand = Some(place);
-                return Some(place);
-            }
-            place = List::before(&self.table, place).or(self.order.back())?;
-        }
-    }
-
-    #[inline]
-    fn use_object(&mut self, place: Place) {
-        let object = self.table.get_mut(place);
+    fn use_object(&mut self, table: &mut Table<Object>, _queue: &mut Queue, place: Place) {
+        let object = table.get_mut(place);
         // A popular object's cache line stays clean.
         if object.uses == 0 {
             object.uses = 1;
@@ -68,87 +46,28 @@ impl Sieve {
     }
 
     #[inline]
-    fn remove(&mut self, place: Place) {
-        if self.hand == Some(place) {
-            self.hand = List::before(&self.table, place);
-        }
-        self.order.remove(&mut self.table, place);
-        self.table.remove(place);
-    }
-}
-
-impl Policy for Sieve {
-    fn name(&self) -> &'static str {
-        "sieve"
-    }
-
-    #[inline]
-    fn contains(&self, key: Key) -> bool {
-        self.table.find(key).is_some()
-    }
-
-    #[inline]
-    fn handle_hit(&mut self, key: Key) {
-        self.handle_request(key);
-    }
-
-    #[inline]
-    fn handle_miss(&mut self, _key: Key, bytes: Option<u64>) -> Admission {
-        self.admits(bytes.unwrap_or(0))
-    }
-
-    #[inline]
-    fn handle_reply(&mut self, _key: Key, bytes: u64) -> Admission {
-        self.admits(bytes)
-    }
-
-    /// A new size is a use.
-    #[inline]
-    fn handle_insert(&mut self, key: Key, bytes: u64) -> Result<(), TableFull> {
-        match self.table.find(key) {
-            Some(place) => {
-                self.order.resize(&mut self.table, place, bytes);
-                self.use_object(place);
+    fn victim(&mut self, table: &mut Table<Object>, queue: &mut Queue, incoming: Option<Incoming>) -> Option<Place> {
+        let mut place = self.at.or(queue.back())?;
+        loop {
+            let is_incoming = is_incoming(table, place, incoming);
+            if is_incoming && queue.len() == 1 {
+                return None;
             }
-            None => {
-                let place = self.table.insert(key, Object::new(bytes)).ok_or(TableFull)?;
-                self.order.push_front(&mut self.table, place);
+            let object = table.get_mut(place);
+            if object.uses > 0 {
+                object.uses = 0;
+            } else if !is_incoming {
+                self.at = Some(place);
+                return Some(place);
             }
+            place = List::before(table, place).or(queue.back())?;
         }
-        Ok(())
-    }
-
-    fn handle_remove(&mut self, key: Key, removal: Removal) {
-        if removal != Removal::Refused
-            && let Some(place) = self.table.find(key)
-        {
-            self.remove(place);
-        }
-    }
-
-    /// Moves the hand: see the module's documentation.
-    fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        self.victim(incoming).map(|place| self.table.key(place))
     }
 
     #[inline]
-    fn handle_request(&mut self, key: Key) -> bool {
-        let place = self.table.find(key);
-        if let Some(place) = place {
-            self.use_object(place);
+    fn handle_leave(&mut self, table: &Table<Object>, place: Place) {
+        if self.at == Some(place) {
+            self.at = List::before(table, place);
         }
-        place.is_some()
-    }
-
-    #[inline]
-    fn evict(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        let place = self.victim(incoming)?;
-        let key = self.table.key(place);
-        self.remove(place);
-        Some(key)
-    }
-
-    fn occupancy(&self) -> Occupancy {
-        Occupancy { objects: self.table.len(), bytes: self.order.bytes(), ghosts: 0 }
     }
 }
