@@ -135,14 +135,6 @@ impl Gdsf {
         self.order.set_rank(&mut self.table, place, rank);
     }
 
-    fn victim(&self, incoming: Option<Incoming>) -> Option<Place> {
-        let least = self.order.least()?;
-        match incoming {
-            Some(incoming) if self.table.key(least) == incoming.key => self.order.least_but(least),
-            _ => Some(least),
-        }
-    }
-
     fn remove(&mut self, place: Place, removal: Removal) {
         if removal == Removal::Evicted {
             // The memory does not grow younger by a victim that had been passed over for being the incoming object.
@@ -206,7 +198,7 @@ impl Policy for Gdsf {
     }
 
     fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        self.victim(incoming).map(|place| self.table.key(place))
+        self.order.victim(&self.table, incoming).map(|place| self.table.key(place))
     }
 
     #[inline]
@@ -217,7 +209,7 @@ impl Policy for Gdsf {
     }
 
     fn evict(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        let place = self.victim(incoming)?;
+        let place = self.order.victim(&self.table, incoming)?;
         let key = self.table.key(place);
         self.remove(place, Removal::Evicted);
         Some(key)

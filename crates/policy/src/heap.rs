@@ -4,7 +4,7 @@
 //! O(log n), the least value O(1).
 
 use crate::table::NONE;
-use crate::{Place, Table};
+use crate::{Incoming, Place, Table};
 
 /// A value that can be in a heap.
 pub trait Heaped: Default + Clone {
@@ -58,6 +58,14 @@ impl<R: Ord + Copy> Heap<R> {
         // Whatever is less than all but the root is a child of it.
         let least = self.nodes.iter().take(3).filter(|node| node.1 != unwanted).min_by_key(|node| node.0);
         least.map(|node| node.1)
+    }
+
+    /// The value of the least rank, for the sake of `incoming`, which it is not itself.
+    #[inline]
+    pub(crate) fn victim<T: Default + Clone>(&self, table: &Table<T>, incoming: Option<Incoming>) -> Option<Place> {
+        let least = self.least()?;
+        let is_incoming = incoming.is_some_and(|incoming| incoming.key == table.key(least));
+        if is_incoming { self.least_but(least) } else { Some(least) }
     }
 
     /// The rank of a value in it.

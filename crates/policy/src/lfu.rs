@@ -147,10 +147,7 @@ impl Policy for Lfu {
     }
 
     fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        let place = match incoming.and_then(|incoming| self.table.find(incoming.key)) {
-            Some(incoming) => self.order.least_but(incoming),
-            None => self.order.least(),
-        };
+        let place = self.order.victim(&self.table, incoming);
         place.map(|place| self.table.key(place))
     }
 

@@ -120,14 +120,6 @@ impl Lrfu {
         self.order.set_rank(&mut self.table, place, rank);
     }
 
-    fn victim(&self, incoming: Option<Incoming>) -> Option<Place> {
-        let least = self.order.least()?;
-        match incoming {
-            Some(incoming) if self.table.key(least) == incoming.key => self.order.least_but(least),
-            _ => Some(least),
-        }
-    }
-
     fn remove(&mut self, place: Place) {
         self.order.remove(&mut self.table, place);
         self.bytes = self.bytes.wrapping_sub(self.table.remove(place).bytes);
@@ -190,7 +182,7 @@ impl Policy for Lrfu {
     }
 
     fn poll_victim(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        self.victim(incoming).map(|place| self.table.key(place))
+        self.order.victim(&self.table, incoming).map(|place| self.table.key(place))
     }
 
     #[inline]
@@ -202,7 +194,7 @@ impl Policy for Lrfu {
     }
 
     fn evict(&mut self, incoming: Option<Incoming>) -> Option<Key> {
-        let place = self.victim(incoming)?;
+        let place = self.order.victim(&self.table, incoming)?;
         let key = self.table.key(place);
         self.remove(place);
         Some(key)

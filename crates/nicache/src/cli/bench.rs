@@ -1,0 +1,295 @@
+//! The command `bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use nicache_bench::dynamic::{EDIT_RATES, Page, Subject};
+
+use super::parse_rate;
+
+/// The benchmarks.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// A client against nginx alone, through the card, and with Varnish in the card's place
+    #[command(
+        after_help = "Example: sudo nicache bench wire --figure wire.svg\n\nNeeds root, two CPUs, a quiet machine and wrk; takes about 40 minutes \
+        in full, 3 minutes with --quick."
+    )]
+    Wire(BenchWireArgs),
+    /// Computed pages that change (PHP with MariaDB, WordPress, DokuWiki): the server alone, behind caches, behind the card; speed and
+    /// stale replies
+    #[command(after_help = BENCH_DYNAMIC_EXAMPLES)]
+    Dynamic(BenchDynamicArgs),
+    /// Which files a page is made of: the CacheCard paper's method and nicache's, on the same requests, and what edits then purge
+    #[command(after_help = BENCH_SETS_EXAMPLES)]
+    Sets(BenchSetsArgs),
+    /// What card memory keeps off a bus, and what that is worth: `nicache serve` under web logs on the bus of Kim et al. 2002
+    #[command(after_help = BENCH_KIM_EXAMPLES)]
+    Kim(BenchKimArgs),
+    /// Simulations: how fast traces are played back against each policy, and the curve of LRU is made, beside libCacheSim
+    #[command(after_help = BENCH_SIM_EXAMPLES)]
+    Sim(BenchSimArgs),
+    /// The card alone: nanoseconds per request of each kind
+    #[command(after_help = "Example: nicache bench pipeline --only hit")]
+    Pipeline(BenchPipelineArgs),
+}
+
+const BENCH_KIM_EXAMPLES: &str = "Examples:
+  sudo nicache bench kim --quick access.log.gz
+  sudo nicache bench kim --save kim.json --figure kim.svg epa-http.txt.zst nasa.txt.zst blog.tsv.zst
+
+Needs root, two CPUs and a quiet machine; takes about 3 minutes a log in full.";
+
+const BENCH_SIM_EXAMPLES: &str = "Examples:
+  nicache bench sim
+  nicache bench sim --peer ~/libCacheSim/build/bin/cachesim --figure sim.svg
+
+The peer is built by you (docs/bench tells how). Takes about 3 minutes a round with it, and 250 MB of disk.";
+
+/// Arguments of `bench sim`.
+#[derive(Debug, Args)]
+pub struct BenchSimArgs {
+    /// libCacheSim's program cachesim [default: nicache alone]
+    #[arg(long, value_name = "FILE")]
+    pub peer: Option<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "quick", "peer"])]
+    pub from: Option<PathBuf>,
+    /// How often everything is measured [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Requests of the trace, in millions
+    #[arg(long, value_name = "MILLIONS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub requests: u32,
+    /// Objects that are asked for
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
+    pub objects: u32,
+    /// Objects that the caches hold
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(10..=100_000_000))]
+    pub cache: u32,
+    /// Exponent of Zipf's law
+    #[arg(long, value_name = "EXPONENT", default_value_t = 1.0, value_parser = parse_rate)]
+    pub exponent: f64,
+    /// Only these policies [default: all that read one trace]
+    #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
+    pub policies: Vec<nicache_study::Choice>,
+    /// Put the trace into this folder while measuring
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub folder: PathBuf,
+    /// One round with a million requests: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// Arguments of `bench kim`.
+#[derive(Debug, Args)]
+pub struct BenchKimArgs {
+    /// Web logs in any format that `nicache replay` reads [default: requests by Zipf's law for 400 files]
+    #[arg(value_name = "LOG")]
+    pub logs: Vec<PathBuf>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "quick", "logs"])]
+    pub from: Option<PathBuf>,
+    /// How often everything is measured [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Cut a log where its replies have so many megabytes
+    #[arg(long, value_name = "MB", default_value_t = 500)]
+    pub megabytes: u64,
+    /// Memory of each card, in megabytes
+    #[arg(long, value_name = "MB,...", value_delimiter = ',', default_value = "0,4,8,16")]
+    pub memory: Vec<u64>,
+    /// Numbers of cards
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2")]
+    pub cards: Vec<u32>,
+    /// Sessions at once
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub clients: usize,
+    /// Put the files to serve into this folder while measuring. It must be on a disk
+    #[arg(long, value_name = "DIR", default_value = "/var/lib")]
+    pub folder: PathBuf,
+    /// One round, no cache and the largest, one number of cards, 100 megabytes: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// Arguments of `bench wire`.
+#[derive(Debug, Args)]
+pub struct BenchWireArgs {
+    /// Print the result as JSON, every single measurement included
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "seconds", "quick"])]
+    pub from: Option<PathBuf>,
+    /// How often everything is measured [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Seconds of one measurement [default: 3]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: Option<u32>,
+    /// Put the files to serve into this folder while measuring. It must be on a disk, and nobody may make files right in it
+    /// meanwhile (that would purge what is below)
+    #[arg(long, value_name = "DIR", default_value = "/var/lib")]
+    pub folder: PathBuf,
+    /// Measure only what has this in its label, which is like `10 KB, card, hits, connections kept open`
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub only: String,
+    /// One round of one second, three sizes of objects: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+}
+
+const BENCH_DYNAMIC_EXAMPLES: &str = "Examples:
+  sudo nicache bench dynamic --quick
+  sudo nicache bench dynamic --save dynamic.json --figure dynamic.svg
+  sudo nicache bench dynamic --pages php --subjects server,nicache --edits 0,10
+  sudo nicache bench dynamic --only watchers --rounds 20
+
+Needs root, two CPUs, a quiet machine, wrk, varnish and the packages of the applications (it says which are missing);
+takes about 50 minutes in full, 8 minutes with --quick. Ctrl-C reports what has been measured so far.";
+
+/// Arguments of `bench dynamic`.
+#[derive(Debug, Args)]
+pub struct BenchDynamicArgs {
+    /// Print the result as JSON, every single measurement included
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "seconds", "quick", "pages", "subjects", "edits", "only"])]
+    pub from: Option<PathBuf>,
+    /// How often everything is measured [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Seconds of one measurement [default: 5]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: Option<u32>,
+    /// One round of one second: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+    /// Which pages: php, wordpress-front, wordpress-post, dokuwiki
+    #[arg(long, value_name = "PAGE,...", value_delimiter = ',', default_values = Page::ALL.map(Page::name))]
+    pub pages: Vec<Page>,
+    /// Who answers: server, nginx-60s, nginx-1s, varnish-60s, varnish-1s, nicache
+    #[arg(long, value_name = "SUBJECT,...", value_delimiter = ',', default_values = Subject::ALL.map(Subject::name))]
+    pub subjects: Vec<Subject>,
+    /// How often a page is changed, per second
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = EDIT_RATES,
+        value_parser = clap::value_parser!(u32).range(0..=200))]
+    pub edits: Vec<u32>,
+    /// Only the pages, or only what watching costs
+    #[arg(long, value_enum)]
+    pub only: Option<DynamicPart>,
+}
+
+/// A part of `bench dynamic`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DynamicPart {
+    /// The pages behind each subject.
+    Pages,
+    /// What the watchers cost a page that is not cached.
+    Watchers,
+}
+
+const BENCH_SETS_EXAMPLES: &str = "Examples:
+  sudo nicache bench sets --quick
+  sudo nicache bench sets --save sets.json --figure sets.svg
+  sudo nicache bench sets --interval 1 --sleep 1000
+
+Needs root, two CPUs, nginx, PHP-FPM and 8 GB of memory for the processes of PHP; takes about two minutes.";
+
+/// Arguments of `bench sets`.
+#[derive(Debug, Args)]
+pub struct BenchSetsArgs {
+    /// Print the result as JSON, the course of it included
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "requests", "interval", "sleep", "workers", "quick"])]
+    pub from: Option<PathBuf>,
+    /// Few requests and processes: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+    /// Requests of each kind of script [default: 6000]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub requests: Option<usize>,
+    /// Milliseconds between two requests, on average [default: 2]
+    #[arg(long, value_name = "MS", value_parser = parse_positive)]
+    pub interval: Option<f64>,
+    /// Milliseconds that a slow script sleeps [default: 2000]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=5000))]
+    pub sleep: Option<u64>,
+    /// Processes of PHP for slow scripts [default: 1300]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8000))]
+    pub workers: Option<u32>,
+    /// Edits of files per second
+    #[arg(long, value_name = "N", default_value = "10", value_parser = parse_positive)]
+    pub edits: f64,
+    /// Seed of what is random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+fn parse_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=1_000_000).contains(count));
+    count.ok_or_else(|| "a number from 1 to 1000000".to_owned())
+}
+
+fn parse_positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| (0.001..=1000.0).contains(number));
+    number.ok_or_else(|| "a number from 0.001 to 1000".to_owned())
+}
+
+/// Arguments of `bench pipeline`.
+#[derive(Debug, Args)]
+pub struct BenchPipelineArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// How often everything is measured
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Milliseconds of one measurement
+    #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub time: u64,
+    /// Only kinds of requests whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub only: String,
+}
