@@ -2,8 +2,10 @@
 # make demo   build nicache and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
 # make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
 # make lint   formatting and clippy
-# make bench  all benchmarks: nicache against nginx and Varnish, static and dynamic (90 minutes; ARGS=--quick for a look), simulations (CACHESIM=
-#             libCacheSim's program to compare), the card alone, and parts of it
+# make bench  all benchmarks: nicache against nginx, Apache, Varnish and HAProxy, static and dynamic (two and a half hours; ARGS=--quick for a
+#             look), simulations (CACHESIM=libCacheSim's program to compare), the card alone, and parts of it
+# make deb    a Debian package of it, in dist/ (its service is not started: it needs /etc/nicache/nicache.toml first)
+# make tarball  the same as an archive for any Linux of this architecture, statically linked
 #
 # Whatever is missing on the machine is installed first (tools/setup).
 
@@ -15,7 +17,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # A toolchain that tools/setup has installed just now comes first.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: run demo build test lint bench clean
+.PHONY: run demo build test lint bench deb tarball clean
 .DEFAULT_GOAL := run
 
 run: build
@@ -40,12 +42,24 @@ lint:
 bench: build
 	@tools/setup bench
 	$(SUDO) $(TARGET)/release/nicache bench wire --save docs/bench/wire.json --figure docs/bench/wire.svg $(ARGS)
+	$(SUDO) $(TARGET)/release/nicache bench curves --save docs/bench/curves.json --figure docs/bench/curves.svg $(ARGS)
 	$(SUDO) $(TARGET)/release/nicache bench dynamic --save docs/bench/dynamic.json --figure docs/bench/dynamic.svg $(ARGS)
 	$(SUDO) $(TARGET)/release/nicache bench kim --save docs/bench/kim.json --figure docs/bench/kim.svg $(ARGS) $(LOGS)
 	$(SUDO) $(TARGET)/release/nicache bench sets --save docs/bench/sets.json --figure docs/bench/sets.svg $(ARGS)
 	$(TARGET)/release/nicache bench sim --save docs/bench/sim.json --figure docs/bench/sim.svg $(ARGS) $(if $(CACHESIM),--peer $(CACHESIM))
 	$(TARGET)/release/nicache bench pipeline
 	cargo bench --workspace --locked $(CARGO_FLAGS)
+
+deb: build
+	@tools/deb $(TARGET)/release/nicache dist
+
+# glibc itself, libelf and zlib are linked in. What remains of the machine: /bin/sh and the programs that commands name.
+STATIC := $(shell uname -m)-unknown-linux-gnu
+tarball:
+	@tools/setup build
+	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" LIBBPF_SYS_LIBRARY_PATH=/usr/lib/$(shell uname -m)-linux-gnu \
+		cargo build --release --locked -p nicache --features static --target $(STATIC) $(CARGO_FLAGS)
+	@tools/tarball $(TARGET)/$(STATIC)/release/nicache dist
 
 clean:
 	cargo clean

@@ -1,5 +1,7 @@
 //! Records of hits: the server never saw them, so its own log lacks them.
 
+use nicache_tcp::frame::Address;
+
 use crate::flow::reply::ReplyKind;
 use crate::limits::{ACCESS_RECORDS_MAX, ACCESS_TEXT_BYTES};
 
@@ -8,8 +10,8 @@ use crate::limits::{ACCESS_RECORDS_MAX, ACCESS_TEXT_BYTES};
 pub struct AccessRecord {
     /// Seconds since 1970.
     pub time: u64,
-    /// IPv4 address of the client.
-    pub client: u32,
+    /// Address of the client.
+    pub client: Address,
     /// Was it HEAD?
     pub head: bool,
     /// HTTP/1.0?
@@ -45,13 +47,24 @@ impl Text {
 
 impl AccessRecord {
     /// A record of the request that begins with `head`.
-    pub fn new(time: u64, client: u32, kind: ReplyKind, http10: bool, body_bytes: u32, head: &[u8]) -> AccessRecord {
+    pub fn new(
+        time: u64,
+        client: Address,
+        kind: ReplyKind,
+        http10: bool,
+        body_bytes: u32,
+        head: &[u8],
+    ) -> AccessRecord {
         AccessRecord {
             time,
             client,
             head: kind == ReplyKind::HeadOnly,
             http10,
-            status: if kind == ReplyKind::NotModified { 304 } else { 200 },
+            status: match kind {
+                ReplyKind::Full | ReplyKind::HeadOnly => 200,
+                ReplyKind::Range | ReplyKind::Parts => 206,
+                ReplyKind::NotModified => 304,
+            },
             body_bytes,
             target: Text::new(head.split(|&byte| byte == b' ').nth(1).unwrap_or_default()),
             referer: Text::new(field(head, b"referer:")),
@@ -127,7 +140,7 @@ mod tests {
     fn a_record_has_the_fields_of_its_own_request() {
         let head =
             b"GET /a?b HTTP/1.1\r\nHost: h\r\nuser-agent:  curl/8 \r\n\r\nGET /c HTTP/1.1\r\nReferer: other\r\n\r\n";
-        let record = AccessRecord::new(1, 2, ReplyKind::Full, false, 3, head);
+        let record = AccessRecord::new(1, Address::default(), ReplyKind::Full, false, 3, head);
         assert_eq!(record.target(), b"/a?b");
         assert_eq!(record.user_agent(), b"curl/8");
         assert_eq!(record.referer(), b"");

@@ -4,25 +4,34 @@
 //! carry the same clock), `unix_s` is for `Date`.
 
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
+use std::ops::Range;
 
-use nicache_http::HttpDate;
+use nicache_http::{HttpDate, Ranges};
 use nicache_port::{Burst, FrameBuf, Offload, Port, SendError, send_with_fallback};
-use nicache_tcp::{Time, Wheel, time_wait::TimeWaitTable};
+use nicache_tcp::{
+    Seq, Time, Wheel, challenge::ChallengeBudget, cookie_keys::CookieKeys, half_open::HalfOpen, isn::IsnKey,
+    syn_pressure::SynPressure, time_wait::TimeWaitTable,
+};
 
 use crate::access::{AccessLog, AccessRecord};
 use crate::bus::FrameBytes;
 use crate::config::CardConfig;
 use crate::counters::Counters;
+use crate::elder::Elder;
 use crate::fill::Fills;
-use crate::flow::Flow;
 use crate::flow::hold::HoldPool;
+use crate::flow::parts::PartSets;
 use crate::flow::table::FlowTable;
+use crate::flow::{Flow, Phase};
+use crate::l0::FirstLevel;
+use crate::ledger::{Adopted, Ledger};
 use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
 use crate::link::CoherenceLink;
 use crate::memo::Memo;
 use crate::packet::{Classified, Side, TcpFrame, classify};
 use crate::recheck::Rechecks;
-use crate::store::{Entry, Store};
+use crate::store::{Entry, MostUsed, Store};
 use crate::wait::Waiters;
 
 /// Frames taken from a port at a time.
@@ -50,6 +59,12 @@ pub struct Card<W, H> {
     pub(crate) store: Store,
     pub(crate) fills: Fills,
     pub(crate) time_wait: TimeWaitTable,
+    pub(crate) half_open: HalfOpen,
+    pub(crate) challenges: ChallengeBudget,
+    pub(crate) cookie_keys: CookieKeys,
+    pub(crate) syn_pressure: SynPressure,
+    /// Until then, segments of unknown connections may answer SYN cookies.
+    pub(crate) cookies_until: Option<Time>,
     pub(crate) counters: Counters,
     pub(crate) memo: Memo,
     /// The date of this poll, for replies.
@@ -68,6 +83,13 @@ pub struct Card<W, H> {
     pub(crate) watcher_due: Option<Time>,
     pub(crate) waiters: Waiters,
     pub(crate) rechecks: Rechecks,
+    pub(crate) ledger: Option<Box<dyn Ledger>>,
+    pub(crate) adopted: Adopted,
+    pub(crate) elder: Option<Elder>,
+    /// The ranges that the request asked for which was looked at last, if they were several.
+    pub(crate) ranges: Ranges,
+    pub(crate) part_sets: PartSets,
+    pub(crate) first_level: Option<FirstLevel>,
     burst: Option<Burst>,
     period_end: Option<Time>,
 }
@@ -146,6 +168,11 @@ impl<W: Port, H: Port> Card<W, H> {
             store,
             fills: Fills::new(),
             time_wait: TimeWaitTable::new(config.flows),
+            half_open: HalfOpen::new(config.flows, config.half_open.min(config.flows / 2), std::time::Duration::ZERO),
+            challenges: ChallengeBudget::default(),
+            cookie_keys: CookieKeys::new(config.isn_key),
+            syn_pressure: SynPressure::default(),
+            cookies_until: None,
             counters: Counters::default(),
             memo: Memo::new(config.secret),
             date: HttpDate::from_unix_s(0),
@@ -160,6 +187,12 @@ impl<W: Port, H: Port> Card<W, H> {
             watcher_due: None,
             waiters: Waiters::new(),
             rechecks: Rechecks::new(),
+            ledger: None,
+            adopted: Adopted::default(),
+            elder: None,
+            ranges: Ranges::new(),
+            part_sets: PartSets::new(),
+            first_level: None,
             burst: Some(Burst::new(BURST_FRAMES)),
             period_end,
             config,
@@ -180,18 +213,24 @@ impl<W: Port, H: Port> Card<W, H> {
             self.watcher_due = None;
         } else {
             self.talk_to_watcher(now);
+            self.sync_l0();
         }
         self.wake_waiters(now);
         let Some(mut burst) = self.burst.take() else { return Ok(0) };
         let handled = self.poll_ports(&mut burst, now);
         self.burst = Some(burst);
         self.poll_timers(now);
+        self.poll_l0(now);
+        if !self.adopted.is_empty() {
+            self.poll_adopted(now);
+        }
         if let Some(end) = self.period_end
             && now >= end
         {
             self.store.end_period();
             self.period_end = self.store.policy().period().map(|period| now + period);
         }
+        self.sync_l0();
         self.ports.wire.flush()?;
         self.ports.host.flush()?;
         handled
@@ -214,9 +253,20 @@ impl<W: Port, H: Port> Card<W, H> {
         Ok(handled)
     }
 
+    /// Throws away what has come to both ports: frames that have gone their way without the card.
+    ///
+    /// # Errors
+    /// A port is broken.
+    pub fn drain_ports(&mut self) -> io::Result<()> {
+        let Some(burst) = &mut self.burst else { return Ok(()) };
+        while self.ports.wire.receive(burst)? + self.ports.host.receive(burst)? > 0 {}
+        Ok(())
+    }
+
     /// When the card wants to be polled again even if no frame comes; `None`: only for frames.
     pub fn next_due(&self) -> Option<Time> {
-        [self.wheel.next_due(), self.period_end, self.watcher_due()].into_iter().flatten().min()
+        let adopted = if self.adopted.is_empty() { None } else { self.adopted.due(Time::ZERO) };
+        [self.wheel.next_due(), self.period_end, self.watcher_due(), self.l0_due(), adopted].into_iter().flatten().min()
     }
 
     /// What was counted so far.
@@ -234,6 +284,27 @@ impl<W: Port, H: Port> Card<W, H> {
         self.flows.len()
     }
 
+    /// Of these: connections whose handshake is not complete.
+    pub fn half_open(&self) -> usize {
+        self.half_open.len()
+    }
+
+    /// Hold buffers in use.
+    pub fn holds_in_use(&self) -> usize {
+        self.holds.lent()
+    }
+
+    /// Fills under way.
+    pub fn fills_in_use(&self) -> usize {
+        self.fills.in_use()
+    }
+
+    /// Clients whose requests the card follows on the connection from that port.
+    pub fn followed(&self) -> impl Iterator<Item = (IpAddr, u16)> {
+        let is_followed = |flow: &&Flow| matches!(flow.phase, Phase::Requests | Phase::Opaque(Some(_)));
+        self.flows.iter().filter(is_followed).map(|flow| (flow.key.client.to_ip(), flow.key.client_port))
+    }
+
     /// Does the watcher's lease hold, as of the last poll?
     pub fn lease_holds(&self) -> bool {
         self.lease
@@ -242,6 +313,13 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Turns the cache off or on. Entries stay, checked as ever.
     pub fn set_bypass(&mut self, bypass: bool) {
         self.bypass = bypass;
+        self.revoke_l0();
+    }
+
+    /// Makes SYN cookies with another key from now on, which nobody else may know. Worth it every few minutes, at most every two: cookies of the key before the
+    /// last are good no more.
+    pub fn renew_cookie_key(&mut self, key: IsnKey, now: Time) {
+        self.cookie_keys.renew(key, now);
     }
 
     /// Is the cache turned off?
@@ -252,8 +330,14 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Drops the entries that `chosen` says; returns how many.
     pub fn purge(&mut self, chosen: impl Fn(&Entry) -> bool) -> usize {
         let removed = self.store.remove_where(chosen);
+        self.sync_l0();
         self.counters.purges_by_operator += removed as u64;
         removed
+    }
+
+    /// Looks at `places` of the store and takes those used most since the last look into `most` ([`Store::take_uses`]).
+    pub fn take_uses(&mut self, places: Range<usize>, most: &mut MostUsed) {
+        self.store.take_uses(places, most);
     }
 
     /// Hands the records of hits since the last call to `take`.
@@ -277,8 +361,17 @@ impl<W: Port, H: Port> Card<W, H> {
         match classify(frame.data(), &offload, Side::Wire, |port| ports.contains(&port)) {
             Classified::Other => self.pass_to_host(frame, FrameBytes::other(frame.len())),
             Classified::Corrupt => self.counters.corrupt += 1,
+            Classified::TooBig(told) => match self.flows.find(&told.key) {
+                Some(index) => self.with_flow(index, now, |card, flow| card.path_too_narrow(flow, frame, &told, now)),
+                None => self.pass_to_host(frame, FrameBytes::other(frame.len())),
+            },
             Classified::Tcp(tcp) => match self.flows.find(&tcp.key) {
-                Some(index) => self.with_flow(index, now, |card, flow| card.client_segment(flow, frame, &tcp, now)),
+                Some(index) => {
+                    let ack = Some(tcp.head.ack).filter(|_| tcp.head.flags.ack());
+                    self.with_flow_at(index, ack, now, |card, flow| card.client_segment(flow, frame, &tcp, now));
+                }
+                None if !self.adopted.is_empty() && self.reset_orphan(&tcp, true) => {}
+                None if self.elder.is_some() && self.pass_to_elder(frame, &tcp, Side::Wire) => {}
                 None => self.handle_unknown(frame, &tcp, now),
             },
         }
@@ -288,10 +381,12 @@ impl<W: Port, H: Port> Card<W, H> {
         let ports = &self.config.service_ports;
         let offload = frame.offload();
         match classify(frame.data(), &offload, Side::Host, |port| ports.contains(&port)) {
-            Classified::Other => self.pass_to_wire(frame, FrameBytes::other(frame.len())),
+            Classified::Other | Classified::TooBig(_) => self.pass_to_wire(frame, FrameBytes::other(frame.len())),
             Classified::Corrupt => self.counters.corrupt += 1,
             Classified::Tcp(tcp) => match self.flows.find(&tcp.key) {
                 Some(index) => self.with_flow(index, now, |card, flow| card.host_segment(flow, frame, &tcp, now)),
+                None if !self.adopted.is_empty() && self.reset_orphan(&tcp, false) => {}
+                None if self.elder.is_some() && self.pass_to_elder(frame, &tcp, Side::Host) => {}
                 None => self.pass_to_wire(frame, FrameBytes::other(frame.len())),
             },
         }
@@ -299,9 +394,36 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Runs `handle` on a flow taken out of the table, then puts it back with its timer armed, or forgets it.
     pub(crate) fn with_flow(&mut self, index: u32, now: Time, handle: impl FnOnce(&mut Self, &mut Flow) -> Keep) {
+        self.with_flow_at(index, None, now, handle);
+    }
+
+    /// Likewise; `ack` is what the client acknowledges with the segment that is at hand.
+    fn with_flow_at(
+        &mut self,
+        index: u32,
+        ack: Option<Seq>,
+        now: Time,
+        handle: impl FnOnce(&mut Self, &mut Flow) -> Keep,
+    ) {
         let Some(mut flow) = self.flows.take(index) else { return };
-        match handle(self, &mut flow) {
+        let was_half_open = flow.is_half_open();
+        let keep = if flow.loan.is_none() || self.take_back(&mut flow, ack, now) {
+            handle(self, &mut flow)
+        } else {
+            self.counters.l0_lost += 1;
+            self.abort_client(&mut flow, now);
+            self.reset_host(&mut flow);
+            Keep::No
+        };
+        if std::mem::take(&mut flow.may_be_lent) && keep == Keep::Yes {
+            self.lend(&mut flow);
+        }
+        self.note_in_ledger(index, &mut flow, keep == Keep::Yes);
+        match keep {
             Keep::Yes => {
+                if was_half_open && !flow.is_half_open() {
+                    self.half_open.end(index);
+                }
                 if let Some(due) = self.deadline(&flow, now) {
                     self.wheel.arm(index, due);
                 }
@@ -309,6 +431,7 @@ impl<W: Port, H: Port> Card<W, H> {
             }
             Keep::No => {
                 self.release_resources(&mut flow);
+                self.half_open.end(index);
                 self.wheel.disarm(index);
                 self.flows.forget(index, flow);
             }

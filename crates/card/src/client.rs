@@ -5,6 +5,7 @@ use nicache_tcp::rst::{self, Verdict};
 use nicache_tcp::{AckInfo, Flags, SackBlocks, Seq, Time, rewrite};
 
 use crate::card::{Card, Keep, request_frame_bytes};
+use crate::challenge::{is_near_window, is_recent};
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::packet::TcpFrame;
@@ -30,6 +31,7 @@ impl<W: Port, H: Port> Card<W, H> {
         now: Time,
     ) -> Keep {
         let head = &tcp.head;
+        flow.keep_alive.handle_segment(now);
         let is_new =
             (head.seq + tcp.payload_len()).gt(flow.rcv_nxt) || head.flags.fin() || head.ack.gt(flow.client_acked);
         if is_new || !flow.output_idle() {
@@ -43,7 +45,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     Keep::No
                 }
                 Verdict::ChallengeAck => {
-                    self.ack_client(flow, now);
+                    self.challenge_client(flow, now);
                     Keep::Yes
                 }
                 Verdict::Drop => self.drop_unacceptable(),
@@ -51,25 +53,33 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if head.flags.syn() {
             // RFC 5961 section 4.2; also the client's own SYN seen again.
-            self.ack_client(flow, now);
+            self.challenge_client(flow, now);
             return Keep::Yes;
         }
         if !head.flags.ack() {
             return self.drop_unacceptable();
         }
+        if !is_near_window(flow, tcp) {
+            self.answer_unacceptable(flow, tcp, now);
+            return self.drop_unacceptable();
+        }
         if let Some(stamps) = &mut flow.timestamps {
             if !stamps.client.accepts(head.timestamps, false, now) {
                 // RFC 7323 section 5.3, R1.
-                self.ack_client(flow, now);
+                self.answer_unacceptable(flow, tcp, now);
                 return self.drop_unacceptable();
             }
             if let Some(theirs) = head.timestamps {
                 stamps.client.update(theirs, head.seq, flow.acked_to_client, now);
             }
         }
+        if tcp.payload_len() > 0 {
+            flow.ecn.handle_data(head.ecn, head.flags);
+        }
+        flow.client_echo = head.flags.contains(Flags::ECE) && flow.replies.is_empty();
         let payload = &frame.data()[tcp.payload_at..tcp.end];
         let Some(tell_host) = self.client_ack(flow, tcp, now) else {
-            self.ack_client(flow, now);
+            self.answer_unacceptable(flow, tcp, now);
             return self.drop_unacceptable();
         };
         let sent_to_host = flow.host.sender.end();
@@ -82,16 +92,18 @@ impl<W: Port, H: Port> Card<W, H> {
             self.ack_host(flow, self.sack_for_host(flow, &head.sack));
         }
         self.pump_client(flow, now);
+        flow.head_timer.handle_input(has_partial_head(flow), now);
         self.keep_unless_over(flow, now)
     }
 
     /// Takes the acknowledgment. `None`: it acknowledges what was never sent. `Some(true)`: the host should hear of it.
     fn client_ack(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) -> Option<bool> {
         let head = &tcp.head;
-        if head.ack.gt(flow.acknowledgeable()) {
+        if head.ack.gt(flow.acknowledgeable()) || !is_recent(flow, head.ack) {
             return None;
         }
         let window = head.window_bytes(flow.splice.client_scale);
+        flow.client_window_max = flow.client_window_max.max(window);
         if head.ack.ge(flow.client_acked) {
             flow.client_acked = head.ack;
             flow.client_edge = head.ack + window;
@@ -136,10 +148,12 @@ impl<W: Port, H: Port> Card<W, H> {
             sack,
             ts_ecr: flow.timestamps.zip(head.timestamps).map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
             carries_data: tcp.payload_len() > 0 || head.flags.fin(),
+            ece: head.flags.contains(Flags::ECE),
         };
-        flow.sender.handle_ack(&info, now);
+        let acked = flow.sender.handle_ack(&info, now).newly_acked;
+        flow.reading.handle_progress(acked, flow.sender.end().saturating_since(flow.sender.una()), now);
         while let Some(reply) = flow.replies.pop_acknowledged(flow.sender.una()) {
-            self.store.unpin(reply.entry);
+            self.forget_reply(&reply);
         }
     }
 
@@ -163,8 +177,9 @@ impl<W: Port, H: Port> Card<W, H> {
         let head = &tcp.head;
         let len = tcp.payload_len();
         if len == 0 && !head.flags.fin() {
-            if head.seq.lt(flow.rcv_nxt) {
-                self.probe_host(flow);
+            if head.seq.lt(flow.rcv_nxt) && !self.probe_host(flow) {
+                // RFC 9293 section 3.10.7.4: not acceptable, so it is answered. Linux probes so (section 3.8.4).
+                self.ack_client(flow, now);
             }
             return Keep::Yes;
         }
@@ -187,6 +202,9 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if taken < fresh.len() {
             if flow.hold.is_none() {
+                if self.holds.is_empty() {
+                    self.end_one_silent(now, |flow| flow.hold.is_some());
+                }
                 flow.hold = self.holds.take();
             }
             let output_idle = flow.output_idle();
@@ -264,6 +282,9 @@ impl<W: Port, H: Port> Card<W, H> {
             self.card_ack(flow, tcp, now);
             self.pump_client(flow, now);
         }
+        if flow.phase == Phase::Opaque(None) {
+            self.note_unfollowed(flow, &frame.data()[tcp.payload_at..tcp.end]);
+        }
         if flow.host.phase == HostPhase::Open {
             self.pass_client_frame(flow, frame, tcp);
         }
@@ -288,17 +309,20 @@ impl<W: Port, H: Port> Card<W, H> {
         let mut copy = [0; crate::emit::HEADERS_BYTES_MAX];
         let copy = &mut copy[..headers.len()];
         copy.copy_from_slice(headers);
-        rewrite(&mut copy[crate::packet::TCP_AT..], &change, complete);
+        rewrite(&mut copy[tcp.head_at..], &change, complete);
         let parts = [std::io::IoSlice::new(copy), std::io::IoSlice::new(payload)];
         self.ports.send_to_host(&parts, frame.offload(), bytes, &mut self.counters);
     }
 
-    /// The client asks whether the connection still lives (RFC 9293 section 3.8.4): the host is asked, too, and resets the connection if it knows nothing of it.
-    fn probe_host(&mut self, flow: &Flow) {
-        if flow.replies.is_empty() && flow.host.phase == HostPhase::Open && flow.host.sender.all_acked() {
+    /// The client asks whether the connection still lives (RFC 9293 section 3.8.4): the host is asked, too, and resets the connection if it knows
+    /// nothing of it. True if it was; then its answer passes to the client.
+    fn probe_host(&mut self, flow: &Flow) -> bool {
+        let asks = flow.replies.is_empty() && flow.host.phase == HostPhase::Open && flow.host.sender.all_acked();
+        if asks {
             let head = crate::transmit::host_head(flow, flow.host.sender.nxt() - 1, Flags::ACK, SackBlocks::EMPTY);
             self.emit_to_host(flow, &head);
         }
+        asks
     }
 
     fn drop_unacceptable(&mut self) -> Keep {
@@ -314,4 +338,14 @@ impl<W: Port, H: Port> Card<W, H> {
             self.emit_to_host(flow, &head);
         }
     }
+}
+
+/// Does the client owe the rest of a head? What is held and waits for nobody is not whole.
+fn has_partial_head(flow: &Flow) -> bool {
+    flow.phase == Phase::Requests
+        && flow.held() > 0
+        && flow.forwarded == 0
+        && flow.wait.is_none()
+        && flow.output_idle()
+        && flow.host.phase != HostPhase::SynSent
 }

@@ -2,10 +2,11 @@
 
 use nicache_port::Port;
 use nicache_tcp::time_wait::{Answer, Closed};
-use nicache_tcp::{Flags, Time};
+use nicache_tcp::{Flags, Seq, Time};
 
 use crate::card::{Card, Keep};
 use crate::counters::FillAbort;
+use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, FlowTimestamps, HostPhase, Phase};
 use crate::packet::TcpFrame;
 
@@ -38,9 +39,10 @@ impl<W: Port, H: Port> Card<W, H> {
             if !flow.sender.all_acked() {
                 return Keep::Yes;
             }
+            flow.fin_wait.get_or_insert(now);
             return match (flow.client_fin, flow.host.phase) {
                 (true, HostPhase::Absent) => {
-                    self.enter_time_wait(flow, now);
+                    self.enter_time_wait(flow, flow.sender.nxt(), now);
                     Keep::No
                 }
                 _ => Keep::Yes,
@@ -65,12 +67,10 @@ impl<W: Port, H: Port> Card<W, H> {
         Keep::Yes
     }
 
-    fn enter_time_wait(&mut self, flow: &Flow, now: Time) {
-        let closed = Closed {
-            snd_nxt: flow.sender.nxt(),
-            rcv_nxt: flow.rcv_nxt,
-            ts_recent: flow.timestamps.map(|stamps| stamps.client.recent()),
-        };
+    /// Remembers a connection that the card has closed; `snd_nxt` is the number behind its FIN.
+    pub(crate) fn enter_time_wait(&mut self, flow: &Flow, snd_nxt: Seq, now: Time) {
+        let closed =
+            Closed { snd_nxt, rcv_nxt: flow.rcv_nxt, ts_recent: flow.timestamps.map(|stamps| stamps.client.recent()) };
         self.time_wait.insert(self.flows.hash(&flow.key), closed, now);
     }
 
@@ -93,11 +93,19 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
+    /// A reply is acknowledged, or nobody waits for it any more.
+    pub(crate) fn forget_reply(&mut self, reply: &Reply) {
+        self.store.unpin(reply.entry);
+        if reply.kind == ReplyKind::Parts {
+            self.part_sets.give(reply.parts);
+        }
+    }
+
     /// Gives back what a flow holds.
     pub(crate) fn release_resources(&mut self, flow: &mut Flow) {
         self.end_unsafe_request(flow);
         while let Some(reply) = flow.replies.pop() {
-            self.store.unpin(reply.entry);
+            self.forget_reply(&reply);
         }
         if let Some(hold) = flow.hold.take() {
             self.holds.give(hold);

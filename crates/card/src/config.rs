@@ -1,12 +1,18 @@
 //! What an operator can set of a card.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use nicache_http::KeyConfig;
+use nicache_tcp::frame::{Address, IPV4_BYTES, IPV6_BYTES};
 use nicache_tcp::isn::IsnKey;
+use nicache_tcp::patience::{KeepAliveRules, ReadRules};
 
-use crate::limits::FLOWS_DEFAULT;
+use crate::limits::{FLOWS_DEFAULT, MTU_DEFAULT};
 use crate::path::Paths;
+
+/// Bytes of a TCP header without options.
+const TCP_HEADER_BYTES: usize = 20;
 
 /// Who answers a client's SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -25,8 +31,13 @@ pub struct CardConfig {
     pub service_ports: Vec<u16>,
     /// Who answers a client's SYN. Default: the host.
     pub handshake: Handshake,
-    /// Connections tracked at most. Default 16384; each costs about 2 KiB.
+    /// Connections tracked at most. Default 16384; each costs about 5 KiB.
     pub flows: usize,
+    /// Connections at most whose handshake is not complete; with more, the oldest gives way, and the card's own handshakes are answered with SYN
+    /// cookies from half of it on. At most half of `flows`. Default: 4096.
+    pub half_open: usize,
+    /// How long clients may take their time.
+    pub patience: Patience,
     /// Entries at most. Each costs about 1 KiB beside its body.
     pub entries: usize,
     /// What makes two requests the same, and which headers do not matter.
@@ -35,23 +46,53 @@ pub struct CardConfig {
     pub secret: u64,
     /// Secret of this run for initial sequence numbers (RFC 6528).
     pub isn_key: IsnKey,
-    /// Largest TCP payload of a segment toward the wire, by its MTU.
-    pub mss: u16,
+    /// Bytes of an IP packet on the wire at most. Default 1500.
+    pub mtu: u16,
     /// Are hits recorded for the access log?
     pub access_log: bool,
     /// What is set for paths: among other things, whether computed replies are cached, and how old they may become. Default: only files are
     /// cached.
     pub paths: Paths,
+    /// Do the card's own replies carry Cache-Status (RFC 9211)? Default: no, so that a client cannot tell them from the server's.
+    pub cache_status: bool,
     /// Who asks the server again for the card.
     pub rechecker: Option<Rechecker>,
+}
+
+/// How long clients may take their time. The defaults are generous: a mobile client in a tunnel is no attacker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// Readers of replies from card memory.
+    pub read: ReadRules,
+    /// A client that has all and says nothing, of a connection that the card alone serves, as a server would close it. Default: 75 s, as nginx'
+    /// keepalive_timeout.
+    pub idle: Duration,
+    /// Times that a SYN-ACK of the card is repeated, after 1 s, 2 s, 4 s, ... Default: 5, as Linux' tcp_synack_retries.
+    pub syn_ack_retries: u8,
+    /// From the first byte of a request's head to its last. Default: 60 s, as nginx' client_header_timeout.
+    pub head: Duration,
+    /// Clients of connections that the card cannot forget, while nothing happens.
+    pub keep_alive: KeepAliveRules,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience {
+            read: ReadRules::default(),
+            idle: Duration::from_secs(75),
+            syn_ack_retries: 5,
+            head: Duration::from_secs(60),
+            keep_alive: KeepAliveRules::default(),
+        }
+    }
 }
 
 /// The client that asks the server again for the card ([`Card::poll_recheck`](crate::Card::poll_recheck)): it connects like any other,
 /// and is told apart by its address and port. Its requests are always forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rechecker {
-    /// Its IPv4 address.
-    pub address: u32,
+    /// Its address.
+    pub address: Address,
     /// Its ports, which nobody else at that address may use.
     pub ports: RangeInclusive<u16>,
 }
@@ -63,14 +104,28 @@ impl CardConfig {
             service_ports,
             handshake: Handshake::default(),
             flows: FLOWS_DEFAULT,
+            half_open: FLOWS_DEFAULT / 4,
+            patience: Patience::default(),
             entries: (memory_bytes / 4096).max(64),
             keys,
             secret: u64::from_le_bytes(std::array::from_fn(|at| secret[at] ^ secret[at + 8])),
             isn_key: IsnKey(secret),
-            mss: 1460,
+            mtu: MTU_DEFAULT,
             access_log: false,
             paths: Paths::default(),
+            cache_status: false,
             rechecker: None,
         }
     }
+
+    /// Largest TCP payload of a segment toward the wire, options not deducted (RFC 9293 section 3.7.1).
+    pub fn mss(&self, v4: bool) -> u16 {
+        mss(self.mtu, v4)
+    }
+}
+
+/// Largest TCP payload of a segment in a packet of `mtu` bytes, options not deducted.
+pub(crate) fn mss(mtu: u16, v4: bool) -> u16 {
+    let headers = if v4 { IPV4_BYTES } else { IPV6_BYTES } + TCP_HEADER_BYTES;
+    mtu.saturating_sub(headers as u16)
 }

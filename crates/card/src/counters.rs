@@ -17,12 +17,14 @@ pub enum CardBypass {
     Conditional,
     /// No hold buffer or reply place was left.
     Resources,
+    /// A range on which servers differ, or that they answer with a page of their own.
+    Range,
 }
 
 impl CardBypass {
     /// All reasons.
-    pub const ALL: [CardBypass; 4] =
-        [CardBypass::Operator, CardBypass::Lease, CardBypass::Conditional, CardBypass::Resources];
+    pub const ALL: [CardBypass; 5] =
+        [CardBypass::Operator, CardBypass::Lease, CardBypass::Conditional, CardBypass::Resources, CardBypass::Range];
 
     /// The name in metrics.
     pub const fn label(self) -> &'static str {
@@ -31,6 +33,7 @@ impl CardBypass {
             CardBypass::Lease => "lease",
             CardBypass::Conditional => "conditional",
             CardBypass::Resources => "resources",
+            CardBypass::Range => "range",
         }
     }
 }
@@ -63,11 +66,13 @@ pub enum FillAbort {
     Superseded,
     /// A computed reply that is different each time.
     Volatile,
+    /// The client took the reply so slowly that others could not have wanted to wait for it.
+    SlowClient,
 }
 
 impl FillAbort {
     /// All reasons.
-    pub const ALL: [FillAbort; 12] = [
+    pub const ALL: [FillAbort; 13] = [
         FillAbort::Resources,
         FillAbort::TooLarge,
         FillAbort::NoRoom,
@@ -80,6 +85,7 @@ impl FillAbort {
         FillAbort::ChangedAtInsert,
         FillAbort::Superseded,
         FillAbort::Volatile,
+        FillAbort::SlowClient,
     ];
 
     /// The name in metrics.
@@ -97,6 +103,7 @@ impl FillAbort {
             FillAbort::ChangedAtInsert => "changed_at_insert",
             FillAbort::Superseded => "superseded",
             FillAbort::Volatile => "volatile",
+            FillAbort::SlowClient => "slow_client",
         }
     }
 }
@@ -110,6 +117,20 @@ pub struct Counters {
     pub hits_not_modified: u64,
     /// Of these: HEAD.
     pub hits_head: u64,
+    /// Of these: answered with 206, and of these with several ranges.
+    pub hits_range: u64,
+    /// See above.
+    pub hits_ranges: u64,
+    /// Of the hits, those that L0 has answered, as far as they are counted ([`Card::settle_l0`](crate::Card::settle_l0)).
+    pub hits_l0: u64,
+    /// Replies that L0 was given.
+    pub l0_published: u64,
+    /// Connections that were lent to it.
+    pub l0_lent: u64,
+    /// Its replies that the card has sent again.
+    pub l0_repeated: u64,
+    /// Connections reset since their last reply was no more there to be sent again.
+    pub l0_lost: u64,
     /// Requests that could have been hits and were forwarded.
     pub misses: u64,
     /// Of these: the card had the reply, but the client had yet to acknowledge bytes of the host, which was quicker.
@@ -166,6 +187,10 @@ pub struct Counters {
     pub waits_shared: u64,
     /// Hits of dynamic entries.
     pub hits_dynamic: u64,
+    /// Resources that requests may have changed (RFC 9111 section 4.4).
+    pub invalidations: u64,
+    /// Requests that had no entry and waited for another one's reply.
+    pub waits_collapsed: u64,
     /// Entries dropped by the operator.
     pub purges_by_operator: u64,
     /// Entries dropped to make room.
@@ -182,8 +207,36 @@ pub struct Counters {
     pub retransmits: u64,
     /// Frames with a wrong checksum.
     pub corrupt: u64,
+    /// Frames that the card before this one did not take in time.
+    pub drops_elder: u64,
+    /// Connections of an earlier card that were reset.
+    pub orphans_reset: u64,
+    /// Messages of routers that made segments to a client smaller.
+    pub too_big_obeyed: u64,
+    /// Such messages about nothing that is under way.
+    pub too_big_ignored: u64,
     /// Segments dropped since they do not fit the connection (RFC 9293, RFC 5961).
     pub segments_unacceptable: u64,
+    /// Connections forgotten before their handshake was complete, to make room for another one that began.
+    pub half_open_evicted: u64,
+    /// Connections that had been silent for long, ended to make room for another one that began.
+    pub silent_evicted: u64,
+    /// SYNs answered without keeping anything, as too many handshakes were under way.
+    pub syn_cookies_sent: u64,
+    /// Connections that such an answer has led to.
+    pub syn_cookies_accepted: u64,
+    /// Challenge acknowledgments sent (RFC 5961).
+    pub challenges_sent: u64,
+    /// Challenge acknowledgments not sent, as there were too many (RFC 5961 section 7).
+    pub challenges_refused: u64,
+    /// Connections ended since an idle client did not answer.
+    pub clients_gone: u64,
+    /// Connections ended since a client read too slowly.
+    pub clients_slow: u64,
+    /// Connections ended since a client kept its window closed.
+    pub clients_window_closed: u64,
+    /// Connections ended since a request head took too long.
+    pub clients_head_slow: u64,
     /// Frames that a port refused.
     pub drops_wire: u64,
     /// Frames that the host port refused.
@@ -200,6 +253,13 @@ impl Default for Counters {
             hits: 0,
             hits_not_modified: 0,
             hits_head: 0,
+            hits_range: 0,
+            hits_ranges: 0,
+            hits_l0: 0,
+            l0_published: 0,
+            l0_lent: 0,
+            l0_repeated: 0,
+            l0_lost: 0,
             misses: 0,
             hits_handed_over: 0,
             bypasses_by_request: [0; BypassReason::ALL.len()],
@@ -228,6 +288,8 @@ impl Default for Counters {
             waits_answered: 0,
             waits_shared: 0,
             hits_dynamic: 0,
+            invalidations: 0,
+            waits_collapsed: 0,
             purges_by_operator: 0,
             evictions: 0,
             flows: 0,
@@ -236,7 +298,21 @@ impl Default for Counters {
             host_ends_absorbed: 0,
             retransmits: 0,
             corrupt: 0,
+            drops_elder: 0,
+            orphans_reset: 0,
+            too_big_obeyed: 0,
+            too_big_ignored: 0,
             segments_unacceptable: 0,
+            half_open_evicted: 0,
+            silent_evicted: 0,
+            syn_cookies_sent: 0,
+            syn_cookies_accepted: 0,
+            challenges_sent: 0,
+            challenges_refused: 0,
+            clients_gone: 0,
+            clients_slow: 0,
+            clients_window_closed: 0,
+            clients_head_slow: 0,
             drops_wire: 0,
             drops_host: 0,
             access_lost: 0,

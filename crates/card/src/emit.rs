@@ -4,8 +4,8 @@ use std::io::IoSlice;
 
 use arrayvec::ArrayVec;
 use nicache_port::{Capabilities, Checksum, Gso, GsoKind, Offload};
+use nicache_tcp::frame::write_headers;
 pub use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX};
-use nicache_tcp::frame::{TCP_AT, write_headers};
 use nicache_tcp::wire::CHECKSUM_OFFSET;
 use nicache_tcp::{HeadRepr, checksum};
 
@@ -36,17 +36,19 @@ impl Headers {
     ) -> Headers {
         let mut bytes = [0; HEADERS_BYTES_MAX];
         let len = write_headers(addresses, tcp, payload_len as u32, ip_id, &mut bytes);
+        let tcp_at = addresses.tcp_at();
         let mut offload = Offload::default();
         if capabilities.checksum {
-            offload.checksum = Checksum::Partial { start: TCP_AT as u16, offset: CHECKSUM_OFFSET as u16 };
+            offload.checksum = Checksum::Partial { start: tcp_at as u16, offset: CHECKSUM_OFFSET as u16 };
         } else {
             // The field has the sum of the pseudo-header.
-            let sum = checksum::add(checksum::sum(&bytes[TCP_AT..len]), payload_sum());
-            let field = TCP_AT + CHECKSUM_OFFSET;
+            let sum = checksum::add(checksum::sum(&bytes[tcp_at..len]), payload_sum());
+            let field = tcp_at + CHECKSUM_OFFSET;
             bytes[field..field + 2].copy_from_slice(&(!sum).to_be_bytes());
         }
         if payload_len > usize::from(mss) {
-            offload.gso = Some(Gso { kind: GsoKind::Tcp4, size: mss, header_len: len as u16, ecn: false });
+            let kind = if addresses.source.is_v4() { GsoKind::Tcp4 } else { GsoKind::Tcp6 };
+            offload.gso = Some(Gso { kind, size: mss, header_len: len as u16, ecn: false });
         }
         Headers { bytes, len, offload }
     }

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use hashbrown::HashTable;
 use nicache_coherence::{
-    BODY_HASH_BYTES, Class, FillRequest, FillVerdict, Question, RecordNumber, RefusalReason, SourceSet, Verdict,
+    BODY_HASH_BYTES, Class, FillRequest, FillVerdict, Question, RecordNumber, RefusalReason, SourceSet, SourceSlot,
+    Verdict,
 };
 use nicache_http::{
     Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ReplyHead, ReplyOutcome, RequestOutcome, Vary,
@@ -92,6 +93,8 @@ struct Fill {
     request: Box<[u8]>,
     request_len: usize,
     stamp: nicache_coherence::Stamp,
+    resource: SourceSlot,
+    refuses_ranges: bool,
     unsafe_requests: u64,
     lost: u64,
     forwarded: Time,
@@ -160,7 +163,10 @@ impl Fill {
             body_len: self.body_len,
             etag: self.etag.take(),
             last_modified: self.last_modified.take(),
+            refuses_ranges: self.refuses_ranges,
             stamp: self.asked,
+            resource: self.resource,
+            forwarded: self.stamp,
             sources,
             record,
             unsafe_requests: self.unsafe_requests,
@@ -221,6 +227,8 @@ pub struct Asked<'a> {
     pub client: SocketAddrV4,
     /// What is set for its path.
     pub settings: Arc<PathSettings>,
+    /// The resource that it names, as a source.
+    pub resource: SourceSlot,
     /// TCP port of the service.
     pub port: u16,
     /// The whole request.
@@ -276,6 +284,8 @@ impl Fills {
                 request: vec![0; REQUEST_BYTES].into_boxed_slice(),
                 request_len: 0,
                 stamp: Default::default(),
+                resource: SourceSlot::EVERYTHING,
+                refuses_ranges: false,
                 unsafe_requests: 0,
                 lost: 0,
                 forwarded: Time(0),
@@ -306,7 +316,7 @@ impl Fills {
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
     pub fn begin(&mut self, asked: Asked<'_>, store: &mut Store, now: Time, counters: &mut Counters) -> Option<FillId> {
-        let Asked { base, key, by, client, settings, port, head: request_head, goes_ahead } = asked;
+        let Asked { base, key, by, client, settings, resource, port, head: request_head, goes_ahead } = asked;
         let fills = &self.fills;
         let is_same = |fill: &Fill| fill.base == base && (fill.by == Executor::Card) == (by == Executor::Card);
         if let Some(&index) = self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])) {
@@ -338,6 +348,8 @@ impl Fills {
         fill.request_len = request_head.len();
         fill.lost = store.revisions().lost();
         fill.unsafe_requests = store.unsafe_requests();
+        fill.resource = resource;
+        store.revisions().watch(resource);
         fill.stamp = store.revisions().advance_clock();
         fill.forwarded = now;
         fill.finished = None;
@@ -421,6 +433,7 @@ impl Fills {
         }
         fill.template = Some(HeadTemplate::new(head).map_err(|_| Some(FillAbort::HeadTooLarge))?);
         fill.prefix = Box::default();
+        fill.refuses_ranges = reply.refuses_ranges;
         fill.etag = reply.etag.map(Box::from);
         fill.last_modified = reply.last_modified.map(Box::from);
         fill.framing = reply.framing;
@@ -512,6 +525,12 @@ impl Fills {
     pub fn wants_dynamic(&self, id: FillId) -> bool {
         let fill = self.fills.get(id.index as usize).filter(|fill| fill.generation == id.generation);
         fill.is_some_and(|fill| fill.settings.wants_dynamic())
+    }
+
+    /// When the request was forwarded whose reply is on the way for the key, of the first that is found.
+    pub fn under_way_since(&self, base: &Key) -> Option<Time> {
+        let found = self.keys.find(base.low_u64(), |&index| self.fills[index as usize].base == *base);
+        found.map(|&index| self.fills[index as usize].forwarded)
     }
 
     /// Is the server, or the watcher, working on a reply for the key?

@@ -1,19 +1,29 @@
 //! Opening connections: watched while the host answers, or answered by the card itself.
 
+use std::time::Duration;
+
 use nicache_port::{FrameBuf, Port};
-use nicache_tcp::handshake::{Agreement, Limits, answer, observed};
+use nicache_tcp::ecn::EcnReceiver;
+use nicache_tcp::half_open::Admission;
+use nicache_tcp::handshake::{Agreement, Limits, SYN_ACK_REPETITIONS_MAX, answer, observed};
 use nicache_tcp::splice::window_field;
 use nicache_tcp::timestamps::{Paws, TsClock};
-use nicache_tcp::{Flags, HeadRepr, SackBlocks, Sender, SenderConfig, Seq, SynOptions, Time, Timestamps, isn};
+use nicache_tcp::{
+    Flags, HeadRepr, SackBlocks, SegmentHead, Sender, SenderConfig, Seq, SynOptions, Time, Timestamps, isn,
+};
 
 use crate::card::{Card, Keep, request_frame_bytes};
 use crate::config::Handshake;
 use crate::flow::{Flow, FlowTimestamps, HostPhase, Phase};
 use crate::limits::REQUEST_WINDOW_BYTES;
-use crate::packet::{FlowKey, TcpFrame};
+use crate::packet::TcpFrame;
 
 /// Shift of the windows that the card announces when it answers a SYN.
 const CARD_WINDOW_SCALE: u8 = 7;
+/// How long a client may take to answer before its handshake gives way, when the table is full. It would be reset when it answers.
+const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
+/// A SYN that is repeated so soon after the SYN-ACK tells of no other loss: timers of handshakes wait for a second at least (RFC 6298 section 2.1).
+const SYN_APART: Duration = Duration::from_millis(500);
 /// Places of the flow table looked at for a flow that can be forgotten.
 const FORGET_TRIES: usize = 32;
 
@@ -27,25 +37,41 @@ impl<W: Port, H: Port> Card<W, H> {
         let opening = tcp.head.flags.syn() && !tcp.head.flags.ack() && !tcp.head.flags.rst() && !tcp.head.flags.fin();
         // A flow with options that the card does not know (multipath, authentication) is the host's.
         if !opening || tcp.head.unknown_option || tcp.payload_len() > 0 {
-            self.pass_to_host(frame, bytes);
+            if !self.answer_cookie(frame, tcp, now) {
+                self.pass_to_host(frame, bytes);
+            }
             return;
         }
-        if !self.flows.has_room()
-            && let Some(index) = self.flows.find_forgettable(FORGET_TRIES)
-        {
-            self.with_flow(index, now, |_, _| Keep::No);
+        if !self.flows.has_room() {
+            self.make_room(now);
         }
         let mut flow = Flow::opening(tcp, now);
         if self.config.handshake == Handshake::Card && !self.bypass && self.lease {
             self.prepare_own_handshake(&mut flow, now);
         }
         let answered = flow.phase == Phase::CardHandshake;
-        let Some(index) = self.flows.insert(flow) else {
+        let (open, limit) = (self.half_open.len(), self.half_open.limit());
+        if answered && self.flows.has_room() && self.syn_pressure.is_on(open, limit, now) {
+            self.send_cookie(&mut flow, tcp, now);
+            return;
+        }
+        let is_admitted = match self.half_open.admit(now) {
+            Admission::Admit => true,
+            Admission::Replace(oldest) => {
+                // Whoever completes that handshake goes on untracked, or asks the card again.
+                self.counters.half_open_evicted += 1;
+                self.with_flow(oldest, now, |_, _| Keep::No);
+                true
+            }
+            Admission::Refuse => false,
+        };
+        let Some(index) = is_admitted.then(|| self.flows.insert(flow)).flatten() else {
             self.counters.flows_untracked += 1;
             self.pass_to_host(frame, bytes);
             return;
         };
         self.counters.flows += 1;
+        self.half_open.begin(index, now);
         if answered {
             self.with_flow(index, now, |card, flow| {
                 card.send_syn_ack(flow, now);
@@ -54,6 +80,19 @@ impl<W: Port, H: Port> Card<W, H> {
         } else {
             self.pass_to_host(frame, bytes);
             self.with_flow(index, now, |_, _| Keep::Yes);
+        }
+    }
+
+    /// Gives up a place of the full table: of the oldest handshake, which may be one of a flood, before that of a connection; of one that goes on without the card
+    /// before one that ends, which is the one that has been silent for longest among some.
+    pub(crate) fn make_room(&mut self, now: Time) {
+        if let Some(oldest) = self.half_open.oldest(now, HANDSHAKE_MIN) {
+            self.counters.half_open_evicted += 1;
+            self.with_flow(oldest, now, |_, _| Keep::No);
+        } else if let Some(index) = self.flows.find_forgettable(FORGET_TRIES) {
+            self.with_flow(index, now, |_, _| Keep::No);
+        } else {
+            self.end_one_silent(now, |_| true);
         }
     }
 
@@ -89,6 +128,7 @@ impl<W: Port, H: Port> Card<W, H> {
             return if has_bytes { Keep::No } else { Keep::Yes };
         }
         flow.phase = Phase::Requests;
+        observe_handshake(flow, head, now);
         flow.client_acked = head.ack;
         flow.client_edge = head.ack + head.window_bytes(flow.splice.client_scale);
         flow.host.acked = flow.host.rcv_nxt;
@@ -129,27 +169,38 @@ impl<W: Port, H: Port> Card<W, H> {
             if head.unknown_option {
                 return Keep::No;
             }
-            let agreed = observed(&flow.client_options, &options, &self.limits());
+            let agreed = observed(&flow.client_options, &options, &self.limits(flow));
             flow.splice.host_peer_scale = agreed.peer.window_scale;
             flow.splice.host_scale = agreed.our_scale;
             flow.out_next = head.seq + 1;
             self.agree(flow, &agreed, head.timestamps.map_or(0, |stamps| stamps.val), now);
+            flow.syn_ack_tries = flow.syn_ack_tries.saturating_add(1);
+            flow.host.syn_sent = now;
             self.open_host_side(flow, head.seq + 1, head.window_bytes(0), &options, now);
         }
         Keep::Yes
     }
 
     /// What the card can do toward a client.
-    fn limits(&self) -> Limits {
-        Limits { mss: self.config.mss, window_scale: Some(CARD_WINDOW_SCALE), sack: true, timestamps: true, v6: false }
+    pub(crate) fn limits(&self, flow: &Flow) -> Limits {
+        let v4 = flow.key.client.is_v4();
+        Limits {
+            mss: self.config.mss(v4),
+            window_scale: Some(CARD_WINDOW_SCALE),
+            sack: true,
+            timestamps: true,
+            ecn: true,
+            v6: !v4,
+        }
     }
 
     /// What both SYNs together agreed on, toward the client; `tsval` is the TSval of the SYN-ACK.
-    fn agree(&mut self, flow: &mut Flow, agreed: &Agreement, tsval: u32, now: Time) {
+    pub(crate) fn agree(&mut self, flow: &mut Flow, agreed: &Agreement, tsval: u32, now: Time) {
         flow.card_scale = agreed.our_scale;
         flow.splice.card_scale = agreed.our_scale;
         flow.splice.client_scale = agreed.peer.window_scale;
         flow.mss = agreed.peer.mss;
+        flow.ecn = EcnReceiver::new(agreed.peer.ecn);
         flow.timestamps = match (agreed.peer.timestamps, flow.client_options.timestamps) {
             (true, Some(client)) => {
                 let mut clock = TsClock::default();
@@ -164,7 +215,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// The host's side is open: its next byte is `rcv_nxt`.
     fn open_host_side(&mut self, flow: &mut Flow, rcv_nxt: Seq, window: u32, options: &SynOptions, now: Time) {
         let first = flow.first_held();
-        let limits = Limits { timestamps: flow.timestamps.is_some(), ..self.limits() };
+        let limits = Limits { timestamps: flow.timestamps.is_some(), ..self.limits(flow) };
         let peer = answer(options, &limits, 0).peer;
         flow.host.phase = HostPhase::Open;
         flow.host.rcv_nxt = rcv_nxt;
@@ -172,13 +223,14 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.host.fin_passed = false;
         flow.host.fin_taken = false;
         flow.host_base = rcv_nxt;
+        flow.fill_looked_at = (now, rcv_nxt);
         flow.host_acked_in = first;
         flow.host.sender = Sender::new(&SenderConfig::default(), first, peer, window, now);
     }
 
     /// The card answers the SYN in the host's place.
     fn prepare_own_handshake(&mut self, flow: &mut Flow, now: Time) {
-        let tuple = tuple_bytes(&flow.key);
+        let tuple = flow.key.tuple_bytes();
         let initial = isn::initial(&self.config.isn_key, &tuple, now);
         let tsval = TsClock::new(isn::timestamp_offset(&self.config.isn_key, &tuple)).at(now);
         flow.phase = Phase::CardHandshake;
@@ -186,7 +238,7 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.client_acked = initial;
         flow.client_edge = initial;
         // Promised before the host has said what it does.
-        let limits = Limits { timestamps: self.host_has_timestamps, ..self.limits() };
+        let limits = Limits { timestamps: self.host_has_timestamps, ..self.limits(flow) };
         let agreed = answer(&flow.client_options, &limits, tsval);
         self.agree(flow, &agreed, tsval, now);
     }
@@ -195,7 +247,7 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn send_syn_ack(&mut self, flow: &mut Flow, now: Time) {
         flow.syn_ack_tries += 1;
         flow.host.syn_sent = now;
-        let limits = Limits { timestamps: flow.timestamps.is_some(), ..self.limits() };
+        let limits = Limits { timestamps: flow.timestamps.is_some(), ..self.limits(flow) };
         let mut options = answer(&flow.client_options, &limits, 0).options;
         options.timestamps = flow.stamps_to_client(now);
         let head = HeadRepr {
@@ -227,7 +279,12 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         if head.flags.syn() {
             if head.seq + 1 == flow.rcv_nxt {
+                let (tries, last) = (flow.syn_ack_tries, flow.host.syn_sent);
                 self.send_syn_ack(flow, now);
+                if tries > 1 && now.since(last) < SYN_APART {
+                    // The client's timer and the card's end at the same time, for the same loss.
+                    flow.syn_ack_tries = tries;
+                }
             }
             return Keep::Yes;
         }
@@ -245,6 +302,7 @@ impl<W: Port, H: Port> Card<W, H> {
             return Keep::Yes;
         }
         flow.phase = Phase::Requests;
+        observe_handshake(flow, head, now);
         flow.client_acked = head.ack;
         flow.client_edge = head.ack + head.window_bytes(flow.splice.client_scale);
         self.client_request_segment(flow, frame, tcp, now)
@@ -321,6 +379,9 @@ impl<W: Port, H: Port> Card<W, H> {
             flow.splice.ts_delta = ours.val.wrapping_sub(theirs.val);
         }
         self.open_host_side(flow, head.seq + 1, head.window_bytes(0), &options, now);
+        if flow.host.syn_tries == 1 {
+            flow.host.sender.observe_rtt(now.since(flow.host.syn_sent));
+        }
         flow.splice.out_delta = flow.out_next.since(flow.host.rcv_nxt);
         self.ack_host(flow, SackBlocks::EMPTY);
         self.splice_at_hold(flow, now);
@@ -328,11 +389,20 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 }
 
-fn tuple_bytes(key: &FlowKey) -> [u8; 12] {
-    let mut bytes = [0; 12];
-    bytes[..4].copy_from_slice(&key.client.to_be_bytes());
-    bytes[4..8].copy_from_slice(&key.server.to_be_bytes());
-    bytes[8..10].copy_from_slice(&key.client_port.to_be_bytes());
-    bytes[10..].copy_from_slice(&key.server_port.to_be_bytes());
-    bytes
+/// The round trip of the SYN-ACK to the client is the first sample: by the timestamp that comes back, or if it was sent once (RFC 6298 section 3).
+/// Only if it was repeated more than once, the first flight is small: one repetition is as likely early as needed (RFC 6928 section 2).
+fn observe_handshake(flow: &mut Flow, head: &SegmentHead, now: Time) {
+    match flow.syn_ack_tries {
+        // A cookie's: nobody has noted when it was sent.
+        0 => {}
+        1 => flow.sender.observe_rtt(now.since(flow.host.syn_sent)),
+        tries => {
+            if let (Some(stamps), Some(theirs)) = (&flow.timestamps, head.timestamps) {
+                flow.sender.observe_echo(stamps.clock.ticks(theirs.ecr), now);
+            }
+            if tries > 1 + SYN_ACK_REPETITIONS_MAX {
+                flow.sender.handle_lost_handshake();
+            }
+        }
+    }
 }

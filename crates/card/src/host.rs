@@ -2,7 +2,7 @@
 
 use nicache_http::{Follower, Method, ReplyOutcome, parse_reply};
 use nicache_port::{Checksum, FrameBuf, Port};
-use nicache_tcp::{AckInfo, AckRewrite, SackBlocks, Seq, Time, rewrite};
+use nicache_tcp::{AckInfo, AckRewrite, Flags, SackBlocks, Seq, Time, rewrite};
 
 use crate::bus::FrameBytes;
 use crate::card::{Card, Keep};
@@ -11,7 +11,7 @@ use crate::emit::HEADERS_BYTES_MAX;
 use crate::fill::Answered;
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::limits::REQUEST_WINDOW_BYTES;
-use crate::packet::{TCP_AT, TcpFrame};
+use crate::packet::TcpFrame;
 
 /// How recent a hit must be for the host's FIN on an idle connection to be kept from the client.
 const FIN_ABSORBED_AFTER_HIT: std::time::Duration = std::time::Duration::from_secs(65);
@@ -27,6 +27,7 @@ struct Tracked {
 impl<W: Port, H: Port> Card<W, H> {
     /// A segment of the host of a tracked connection.
     pub(crate) fn host_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
+        flow.host_heard = now;
         if flow.phase == Phase::HostHandshake {
             return self.host_handshake_segment(flow, frame, tcp, now);
         }
@@ -63,6 +64,14 @@ impl<W: Port, H: Port> Card<W, H> {
             self.ack_host(flow, SackBlocks::EMPTY);
             return Keep::Yes;
         }
+        if head.seq.lt(flow.host_base) && (len > 0 || head.flags.fin()) {
+            // From before a switch, and acknowledged: with the present deltas its bytes would take the place of others.
+            self.count_host_frame(frame, tcp, Tracked::default());
+            let seq = flow.host.sender.nxt().max(flow.host_acked_in);
+            let ack = crate::transmit::host_head(flow, seq, Flags::ACK, SackBlocks::EMPTY);
+            self.emit_to_host(flow, &ack);
+            return Keep::Yes;
+        }
         if len == 0 && !head.flags.fin() {
             self.count_host_frame(frame, tcp, Tracked::default());
             if matches!(flow.phase, Phase::Opaque(_)) {
@@ -92,6 +101,17 @@ impl<W: Port, H: Port> Card<W, H> {
         let data_end = head.seq + tcp.payload_len();
         if tcp.payload_len() > 0 {
             self.waiters.handle_reply(&flow.key, now);
+        }
+        if flow.changing.is_some() && flow.phase == Phase::Opaque(None) {
+            self.invalidate_unfollowed(flow, &frame.data()[tcp.payload_at..tcp.end]);
+        } else if flow.changing.is_some() && data_end.gt(flow.host.rcv_nxt) {
+            let skipped = flow.host.rcv_nxt.since(head.seq);
+            let next = if head.seq.le(flow.host.rcv_nxt) {
+                &frame.data()[tcp.payload_at + skipped as usize..tcp.end]
+            } else {
+                &[]
+            };
+            self.invalidate_before(flow, next);
         }
         self.pass_host_frame(flow, frame, tcp);
         let mut tracked = Tracked::default();
@@ -148,7 +168,12 @@ impl<W: Port, H: Port> Card<W, H> {
                     let head_len = reply.head_len;
                     tracked.head_bytes += head_len as u64;
                     if !reply.interim {
-                        self.take_head(flow, &reply, &bytes[at..at + head_len], last);
+                        let (head, rest) = bytes[at..].split_at(head_len);
+                        self.take_head(flow, &reply, head, rest, last);
+                        if self.may_lack_content(flow) {
+                            self.lose_track(flow, now);
+                            break;
+                        }
                     }
                     at += head_len;
                     if matches!(&flow.reply, ReplyTracking::Body(follower) if follower.is_finished()) {
@@ -183,16 +208,16 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// The head of the final reply is whole.
-    fn take_head(&mut self, flow: &mut Flow, reply: &nicache_http::ReplyHead<'_>, head: &[u8], last: bool) {
-        if let Some(id) = flow.learn.take()
-            && reply.learnable_304
-            && reply.keep_alive != last
-            && let Some(entry) = self.store.get(id)
-            && (reply.etag.is_none() || reply.etag == entry.etag.as_deref())
-            && (reply.last_modified.is_none() || reply.last_modified == entry.last_modified.as_deref())
-            && let Ok(template) = nicache_http::HeadTemplate::new(head)
-        {
-            self.store.learn_not_modified(id, template);
+    fn take_head(
+        &mut self,
+        flow: &mut Flow,
+        reply: &nicache_http::ReplyHead<'_>,
+        head: &[u8],
+        rest: &[u8],
+        last: bool,
+    ) {
+        if let Some(lesson) = flow.lesson.take() {
+            self.learn(lesson, reply, head, rest, last);
         }
         if let Some(fill) = flow.fill {
             // A server of files that closes although the client would go on does so now and then; what computes replies may do so
@@ -212,6 +237,13 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         flow.last_reply = last || !reply.keep_alive;
         flow.reply = ReplyTracking::Body(Follower::new(reply.framing));
+    }
+
+    /// The final reply has come before all content that the client has announced and might keep for itself now (RFC 9110 section 10.1.1): what he
+    /// sends next is content for one and a request for another.
+    fn may_lack_content(&self, flow: &Flow) -> bool {
+        let Phase::Opaque(Some(until)) = flow.phase else { return false };
+        flow.expects_continue && flow.host_acked_in.lt(flow.splice.in_to_host(until))
     }
 
     fn finish_reply(&mut self, flow: &mut Flow) {
@@ -281,7 +313,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let mut copy = [0; HEADERS_BYTES_MAX];
         let copy = &mut copy[..headers.len()];
         copy.copy_from_slice(headers);
-        rewrite(&mut copy[TCP_AT..], &change, complete);
+        rewrite(&mut copy[tcp.head_at..], &change, complete);
         let parts = [std::io::IoSlice::new(copy), std::io::IoSlice::new(payload)];
         self.ports.send_to_wire(&parts, frame.offload(), &mut self.counters);
     }
@@ -311,6 +343,7 @@ impl<W: Port, H: Port> Card<W, H> {
             sack: SackBlocks::EMPTY,
             ts_ecr: None,
             carries_data: tcp.payload_len() > 0,
+            ece: false,
         };
         let outcome = flow.host.sender.handle_ack(&info, now);
         let taken = (outcome.newly_acked as usize).min(flow.forwarded);

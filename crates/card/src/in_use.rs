@@ -17,12 +17,21 @@ pub struct InUse {
     pub entries: usize,
     /// Entries that replies still need.
     pub pinned_entries: usize,
+    /// Replies with several ranges.
+    pub part_sets: usize,
 }
 
 impl<W: Port, H: Port> Card<W, H> {
     /// Counts what is in use. Looks at every entry: not for the packet path.
     pub fn in_use(&self) -> InUse {
         let (entries, pinned_entries) = self.store.in_use();
-        InUse { flows: self.flows.len(), holds: self.holds.lent(), fills: self.fills.in_use(), entries, pinned_entries }
+        InUse {
+            flows: self.flows.len(),
+            holds: self.holds.lent(),
+            fills: self.fills.in_use(),
+            entries,
+            pinned_entries,
+            part_sets: self.part_sets.lent(),
+        }
     }
 }

@@ -11,30 +11,42 @@
 //! `store/mod.rs` (how a reply becomes an entry and when it stops to be one).
 //!
 //! The card does no I/O but through its [`nicache_port::Port`]s, reads no clock, and allocates nothing on the packet path.
-//! Deliberately absent: IPv6, IP fragments, VLAN tags and TCP options that it does not know; such traffic passes untouched.
+//! Deliberately absent: IP fragments, IP options, extension headers and TCP options that it does not know; such traffic passes untouched.
 
 #![forbid(unsafe_code)]
 
 mod access;
 pub mod bus;
 mod card;
+mod challenge;
 mod client;
 mod close;
 mod config;
+mod cookie;
 mod counters;
+mod elder;
 mod emit;
 mod explain;
 mod fill;
 mod flow;
+mod form;
 mod handshake;
 mod host;
 mod in_use;
+mod invalidate;
+mod l0;
+mod learn;
+mod ledger;
 pub mod limits;
 mod link;
+mod loan;
 mod memo;
 mod outcomes;
 mod packet;
 mod path;
+mod path_mtu;
+mod patience;
+mod payload;
 mod recheck;
 mod request;
 pub mod store;
@@ -44,13 +56,19 @@ mod wait;
 
 pub use access::AccessRecord;
 pub use card::Card;
-pub use config::{CardConfig, Handshake, Rechecker};
+pub use config::{CardConfig, Handshake, Patience, Rechecker};
 pub use counters::{CardBypass, Counters, FillAbort};
+pub use elder::Elder;
 pub use explain::{EntryView, PageState};
 pub use in_use::InUse;
+pub use l0::{L0, L0_HEAD_BYTES, L0_REPLY_BYTES, Published};
+pub use ledger::{Ledger, Orphan, RECORD_BYTES};
 pub use link::{CoherenceLink, NoWatcher};
+pub use loan::{Loan, LoanTimestamps};
 pub use outcomes::Outcome;
+pub use packet::FlowKey;
 pub use path::{MASKED_BYTES_MAX, PathSettings, Paths};
 pub use recheck::Recheck;
 pub use store::Entry;
 pub use store::Store;
+pub use store::{MostUsed, Used};

@@ -3,6 +3,9 @@
 /// Flows that one card tracks at most; a further connection passes untouched.
 pub const FLOWS_DEFAULT: usize = 16_384;
 
+/// Bytes of an IP packet on the wire at most, if nothing else is set.
+pub const MTU_DEFAULT: u16 = 1500;
+
 /// Bytes of one hold buffer: client bytes that the card has acknowledged and not yet answered or handed to the host.
 /// A request head and what a client pipelines behind it must fit.
 pub const HOLD_BYTES: usize = 16 * 1024;
@@ -12,6 +15,9 @@ pub const FLOWS_PER_HOLD: usize = 8;
 
 /// Replies that a client may have outstanding from the card on one connection (pipelining).
 pub const REPLIES_MAX: usize = 8;
+
+/// Replies with several ranges that clients have yet to acknowledge; further requests for such go to the host.
+pub const PART_SETS_MAX: usize = 256;
 
 /// Fills that can be under way at once, from the first byte of a reply to the watcher's verdict.
 pub const FILLS_MAX: usize = 256;
@@ -34,6 +40,10 @@ pub const SUPER_FRAME_BYTES: u32 = 65_535 - 20 - 60;
 /// Receive window that the card advertises while it parses requests itself.
 pub const REQUEST_WINDOW_BYTES: u32 = 64 * 1024;
 
+/// Bytes a second that the client must take of a reply that becomes an entry, in the mean of [`nicache_tcp::patience::ReadRules::period`]: the host sends no faster, and
+/// meanwhile nobody else's request for the same can become one.
+pub const FILL_BYTES_PER_SECOND: u32 = 4096;
+
 /// Bytes that a rendered reply head may take.
 pub const RENDERED_HEAD_BYTES_MAX: usize = 4 * 1024 + 64;
 
@@ -43,5 +53,9 @@ pub const ACCESS_RECORDS_MAX: usize = 4096;
 /// Bytes of the target, `Referer` and `User-Agent` each that an access record keeps.
 pub const ACCESS_TEXT_BYTES: usize = 256;
 
+const _: () = assert!(PART_SETS_MAX <= u16::MAX as usize);
+const _: () = assert!(
+    RENDERED_HEAD_BYTES_MAX > nicache_http::TEMPLATE_BYTES_MAX + crate::flow::cache_status::LINE_BYTES_MAX + 32
+);
 const _: () = assert!(HOLD_BYTES >= nicache_http::HEAD_BYTES_MAX);
 const _: () = assert!(SUPER_FRAME_BYTES as usize + 134 <= 65_600);

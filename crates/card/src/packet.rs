@@ -1,12 +1,14 @@
-//! What a frame is to the card: a segment of a service's TCP connection over IPv4, or something to pass on untouched.
+//! What a frame is to the card: a segment of a service's TCP connection, or something to pass on untouched.
 //!
-//! Deliberately absent: VLAN tags, IPv6, IP options and fragments. Such frames are `Other` and pass.
+//! Deliberately absent: IP options, extension headers and fragments. Such frames are `Other` and pass.
 
 use nicache_port::{Checksum, Offload};
 use nicache_tcp::SegmentHead;
-pub use nicache_tcp::frame::{FlowKey, Mac, TCP_AT};
-use nicache_tcp::frame::{is_right, plain_ipv4};
-use smoltcp::wire::{EthernetFrame, EthernetProtocol, IpProtocol};
+use nicache_tcp::frame::Packet;
+pub use nicache_tcp::frame::{FlowKey, Mac, Tags};
+use smoltcp::wire::{EthernetFrame, IpProtocol};
+
+use crate::path_mtu::TooBig;
 
 /// From which side a frame came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +19,7 @@ pub enum Side {
     Host,
 }
 
-/// A TCP segment over plain IPv4.
+/// A TCP segment in a plain packet.
 #[derive(Debug)]
 pub struct TcpFrame {
     /// The connection.
@@ -26,8 +28,12 @@ pub struct TcpFrame {
     pub source: Mac,
     /// Destination MAC.
     pub destination: Mac,
+    /// VLAN tags.
+    pub tags: Tags,
     /// The TCP header.
     pub head: SegmentHead,
+    /// Where it starts in the frame.
+    pub head_at: usize,
     /// Where the payload starts in the frame.
     pub payload_at: usize,
     /// Where the IP packet ends in the frame (Ethernet padding is behind it).
@@ -46,6 +52,8 @@ impl TcpFrame {
 pub enum Classified {
     /// A segment of a service's connection.
     Tcp(TcpFrame),
+    /// A router says that a segment to a client was too long.
+    TooBig(TooBig),
     /// Not for the card.
     Other,
     /// Its checksum is wrong: whoever it was meant for would drop it.
@@ -57,44 +65,49 @@ pub fn classify(frame: &[u8], offload: &Offload, side: Side, is_service: impl Fn
     let Ok(ethernet) = EthernetFrame::new_checked(frame) else {
         return Classified::Other;
     };
-    if ethernet.ethertype() != EthernetProtocol::Ipv4 {
-        return Classified::Other;
-    }
-    let Some((ip, end)) = plain_ipv4(frame) else {
+    let Some(packet) = Packet::parse(frame) else {
         return Classified::Other;
     };
-    if ip.next_header() != IpProtocol::Tcp || end < TCP_AT + 20 {
-        return Classified::Other;
+    let tcp = &frame[packet.transport_at..packet.end];
+    if packet.protocol != IpProtocol::Tcp || tcp.len() < 20 {
+        return match TooBig::parse(frame, &packet, offload).filter(|_| side == Side::Wire) {
+            Some(Ok(told)) if is_service(told.key.server_port) => Classified::TooBig(told),
+            Some(Err(())) => Classified::Corrupt,
+            Some(Ok(_)) | None => Classified::Other,
+        };
     }
-    let tcp = &frame[TCP_AT..end];
     let source_port = u16::from_be_bytes([tcp[0], tcp[1]]);
     let destination_port = u16::from_be_bytes([tcp[2], tcp[3]]);
-    let source = u32::from_be_bytes(ip.src_addr().octets());
-    let destination = u32::from_be_bytes(ip.dst_addr().octets());
+    let (source, destination) = (packet.source, packet.destination);
+    let vlans = packet.tags.vlans();
     let key = match side {
         Side::Wire => {
-            FlowKey { client: source, server: destination, client_port: source_port, server_port: destination_port }
+            let (client_port, server_port) = (source_port, destination_port);
+            FlowKey { client: source, server: destination, client_port, server_port, vlans }
         }
         Side::Host => {
-            FlowKey { client: destination, server: source, client_port: destination_port, server_port: source_port }
+            let (client_port, server_port) = (destination_port, source_port);
+            FlowKey { client: destination, server: source, client_port, server_port, vlans }
         }
     };
     if !is_service(key.server_port) {
         return Classified::Other;
     }
-    let Ok(head) = nicache_tcp::parse(tcp) else {
+    let Ok(mut head) = nicache_tcp::parse(tcp) else {
         return Classified::Other;
     };
-    if offload.checksum == Checksum::Unverified && !(ip.verify_checksum() && is_right(source, destination, tcp)) {
+    head.ecn = packet.ecn(frame);
+    if offload.checksum == Checksum::Unverified && !(packet.is_header_right(frame) && packet.is_segment_right(frame)) {
         return Classified::Corrupt;
     }
-    let payload_at = TCP_AT + head.header_len;
     Classified::Tcp(TcpFrame {
         key,
         source: ethernet.src_addr().0,
         destination: ethernet.dst_addr().0,
+        tags: packet.tags,
         head,
-        payload_at,
-        end,
+        head_at: packet.transport_at,
+        payload_at: packet.transport_at + head.header_len,
+        end: packet.end,
     })
 }

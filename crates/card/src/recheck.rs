@@ -81,7 +81,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// For whom the server works on this connection.
     pub(crate) fn executor(&self, flow: &Flow) -> Executor {
-        if self.is_rechecker(flow) { Executor::Card } else { Executor::Client(flow.key.client) }
+        if self.is_rechecker(flow) { Executor::Card } else { Executor::Client(flow.key.client.network()) }
     }
 
     /// Has the server asked again before the entry is too old.

@@ -6,9 +6,9 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
+use nicache_coherence::{SourceSlot, fold};
 use nicache_http::{
-    Conditional, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Verdict, Version, evaluate,
-    parse_request, vary_key,
+    ByteRange, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource, Version, parse_request, vary_key,
 };
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -17,10 +17,18 @@ use crate::access::AccessRecord;
 use crate::card::Card;
 use crate::counters::CardBypass;
 use crate::fill::Asked;
+use crate::flow::cache_status::{CacheStatus, Miss};
+use crate::flow::changing::Changing;
+use crate::flow::lesson::Lesson;
+use crate::flow::parts::PartsId;
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
+use crate::form::Form;
+use crate::invalidate::source_of;
+use crate::l0::Offer;
 use crate::memo::Meaning;
 use crate::path::PathSettings;
+use crate::payload;
 use crate::store::{EntryId, Executor, Found, LeftAlone};
 use crate::wait::Awaited;
 
@@ -35,7 +43,8 @@ enum Decision {
     /// Waits for the reply to another request, or for the watcher.
     Wait(Awaited),
     /// Goes to the host, and the card no longer parses: for good, or until this many bytes have passed.
-    Opaque(Option<OpaqueExtent>),
+    /// With what the request may change.
+    Opaque(Option<OpaqueExtent>, Option<Changing>),
 }
 
 struct Hit {
@@ -43,6 +52,9 @@ struct Hit {
     memorable: Option<Meaning>,
     entry: EntryId,
     kind: ReplyKind,
+    /// What of the body, or of several parts, follows the head.
+    range: ByteRange,
+    status: CacheStatus,
     head_len: usize,
     head_request: bool,
     keep_alive: bool,
@@ -60,11 +72,18 @@ impl Hit {
             store_as: None,
             recheck: false,
             was_held_up: false,
+            goes_ahead: false,
             is_unsafe: false,
-            learn: None,
+            changing: None,
+            lesson: None,
             reason: None,
         }
     }
+}
+
+/// May L0 give the reply of such a hit?
+fn is_offered(hit: &Hit) -> bool {
+    hit.kind == ReplyKind::Full && hit.keep_alive && !hit.head_request
 }
 
 struct Forward {
@@ -77,10 +96,14 @@ struct Forward {
     recheck: bool,
     /// It has waited for another one's reply, and the server said nothing.
     was_held_up: bool,
+    /// Then its own reply is to be had instead.
+    goes_ahead: bool,
     /// It may change something.
     is_unsafe: bool,
-    /// The entry whose 304 is to be learned.
-    learn: Option<EntryId>,
+    /// What.
+    changing: Option<Changing>,
+    /// What is to be learned from the reply.
+    lesson: Option<Lesson>,
     reason: Option<Reason>,
 }
 
@@ -91,6 +114,7 @@ struct StoreAs {
     key: Key,
     by: Executor,
     settings: Arc<PathSettings>,
+    resource: SourceSlot,
 }
 
 /// A request whose end is known although the card does not take its bytes.
@@ -98,6 +122,7 @@ pub(crate) struct OpaqueExtent {
     bytes: u64,
     head_request: bool,
     keep_alive: bool,
+    expects_continue: bool,
 }
 
 enum Reason {
@@ -113,7 +138,11 @@ impl<W: Port, H: Port> Card<W, H> {
         while at < bytes.len() && self.may_answer(flow) {
             let rest = &bytes[at..];
             if let Some(hit) = self.recall(flow, rest, now) {
-                at += self.answer(flow, &hit, rest, now);
+                let done = self.answer(flow, &hit, rest, now);
+                if self.first_level.is_some() && done == rest.len() && at == 0 && is_offered(&hit) {
+                    flow.may_be_lent = self.offer(flow, &Offer { head: rest, entry: hit.entry }, now);
+                }
+                at += done;
                 continue;
             }
             match self.decide(flow, rest, false, false, now) {
@@ -184,7 +213,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     flow.hold = Some(hold);
                     return;
                 }
-                Decision::Opaque(_) if !flow.output_idle() => {
+                Decision::Opaque(..) if !flow.output_idle() => {
                     flow.hold = Some(hold);
                     return;
                 }
@@ -193,9 +222,10 @@ impl<W: Port, H: Port> Card<W, H> {
                     self.forward(flow, forward, now);
                     return;
                 }
-                Decision::Opaque(extent) => {
+                Decision::Opaque(extent, changing) => {
                     flow.hold = Some(hold);
                     self.make_opaque(flow, extent, now);
+                    flow.changing = changing;
                     return;
                 }
             }
@@ -227,13 +257,17 @@ impl<W: Port, H: Port> Card<W, H> {
         // As in `look_up`: the epoch is read when the request is in (I1).
         let epoch = self.store.revisions().epoch();
         let Found::Entry(entry) = self.store.find(&meaning.key, epoch, now, &mut self.counters) else { return None };
-        if meaning.head_request && !self.store.get(entry)?.has_length() {
+        let found = self.store.get(entry)?;
+        if meaning.head_request && !found.has_length() {
             return None;
         }
+        let body_len = found.body_len;
         Some(Hit {
             memorable: None,
             entry,
             kind: if meaning.head_request { ReplyKind::HeadOnly } else { ReplyKind::Full },
+            range: ByteRange { from: 0, to: if meaning.head_request { 0 } else { body_len } },
+            status: self.status(flow),
             head_len: head.len(),
             head_request: meaning.head_request,
             keep_alive: meaning.keep_alive,
@@ -249,29 +283,36 @@ impl<W: Port, H: Port> Card<W, H> {
         match parse_request(bytes, &mut scratch, &self.config.keys) {
             RequestOutcome::Partial => Decision::Partial,
             RequestOutcome::Complete(request) => self.look_up(flow, &request, commit, now),
-            RequestOutcome::Bypass { reason, extent } => {
+            RequestOutcome::Bypass { reason, extent, changes } => {
+                let changing = changes.map(|resource| self.changing(resource));
                 let certain = if matches!(extent, Extent::Head { body: 0, .. }) { commit } else { idle };
                 if certain {
                     self.counters.bypasses_by_request[reason.index()] += 1;
                 }
                 match extent {
-                    Extent::Head { len, body: 0, method, keep_alive } => Decision::Forward(Forward {
+                    Extent::Head { len, body: 0, method, keep_alive, .. } => Decision::Forward(Forward {
                         head_len: len,
                         head_request: method == Method::Head,
                         keep_alive,
                         store_as: None,
                         recheck: false,
                         was_held_up: false,
+                        goes_ahead: false,
                         is_unsafe: method == Method::Other,
-                        learn: None,
+                        changing,
+                        lesson: None,
                         reason: Some(Reason::Request),
                     }),
-                    Extent::Head { len, body, method, keep_alive } => Decision::Opaque(Some(OpaqueExtent {
-                        bytes: len as u64 + body,
-                        head_request: method == Method::Head,
-                        keep_alive,
-                    })),
-                    Extent::Unknown => Decision::Opaque(None),
+                    Extent::Head { len, body, method, keep_alive, expects_continue } => Decision::Opaque(
+                        Some(OpaqueExtent {
+                            bytes: len as u64 + body,
+                            head_request: method == Method::Head,
+                            keep_alive,
+                            expects_continue,
+                        }),
+                        changing,
+                    ),
+                    Extent::Unknown => Decision::Opaque(None, changing),
                 }
             }
         }
@@ -285,8 +326,10 @@ impl<W: Port, H: Port> Card<W, H> {
             store_as: None,
             recheck: false,
             was_held_up: false,
+            goes_ahead: false,
             is_unsafe: false,
-            learn: None,
+            changing: None,
+            lesson: None,
             reason: None,
         };
         if self.bypass || !self.lease {
@@ -301,12 +344,13 @@ impl<W: Port, H: Port> Card<W, H> {
         };
         // The request is in: whatever a writer completed before is in the epoch that is read now (I1).
         let epoch = self.store.revisions().epoch();
-        let is_plain_get = request.method == Method::Get && !request.conditional.is_conditional();
+        let is_plain = !request.conditional.is_conditional() && request.range.is_none();
+        let is_plain_get = request.method == Method::Get && is_plain;
         if self.is_rechecker(flow) {
             let settings = self.config.paths.of(&self.config.keys, request.host, request.target);
             if is_plain_get && !settings.is_excluded {
-                let settings = Arc::clone(settings);
-                forward.store_as = Some(StoreAs { base, key, by: Executor::Card, settings });
+                let (settings, resource) = (Arc::clone(settings), self.resource_of(request));
+                forward.store_as = Some(StoreAs { base, key, by: Executor::Card, settings, resource });
             }
             return Decision::Forward(forward);
         }
@@ -341,82 +385,107 @@ impl<W: Port, H: Port> Card<W, H> {
                 }
                 let was_there = found != Found::Absent || self.store.was_popular(&key);
                 let usual = self.store.usual(&key).unwrap_or_default();
-                let reply = Awaited::Reply { usual };
-                if was_there && self.fills.is_under_way(&base) && self.may_wait(flow, reply, now) {
+                let miss = match found {
+                    Found::Absent if self.store.vary.names(&base).is_some() => Miss::Vary,
+                    Found::Absent => Miss::Uri,
+                    _ => Miss::Stale,
+                };
+                let reply = if was_there { Awaited::Reply { usual, miss } } else { Awaited::First { miss } };
+                let may_wait = match was_there {
+                    true => self.fills.is_under_way(&base) && self.may_wait(flow, reply, now),
+                    false => self.may_collapse(flow, &base, now),
+                };
+                if may_wait {
                     if !self.is_held_up(flow, usual, now) {
                         return Decision::Wait(reply);
                     }
                     forward.was_held_up = true;
+                    forward.goes_ahead = was_there;
                 }
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get {
                     let by = if request.bears_cookies { Executor::Bearer } else { self.executor(flow) };
-                    forward.store_as = Some(StoreAs { base, key, by, settings: Arc::clone(settings) });
+                    let (settings, resource) = (Arc::clone(settings), self.resource_of(request));
+                    forward.store_as = Some(StoreAs { base, key, by, settings, resource });
                     forward.recheck = was_there || self.store.executor(&key) == Some(by);
                 }
                 return Decision::Forward(forward);
             }
         };
-        let is_memorable = key == base && !request.conditional.is_conditional() && !is_shared;
+        let is_memorable = key == base && is_plain && !is_shared;
         let memorable = is_memorable.then_some(Meaning {
             key,
             head_request: request.method == Method::Head,
             keep_alive: request.keep_alive,
             http10: request.version == Version::Http10,
         });
-        match self.form_of(id, request.method, &request.conditional) {
-            Form::Send(kind) => Decision::Hit(Hit {
+        match self.form_of(id, request) {
+            Form::Send(kind, range) => Decision::Hit(Hit {
                 memorable,
                 entry: id,
                 kind,
+                range,
+                status: self.status(flow),
                 head_len: request.head_len,
                 head_request: request.method == Method::Head,
                 keep_alive: request.keep_alive,
                 http10: request.version == Version::Http10,
                 is_shared,
             }),
-            Form::Learn => {
-                forward.learn = Some(id);
+            Form::Learn(form) => {
+                forward.lesson = Some(Lesson { entry: id, form });
                 Decision::Forward(forward)
             }
             Form::Pass => Decision::Forward(forward),
-            Form::Ask => {
-                forward.reason = Some(Reason::Card(CardBypass::Conditional));
+            Form::Ask(reason) => {
+                forward.reason = Some(Reason::Card(reason));
                 Decision::Forward(forward)
             }
         }
     }
 
-    fn form_of(&self, id: EntryId, method: Method, conditional: &Conditional<'_>) -> Form {
-        let Some(entry) = self.store.get(id) else { return Form::Ask };
-        if method == Method::Head && !entry.has_length() {
-            return Form::Pass;
+    /// What the card's reply says of itself.
+    fn status(&self, flow: &Flow) -> CacheStatus {
+        match flow.collapsed {
+            Some(miss) if self.config.cache_status => CacheStatus::Collapsed(miss),
+            _ => self.hit_status(),
         }
-        let full = if method == Method::Head { ReplyKind::HeadOnly } else { ReplyKind::Full };
-        if !conditional.is_conditional() {
-            return Form::Send(full);
-        }
-        match evaluate(conditional, entry.etag.as_deref(), entry.last_modified.as_deref()) {
-            Verdict::Full => Form::Send(full),
-            Verdict::NotModified if entry.not_modified.is_some() => Form::Send(ReplyKind::NotModified),
-            Verdict::NotModified if method == Method::Get => Form::Learn,
-            Verdict::NotModified | Verdict::Ambiguous => Form::Ask,
-        }
+    }
+
+    /// What it says of itself if the request has waited for nobody.
+    pub(crate) fn hit_status(&self) -> CacheStatus {
+        if self.config.cache_status { CacheStatus::Hit } else { CacheStatus::Silent }
+    }
+
+    fn changing(&self, resource: Resource<'_>) -> Changing {
+        let origin = self.config.keys.origin_of(resource.host);
+        Changing { origin, uri: self.config.keys.uri_of(origin, resource.path) }
+    }
+
+    fn resource_of(&self, request: &Request<'_>) -> SourceSlot {
+        source_of(self.changing(Resource { host: request.host, path: request.target }).uri)
     }
 
     /// Queues the reply of a hit; returns the bytes of its request.
     fn answer(&mut self, flow: &mut Flow, hit: &Hit, bytes: &[u8], now: Time) -> usize {
         let Some(entry) = self.store.get(hit.entry) else { return hit.head_len };
         let (closes, is_dynamic) = (entry.closes, entry.is_dynamic());
-        let (head_len, body_len) = match hit.kind {
-            ReplyKind::Full => (entry.template.len() + entry.prefix.len(), entry.body_len),
-            ReplyKind::HeadOnly => (entry.template.len(), 0),
-            ReplyKind::NotModified => (entry.not_modified.as_ref().map_or(0, |template| template.len()), 0),
+        let body_len = hit.range.len();
+        let Some(head_len) = payload::head_len(entry, hit.kind, hit.range, body_len) else { return hit.head_len };
+        let parts = match hit.kind {
+            ReplyKind::Parts => match self.part_sets.take(&self.ranges) {
+                Some(parts) => parts,
+                None => return 0,
+            },
+            _ => PartsId::default(),
         };
         let reply = Reply {
             start: flow.out_next,
-            head_len: head_len as u32,
+            head_len: (head_len + hit.status.line().len()) as u32,
             body_len: body_len as u32,
+            from: hit.range.from,
+            parts,
+            status: hit.status,
             entry: hit.entry,
             kind: hit.kind,
             date: self.unix_s,
@@ -430,6 +499,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         self.store.pin_for_hit(hit.entry);
         self.counters.waits_answered += u64::from(flow.wait.take().is_some());
+        flow.collapsed = None;
         if hit.is_shared {
             self.counters.waits_shared += 1;
         } else {
@@ -442,6 +512,8 @@ impl<W: Port, H: Port> Card<W, H> {
         counters.hits += 1;
         counters.hits_dynamic += u64::from(is_dynamic);
         counters.hits_head += u64::from(hit.kind == ReplyKind::HeadOnly);
+        counters.hits_range += u64::from(matches!(hit.kind, ReplyKind::Range | ReplyKind::Parts));
+        counters.hits_ranges += u64::from(hit.kind == ReplyKind::Parts);
         counters.hits_not_modified += u64::from(hit.kind == ReplyKind::NotModified);
         counters.hit_bytes += u64::from(reply.len());
         let segments = 1 + u64::from(reply.len()).div_ceil(u64::from(flow.mss));
@@ -467,18 +539,20 @@ impl<W: Port, H: Port> Card<W, H> {
         if let Some((since, _)) = flow.wait.take() {
             self.waiters.leave(&flow.key, since, now);
         }
+        flow.collapsed = None;
         if let (true, Some(store_as)) = (forward.was_held_up, &forward.store_as) {
             let first = self.fills.unanswered(&store_as.base);
             self.waiters.release(flow.key, first, now);
         }
         let by = self.executor(flow);
         self.counters.recheck_requests += u64::from(by == Executor::Card);
-        if let (Some(StoreAs { base, key, by, settings }), Some(hold)) = (forward.store_as, &flow.hold) {
+        if let (Some(StoreAs { base, key, by, settings, resource }), Some(hold)) = (forward.store_as, &flow.hold) {
             let head = &hold.bytes()[..forward.head_len];
-            let client = SocketAddrV4::new(flow.key.client.into(), flow.key.client_port);
-            let (port, goes_ahead) = (flow.key.server_port, forward.was_held_up);
-            let asked = Asked { base, key, by, client, settings, port, head, goes_ahead };
+            let client = SocketAddrV4::new(fold(flow.key.client.to_ip()), flow.key.client_port);
+            let (port, goes_ahead) = (flow.key.server_port, forward.goes_ahead);
+            let asked = Asked { base, key, by, client, settings, resource, port, head, goes_ahead };
             flow.fill = self.fills.begin(asked, &mut self.store, now, &mut self.counters);
+            flow.fill_looked_at = (now, flow.host.rcv_nxt);
             if forward.recheck && flow.fill.is_some() && self.config.rechecker.is_some() {
                 let names = self.store.vary.names(&base);
                 self.rechecks.ask_for(flow.key.server_port, head, names, &self.config.keys, &mut self.counters);
@@ -487,7 +561,8 @@ impl<W: Port, H: Port> Card<W, H> {
         if forward.is_unsafe {
             self.begin_unsafe_request(flow);
         }
-        flow.learn = forward.learn;
+        flow.changing = forward.changing;
+        flow.lesson = forward.lesson;
         flow.reply = ReplyTracking::Head { head_request: forward.head_request, last: !forward.keep_alive };
         self.hand_to_host(flow, forward.head_len, now);
     }
@@ -534,6 +609,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// What goes to the host now may change something.
     pub(crate) fn begin_unsafe_request(&mut self, flow: &mut Flow) {
         self.store.note_unsafe_request();
+        self.sync_l0();
         flow.unsafe_request = true;
     }
 
@@ -542,14 +618,16 @@ impl<W: Port, H: Port> Card<W, H> {
         if std::mem::take(&mut flow.unsafe_request) {
             self.store.note_unsafe_request();
         }
+        self.invalidate_at_end(flow);
     }
 
     /// The card stops to parse: what is held goes to the host, what follows passes.
     pub(crate) fn make_opaque(&mut self, flow: &mut Flow, extent: Option<OpaqueExtent>, now: Time) {
         let first = flow.first_held();
         let held = flow.held();
-        let until = extent.filter(|until| until.bytes >= held as u64 && until.bytes < 1 << 30 && !flow.client_fin);
-        flow.phase = match &until {
+        let until =
+            extent.as_ref().filter(|until| until.bytes >= held as u64 && until.bytes < 1 << 30 && !flow.client_fin);
+        flow.phase = match until {
             Some(until) => {
                 flow.reply = ReplyTracking::Head { head_request: until.head_request, last: !until.keep_alive };
                 Phase::Opaque(Some(first + until.bytes as u32))
@@ -561,20 +639,13 @@ impl<W: Port, H: Port> Card<W, H> {
             }
         };
         flow.fill = None;
-        flow.learn = None;
+        flow.lesson = None;
+        if let Some(until) = extent {
+            flow.expects_continue = until.expects_continue;
+        }
         if held > 0 {
             self.begin_unsafe_request(flow);
         }
         self.hand_to_host(flow, held, now);
     }
-}
-
-enum Form {
-    Send(ReplyKind),
-    /// The server's 304 is to be learned.
-    Learn,
-    /// Servers differ.
-    Ask,
-    /// The entry does not tell.
-    Pass,
 }

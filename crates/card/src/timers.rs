@@ -8,25 +8,32 @@ use nicache_tcp::{Flags, Time, TimeoutOutcome};
 use crate::card::{Card, Keep};
 use crate::flow::{Flow, HostPhase, Phase};
 
+/// Timers that are run between two looks at the ports.
+const TIMERS_PER_POLL: usize = 64;
 /// An ACK that nothing carries is sent after this long (RFC 9293 section 3.8.6.3 allows up to 500 ms).
 pub const DELAYED_ACK: Duration = Duration::from_millis(40);
-/// SYNs and SYN-ACKs are repeated after 1 s, 2 s, ... (RFC 6298 section 2.1), this often.
+/// SYNs to the host are repeated after 1 s, 2 s, ... (RFC 6298 section 2.1), this often.
 const SYN_TRIES: u8 = 5;
-/// A client that is served by the card alone and says nothing for so long is closed, as a server would.
-const IDLE_CLOSE: Duration = Duration::from_secs(75);
-/// How long a client may keep its side open when the card has closed (Linux' tcp_fin_timeout).
-const FIN_WAIT: Duration = Duration::from_secs(60);
+/// How long a client may keep its side open when the card has closed (Linux' tcp_fin_timeout), whatever it sends meanwhile.
+pub(crate) const FIN_WAIT: Duration = Duration::from_secs(60);
 /// A flow without changed numbers that says nothing for so long is forgotten; it goes on untracked.
 const IDLE_FORGET: Duration = Duration::from_secs(300);
-/// A spliced flow that says nothing for so long is dead (RFC 5382 section 5 asks for at least 2 h 4 min).
-const IDLE_DEAD: Duration = Duration::from_secs(2 * 3600 + 300);
+/// A spliced flow that says nothing for so long is dead (RFC 5382 section 5 asks for at least 2 h 4 min); the client was asked before.
+const IDLE_DEAD: Duration = Duration::from_secs(3 * 3600);
 /// How long a spliced flow is remembered after both sides have closed, for retransmissions.
 const LINGER: Duration = Duration::from_secs(10);
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// Runs the timers that are due.
+    /// Runs timers that are due: some of them, if there are many, so that frames and questions do not wait for all connections that somebody has opened at once.
     pub(crate) fn poll_timers(&mut self, now: Time) {
-        while let Some(index) = self.wheel.poll(now) {
+        for _ in 0..TIMERS_PER_POLL {
+            let Some(index) = self.wheel.poll(now) else { return };
+            if self.first_level.is_some()
+                && let Some(due) = self.loan_due(index, now)
+            {
+                self.wheel.arm(index, due);
+                continue;
+            }
             self.with_flow(index, now, |card, flow| card.flow_timeout(flow, now));
         }
     }
@@ -41,8 +48,9 @@ impl<W: Port, H: Port> Card<W, H> {
         };
         let handshake =
             (flow.phase == Phase::CardHandshake).then(|| flow.host.syn_sent + syn_interval(flow.syn_ack_tries));
-        let idle = Some(flow.active + idle_limit(flow));
-        [sender, host, handshake, flow.ack_due, flow.wait.map(|(_, due)| due).filter(|&due| due > now), idle]
+        let idle = Some(self.idle_due(flow));
+        let patience = self.patience_deadline(flow);
+        [patience, sender, host, handshake, flow.ack_due, flow.wait.map(|(_, due)| due).filter(|&due| due > now), idle]
             .into_iter()
             .flatten()
             .min()
@@ -53,11 +61,14 @@ impl<W: Port, H: Port> Card<W, H> {
             if now < flow.host.syn_sent + syn_interval(flow.syn_ack_tries) {
                 return Keep::Yes;
             }
-            if flow.syn_ack_tries > SYN_TRIES {
+            if flow.syn_ack_tries > self.config.patience.syn_ack_retries {
                 return Keep::No;
             }
             self.send_syn_ack(flow, now);
             return Keep::Yes;
+        }
+        if let Some(impatience) = self.lose_patience(flow, now) {
+            return self.end_impatiently(flow, impatience, now);
         }
         if flow.card_speaks() {
             if flow.sender.handle_timeout(now) == TimeoutOutcome::GaveUp {
@@ -65,6 +76,8 @@ impl<W: Port, H: Port> Card<W, H> {
                 self.reset_host(flow);
                 return Keep::No;
             }
+            // Shorter ones may have been tried.
+            flow.mss = flow.mss.min(flow.sender.mss() as u16);
             self.pump_client(flow, now);
         }
         match flow.host.phase {
@@ -90,7 +103,8 @@ impl<W: Port, H: Port> Card<W, H> {
             self.advance(flow, now);
             self.pump_client(flow, now);
         }
-        if now >= flow.active + idle_limit(flow) {
+        self.look_at_fill(flow, now);
+        if now >= self.idle_due(flow) {
             return self.end_idle(flow, now);
         }
         self.keep_unless_over(flow, now)
@@ -121,6 +135,40 @@ impl<W: Port, H: Port> Card<W, H> {
         Keep::No
     }
 
+    /// When a flow has gone without a word for too long.
+    fn idle_due(&self, flow: &Flow) -> Time {
+        let due = flow.active + self.idle_limit(flow);
+        if flow.lacks_acks() {
+            // The host repeats what the client lacks at least every two minutes (RFC 6298 section 5, Linux' TCP_RTO_MAX): if neither says a word, both
+            // are gone.
+            return due.min(flow.active.max(flow.host_heard) + IDLE_FORGET);
+        }
+        due
+    }
+
+    /// How long a client may say nothing.
+    fn idle_limit(&self, flow: &Flow) -> Duration {
+        if flow.is_closed() {
+            return LINGER;
+        }
+        if flow.card_fin {
+            // A FIN that nobody answers is repeated for as long as one that is, replies for longer.
+            return if flow.replies.is_empty() { FIN_WAIT } else { IDLE_FORGET };
+        }
+        if flow.phase == Phase::HostHandshake {
+            // The host gives it up before (Linux: after 63 s), and goes on without the card if not.
+            return self.config.patience.idle;
+        }
+        let waiting = flow.forwarded > 0 || flow.host_replying() || flow.host.phase == HostPhase::SynSent;
+        if flow.is_forgettable() || (flow.is_closing() && !waiting) {
+            return IDLE_FORGET;
+        }
+        match (flow.phase, flow.host.phase) {
+            (Phase::Requests, HostPhase::Absent) => self.config.patience.idle,
+            _ => IDLE_DEAD,
+        }
+    }
+
     /// Resets the client's side.
     pub(crate) fn abort_client(&mut self, flow: &mut Flow, now: Time) {
         let seq = crate::transmit::out_position(flow);
@@ -134,22 +182,4 @@ impl<W: Port, H: Port> Card<W, H> {
 
 fn syn_interval(tries: u8) -> Duration {
     Duration::from_secs(1 << tries.saturating_sub(1).min(6))
-}
-
-fn idle_limit(flow: &Flow) -> Duration {
-    if flow.is_closed() {
-        return LINGER;
-    }
-    if flow.card_fin {
-        return if flow.sender.all_acked() { FIN_WAIT } else { IDLE_FORGET };
-    }
-    let waiting = flow.forwarded > 0 || flow.host_replying() || flow.host.phase == HostPhase::SynSent;
-    if flow.is_forgettable() || (flow.is_closing() && !waiting) {
-        return IDLE_FORGET;
-    }
-    match (flow.phase, flow.host.phase) {
-        (Phase::Requests, HostPhase::Absent) => IDLE_CLOSE,
-        (Phase::HostHandshake, _) => IDLE_CLOSE,
-        _ => IDLE_DEAD,
-    }
 }

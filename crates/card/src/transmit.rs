@@ -1,7 +1,7 @@
 //! Segments that the card sends by itself: replies and acknowledgments to clients, requests and acknowledgments to the host.
 
-use nicache_http::HttpDate;
 use nicache_port::Port;
+use nicache_tcp::handshake::{MSS_DEFAULT_V4, MSS_MIN};
 use nicache_tcp::splice::window_field;
 use nicache_tcp::{Flags, HeadRepr, SackBlocks, Seq, Time, Transmit, TransmitKind, checksum};
 
@@ -9,10 +9,9 @@ use crate::bus::FrameBytes;
 use crate::card::{Card, Ports};
 use crate::counters::Counters;
 use crate::emit::{Addresses, Gather, Headers};
-use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, HostPhase};
-use crate::limits::{RENDERED_HEAD_BYTES_MAX, REQUEST_WINDOW_BYTES, SUPER_FRAME_BYTES};
-use crate::store::Store;
+use crate::limits::{REQUEST_WINDOW_BYTES, SUPER_FRAME_BYTES};
+use crate::payload::{self, Piece, Sources};
 
 impl<W: Port, H: Port> Card<W, H> {
     /// Sends what the client's window and the congestion window allow.
@@ -27,9 +26,12 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     fn send_reply_segment(&mut self, flow: &mut Flow, transmit: &Transmit, now: Time) {
-        let mut flags = Flags::ACK;
+        let mut flags = Flags::ACK | flow.ecn.flags();
         if transmit.fin {
             flags = flags | Flags::FIN;
+        }
+        if transmit.cwr {
+            flags = flags | Flags::CWR;
         }
         if transmit.len > 0 && transmit.seq + transmit.len == flow.out_next {
             flags = flags | Flags::PSH;
@@ -44,6 +46,7 @@ impl<W: Port, H: Port> Card<W, H> {
             timestamps: flow.stamps_to_client(now),
             sack: SackBlocks::EMPTY,
             syn_options: None,
+            ecn: transmit.ecn,
         };
         flow.acked_to_client = flow.rcv_nxt;
         flow.ack_due = None;
@@ -51,14 +54,15 @@ impl<W: Port, H: Port> Card<W, H> {
         let capabilities = self.ports.wire.capabilities();
         self.ports.ip_id = self.ports.ip_id.wrapping_add(transmit.len.div_ceil(u32::from(flow.mss)).max(1) as u16);
         let ip_id = self.ports.ip_id;
-        render_heads(flow, &self.store, &self.date, transmit.seq, transmit.len, &mut self.heads);
+        let from = Sources { store: &self.store, parts: &self.part_sets };
+        payload::render(flow, from, &self.date, transmit.seq, transmit.len, &mut self.heads);
         let mut sum = (0u16, 0usize);
         let mut headers = None;
         if capabilities.checksum {
             headers =
                 Some(Headers::new(&addresses, &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || 0));
         } else {
-            visit_payload(flow, &self.store, transmit.seq, transmit.len, &self.heads, |piece| {
+            payload::visit(flow, from, transmit.seq, transmit.len, &self.heads, |piece| {
                 let (piece_sum, len) = match piece {
                     Piece::Head(bytes) => (checksum::sum(bytes), bytes.len()),
                     Piece::Body(body, range) => (
@@ -75,7 +79,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let mut gather = Gather::new();
         gather.push(headers.bytes());
         let mut whole = true;
-        visit_payload(flow, &self.store, transmit.seq, transmit.len, &self.heads, |piece| match piece {
+        payload::visit(flow, from, transmit.seq, transmit.len, &self.heads, |piece| match piece {
             Piece::Head(bytes) => whole &= gather.push(bytes),
             Piece::Body(body, range) => {
                 if let Ok(extents) = self.store.memory().extents(body, range) {
@@ -93,7 +97,7 @@ impl<W: Port, H: Port> Card<W, H> {
         // More pieces than a gather list has places (many pipelined small replies): copied into one.
         let linear = &mut self.linear;
         let mut filled = 0;
-        visit_payload(flow, &self.store, transmit.seq, transmit.len, &self.heads, |piece| {
+        payload::visit(flow, from, transmit.seq, transmit.len, &self.heads, |piece| {
             let mut copy = |bytes: &[u8]| {
                 let end = (filled + bytes.len()).min(linear.len());
                 linear[filled..end].copy_from_slice(&bytes[..end - filled]);
@@ -119,7 +123,8 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.ack_due = None;
         flow.acked_to_client = flow.rcv_nxt;
         let seq = out_position(flow);
-        self.send_to_client(flow, seq, Flags::ACK, now);
+        let flags = Flags::ACK | flow.ecn.flags();
+        self.send_to_client(flow, seq, flags, now);
     }
 
     /// Sends a segment without payload to the client.
@@ -132,8 +137,7 @@ impl<W: Port, H: Port> Card<W, H> {
             flags,
             window: window_field(REQUEST_WINDOW_BYTES, flow.card_scale),
             timestamps: flow.stamps_to_client(now),
-            sack: SackBlocks::EMPTY,
-            syn_options: None,
+            ..HeadRepr::default()
         };
         self.emit_to_client(flow, &head);
     }
@@ -151,7 +155,9 @@ impl<W: Port, H: Port> Card<W, H> {
         if !matches!(flow.host.phase, HostPhase::Open | HostPhase::Closing) {
             return;
         }
-        let mss = flow.client_options.mss.unwrap_or(536).min(self.config.mss);
+        // A client may say that it takes nothing at all.
+        let mss = flow.client_options.mss.unwrap_or(MSS_DEFAULT_V4).max(MSS_MIN);
+        let mss = mss.min(self.config.mss(flow.key.client.is_v4()));
         while let Some(transmit) = flow.host.sender.poll_transmit(now, u32::from(mss)) {
             let mut flags = Flags::ACK;
             if transmit.fin {
@@ -172,7 +178,8 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Tells the host what the client has of its bytes.
     pub(crate) fn ack_host(&mut self, flow: &mut Flow, sack: SackBlocks) {
-        let head = host_head(flow, flow.host.sender.nxt(), Flags::ACK, sack);
+        let echo = if flow.client_echo { Flags::ECE } else { Flags::default() };
+        let head = host_head(flow, flow.host.sender.nxt(), Flags::ACK | echo, sack);
         flow.host.window = host_window(flow);
         send_host_frame(&mut self.ports, &mut self.counters, flow, &head, &[]);
     }
@@ -221,7 +228,7 @@ pub(crate) fn host_head(flow: &Flow, seq: Seq, flags: Flags, sack: SackBlocks) -
         window: window_field(host_window(flow), flow.splice.host_peer_scale),
         timestamps: flow.stamps_to_host(),
         sack,
-        syn_options: None,
+        ..HeadRepr::default()
     }
 }
 
@@ -234,6 +241,7 @@ fn to_client(flow: &Flow) -> Addresses {
     Addresses {
         source_mac: flow.server_mac,
         destination_mac: flow.client_mac,
+        tags: flow.tags,
         source: flow.key.server,
         destination: flow.key.client,
     }
@@ -243,69 +251,8 @@ fn to_host(flow: &Flow) -> Addresses {
     Addresses {
         source_mac: flow.client_mac,
         destination_mac: flow.server_mac,
+        tags: flow.tags,
         source: flow.key.client,
         destination: flow.key.server,
-    }
-}
-
-enum Piece<'a> {
-    Head(&'a [u8]),
-    Body(nicache_memory::BodyId, std::ops::Range<u64>),
-}
-
-/// The part of `reply` that lies in `len` bytes from `seq`: first and last byte, counted from the reply's start.
-fn overlap(reply: &Reply, seq: Seq, len: u32) -> Option<(u32, u32)> {
-    let from = seq.saturating_since(reply.start);
-    let to = (seq + len).saturating_since(reply.start).min(reply.len());
-    (from < to).then_some((from, to))
-}
-
-/// Renders the heads that lie in `len` bytes from `seq`, each into a place of its own. A retransmission renders the
-/// same bytes again, with the date of the first time.
-fn render_heads(flow: &Flow, store: &Store, now: &HttpDate, seq: Seq, len: u32, heads: &mut [u8]) {
-    for (reply, place) in flow.replies.iter().zip(heads.chunks_exact_mut(RENDERED_HEAD_BYTES_MAX)) {
-        let Some((from, _)) = overlap(reply, seq, len) else { continue };
-        if from >= reply.head_len {
-            continue;
-        }
-        let Some(entry) = store.get(reply.entry) else { continue };
-        let template = match reply.kind {
-            ReplyKind::NotModified => entry.not_modified.as_ref(),
-            ReplyKind::Full | ReplyKind::HeadOnly => Some(&entry.template),
-        };
-        let Some(template) = template else { continue };
-        let filled = if reply.date == now.unix_s() {
-            template.render(now, place)
-        } else {
-            template.render(&HttpDate::from_unix_s(reply.date), place)
-        };
-        if reply.kind == ReplyKind::Full
-            && let Some(rest) = place.get_mut(filled..filled + entry.prefix.len())
-        {
-            rest.copy_from_slice(&entry.prefix);
-        }
-    }
-}
-
-/// Calls `visit` with the pieces of `len` bytes from `seq`, in order.
-fn visit_payload<'a>(
-    flow: &Flow,
-    store: &Store,
-    seq: Seq,
-    len: u32,
-    heads: &'a [u8],
-    mut visit: impl FnMut(Piece<'a>),
-) {
-    for (reply, head) in flow.replies.iter().zip(heads.chunks_exact(RENDERED_HEAD_BYTES_MAX)) {
-        let Some((from, to)) = overlap(reply, seq, len) else { continue };
-        if from < reply.head_len {
-            visit(Piece::Head(&head[from as usize..to.min(reply.head_len) as usize]));
-        }
-        if to > reply.head_len
-            && let Some(entry) = store.get(reply.entry)
-        {
-            let first = from.max(reply.head_len) - reply.head_len;
-            visit(Piece::Body(entry.body, u64::from(first)..u64::from(to - reply.head_len)));
-        }
     }
 }

@@ -15,16 +15,22 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use nicache_coherence::fold;
+use nicache_http::Key;
 use nicache_port::Port;
 use nicache_tcp::Time;
 
 use crate::card::Card;
 use crate::flow::Flow;
+use crate::flow::cache_status::Miss;
+use crate::outcomes::Outcome;
 use crate::packet::FlowKey;
 
 /// Longest wait for a reply of the server, unless others leave just then; and longest in any case.
 const REPLY_MAX: Duration = Duration::from_secs(3);
 const REPLY_EVER: Duration = Duration::from_secs(6);
+/// Longest wait for a reply that is no entry yet and may never be one.
+const FIRST_MAX: Duration = Duration::from_millis(250);
 /// Longest wait for the watcher, which needs a small part of this if it is not busy.
 const VERDICT_MAX: Duration = Duration::from_millis(20);
 /// A server that is silent for so long, and for several times what it usually needs, may be waiting itself; twice as long each time that this
@@ -44,8 +50,10 @@ pub const WAITERS_MAX: usize = 1024;
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// The reply to another request for the same, for which the server usually needs so long.
-    Reply { usual: Duration },
+    /// The reply to another request for the same, for which the server usually needs so long, since nothing was found for that reason.
+    Reply { usual: Duration, miss: Miss },
+    /// The first reply to a request for the same.
+    First { miss: Miss },
     /// What the watcher says of an entry.
     Verdict,
 }
@@ -54,7 +62,8 @@ impl Awaited {
     /// How long one may wait if another left then.
     fn longest(self, since: Time, left: Time) -> Time {
         match self {
-            Awaited::Reply { usual } => (since + REPLY_MAX).max(left + space(usual)).min(since + REPLY_EVER),
+            Awaited::Reply { usual, .. } => (since + REPLY_MAX).max(left + space(usual)).min(since + REPLY_EVER),
+            Awaited::First { .. } => since + FIRST_MAX,
             Awaited::Verdict => since + VERDICT_MAX,
         }
     }
@@ -122,7 +131,7 @@ impl Waiters {
     pub(crate) fn handle_reply(&mut self, to: &FlowKey, now: Time) {
         (self.spoken, self.silence) = (now, SILENCE);
         let Some(through) = &mut self.let_through else { return };
-        if through.first.client == SocketAddrV4::new(to.client.into(), to.client_port) {
+        if through.first.client == SocketAddrV4::new(fold(to.client.to_ip()), to.client_port) {
             self.let_through = None;
         } else if let Some((_, since)) = through.last.take_if(|(last, _)| last == to)
             && now.since(through.first.forwarded) >= FASTER * now.since(since)
@@ -171,6 +180,18 @@ impl<W: Port, H: Port> Card<W, H> {
             && self.waiters.waiting.len() < WAITERS_MAX
     }
 
+    /// May a request that finds nothing wait for the reply to another one? Not if that began after this one had begun to wait: a page
+    /// that is not kept would be asked for by one after the other. Nor if the last reply was not kept.
+    pub(crate) fn may_collapse(&self, flow: &Flow, base: &Key, now: Time) -> bool {
+        let begun = self.fills.under_way_since(base);
+        let is_new = |(since, _): (Time, Time)| begun.is_some_and(|begun| begun > since);
+        let was_kept = self.fills.last_outcome(base).is_none_or(|(outcome, _)| outcome == Outcome::Stored);
+        begun.is_some()
+            && was_kept
+            && !flow.wait.is_some_and(is_new)
+            && self.may_wait(flow, Awaited::First { miss: Miss::Uri }, now)
+    }
+
     /// Is one more request to be let through to a server that says nothing, or is known to be held up by those who wait, and is this the oldest connection
     /// of them? `usually`: what the server needs for the reply that it waits for.
     pub(crate) fn is_held_up(&self, flow: &Flow, usually: Duration, now: Time) -> bool {
@@ -185,9 +206,15 @@ impl<W: Port, H: Port> Card<W, H> {
         let since = flow.wait.map_or(now, |(since, _)| since);
         let longest = awaited.longest(since, self.waiters.left);
         let due = match awaited {
-            Awaited::Reply { usual } => longest.min(self.waiters.silent_until(since, usual).max(now + LOOK)),
+            Awaited::Reply { usual, .. } => longest.min(self.waiters.silent_until(since, usual).max(now + LOOK)),
+            Awaited::First { .. } => longest.min(self.waiters.silent_until(since, Duration::ZERO).max(now + LOOK)),
             Awaited::Verdict => longest,
         };
+        if let Awaited::Reply { miss, .. } | Awaited::First { miss } = awaited {
+            self.counters.waits_collapsed +=
+                u64::from(flow.collapsed.is_none() && matches!(awaited, Awaited::First { .. }));
+            flow.collapsed = Some(miss);
+        }
         flow.wait = Some((since, due));
         if !self.waiters.waiting.iter().any(|(key, _)| *key == flow.key) {
             self.waiters.waiting.push((flow.key, flow.opened));

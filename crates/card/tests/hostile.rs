@@ -109,7 +109,9 @@ impl Shot {
                 window_scale: Some(7),
                 sack_permitted: true,
                 timestamps,
+                ecn: flags.contains(Flags::ECE | Flags::CWR),
             }),
+            ..HeadRepr::default()
         };
         let mut tcp = vec![0; head.len()];
         head.emit(&mut tcp);

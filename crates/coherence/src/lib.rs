@@ -4,16 +4,19 @@
 //! * [`SourceSlot`], [`Stamp`], [`Epoch`] (`source.rs`): the names of the things in the table.
 //! * [`FillRequest`], [`ReinstateRequest`] (`messages/`): the card asks the watcher whether a reply may become an entry, and whether
 //!   an entry may stay.
+//! * [`fold`] (`client.rs`): how clients are called.
 //! * [`Rule`] (`rule.rs`): the rules as switches for tests.
 //!
 //! Deliberately absent: how changes are witnessed and how a fill is judged. That is the watcher's business
 //! (`nicache-watch`), and the card must not depend on it.
 
+mod client;
 mod messages;
 mod rule;
 mod source;
 mod table;
 
+pub use client::fold;
 pub use messages::{
     Answer, BODY_HASH_BYTES, Class, DecodeError, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest,
     FillVerdict, MESSAGE_BYTES_MAX, Question, REINSTATE_REQUEST_BYTES, REINSTATE_VERDICT_BYTES, RecordNumber,

@@ -51,6 +51,12 @@ impl SourceSlot {
         SourceSlot::of_inode(major << 20 | minor, ino)
     }
 
+    /// Slot of something that is no inode, by a uniformly spread hash of its name; never one of the named ones.
+    pub const fn of_hash(hash: u64) -> SourceSlot {
+        let slot = (hash >> (64 - SLOT_BITS)) as u32;
+        if slot < SourceSlot::RESERVED { SourceSlot(slot + SourceSlot::RESERVED) } else { SourceSlot(slot) }
+    }
+
     /// Position in the table.
     pub const fn index(self) -> usize {
         self.0 as usize & (SOURCE_SLOTS - 1)
@@ -139,6 +145,14 @@ mod tests {
         for ino in 0..3_000_000 {
             assert!(SourceSlot::of_inode(8 << 20 | 1, ino).0 >= SourceSlot::RESERVED);
         }
+    }
+
+    #[test]
+    fn a_hash_never_takes_a_slot_with_a_name() {
+        for high in 0..64u64 {
+            assert!(SourceSlot::of_hash(high << 40).0 >= SourceSlot::RESERVED);
+        }
+        assert_eq!(SourceSlot::of_hash(u64::MAX).index(), SOURCE_SLOTS - 1);
     }
 
     #[test]

@@ -9,7 +9,9 @@ use nicache_bus::descriptor::Refusal;
 use nicache_bus::{CardSide, Command, Completion, Flags as CommandFlags, Received};
 use nicache_host::server::Broken;
 use nicache_port::{Capabilities, FaultRates};
-use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, write_headers};
+use std::net::Ipv4Addr;
+
+use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Tags, write_headers};
 use nicache_tcp::{Flags, HeadRepr, Seq, checksum};
 use proptest::prelude::*;
 
@@ -48,9 +50,13 @@ fn serves(world: &mut World, name: &str) {
 
 /// A segment of a client with such a port, complete.
 fn segment(port: u16, head: HeadRepr, payload: &[u8]) -> Vec<u8> {
-    let (client, server) = (u32::from_be_bytes(CLIENT_ADDRESS), u32::from_be_bytes(card_address(0)));
-    let addresses =
-        Addresses { source_mac: CLIENT_MAC, destination_mac: card_mac(0), source: client, destination: server };
+    let addresses = Addresses {
+        source_mac: CLIENT_MAC,
+        destination_mac: card_mac(0),
+        tags: Tags::default(),
+        source: Ipv4Addr::from(CLIENT_ADDRESS).into(),
+        destination: Ipv4Addr::from(card_address(0)).into(),
+    };
     let head = HeadRepr { src_port: port, dst_port: 80, ..head };
     let mut bytes = [0; HEADERS_BYTES_MAX];
     let len = write_headers(&addresses, &head, payload.len() as u32, 1, &mut bytes);
@@ -78,8 +84,10 @@ fn a_table_full_of_beginnings_leaves_the_others_alone() {
         world.inject(0, &segment(port, syn, b""));
         world.settle();
     }
-    assert_eq!(world.service.connections().len(), 16);
-    assert!(world.service.connections().counters().refused > 1900);
+    // Half of the places, beside the one that is established.
+    assert_eq!(world.service.connections().len(), 9);
+    let counters = world.service.connections().counters();
+    assert!(counters.refused + counters.half_open_evicted > 1900, "{counters:?}");
     world.client.ask(id, "/large");
     assert_eq!(status(&mut world, id, "large"), 200);
     world.run_for(Duration::from_secs(70));
@@ -315,7 +323,7 @@ fn a_card_that_sleeps_costs_no_time() {
     let ids: Vec<_> = (0..64).map(|_| world.client.connect(0)).collect();
     ids.iter().for_each(|&id| world.client.ask(id, "/large"));
     let room = |world: &mut World| world.service.driver(0).unwrap().side().commands.room().unwrap();
-    world.run_until(LIMIT, |world| room(world) < 125);
+    world.run_until(LIMIT, |world| room(world) < 127);
     let card = world.wires[0].card.take();
     let turns = world.turns;
     world.run_for(Duration::from_secs(10));

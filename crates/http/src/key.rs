@@ -1,7 +1,8 @@
 //! Cache keys: a keyed 128-bit hash of everything in a request that may change its reply.
 //!
 //! Input of [`Key`]: Host in lower case, the target as spelled, the [`ConnectionClass`], and the raw values of
-//! Accept-Encoding, Accept and Origin, each with "absent" apart from "empty". The method is not part of it (HEAD is
+//! Accept-Encoding (canonical, where it is a plain list: `coding.rs`), Accept and Origin, each with "absent" apart from
+//! "empty". The method is not part of it (HEAD is
 //! answered from a GET's entry). The hash is keyed by a secret of the process, so two requests that share a key
 //! cannot be constructed, and equal keys are taken for equal requests.
 //!
@@ -11,6 +12,7 @@
 //! then     host, target, Accept-Encoding, Accept, Origin, each padded with zeros to whole words
 //! ```
 
+use crate::coding;
 use crate::connection::ConnectionClass;
 use crate::cookie::{CookiePattern, is_harmless};
 use crate::path::{self, PATTERNS_MAX, PathMatch, PathPattern, PatternError};
@@ -114,6 +116,11 @@ impl KeyConfig {
         is_harmless(value, &self.harmless_cookies, more)
     }
 
+    /// A hash that has taken the secret and nothing else.
+    pub(crate) fn keyed(&self) -> SipHash {
+        self.keyed
+    }
+
     pub(crate) fn separating(&self) -> &VaryNames {
         &self.separating
     }
@@ -138,15 +145,17 @@ const TAG_VARY: u64 = 2;
 
 #[inline]
 pub(crate) fn key(config: &KeyConfig, parts: &KeyParts<'_>) -> Key {
+    let mut room: coding::ListRoom = [0; _];
+    let accept_encoding = parts.accept_encoding.map(|value| coding::canonical(value, &mut room));
     let presence = |value: Option<&[u8]>| value.map_or(0, |value| value.len() as u64 + 1);
     let mut hash = config.keyed;
     hash.word(
         TAG_REQUEST | (parts.class as u64) << 8 | (parts.host.len() as u64) << 16 | (parts.target.len() as u64) << 32,
     );
-    hash.word(presence(parts.accept_encoding) | presence(parts.accept) << 16 | presence(parts.origin) << 32);
+    hash.word(presence(accept_encoding) | presence(parts.accept) << 16 | presence(parts.origin) << 32);
     hash.padded_lower(parts.host);
     hash.padded(parts.target);
-    for value in [parts.accept_encoding, parts.accept, parts.origin].into_iter().flatten() {
+    for value in [accept_encoding, parts.accept, parts.origin].into_iter().flatten() {
         hash.padded(value);
     }
     Key(hash.finish())
@@ -218,9 +227,21 @@ mod tests {
             KeyParts { accept: Some(b"gzip"), ..BASE },
             KeyParts { origin: Some(b"gzip"), ..BASE },
             KeyParts { accept_encoding: Some(b"gzip"), accept: Some(b""), ..BASE },
+            KeyParts { accept_encoding: Some(b"gzip, br"), ..BASE },
+            KeyParts { accept_encoding: Some(b"br, gzip"), ..BASE },
+            KeyParts { accept_encoding: Some(b"gzip;q=1"), ..BASE },
         ];
         let keys: HashSet<Key> = variants.iter().map(|parts| key(&config, parts)).collect();
         assert_eq!(keys.len(), variants.len());
+    }
+
+    #[test]
+    fn two_spellings_of_a_list_of_codings_are_one() {
+        let config = KeyConfig::new([7; 16]);
+        let of = |value: &'static str| key(&config, &KeyParts { accept_encoding: Some(value.as_bytes()), ..BASE });
+        assert_eq!(of("gzip, deflate, br"), of("GZIP,deflate, Br"));
+        assert_ne!(of("gzip, deflate"), of("deflate, gzip"));
+        assert_ne!(of("gzip;q=1"), of("gzip; q=1"));
     }
 
     #[test]

@@ -13,13 +13,16 @@
 //! Nothing here does I/O or reads a clock, nothing panics on hostile input, and nothing allocates but
 //! [`HeadTemplate::new`] (once per fill) and the configuration.
 //!
-//! Deliberately absent: HTTP/2, normalisation of targets (another spelling is another key), ranges, freshness
+//! Ranges and preconditions are read in two ways: as the RFC says, for a server of our own (`nicache serve`), and as far as servers agree.
+//!
+//! Deliberately absent: HTTP/2, normalisation of targets (another spelling is another key), freshness
 //! (a hit is bound to its sources, not to an age).
 
 #![forbid(unsafe_code)]
 
 mod body;
 mod cache_control;
+mod coding;
 mod conditional;
 mod connection;
 mod cookie;
@@ -27,12 +30,15 @@ mod date;
 mod diagnose;
 mod head;
 mod host;
+mod if_range;
 mod key;
 mod length;
 mod limits;
 mod mask;
+mod partial;
 mod path;
 mod protocol;
+mod range;
 mod reason;
 mod recheck;
 mod reply;
@@ -43,25 +49,30 @@ mod set_cookie;
 mod siphash;
 mod target;
 mod template;
+mod uri;
 mod vary;
 
 pub use body::{BodyFault, Followed, Follower};
-pub use conditional::{Conditional, Verdict, evaluate};
+pub use conditional::{Conditional, Judgement, Verdict, evaluate, judge};
 pub use connection::ConnectionClass;
 pub use date::{DateCache, HttpDate, IMF_FIXDATE_BYTES, parse_imf_fixdate};
 pub use httparse::Header;
+pub use if_range::{IfRange, agreed_if_range, if_range_applies};
 pub use key::{Key, KeyConfig, vary_key};
 pub use limits::{
-    CHUNK_EXTENSION_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, TEMPLATE_BYTES_MAX, TRAILER_BYTES_MAX, VARY_NAME_BYTES_MAX,
-    VARY_NAMES_MAX,
+    CHUNK_EXTENSION_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, SHARED_HEAD_BYTES_MAX, TEMPLATE_BYTES_MAX,
+    TRAILER_BYTES_MAX, VARY_NAME_BYTES_MAX, VARY_NAMES_MAX,
 };
 pub use mask::{LITERAL_BYTES_MAX, MASKS_MAX, MaskError, Masks, PREFIX_BYTES_MIN, RUN_BYTES_MAX};
+pub use partial::{PartFormat, PartialTemplate, PartsAsked};
 pub use path::{PATTERN_BYTES_MAX, PATTERNS_MAX, PathMatch, PathPattern, PatternError};
 pub use protocol::{Method, Version};
+pub use range::{Agreed, ByteRange, RANGES_MAX, Ranges, Wanted, agreed, wanted};
 pub use reason::{BypassReason, MalformedReply, NotShared};
 pub use recheck::recheck_head;
 pub use reply::{Framing, ReplyConfig, ReplyHead, ReplyOutcome, parse_reply, parse_reply_with};
 pub use request::{Extent, HeaderScratch, Request, RequestOutcome, is_worth_parsing, parse_request};
 pub use set_cookie::CookieNames;
 pub use template::HeadTemplate;
+pub use uri::{OriginKey, Resource, UriKey};
 pub use vary::{Vary, VaryNames};

@@ -3,6 +3,10 @@
 /// Longest request or reply head that is looked at, in bytes, the final empty line included.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 
+/// Longest request head that every server takes by default, in bytes. nginx and Apache take lines of 8 KiB each, Node 16 KiB in all;
+/// this leaves some room.
+pub const SHARED_HEAD_BYTES_MAX: usize = 8000;
+
 /// Most header fields in one head.
 pub const HEADERS_MAX: usize = 64;
 
@@ -27,6 +31,6 @@ pub(crate) const CHUNK_SIZE_DIGITS_MAX: u8 = 15;
 /// Most decimal digits of a Content-Length: 18 digits cannot overflow a `u64`.
 pub(crate) const CONTENT_LENGTH_DIGITS_MAX: usize = 18;
 
-const _: () = assert!(TEMPLATE_BYTES_MAX <= HEAD_BYTES_MAX);
+const _: () = assert!(TEMPLATE_BYTES_MAX <= HEAD_BYTES_MAX && SHARED_HEAD_BYTES_MAX < HEAD_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES_MAX <= u16::MAX as usize, "key.rs packs field lengths in 16 bits");
 const _: () = assert!(VARY_NAME_BYTES_MAX <= u8::MAX as usize);

@@ -33,7 +33,7 @@ macro_rules! reasons {
 reasons! {
     /// Why a request is passed to the server although its reply might be in card memory.
     BypassReason {
-        /// The head is longer than [`crate::HEAD_BYTES_MAX`].
+        /// The head is longer than what every server takes by default.
         HeadTooLong => "head_too_long",
         /// The head has more than [`crate::HEADERS_MAX`] fields.
         TooManyHeaders => "too_many_headers",
@@ -69,6 +69,8 @@ reasons! {
         TargetFragment => "target_fragment",
         /// The target has a byte that RFC 3986 sections 3.3 and 3.4 do not allow.
         TargetByte => "target_byte",
+        /// The path has a percent sign that encodes nothing, an encoded NUL, or leads above the root: some servers refuse it.
+        TargetPath => "target_path",
         /// HTTP/1.1 without Host (RFC 9112 section 3.2).
         HostMissing => "host_missing",
         /// More than one Host (RFC 9112 section 3.2).
@@ -85,16 +87,12 @@ reasons! {
         ConnectionOption => "connection_option",
         /// Upgrade (RFC 9110 section 7.8): what follows may be no HTTP.
         Upgrade => "upgrade",
-        /// Expect (RFC 9110 section 10.1.1): whether content follows depends on the reply.
+        /// Expect (RFC 9110 section 10.1.1): whether content is sent depends on the reply.
         Expect => "expect",
-        /// Range or If-Range (RFC 9110 section 14.2).
-        Range => "range",
         /// Authorization or Proxy-Authorization (RFC 9111 section 3.5).
         Authorization => "authorization",
         /// A cookie that is not known to be harmless.
         Cookie => "cookie",
-        /// If-Match or If-Unmodified-Since (RFC 9110 section 13.1).
-        Precondition => "precondition",
         /// A field that may come once comes twice (RFC 9110 section 5.3).
         DuplicateHeader => "duplicate_header",
         /// A field that is not known to leave the reply unchanged.

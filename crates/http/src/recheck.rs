@@ -27,7 +27,7 @@ const CLOTHES: [(&str, Option<&str>); 4] = [
 pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig, turn: u32) -> Option<Box<[u8]>> {
     let mut scratch = HeaderScratch::new();
     let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, keys) else { return None };
-    if request.method != Method::Get || request.conditional.is_conditional() {
+    if request.method != Method::Get || request.conditional.is_conditional() || request.range.is_some() {
         return None;
     }
     let line_end = head.windows(2).position(|two| two == b"\r\n")? + 2;

@@ -59,6 +59,20 @@ pub struct ReplyHead<'a> {
     pub shareable: Result<(), NotShared>,
     /// Is this a 304 to GET as plain as a shareable 200, so that a template may be made of it?
     pub learnable_304: bool,
+    /// Is this a 206 to GET as plain as a shareable 200, so that a template for other ranges may be made of it?
+    pub learnable_206: bool,
+    /// Value of Content-Length.
+    pub content_length: Option<&'a [u8]>,
+    /// Value of Content-Type.
+    pub content_type: Option<&'a [u8]>,
+    /// Value of Content-Range.
+    pub content_range: Option<&'a [u8]>,
+    /// Does the server say that it serves no ranges (RFC 9110 section 14.3)?
+    pub refuses_ranges: bool,
+    /// Value of Location.
+    pub location: Option<&'a [u8]>,
+    /// Value of Content-Location.
+    pub content_location: Option<&'a [u8]>,
     /// Value of Last-Modified.
     pub last_modified: Option<&'a [u8]>,
     /// Value of ETag.
@@ -173,6 +187,8 @@ pub fn parse_reply_with<'a>(bytes: &'a [u8], method: Method, config: &ReplyConfi
 struct Fields<'b> {
     head: &'b [u8],
     content_length: Option<u64>,
+    length_value: Option<&'b [u8]>,
+    content_type: Option<&'b [u8]>,
     chunked: bool,
     connection: ConnectionOptions,
     connection_fields: u8,
@@ -182,6 +198,10 @@ struct Fields<'b> {
     expires: Option<&'b [u8]>,
     last_modified: Option<&'b [u8]>,
     etag: Option<&'b [u8]>,
+    content_range: Option<&'b [u8]>,
+    accept_ranges: Option<&'b [u8]>,
+    location: Option<&'b [u8]>,
+    content_location: Option<&'b [u8]>,
     reason: Option<NotShared>,
 }
 
@@ -193,6 +213,8 @@ impl<'b> Fields<'b> {
         let mut fields = Fields {
             head,
             content_length: None,
+            length_value: None,
+            content_type: None,
             chunked: false,
             connection: ConnectionOptions::default(),
             connection_fields: 0,
@@ -202,6 +224,10 @@ impl<'b> Fields<'b> {
             expires: None,
             last_modified: None,
             etag: None,
+            content_range: None,
+            accept_ranges: None,
+            location: None,
+            content_location: None,
             reason: None,
         };
         // RFC 9112 section 4: the space stays even if the reason is empty.
@@ -232,6 +258,7 @@ impl<'b> Fields<'b> {
                     return Err(MalformedReply::ContentLength);
                 }
                 self.content_length = Some(parse_content_length(value).ok_or(MalformedReply::ContentLength)?);
+                self.length_value = Some(value);
             }
             ReplyField::TransferEncoding => {
                 // RFC 9112 section 6.1: other codings, lists and repetitions are read in different ways.
@@ -257,7 +284,14 @@ impl<'b> Fields<'b> {
                 self.note_error(added);
             }
             ReplyField::SetCookie => self.note(NotShared::SetCookie),
-            ReplyField::ContentRange => self.note(NotShared::ContentRange),
+            ReplyField::ContentType => once(&mut self.content_type, value, &mut self.reason),
+            ReplyField::ContentRange => once(&mut self.content_range, value, &mut self.reason),
+            ReplyField::AcceptRanges => once(&mut self.accept_ranges, value, &mut self.reason),
+            ReplyField::ContentLocation => once(&mut self.content_location, value, &mut self.reason),
+            ReplyField::Location => {
+                self.location = Some(value);
+                self.note(NotShared::UnusualHeader);
+            }
             ReplyField::Authentication => self.note(NotShared::Authentication),
             ReplyField::Trailer => self.note(NotShared::Trailer),
             ReplyField::SecurityPolicy => {
@@ -308,6 +342,9 @@ impl<'b> Fields<'b> {
         let renewal = self.renewal();
         let of_message = message_reason(status, version, method, keep_alive);
         self.check_values(head_len, version);
+        if self.content_range.is_some() && status != 206 {
+            self.note(NotShared::ContentRange);
+        }
         let plain = self.reason.map_or(Ok(()), Err);
         let renewable = renewal.map(|_| ());
         let shareable = match (of_message, plain, renewable) {
@@ -315,8 +352,9 @@ impl<'b> Fields<'b> {
             (None, Err(NotShared::UnusualHeader), Err(reason)) => Err(reason),
             (None, plain, renewable) => plain.and(renewable),
         };
-        let learnable_304 =
-            status == 304 && method == Method::Get && version == Version::Http11 && plain.is_ok() && renewal.is_ok();
+        let is_learnable = method == Method::Get && version == Version::Http11 && plain.is_ok() && renewal.is_ok();
+        let learnable_304 = status == 304 && is_learnable;
+        let learnable_206 = status == 206 && is_learnable && matches!(framing, Framing::Length(_));
         Ok(ReplyHead {
             status,
             version,
@@ -324,6 +362,13 @@ impl<'b> Fields<'b> {
             framing,
             shareable,
             learnable_304,
+            learnable_206,
+            content_length: self.length_value,
+            content_type: self.content_type,
+            content_range: self.content_range,
+            refuses_ranges: self.accept_ranges.is_some_and(|value| !is_name(value, b"bytes")),
+            location: self.location,
+            content_location: self.content_location,
             last_modified: self.last_modified,
             etag: self.etag,
             date: self.date,

@@ -13,7 +13,11 @@ pub(crate) enum ReplyField {
     CacheControl,
     Vary,
     SetCookie,
+    ContentType,
     ContentRange,
+    AcceptRanges,
+    Location,
+    ContentLocation,
     /// WWW-Authenticate and kin.
     Authentication,
     Trailer,
@@ -35,12 +39,12 @@ pub(crate) fn classify(name: &[u8]) -> ReplyField {
 const FIELDS: &[(&[u8], ReplyField)] = &[
     (b"server", ReplyField::UsualOnce),
     (b"date", ReplyField::Date),
-    (b"content-type", ReplyField::UsualOnce),
+    (b"content-type", ReplyField::ContentType),
     (b"content-length", ReplyField::ContentLength),
     (b"last-modified", ReplyField::LastModified),
     (b"connection", ReplyField::Connection),
     (b"etag", ReplyField::Etag),
-    (b"accept-ranges", ReplyField::UsualOnce),
+    (b"accept-ranges", ReplyField::AcceptRanges),
     (b"keep-alive", ReplyField::UsualOnce),
     (b"vary", ReplyField::Vary),
     (b"cache-control", ReplyField::CacheControl),
@@ -48,7 +52,7 @@ const FIELDS: &[(&[u8], ReplyField)] = &[
     (b"content-encoding", ReplyField::UsualOnce),
     (b"content-language", ReplyField::UsualOnce),
     (b"content-disposition", ReplyField::UsualOnce),
-    (b"content-location", ReplyField::UsualOnce),
+    (b"content-location", ReplyField::ContentLocation),
     (b"pragma", ReplyField::UsualOnce),
     (b"transfer-encoding", ReplyField::TransferEncoding),
     (b"strict-transport-security", ReplyField::UsualOnce),
@@ -79,6 +83,7 @@ const FIELDS: &[(&[u8], ReplyField)] = &[
     (b"proxy-authenticate", ReplyField::Authentication),
     (b"proxy-authentication-info", ReplyField::Authentication),
     (b"trailer", ReplyField::Trailer),
+    (b"location", ReplyField::Location),
 ];
 
 #[cfg(test)]

@@ -8,15 +8,16 @@
 use crate::conditional::Conditional;
 use crate::connection::{ConnectionClass, ConnectionOptions};
 use crate::diagnose::diagnose;
-use crate::head::{Lines, Spacing};
+use crate::head::{Lines, Spacing, is_name, list};
 use crate::host::is_plain_host;
 use crate::key::{Key, KeyConfig, KeyParts, key, vary_key};
 use crate::length::parse_content_length;
-use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX, SHARED_HEAD_BYTES_MAX};
 use crate::protocol::{Method, Version};
 use crate::reason::BypassReason;
 use crate::request_field::{RequestField, classify};
 use crate::target::check_target;
+use crate::uri::Resource;
 use httparse::{Header, Status};
 use std::mem::MaybeUninit;
 
@@ -33,6 +34,8 @@ pub enum RequestOutcome<'a> {
         reason: BypassReason,
         /// Where the request ends.
         extent: Extent,
+        /// What it may change: of a method that is not known to be safe (RFC 9110 section 9.2.1), if all servers agree what it is for.
+        changes: Option<Resource<'a>>,
     },
 }
 
@@ -50,6 +53,8 @@ pub enum Extent {
         /// Whether the client may send another request behind this one (RFC 9112 section 9.3). If not, whatever
         /// follows is not answered by anybody and must not be parsed as a request.
         keep_alive: bool,
+        /// Whether the content is sent may depend on an interim reply (RFC 9110 section 10.1.1).
+        expects_continue: bool,
     },
     /// The framing is lost: the rest of the connection is opaque.
     Unknown,
@@ -74,8 +79,12 @@ pub struct Request<'a> {
     pub keep_alive: bool,
     /// Identifies the reply that it asks for, the same for GET and HEAD.
     pub key: Key,
-    /// Its condition, if any.
+    /// Its preconditions, if any.
     pub conditional: Conditional<'a>,
+    /// The value of Range.
+    pub range: Option<&'a [u8]>,
+    /// The value of If-Range.
+    pub if_range: Option<&'a [u8]>,
     /// It has cookies, all of them harmless.
     pub bears_cookies: bool,
     /// All header fields, for [`crate::vary_key`].
@@ -151,7 +160,7 @@ pub fn parse_request<'s, 'b: 's>(
 
 #[cold]
 fn lost<'a>(reason: BypassReason) -> RequestOutcome<'a> {
-    RequestOutcome::Bypass { reason, extent: Extent::Unknown }
+    RequestOutcome::Bypass { reason, extent: Extent::Unknown, changes: None }
 }
 
 /// Length of `HTTP/1.x`.
@@ -168,6 +177,10 @@ struct Fields<'b> {
     accept: Option<&'b [u8]>,
     origin: Option<&'b [u8]>,
     cookie: Option<&'b [u8]>,
+    range: Option<&'b [u8]>,
+    if_range: Option<&'b [u8]>,
+    expects_continue: bool,
+    is_chunked: bool,
     reason: Option<BypassReason>,
 }
 
@@ -213,15 +226,31 @@ impl<'b> Fields<'b> {
                 }
                 self.content_length = Some(parse_content_length(value).ok_or(BypassReason::ContentLength)?);
             }
-            // RFC 9112 section 6.1: the card does not follow chunked requests, let alone disguised ones.
-            RequestField::TransferEncoding => return Err(BypassReason::TransferEncoding),
+            // RFC 9112 section 6.1: the card does not follow chunked requests, let alone disguised ones. Of a plain one it is certain what it is for.
+            RequestField::TransferEncoding => {
+                if self.is_chunked || spacing == Spacing::Odd || !is_name(value, b"chunked") {
+                    return Err(BypassReason::TransferEncoding);
+                }
+                self.is_chunked = true;
+            }
             // RFC 9110 section 7.8: the connection may change its protocol.
             RequestField::Upgrade => return Err(BypassReason::Upgrade),
             // RFC 9110 section 10.1.1: whether the content is sent depends on an interim reply.
-            RequestField::Expect => return Err(BypassReason::Expect),
-            RequestField::Range => self.note(BypassReason::Range),
+            RequestField::Expect => {
+                if self.expects_continue || spacing == Spacing::Odd || !is_name(value, b"100-continue") {
+                    return Err(BypassReason::Expect);
+                }
+                self.expects_continue = true;
+                self.note(BypassReason::Expect);
+            }
+            RequestField::Range => once(&mut self.range, value, &mut self.reason),
+            RequestField::IfRange => once(&mut self.if_range, value, &mut self.reason),
+            RequestField::IfMatch => once(&mut self.conditional.if_match, value, &mut self.reason),
+            RequestField::IfUnmodifiedSince => once(&mut self.conditional.if_unmodified_since, value, &mut self.reason),
+            RequestField::CacheControl => {
+                self.conditional.no_cache |= list(value).any(|directive| is_name(directive, b"no-cache"));
+            }
             RequestField::Authorization => self.note(BypassReason::Authorization),
-            RequestField::Precondition => self.note(BypassReason::Precondition),
             RequestField::Cookie => {
                 // RFC 6265 section 5.4: a client sends one such field.
                 if self.cookie.replace(value).is_some() {
@@ -259,12 +288,16 @@ impl<'b> Fields<'b> {
     where
         'b: 's,
     {
+        let mut is_safe = true;
         let method = match method {
             "GET" => Method::Get,
             "HEAD" => Method::Head,
             // RFC 9110 section 9.3.6: a tunnel follows.
             "CONNECT" => return lost(BypassReason::Connect),
-            _ => Method::Other,
+            name => {
+                is_safe = matches!(name, "OPTIONS" | "TRACE");
+                Method::Other
+            }
         };
         // RFC 9112 section 3.2: a server must refuse these; what it does with the rest of the connection is open.
         let host = match self.host {
@@ -273,9 +306,20 @@ impl<'b> Fields<'b> {
             None if version == Version::Http11 => return lost(BypassReason::HostMissing),
             None => b"",
         };
+        if self.is_chunked {
+            let is_plain = self.content_length.is_none() && version == Version::Http11;
+            let changes = (!is_safe && method == Method::Other && is_plain).then(|| Resource::of(host, target));
+            return RequestOutcome::Bypass { reason: BypassReason::TransferEncoding, extent: Extent::Unknown, changes };
+        }
         let class = self.connection.class(version);
+        // RFC 9110 section 10.1.1: it is for HTTP/1.1 alone.
+        if self.expects_continue && version == Version::Http10 {
+            return lost(BypassReason::Expect);
+        }
         let reason = if method == Method::Other {
             Some(BypassReason::Method)
+        } else if head_len > SHARED_HEAD_BYTES_MAX {
+            Some(BypassReason::HeadTooLong)
         } else if self.content_length.is_some() {
             Some(BypassReason::Body)
         } else if let Err(reason) = check_target(target) {
@@ -288,7 +332,9 @@ impl<'b> Fields<'b> {
             self.reason
         };
         let (Some(connection), None) = (class, reason) else {
-            return self.bypass(reason.unwrap_or(BypassReason::ConnectionOption), head_len, method, version);
+            let changes = (!is_safe).then(|| Resource::of(host, target));
+            let reason = reason.unwrap_or(BypassReason::ConnectionOption);
+            return self.bypass(reason, head_len, method, version, changes);
         };
         let parts = KeyParts {
             host,
@@ -312,6 +358,8 @@ impl<'b> Fields<'b> {
             keep_alive: connection.is_keep_alive(),
             key,
             conditional: self.conditional,
+            range: self.range,
+            if_range: self.if_range,
             bears_cookies: self.cookie.is_some(),
             headers,
         })
@@ -325,10 +373,13 @@ impl<'b> Fields<'b> {
         head_len: usize,
         method: Method,
         version: Version,
+        changes: Option<Resource<'s>>,
     ) -> RequestOutcome<'s> {
         let body = self.content_length.unwrap_or(0);
         let keep_alive = self.connection.is_keep_alive(version);
-        RequestOutcome::Bypass { reason, extent: Extent::Head { len: head_len, body, method, keep_alive } }
+        let expects_continue = self.expects_continue;
+        let extent = Extent::Head { len: head_len, body, method, keep_alive, expects_continue };
+        RequestOutcome::Bypass { reason, extent, changes }
     }
 }
 

@@ -34,3 +34,8 @@ fn body() {
 fn conditional() {
     replay("conditional", exercise::conditional);
 }
+
+#[test]
+fn ranges() {
+    replay("ranges", exercise::ranges);
+}

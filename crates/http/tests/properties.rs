@@ -54,12 +54,13 @@ proptest! {
         exercise::request(&bytes);
         exercise::reply(&bytes);
         exercise::conditional(&bytes);
+        exercise::ranges(&bytes);
     }
 
     #[test]
     fn plain_requests_are_complete_and_survive_no_mutation_unnoticed(
         fields in proptest::sample::subsequence(PLAIN_FIELDS, 0..PLAIN_FIELDS.len()),
-        target in "/[a-zA-Z0-9._~%/?=&-]{0,60}",
+        target in "/[a-zA-Z0-9_~/?=&-]{0,60}(%[2-7][0-9a-f]){0,2}",
         at in any::<proptest::sample::Index>(),
         byte: u8,
     ) {
@@ -77,5 +78,24 @@ proptest! {
     #[test]
     fn conditions_of_quarrelsome_pieces(text in "(\"a\"|W/|\"|a|,|, |\\*|\n|Sun, 06 Nov 1994 08:49:37 GMT| ){0,14}") {
         exercise::conditional(text.as_bytes());
+    }
+
+    #[test]
+    fn ranges_of_quarrelsome_pieces(
+        validators in "[0-9]{1,4}\n(\"a\"|W/\"a\"|Sun, 06 Nov 1994 08:49:37 GMT|)\n(\"a\"|W/\"a\"|)\n(Sun, 06 Nov 1994 08:49:37 GMT|)\n",
+        range in "bytes=([0-9]{1,3}-[0-9]{0,3}|-[0-9]{1,2}|,| |, |-){1,8}",
+    ) {
+        exercise::ranges(format!("{validators}{range}").as_bytes());
+    }
+
+    #[test]
+    fn ascending_ranges(len in 500u64..1_000_000, steps in proptest::collection::vec((2u64..40, 0u64..20), 1..16)) {
+        let mut at = 0;
+        let parts: Vec<String> = steps.iter().map(|(gap, more)| {
+            let first = at + gap;
+            at = first + more;
+            format!("{first}-{at}")
+        }).collect();
+        exercise::ranges(format!("{len}\n\n\n\nbytes={}", parts.join(",")).as_bytes());
     }
 }

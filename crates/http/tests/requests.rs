@@ -100,7 +100,7 @@ fn the_key_is_what_may_change_the_reply() {
         "Connection: close\r\n",
         "Connection: keep-alive\r\n",
         "Accept-Encoding: gzip\r\n",
-        "Accept-Encoding: GZIP\r\n",
+        "Accept-Encoding: gzip;q=1\r\n",
         "Accept: gzip\r\n",
         "Origin: gzip\r\n",
         "Accept:\r\n",
@@ -138,15 +138,16 @@ fn unusual_requests_bypass_and_their_end_is_known() {
         (with("Connection: TE\r\n"), R::ConnectionOption, get(true)),
         (with("Connection: keep-alive, close\r\n"), R::ConnectionOption, get(false)),
         (with("Connection: close\r\nConnection: close\r\n"), R::ConnectionOption, get(false)),
-        (with("Range: bytes=0-1\r\n"), R::Range, get(true)),
-        (with("If-Range: \"a\"\r\n"), R::Range, get(true)),
+        (with("Range: bytes=0-1\r\nRange: bytes=0-1\r\n"), R::DuplicateHeader, get(true)),
+        (with("If-Range: \"a\"\r\nIf-Range: \"a\"\r\n"), R::DuplicateHeader, get(true)),
         (with("Authorization: Basic x\r\n"), R::Authorization, get(true)),
         (with("Proxy-Authorization: x\r\n"), R::Authorization, get(true)),
         (with("Cookie: sid=1\r\n"), R::Cookie, get(true)),
         (with("Cookie: _ga=1; sid=1\r\n"), R::Cookie, get(true)),
         (with("Cookie: _ga=1\r\nCookie: sid=1\r\n"), R::Cookie, get(true)),
-        (with("If-Match: *\r\n"), R::Precondition, get(true)),
-        (with("If-Unmodified-Since: x\r\n"), R::Precondition, get(true)),
+        (with("If-Match: *\r\nIf-Match: *\r\n"), R::DuplicateHeader, get(true)),
+        (with("If-Unmodified-Since: x\r\nIf-Unmodified-Since: x\r\n"), R::DuplicateHeader, get(true)),
+        (with("Expect: 100-continue\r\n"), R::Expect, get(true)),
         (with("Accept: a\r\nAccept: b\r\n"), R::DuplicateHeader, get(true)),
         (with("If-None-Match: \"a\"\r\nIf-None-Match: \"b\"\r\n"), R::DuplicateHeader, get(true)),
         (with("X-Forwarded-Host: evil\r\n"), R::UnknownHeader, get(true)),
@@ -165,7 +166,8 @@ fn unusual_requests_bypass_and_their_end_is_known() {
     for (text, reason, (method, body, keep_alive)) in cases {
         exercise::request(text.as_bytes());
         let len = text.find("\r\n\r\n").unwrap() + 4;
-        let expected = Seen::Bypass(reason, Extent::Head { len, body, method, keep_alive });
+        let expects_continue = text.contains("Expect");
+        let expected = Seen::Bypass(reason, Extent::Head { len, body, method, keep_alive, expects_continue });
         assert_eq!(see_request(text.as_bytes()), expected, "{}", text.escape_debug());
     }
 }
@@ -266,7 +268,10 @@ fn doubtful_requests_make_the_connection_opaque() {
         ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n".into(), R::Connect),
         (with("Connection: Upgrade\r\nUpgrade: websocket\r\n").into(), R::Upgrade),
         (with("Upgrade: h2c\r\n").into(), R::Upgrade),
-        ("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n".into(), R::Expect),
+        (with("Expect: 100-continue\r\nExpect: 100-continue\r\n").into(), R::Expect),
+        (with("Expect: 200-ok\r\n").into(), R::Expect),
+        (with("Expect:  100-continue\r\n").into(), R::Expect),
+        ("PUT / HTTP/1.0\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n".into(), R::Expect),
     ];
     for (bytes, reason) in cases {
         exercise::request(&bytes);
@@ -287,7 +292,11 @@ fn limits() {
         text + &referer + "\r\n\r\n"
     };
     assert_eq!(long(HEAD_BYTES_MAX).len(), HEAD_BYTES_MAX);
-    complete(&long(HEAD_BYTES_MAX));
+    complete(&long(SHARED_HEAD_BYTES_MAX));
+    for len in [SHARED_HEAD_BYTES_MAX + 1, HEAD_BYTES_MAX] {
+        let seen = see_request(long(len).as_bytes());
+        assert!(matches!(seen, Seen::Bypass(R::HeadTooLong, Extent::Head { len: end, .. }) if end == len), "{seen:?}");
+    }
     let too_long = long(HEAD_BYTES_MAX + 1);
     assert_eq!(see_request(too_long.as_bytes()), Seen::Bypass(R::HeadTooLong, Extent::Unknown));
     assert_eq!(see_request(&too_long.as_bytes()[..HEAD_BYTES_MAX - 1]), Seen::Partial);
@@ -315,4 +324,45 @@ fn parsing_again_only_when_a_line_ended() {
     }
     assert_eq!(parses, 4, "the first byte and three line ends");
     assert!(is_worth_parsing(&[b'x'; HEAD_BYTES_MAX], HEAD_BYTES_MAX - 1));
+}
+
+#[test]
+fn what_changes_something_says_what() {
+    let changes = |text: &str| {
+        let mut scratch = HeaderScratch::new();
+        match parse_request(text.as_bytes(), &mut scratch, &config()) {
+            RequestOutcome::Bypass { changes, .. } => {
+                changes.map(|resource| (resource.host.to_vec(), resource.path.to_vec()))
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let some = |host: &str, path: &str| Some((host.as_bytes().to_vec(), path.as_bytes().to_vec()));
+    for method in ["POST", "PUT", "DELETE", "PATCH", "get", "PURGE"] {
+        assert_eq!(changes(&format!("{method} /x?y HTTP/1.1\r\nHost: a\r\n\r\n")), some("a", "/x?y"), "{method}");
+    }
+    assert_eq!(changes("POST http://b/x HTTP/1.1\r\nHost: a\r\n\r\n"), some("b", "/x"));
+    for safe in ["OPTIONS * HTTP/1.1", "TRACE /x HTTP/1.1", "GET * HTTP/1.1"] {
+        assert_eq!(changes(&format!("{safe}\r\nHost: a\r\n\r\n")), None, "{safe}");
+    }
+    assert_eq!(changes("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n"), some("a", "/x"));
+    for odd in ["Transfer-Encoding: xchunked\r\n", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"] {
+        assert_eq!(changes(&format!("POST /x HTTP/1.1\r\nHost: a\r\n{odd}\r\n")), None, "{odd}");
+    }
+    assert_eq!(changes("POST /x HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), None);
+}
+
+#[test]
+fn ranges_and_preconditions_are_told() {
+    let text = with(
+        "Range: bytes=0-1\r\nIf-Range: \"a\"\r\nIf-Match: \"b\"\r\nIf-Unmodified-Since: x\r\nCache-Control: max-age=0, NO-CACHE\r\n",
+    );
+    let mut scratch = HeaderScratch::new();
+    let RequestOutcome::Complete(request) = parse_request(text.as_bytes(), &mut scratch, &config()) else {
+        panic!("not complete");
+    };
+    assert_eq!((request.range, request.if_range), (Some(&b"bytes=0-1"[..]), Some(&b"\"a\""[..])));
+    let conditional = request.conditional;
+    assert_eq!((conditional.if_match, conditional.if_unmodified_since), (Some(&b"\"b\""[..]), Some(&b"x"[..])));
+    assert!(conditional.no_cache && conditional.is_conditional());
 }

@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicache_applications::Application;
 
 pub use bench::{
-    BenchCommand, BenchDynamicArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs, BenchSimArgs, BenchWireArgs,
-    DynamicPart,
+    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs,
+    BenchSiegeArgs, BenchSimArgs, BenchWireArgs, DynamicPart, SiegeAttack,
 };
 pub use study::{
     ObjectiveOption, SimCommand, SimCurveArgs, SimReproduceArgs, SimServerArgs, StudyOption, TraceAdviseArgs,
@@ -36,6 +36,9 @@ pub enum Command {
     /// Run a server behind the card; with no server: nginx with a small demonstration site
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunOptions>),
+    /// Stand between two interfaces, in front of a server that runs already
+    #[command(after_help = ATTACH_EXAMPLES)]
+    Attach(Box<RunOptions>),
     /// Serve the files of a folder from memory of the card, which this machine's own TCP manages
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeOptions>),
@@ -45,6 +48,9 @@ pub enum Command {
     /// Show what a running nicache does
     #[command(after_help = "Example: nicache status --json")]
     Status(StatusArgs),
+    /// Watch what a running nicache does: rates, hottest objects, what crosses the bus
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(TopArgs),
     /// Say what the card has of a page: its class, what it depends on, for how long, or why it is not there
     #[command(after_help = WHY_EXAMPLES)]
     Why(WhyArgs),
@@ -57,6 +63,9 @@ pub enum Command {
     /// Switch the card's caching off (everything passes to the server) and on again
     #[command(after_help = "Example: nicache bypass on")]
     Bypass(BypassArgs),
+    /// Have a card of another nicache take the place of the one at work; connections go on
+    #[command(after_help = UPGRADE_EXAMPLES)]
+    Upgrade(UpgradeArgs),
     /// Replay a web log and check every byte of every reply: while files are changed in every way, or (--target) as fast as a server can
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(Box<ReplayArgs>),
@@ -78,6 +87,9 @@ pub enum Command {
     /// Run a command whose changes of files are seen at once, also by a nicache that watches with --watch preload
     #[command(after_help = FOLLOW_EXAMPLES)]
     Follow(FollowArgs),
+    /// Write manual pages or completions for shells, made from what --help says
+    #[command(hide = true)]
+    Generate(GenerateArgs),
     /// The card process (started by run)
     #[command(hide = true)]
     Card,
@@ -101,12 +113,66 @@ pub enum Command {
 const RUN_EXAMPLES: &str = "Examples:
   sudo nicache run
   sudo nicache run --memory 1G --publish 0.0.0.0:80 -- nginx -g 'daemon off;'
+  sudo nicache run --wire eth0 --address 192.0.2.10/24 --gateway 192.0.2.1 -- nginx -g 'daemon off;'
   sudo nicache run --config nicache.toml --share 5432 -- php -S 0.0.0.0:80 -t /srv/site
   sudo nicache run --with mariadbd-safe --with 'php-fpm8.2 --nodaemonize' -- nginx -g 'daemon off;'
 
 While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the access log);
 Ctrl-C or SIGTERM stops everything, the server first, then the programs beside it; a second one stops it without
 waiting for them.";
+
+const ATTACH_EXAMPLES: &str = "Examples:
+  sudo nicache attach --wire eth0 --host veth-web --memory 1G
+  sudo nicache attach --wire eth0 --host veth-web --port xdp --handshake card
+  sudo nicache attach --wire uplink --host tap3 --server-pid $(pidof -s nginx)
+
+Frames of the service (--http-port) come to the card; all others go from one interface to the other in the kernel. If the card does not
+show that it lives for 300 ms, these go there, too, so that the server is reached without it. Kept are files; pages that programs compute are
+kept by `nicache run`, which sees a server from its start.";
+
+/// Flags of `run` that mean nothing to `attach`, and the other way round.
+const RUN_ONLY: [&str; 12] = [
+    "cards",
+    "watch",
+    "publish",
+    "outgoing",
+    "share",
+    "remote_database",
+    "with",
+    "subnet",
+    "recheck",
+    "server",
+    "address",
+    "gateway",
+];
+const ATTACH_ONLY: [&str; 2] = ["host", "server_pid"];
+
+/// The command line, with what each command shows of the settings that some share.
+pub fn command() -> clap::Command {
+    let hide = |command: clap::Command, names: &[&'static str]| {
+        names.iter().fold(command, |command, name| command.mut_arg(name, |argument| argument.hide(true)))
+    };
+    <Cli as clap::CommandFactory>::command()
+        .mut_subcommand("run", |run| hide(run, &ATTACH_ONLY))
+        .mut_subcommand("attach", |attach| hide(attach, &RUN_ONLY))
+}
+
+const UPGRADE_EXAMPLES: &str = "Example, after a new package has been installed:
+  nicache upgrade
+
+The new card takes all new connections at once, with an empty memory. The old one serves those that it has for up to two minutes, and ends. If the
+new one does not start, nothing changes. Supervisor and watcher stay what they are until nicache is started again.";
+
+/// Arguments of `upgrade`.
+#[derive(Debug, Args)]
+pub struct UpgradeArgs {
+    /// The program whose card is to serve [default: this one]
+    #[arg(value_name = "PROGRAM")]
+    pub program: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub target: Target,
+}
 
 const SERVE_EXAMPLES: &str = "Examples:
   sudo nicache serve /srv/site
@@ -171,6 +237,15 @@ const TRACE_SITE_EXAMPLES: &str = "Example: nicache trace site access.log.gz /sr
 A file has as many bytes as the largest reply in the log, and is named by a number made of its target:
 DIR/ab/ab123456789abcde. Every server of files serves it as it is; `nicache replay LOG --target` asks
 for it.";
+
+const TOP_EXAMPLES: &str = "Examples:
+  nicache top
+  nicache top --name shop --interval 5s
+  nicache top --once
+  nicache top --json | jq .change.hits_per_s
+
+Keys: q ends, p pauses, s sorts the objects, arrow keys choose a list and move in it, ? explains. For a
+browser and for Prometheus: nicache run --admin.";
 
 const WHY_EXAMPLES: &str = "Examples:
   nicache why http://www.example.com/2024/05/hello-world/
@@ -364,6 +439,9 @@ pub struct ReplayChangesArgs {
     #[arg(long, help_heading = OF_CHANGES, value_name = "N", default_value_t = 1, conflicts_with = "target",
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub pipeline: u16,
+    /// Requests of N kinds, as of so many browsers; 0: each is different, which tells best what was kept
+    #[arg(long, help_heading = OF_CHANGES, value_name = "N", default_value_t = 0, conflicts_with = "target")]
+    pub agents: u64,
     /// The server caches open files (nginx: open_file_cache), so it may give old replies itself; the card may not
     #[arg(long, help_heading = OF_CHANGES, conflicts_with = "target")]
     pub server_keeps_files_open: bool,
@@ -548,6 +626,43 @@ pub struct StatusArgs {
     /// Which one.
     #[command(flatten)]
     pub target: Target,
+}
+
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// Name of the running nicache; needed only when several run
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    pub interval: Milliseconds,
+    /// Look for one interval, print what has happened in it, and end
+    #[arg(long)]
+    pub once: bool,
+    /// Print a line of JSON for each interval: what has happened in it, and all counters
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `generate`.
+#[derive(Debug, Args)]
+pub struct GenerateArgs {
+    /// What to write
+    #[arg(value_enum)]
+    pub what: Generated,
+    /// The folder for it; made if it is not there
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+}
+
+/// What is made from the definition of the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Generated {
+    /// Manual pages: nicache.1, nicache-run.1, ...
+    Man,
+    /// Completions for bash, zsh and fish
+    Completions,
 }
 
 /// Arguments of `why`.

@@ -8,15 +8,17 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nicache_admin::{CardSample, HotObject, Sample};
 use serde::{Deserialize, Serialize};
 
+use crate::engine::HOTTEST_MAX;
 use crate::inquiry::{DatabaseReport, EntryReport, PageReport, WhoReport, WhyReport};
 use crate::serve::report::ServeStatus;
 use crate::setup::{receive_message, send_message};
@@ -34,6 +36,9 @@ pub const RECORD_FIELD_BYTES_MAX: usize = 512;
 // JSON writes a control byte as six characters; 512 bytes are ample for names and numbers.
 const _: () = assert!(ACCESS_RECORDS_MAX * (3 * 6 * RECORD_FIELD_BYTES_MAX + 512) <= crate::setup::MESSAGE_BYTES_MAX);
 
+// As many hottest objects as there may be, with texts of control bytes.
+const _: () = assert!(HOTTEST_MAX * (2 * 6 * crate::inquiry::TEXT_BYTES_MAX + 256) <= crate::setup::MESSAGE_BYTES_MAX);
+
 /// Supervisor to card.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -45,6 +50,13 @@ pub enum ToCard {
         /// The question.
         question: Question,
     },
+    /// Take frames from now on. Sent once, after [`FromCard::Ready`].
+    Begin,
+    /// The same, but another card goes on with the connections that it has: frames that belong to no connection go there. Attached: for each queue two
+    /// sockets ([`nicache_port::PairSocket`]), in place of the wire and of the host.
+    BeginAfter,
+    /// Another card takes the frames from now on. Attached: the other ends of these sockets. This one ends when its connections have.
+    Yield,
     /// Flush files and end with status 0.
     Stop,
 }
@@ -53,8 +65,14 @@ pub enum ToCard {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum Question {
+    /// Do all threads of the card still work?
+    Alive,
     /// How much of everything so far.
     Counters,
+    /// The same, and what is told of each queue.
+    Cards,
+    /// What is used most?
+    Hottest,
     /// Drop all entries.
     PurgeAll,
     /// Drop the entries of one target.
@@ -89,7 +107,7 @@ pub enum Question {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromCard {
-    /// Frames are being forwarded from now on. Sent once.
+    /// All memory is taken. Frames are forwarded from [`ToCard::Begin`] on. Sent once.
     Ready,
     /// To a question.
     Answer {
@@ -111,8 +129,22 @@ pub enum FromCard {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
+    /// To [`Question::Alive`].
+    Alive,
     /// To [`Question::Counters`].
     Counters(Counters),
+    /// To [`Question::Cards`].
+    Cards {
+        /// Each queue.
+        cards: Vec<CardSample>,
+        /// All of them together.
+        counters: Box<Counters>,
+    },
+    /// To [`Question::Hottest`].
+    Hottest {
+        /// At most [`HOTTEST_MAX`], hottest first.
+        objects: Vec<HotObject>,
+    },
     /// To both purges.
     Purged {
         /// Entries dropped.
@@ -225,9 +257,9 @@ impl CardChannel {
         CardChannel { socket }
     }
 
-    /// Next message, waiting for it. `None`: the supervisor is gone, so end at once.
-    pub fn receive(&self) -> Result<Option<ToCard>> {
-        Ok(receive_message(&self.socket)?.map(|(message, _)| message))
+    /// Next message with its files, waiting for it. `None`: the supervisor is gone, so end at once.
+    pub fn receive(&self) -> Result<Option<(ToCard, Vec<OwnedFd>)>> {
+        receive_message(&self.socket)
     }
 
     /// Sends without waiting; an error when the supervisor is too slow (drop and count) or gone.
@@ -248,6 +280,13 @@ impl AsFd for CardChannel {
 pub enum Request {
     /// Everything there is to know.
     Status,
+    /// What a viewer shows, and makes rates of.
+    Sample,
+    /// Have a card of this program take the place of the one at work.
+    Upgrade {
+        /// Absolute path of a nicache.
+        program: PathBuf,
+    },
     /// Passed on to the card.
     Card {
         /// What is asked of it.
@@ -275,6 +314,13 @@ pub enum Response {
     Status(Box<Status>),
     /// To [`Request::Status`], of `nicache serve`.
     Serve(Box<ServeStatus>),
+    /// To [`Request::Sample`].
+    Sample(Box<Sample>),
+    /// To [`Request::Upgrade`]: the other card serves.
+    Upgraded {
+        /// Its process.
+        card_pid: u32,
+    },
     /// To [`Request::Card`].
     Card {
         /// What the card said.
@@ -301,14 +347,25 @@ pub struct Status {
     pub interface: String,
     pub gateway: Ipv4Addr,
     pub server_address: Ipv4Addr,
+    /// One behind each card; the first is `server_address`.
+    pub server_addresses: Vec<Ipv4Addr>,
+    /// Its IPv6 address, where there is IPv6.
+    pub server_address6: Ipv6Addr,
     pub http_ports: Vec<u16>,
     pub server: Vec<String>,
     /// The programs beside it, as words.
     pub with: Vec<Vec<String>>,
     pub server_pid: u32,
     pub card_pid: u32,
+    /// Processes of all cards.
+    pub card_pids: Vec<u32>,
+    /// How often another card has taken the place of one that ended.
+    pub card_restarts: u64,
     pub watch_pid: u32,
     pub published: Vec<String>,
+    /// Where the admin port is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin: Option<SocketAddr>,
     pub shared: Vec<u16>,
     /// Why there is no witness, if so.
     pub watch_unavailable: Option<String>,
@@ -328,10 +385,15 @@ pub fn run_folder() -> PathBuf {
 
 /// Asks a running nicache. `name`: which; `None`: the only one.
 pub fn ask(name: Option<&str>, request: &Request) -> Result<Response> {
+    ask_within(name, request, ANSWER_TIMEOUT * 2)
+}
+
+/// The same, and waits for the answer for so long.
+pub fn ask_within(name: Option<&str>, request: &Request, limit: Duration) -> Result<Response> {
     let socket = find_socket(&run_folder(), name)?;
     let mut stream = UnixStream::connect(&socket)
         .with_context(|| format!("no nicache answers at {} (is it running, and are you root?)", socket.display()))?;
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT * 2))?;
+    stream.set_read_timeout(Some(limit))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     write_line(&mut stream, request)?;
     match read_line(&stream).context("nicache did not answer")? {
@@ -432,6 +494,42 @@ mod tests {
         };
         let batch = FromCard::AccessLog { records: vec![record; ACCESS_RECORDS_MAX], dropped: u64::MAX };
         assert!(serde_json::to_vec(&batch).unwrap().len() <= crate::setup::MESSAGE_BYTES_MAX);
+    }
+
+    #[test]
+    fn samples_of_all_queues_and_hottest_objects_fit_a_message() {
+        let crossing =
+            |direction| nicache_admin::Crossing { class: "application_headers".into(), direction, bytes: u64::MAX };
+        let bus = [nicache_admin::Direction::ToHost, nicache_admin::Direction::FromHost].map(crossing);
+        let number = u64::MAX;
+        let card = CardSample {
+            id: "63".into(),
+            bus: bus.into_iter().cycle().take(10).collect(),
+            hits: number,
+            misses: number,
+            bypasses: number,
+            sent_bytes: number,
+            saved_bytes: number,
+            entries: number,
+            memory_used_bytes: number,
+            memory_bytes: number,
+            flows: number,
+            evictions: number,
+            purges: number,
+            waits: number,
+            retransmits: number,
+            drops: number,
+        };
+        let more = (0..200).map(|name| (format!("fill_refused_with_a_long_name_{name}"), number)).collect();
+        let counters = Box::new(Counters { more, ..Counters::default() });
+        let cards = vec![card; usize::from(crate::options::QUEUES_MAX)];
+        let text = "\u{1}".repeat(crate::inquiry::TEXT_BYTES_MAX);
+        let object = HotObject { host: text.clone(), target: text, hits_per_s: f64::MAX, ..HotObject::default() };
+        let objects = vec![object; HOTTEST_MAX];
+        for answer in [Answer::Cards { cards, counters }, Answer::Hottest { objects }] {
+            let message = FromCard::Answer { id: number, answer };
+            assert!(serde_json::to_vec(&message).unwrap().len() <= crate::setup::MESSAGE_BYTES_MAX);
+        }
     }
 
     #[test]

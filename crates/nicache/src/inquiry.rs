@@ -62,6 +62,8 @@ pub struct EntryReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum ToWatch {
+    /// Serve a card, too. Attached: the watcher's end of the socket between both (`SOCK_SEQPACKET`).
+    ServeCard,
     /// On what does this entry depend?
     Explain {
         /// [`EntryReport::record`].
@@ -85,6 +87,8 @@ pub enum ToWatch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum FromWatch {
+    /// To [`ToWatch::ServeCard`].
+    CardServed,
     /// To [`ToWatch::Explain`]; `None`: forgotten.
     Explained {
         /// The sources.

@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::control::Counters;
 use crate::logs;
 use crate::options::LogFormat;
-use crate::supervisor::card_link::CardLink;
+use crate::supervisor::cards::Cards;
 
 const REDRAW: Duration = Duration::from_millis(500);
 const LOG_EVERY: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub struct Live {
 
 impl Live {
     /// Starts showing.
-    pub fn start(card: Arc<CardLink>, format: LogFormat) -> Result<Live> {
+    pub fn start(card: Arc<Cards>, format: LogFormat) -> Result<Live> {
         let (stop, stopped) = mpsc::channel();
         let line = format == LogFormat::Text && std::io::stderr().is_terminal();
         let every = if line { REDRAW } else { LOG_EVERY };

@@ -12,6 +12,8 @@ mod behind;
 mod cli;
 mod commands;
 mod control;
+#[cfg(test)]
+mod corpus;
 mod demo;
 mod engine;
 mod following;
@@ -20,6 +22,7 @@ mod live;
 mod logs;
 mod options;
 mod policy;
+mod privileges;
 mod publish;
 mod relay;
 mod serve;
@@ -27,14 +30,15 @@ mod setup;
 mod share;
 mod study;
 mod supervisor;
+mod top;
 mod url;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::from_arg_matches(&cli::command().get_matches()).unwrap_or_else(|error| error.exit());
     match commands::execute(cli.command) {
         Ok(code) => code,
         Err(error) => {

@@ -3,23 +3,29 @@
 //! A flag and its key in the file have the same name; a flag beats the file; a list given by flags replaces the file's
 //! list. Doc comments are the help text, so they are written for the user.
 
+mod admin;
+mod clients;
 mod path;
 mod serve;
 pub mod study;
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use nicache_admin::Reach;
+use nicache_http::KeyConfig;
 use serde::{Deserialize, Serialize};
 
 pub use nicache_study::Size;
 
 pub use crate::policy::PolicyKind;
 
+pub use admin::{AdminAddress, reach};
+pub use clients::{ClientLimits, Span};
 pub use path::PathOptions;
 pub use serve::{CoherenceKind, LiveOption, RouteKind, SegmentationKind, ServeOptions};
 
@@ -28,8 +34,14 @@ pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Most queues (card threads) of one card.
 pub const QUEUES_MAX: u16 = 64;
 
+/// Most cards of one nicache.
+pub const CARDS_MAX: u16 = 8;
+
 /// How old what nobody can see may be, unless the operator says otherwise.
 pub const RECHECK_DEFAULT: Milliseconds = Milliseconds(1000);
+
+/// Heading of the options for clients in the help.
+const CLIENTS: &str = "Clients that take their time, docs/siege.md";
 
 /// Settings of `nicache run`, all optional. [`RunOptions::resolve`] applies file and defaults.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
@@ -106,6 +118,43 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subnet: Option<Subnet>,
 
+    /// The interface toward the clients: a veth, a bridge port, a network card, a representor
+    #[arg(long, value_name = "IFACE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wire: Option<String>,
+
+    /// The interface toward the server
+    #[arg(long, value_name = "IFACE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+
+    /// What the card receives frames by at --wire: AF_XDP sockets, for network cards whose drivers have them; packet sockets, which take super-frames, anywhere else
+    /// [default: packet]
+    #[arg(long, value_enum)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<PortKind>,
+
+    /// Address of the server on the network of --wire, with the length of its prefix: the server is a station there, beside this machine. Repeatable, IPv4 and IPv6
+    #[arg(long, value_name = "ADDR/LEN")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub address: Vec<Network>,
+
+    /// The server's default route on the network of --wire. Repeatable, IPv4 and IPv6
+    #[arg(long, value_name = "ADDR")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gateway: Vec<IpAddr>,
+
+    /// A process of the server behind --host: what it and all in its network namespace read is watched [default: found by the other end of --host, if
+    /// that is a veth]
+    #[arg(long, value_name = "PID")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_pid: Option<u32>,
+
+    /// Cards, each with an interface, a network and so much --memory of its own; connections to published ports take turns [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CARDS_MAX)))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cards: Option<u16>,
+
     /// Queues of the card, each with a thread of its own [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(QUEUES_MAX)))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,6 +170,18 @@ pub struct RunOptions {
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_log: Option<PathBuf>,
+
+    /// Answer small hot replies by a program in the kernel, before the card's process hears of them: the least latency and CPU time
+    /// in all, at the cost of the sender's CPU (docs/l0.md). Not with --access-log, --pcap, --queues or --watch preload
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub l0: Option<bool>,
+
+    /// Say in the replies that the card gives that it gave them: `Cache-Status: nicache; hit` (RFC 9211). Replies of the server pass as they
+    /// are, without it
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_status: Option<bool>,
 
     /// Cookie that no reply depends on, exact or as `prefix*`. A request with any other cookie goes to the server.
     /// A wrong entry here can show one user's page to another. Repeatable
@@ -151,12 +212,80 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data_folder: Vec<PathBuf>,
 
+    /// Connections that each queue follows at most; each takes some 5 KiB. What is above passes to the server untouched [default: 16384]
+    #[arg(long, value_name = "N", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections: Option<u32>,
+
+    /// Of these: connections whose handshake is not complete. From half of it on, --handshake card answers with SYN cookies, which take no memory [default: a quarter of --connections]
+    #[arg(long, value_name = "N", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub half_open: Option<u32>,
+
+    /// Times that the card repeats its answer to a SYN, after 1s, 2s, 4s, ... (--handshake card) [default: 5]
+    #[arg(long, value_name = "N", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub syn_ack_retries: Option<u8>,
+
+    /// How long a client that the card alone has served may say nothing before the card closes its connection [default: 75s]
+    #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_time: Option<Span>,
+
+    /// How long the head of a request may take, from its first byte to its last [default: 60s]
+    #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head_time: Option<Span>,
+
+    /// Bytes of a reply from card memory that a client must take in a second, in the mean of --read-period. 0: as slowly as it likes
+    /// [default: 100]
+    #[arg(long, value_name = "BYTES", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_rate: Option<u32>,
+
+    /// Over which --read-rate is a mean. Longer than the outages of a mobile network [default: 30s]
+    #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_period: Option<Span>,
+
+    /// How long a client may keep its window closed while the card has something for it [default: 2m]
+    #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_window: Option<Span>,
+
+    /// How long a connection that the card and the server share may be silent before the client is asked whether it still lives [default: 2h]
+    #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive: Option<Span>,
+
+    /// Time between two such questions [default: 75s]
+    #[arg(long, value_name = "TIME", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive_interval: Option<Span>,
+
+    /// Such questions without an answer after which the connection is given up [default: 9]
+    #[arg(long, value_name = "N", help_heading = CLIENTS)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive_probes: Option<u8>,
+
     /// Settings for some paths, as a table of TOML without its braces; in the configuration file they are `[[path]]` tables, see
     /// docs/dynamic.md. The first pattern that matches counts. Repeatable.
     /// Example: --path 'pattern = "/feed/*", recheck = "10s"' --path 'pattern = "/admin*", cache = false'
     #[arg(long, value_name = "TABLE")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<PathOptions>,
+
+    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at /metrics, JSON at /api/status.
+    /// Without ADDR it is 127.0.0.1. Nobody is asked for a password [default: nowhere]
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin: Option<AdminAddress>,
+
+    /// Let --admin be at an address that is no loopback one: whoever reaches it sees which pages are asked for, and how the server is
+    /// run
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_anyone: Option<bool>,
 
     /// Name of this nicache for `status`, `purge` and `bypass` [default: that of its interface, nic0, nic1, ...]
     #[arg(long, value_name = "NAME")]
@@ -198,31 +327,166 @@ pub struct RunPlan {
     pub share: Vec<u16>,
     pub remote_databases: Vec<RemoteDatabase>,
     pub subnet: Option<Subnet>,
+    /// The server is a station on the network of an existing interface; `None`: it has a network of its own.
+    pub wire: Option<WireOptions>,
+    pub cards: u16,
     pub queues: u16,
     pub pcap: Option<PathBuf>,
     pub access_log: Option<PathBuf>,
+    pub l0: bool,
+    pub cache_status: bool,
     pub ignore_cookies: Vec<String>,
     pub ignore_headers: Vec<String>,
     pub vary: Vec<String>,
     pub session_files: Vec<PathBuf>,
     pub data_folders: Vec<PathBuf>,
     pub paths: Vec<PathOptions>,
+    pub admin: Option<AdminAddress>,
+    pub admin_reach: Reach,
     pub name: Option<String>,
     pub json: bool,
     pub log_format: LogFormat,
+    /// How many clients there may be, and how long they may take their time.
+    pub clients: ClientLimits,
     /// Programs beside the server, each with its arguments.
     pub with: Vec<Vec<String>>,
     pub server: Vec<String>,
 }
 
+/// An address with the length of its network's prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Network {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits that all in the network have in common.
+    pub prefix: u8,
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Network, String> {
+        let parse = || {
+            let (address, prefix) = text.split_once('/')?;
+            let (address, prefix): (IpAddr, u8) = (address.parse().ok()?, prefix.parse().ok()?);
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            (prefix <= most && !address.is_unspecified()).then_some(Network { address, prefix })
+        };
+        parse().ok_or_else(|| {
+            format!("`{text}` is no address with a prefix; write for example 192.0.2.10/24 or 2001:db8::10/64")
+        })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+/// `run --wire`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WireOptions {
+    /// The interface.
+    pub interface: String,
+    /// The server's addresses.
+    pub addresses: Vec<Network>,
+    /// Its default routes.
+    pub gateways: Vec<IpAddr>,
+    /// By what the card is on the interface.
+    pub port: PortKind,
+}
+
+/// What `attach` does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AttachPlan {
+    /// Toward the clients.
+    pub wire: String,
+    /// Toward the server.
+    pub host: String,
+    /// By what the card is on the wire.
+    pub port: PortKind,
+    /// A process of the server.
+    pub server_pid: Option<u32>,
+    /// The rest.
+    pub run: RunPlan,
+}
+
 impl RunOptions {
     /// Reads the file named by `--config`, lets the flags win, applies defaults and checks every value.
     pub fn resolve(self) -> Result<RunPlan> {
+        let merged = self.merged()?;
+        if merged.host.is_some() || merged.server_pid.is_some() {
+            bail!("host, server-pid: belong to `nicache attach`, which stands in front of a server that runs");
+        }
+        let wire = merged.wire.clone().map(|interface| WireOptions {
+            interface,
+            addresses: merged.address.clone(),
+            gateways: merged.gateway.clone(),
+            port: merged.port.unwrap_or(PortKind::Packet),
+        });
+        match &wire {
+            None if !merged.address.is_empty() || !merged.gateway.is_empty() || merged.port.is_some() => {
+                bail!("address, gateway, port: are for the network of an existing interface, which --wire names");
+            }
+            Some(_) if !merged.publish.is_empty() || merged.subnet.is_some() || !merged.share.is_empty() => {
+                bail!("publish, subnet, share: a server on --wire has addresses of its own there");
+            }
+            Some(_) if merged.cards.is_some_and(|cards| cards > 1) => {
+                bail!("cards: a server on --wire has one");
+            }
+            Some(wire) if wire.addresses.is_empty() => {
+                bail!("address: a server on --wire {} needs an address there: --address 192.0.2.10/24", wire.interface);
+            }
+            Some(_) | None => {}
+        }
+        Ok(RunPlan { wire, ..merged.checked()? })
+    }
+
+    fn merged(self) -> Result<RunOptions> {
         let merged = match &self.config {
             None => self,
             Some(path) => Self::from_file(path)?.overlaid_with(&self)?,
         };
-        merged.checked()
+        Ok(merged)
+    }
+
+    /// The same for `nicache attach`, which starts no server.
+    ///
+    /// # Errors
+    /// As `resolve`; and what belongs to a server that is started is refused.
+    pub fn resolve_attach(self) -> Result<AttachPlan> {
+        let merged = self.merged()?;
+        let (wire, host, server_pid) = (merged.wire.clone(), merged.host.clone(), merged.server_pid);
+        let port = merged.port.unwrap_or(PortKind::Packet);
+        let is_station = !merged.address.is_empty() || !merged.gateway.is_empty();
+        let mut plan = merged.checked()?;
+        let (Some(wire), Some(host)) = (wire, host) else {
+            bail!("attach needs two interfaces: --wire IFACE toward the clients and --host IFACE toward the server");
+        };
+        for (name, is_given) in [
+            ("SERVER", !plan.server.is_empty()),
+            ("with", !plan.with.is_empty()),
+            ("publish", !plan.publish.is_empty()),
+            ("share", !plan.share.is_empty()),
+            ("subnet", plan.subnet.is_some()),
+            ("cards", plan.cards > 1),
+            ("remote-database", !plan.remote_databases.is_empty()),
+            ("address, gateway", is_station),
+            ("watch preload", plan.watch == WatchKind::Preload),
+        ] {
+            if is_given {
+                bail!(
+                    "{name}: belongs to `nicache run`, which starts a server; attach stands in front of one that runs"
+                );
+            }
+        }
+        // What a server that runs already has read before is not known, so what its programs compute is not kept.
+        plan.recheck = Milliseconds(0);
+        for path in &mut plan.paths {
+            path.recheck = path.recheck.map(|_| Milliseconds(0));
+        }
+        Ok(AttachPlan { wire, host, port, server_pid, run: plan })
     }
 
     fn from_file(path: &Path) -> Result<RunOptions> {
@@ -238,7 +502,9 @@ impl RunOptions {
     }
 
     fn checked(self) -> Result<RunPlan> {
+        let clients = ClientLimits::of(&self)?;
         let plan = RunPlan {
+            clients,
             memory_bytes: self.memory.unwrap_or(Size(64 << 20)).0,
             policy: self.policy.unwrap_or(PolicyKind::Lru),
             handshake: self.handshake.unwrap_or(HandshakeKind::PassThrough),
@@ -252,15 +518,21 @@ impl RunOptions {
             share: self.share,
             remote_databases: self.remote_database,
             subnet: self.subnet,
+            wire: None,
+            cards: self.cards.unwrap_or(1),
             queues: self.queues.unwrap_or(1),
             pcap: self.pcap,
             access_log: self.access_log,
+            l0: self.l0.unwrap_or(false),
+            cache_status: self.cache_status.unwrap_or(false),
             ignore_cookies: self.ignore_cookie,
             ignore_headers: self.ignore_header,
             vary: self.vary,
             session_files: self.session_files,
             data_folders: self.data_folder,
             paths: self.path,
+            admin: self.admin,
+            admin_reach: reach(self.admin_anyone.unwrap_or(false)),
             name: self.name,
             json: self.json.unwrap_or(false),
             log_format: self.log_format.unwrap_or(LogFormat::Text),
@@ -286,13 +558,24 @@ impl RunOptions {
                  {RECHECK_DEFAULT}, for no path; use --watch kernel for {longest}"
             );
         }
+        if plan.admin_reach == Reach::Anyone && plan.admin.is_none() {
+            bail!("admin-anyone: says who may look at --admin, which is not there");
+        }
         if plan.http_ports.contains(&0) || plan.share.contains(&0) {
             bail!("http-port, share: 0 is no port");
+        }
+        if !(1..=CARDS_MAX).contains(&plan.cards) {
+            bail!("cards: between 1 and {CARDS_MAX}");
         }
         if !(1..=QUEUES_MAX).contains(&plan.queues) {
             bail!("queues: between 1 and {QUEUES_MAX}");
         }
         path::check(&plan.paths, plan.recheck.0)?;
+        let mut keys = KeyConfig::new([0; 16]);
+        for header in &plan.vary {
+            let separated = keys.separate_by(header).ok();
+            keys = separated.with_context(|| format!("vary: `{header}` is no name of a header, or one too many"))?;
+        }
         if let Some(odd) = plan.session_files.iter().find(|file| !is_session_pattern(file)) {
             bail!(
                 "session-files: `{}` is no absolute path, nor the beginning of file names in a folder with a final `*`",
@@ -343,6 +626,16 @@ fn words(command: &str) -> Result<Vec<String>> {
         Some(words) if words.is_empty() => bail!("with: an empty command"),
         Some(words) => Ok(words),
     }
+}
+
+/// `--port`: by what the card is on an existing interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortKind {
+    /// Packet sockets with virtio-net headers: super-frames, on any Ethernet.
+    Packet,
+    /// AF_XDP sockets: zero-copy where the driver has it. --queues is how many the interface has.
+    Xdp,
 }
 
 /// Who completes the TCP handshake with a client.
@@ -567,6 +860,9 @@ impl Subnet {
     /// Prefix length of every such network.
     pub const PREFIX: u8 = 30;
 
+    /// Prefix length of [`server6`](Subnet::server6)'s network.
+    pub const PREFIX6: u8 = 64;
+
     /// 10.N.0.0/30.
     pub const fn ten(n: u8) -> Subnet {
         Subnet { network: Ipv4Addr::new(10, n, 0, 0) }
@@ -587,6 +883,24 @@ impl Subnet {
     pub fn rechecker(self) -> Ipv4Addr {
         let [_, second, third, fourth] = self.network.octets();
         Ipv4Addr::new(198, 18, second ^ third, fourth | 1)
+    }
+
+    /// The same network in IPv6: one of those that anybody may use within a site (RFC 4193), with the IPv4 network's number in it.
+    fn network6(self) -> [u16; 4] {
+        let [a, b, c, d] = self.network.octets();
+        [0xfd6e, 0x6900 | u16::from(a), u16::from_be_bytes([b, c]), u16::from_be_bytes([d, 0])]
+    }
+
+    /// This machine's IPv6 address there, the server's default route.
+    pub fn gateway6(self) -> Ipv6Addr {
+        let [a, b, c, d] = self.network6();
+        Ipv6Addr::new(a, b, c, d, 0, 0, 0, 1)
+    }
+
+    /// The server's IPv6 address.
+    pub fn server6(self) -> Ipv6Addr {
+        let [a, b, c, d] = self.network6();
+        Ipv6Addr::new(a, b, c, d, 0, 0, 0, 2)
     }
 
     /// The server's address.
@@ -631,11 +945,11 @@ macro_rules! serde_as_text {
         }
     )*};
 }
-serde_as_text!(Milliseconds, Publish, RemoteDatabase, Subnet);
+serde_as_text!(AdminAddress, Milliseconds, Network, Publish, RemoteDatabase, Span, Subnet);
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory, Parser};
+    use clap::Parser;
 
     use super::*;
     use crate::cli::Cli;
@@ -689,9 +1003,11 @@ mod tests {
         // Its key is nobody's.
         parsed.remote_database.clear();
         parsed.checked().unwrap();
-        let command = Cli::command();
+        let command = crate::cli::command();
         let run = command.find_subcommand("run").unwrap();
-        let mut wanted: Vec<String> = run.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
+        // What is hidden is for `attach`.
+        let shown = run.get_arguments().filter(|arg| !arg.is_hide_set());
+        let mut wanted: Vec<String> = shown.filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
         wanted.retain(|name| name != "config" && name != "help");
         wanted.push("server".to_owned());
         wanted.sort();
@@ -744,7 +1060,11 @@ mod tests {
             assert!(text.parse::<Subnet>().is_err(), "{text}");
         }
         assert!(flags(&["--publish", "0.0.0.0:1", "--publish", "0.0.0.0:1"]).resolve().is_err());
+        assert!(flags(&["--admin-anyone"]).resolve().is_err());
+        let plan = flags(&["--admin", "0.0.0.0:9090", "--admin-anyone"]).resolve().unwrap();
+        assert_eq!((plan.admin_reach, plan.admin.unwrap().0.port()), (Reach::Anyone, 9090));
         assert!(flags(&["--name", "../x"]).resolve().is_err());
+        assert!(flags(&["--vary", "X-Device", "--vary", "a b"]).resolve().is_err());
         assert!(flags(&["--memory", "1K"]).resolve().is_err());
         assert!(flags(&["--watch", "preload", "--recheck", "1s"]).resolve().is_ok());
         for time in ["0", "1001ms", "10s"] {

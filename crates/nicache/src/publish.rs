@@ -24,8 +24,8 @@ pub use nft::Nft;
 /// Everything that is in force for one nicache; dropping it undoes it.
 #[derive(Debug)]
 pub struct Published {
-    /// The process that holds the rules; when it ends, the rules are gone.
-    pub nft: Option<Nft>,
+    /// The processes that hold the rules, one for each card; when one ends, its rules are gone.
+    pub nfts: Vec<Nft>,
     _reserved: Vec<OwnedFd>,
     _forwarding: Option<Forwarding>,
 }
@@ -50,6 +50,10 @@ pub struct Scene<'a> {
     pub mappings: &'a [Mapping],
     /// Whether the server may reach other machines.
     pub outgoing: bool,
+    /// Number of the card: its rules come after those of lower numbers.
+    pub card: usize,
+    /// Of so many connections to a published port that its rules see, one is this card's; the others are for cards that come later.
+    pub one_of: usize,
 }
 
 /// Puts everything in force that is asked for. Call it once the wire TAP is up.
@@ -57,34 +61,40 @@ pub fn start(
     publish: &[Publish],
     http_ports: &[u16],
     outgoing: bool,
-    interface: &str,
-    subnet: Subnet,
+    networks: &[(&str, Subnet)],
 ) -> Result<Published> {
     let mappings: Vec<Mapping> = publish.iter().map(|publish| mapping(publish, http_ports)).collect();
     if mappings.is_empty() && !outgoing {
-        return Ok(Published { nft: None, _reserved: Vec::new(), _forwarding: None });
+        return Ok(Published { nfts: Vec::new(), _reserved: Vec::new(), _forwarding: None });
     }
-    let scene = Scene { interface, subnet, mappings: &mappings, outgoing };
     let mut reserved = Vec::new();
     for mapping in &mappings {
         reserved.push(reserve(mapping.address)?);
     }
-    match Nft::start(&scene) {
-        Ok(nft) => {
+    let start = |(number, &(interface, subnet))| {
+        let left = networks.len() - number;
+        Nft::start(&Scene { interface, subnet, mappings: &mappings, outgoing, card: number, one_of: left })
+    };
+    match networks.iter().enumerate().map(start).collect::<Result<Vec<_>>>() {
+        Ok(nfts) => {
             if mappings.iter().any(|mapping| accepts_loopback(*mapping.address.ip())) {
                 // Replies to 127.0.0.1 come in by the wire TAP; the rules keep everything else from there out.
-                set_sysctl(&format!("net/ipv4/conf/{interface}/route_localnet"), "1")?;
+                for (interface, _) in networks {
+                    set_sysctl(&format!("net/ipv4/conf/{interface}/route_localnet"), "1")?;
+                }
             }
             let forwarding = if outgoing { Some(Forwarding::switch_on()?) } else { None };
-            Ok(Published { nft: Some(nft), _reserved: reserved, _forwarding: forwarding })
+            Ok(Published { nfts, _reserved: reserved, _forwarding: forwarding })
         }
         Err(error) => {
             drop(reserved);
             if mappings.is_empty() {
                 tracing::warn!("--outgoing is not possible: {error:#}; the server reaches this machine only");
             }
-            relay_instead(&mappings, subnet, &error)?;
-            Ok(Published { nft: None, _reserved: Vec::new(), _forwarding: None })
+            if let Some(&(_, subnet)) = networks.first() {
+                relay_instead(&mappings, subnet, &error)?;
+            }
+            Ok(Published { nfts: Vec::new(), _reserved: Vec::new(), _forwarding: None })
         }
     }
 }

@@ -19,20 +19,24 @@ use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{HandshakeKind, LogFormat, PathOptions, PolicyKind, RemoteDatabase};
+use crate::options::{ClientLimits, HandshakeKind, LogFormat, PathOptions, PolicyKind, RemoteDatabase};
 
 /// Longest message on a child's socket, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 /// Most open files attached to one message (the kernel's own limit is 253).
 pub const FILES_MAX: usize = 200;
 
-/// Setup of the card. Attached, in this order: `queues` wire TAP queues, `queues` host TAP queues, the socket to the watcher
-/// (`SOCK_SEQPACKET`), then `witness_files` files of the kernel witness as the watcher reported them ([`WatchReport::files`]).
+/// Setup of the card. Attached, in this order: the files of its ports ([`PortsSetup`]), the socket to the watcher
+/// (`SOCK_SEQPACKET`), the ledger of connections ([`crate::engine::SharedLedger`]), then `witness_files` files of the kernel witness as the watcher reported them ([`WatchReport::files`]).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CardSetup {
     /// Form of log lines.
     pub log_format: LogFormat,
-    /// Queues of either TAP.
+    /// Between what it stands.
+    pub ports: PortsSetup,
+    /// Bytes of an IP packet on the wire at most.
+    pub mtu: u32,
+    /// Queues of either port.
     pub queues: u16,
     /// Bytes of card memory.
     pub memory_bytes: u64,
@@ -40,22 +44,23 @@ pub struct CardSetup {
     pub policy: PolicyKind,
     /// Who completes handshakes.
     pub handshake: HandshakeKind,
+    /// How many clients there may be, and how long they may take their time.
+    #[serde(default)]
+    pub clients: ClientLimits,
     /// Service ports.
     pub http_ports: Vec<u16>,
-    /// The server's address.
-    pub server: Ipv4Addr,
-    /// The gateway's address.
-    pub gateway: Ipv4Addr,
-    /// Interface name of the wire TAP, for messages.
-    pub wire_name: String,
-    /// Address of the card's own client.
-    pub rechecker: Ipv4Addr,
+    /// Address of the card's own client and of the server; `None`: the card has no way to ask the server by itself.
+    pub rechecker: Option<(Ipv4Addr, Ipv4Addr)>,
     /// How old what nobody can see may be in a page that the server computed, in milliseconds; 0: only files are cached.
     pub recheck_ms: u64,
     /// Capture file.
     pub pcap: Option<PathBuf>,
     /// Whether to send access records.
     pub access_log: bool,
+    /// Whether single-segment hits are answered before the card.
+    pub l0: bool,
+    /// Whether the card's replies carry Cache-Status.
+    pub cache_status: bool,
     /// Cookies that no reply depends on.
     pub ignore_cookies: Vec<String>,
     /// Headers that no reply depends on.
@@ -68,7 +73,39 @@ pub struct CardSetup {
     pub witness_files: usize,
 }
 
-/// Setup of the watcher. Attached: the socket to the card (`SOCK_SEQPACKET`).
+/// The two ports of a card.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PortsSetup {
+    /// TAPs. Attached: `queues` queues toward the clients, `queues` toward the server.
+    Taps,
+    /// Existing interfaces whose frames programs in the kernel steer. Attached: the heartbeat, the program that chooses a queue of the host's side, then for the wire and for the host a filter and a map of sockets
+    /// ([`nicache_xdp::SteeringFiles`]).
+    Interfaces {
+        /// Toward the clients.
+        wire: InterfaceKind,
+        /// Toward the server.
+        host: InterfaceKind,
+    },
+}
+
+/// An existing interface, and by what the card is on it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterfaceKind {
+    /// Packet sockets.
+    Packet {
+        /// Name of the interface.
+        name: String,
+    },
+    /// AF_XDP sockets.
+    Xdp {
+        /// Name of the interface.
+        name: String,
+    },
+}
+
+/// Setup of the watcher. Nothing attached; cards come later ([`ToWatch::ServeCard`](crate::inquiry::ToWatch::ServeCard)).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WatchSetup {
     /// Form of log lines.

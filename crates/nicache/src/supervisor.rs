@@ -3,56 +3,70 @@
 //! Order of the start: reservations, namespaces, TAPs, watcher, card, publishing and sharing, programs beside the server, server. The watcher comes before the server so that
 //! it sees the server's first file; the card before the server so that no frame is lost.
 //!
-//! Invariant: whatever of supervisor, card, watcher and server ends, the others end within a second. Children are killed by the kernel
-//! when the supervisor dies ([`children`]), the server's own children with process 1 of their PID namespace ([`namespace`]), interfaces with the
+//! A card that ends or stands still is started again, and requests pass to the server meanwhile ([`card_unit`]); without the watcher they pass for good. Whatever of supervisor and
+//! server ends, the others end within a second. Children are killed by the kernel when the supervisor dies ([`children`]), the server's own children with process 1 of their PID namespace ([`namespace`]), interfaces with the
 //! card's open files, rules with the process that owns them.
 
+pub mod attach;
 pub mod card_link;
+mod card_unit;
+pub mod cards;
 pub mod children;
 mod control_server;
+mod databases;
 pub mod end;
 pub mod instance;
 mod listening;
 pub mod namespace;
 pub mod netlink;
+pub mod notify;
+mod orders;
+mod passing;
+mod place;
 mod preload_files;
 mod ready;
+pub mod sampler;
 pub mod tap;
 mod watch_link;
+mod watchdog;
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nicache_port::TapQueue;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use nicache_admin::AdminServer;
 use rustix::thread::CapabilitySet;
 
 use crate::access_log::AccessLog;
-use crate::control::{FromCard, Status};
+use crate::control::Status;
 use crate::demo::Demo;
 use crate::inquiry::DatabaseReport;
 use crate::live::Live;
 use crate::options::{RunPlan, WatchKind};
 use crate::publish::{self, Published};
-use crate::setup::{CardSetup, ServerSetup, WatchReport, WatchSetup, receive_message, send_message};
+use crate::setup::{CardSetup, PortsSetup, ServerSetup, WatchReport, WatchSetup, receive_message, send_message};
 use crate::{logs, share};
 use card_link::CardLink;
+use card_unit::{CardFiles, CardUnit};
+use cards::Cards;
 use children::{Child, Role, describe, wait_readable};
 use control_server::ControlServer;
 use end::Signals;
 use instance::Instance;
 use namespace::Namespace;
+use orders::{Order, OrderDesk, Orders};
+use place::Place;
 use preload_files::{Part, PreloadFiles};
 use ready::Readiness;
+use sampler::Sampler;
 use watch_link::WatchLink;
 
 /// How long the watcher may take to load its programs.
 const WATCH_START: Duration = Duration::from_secs(20);
-/// How long the card may take to make its memory ready; many gigabytes take seconds.
-const CARD_START: Duration = Duration::from_secs(120);
 
 /// Runs until the end; the status for the shell.
 pub fn run(plan: RunPlan) -> Result<ExitCode> {
@@ -83,20 +97,29 @@ struct Running<'a> {
     plan: &'a RunPlan,
     started: Instant,
     live: Option<Live>,
+    admin: Option<AdminServer>,
     control: Option<ControlServer>,
     server: Child,
     published: Published,
-    card_link: Arc<CardLink>,
-    card: Child,
+    cards: Arc<Cards>,
+    card_units: Vec<CardUnit>,
+    orders: Orders,
+    desk: OrderDesk,
     watch_link: Arc<WatchLink>,
-    watch: Child,
+    /// `None`: it has ended, and everything passes.
+    watch: Option<Child>,
     /// Keeps the kernel witness alive even if the watcher is killed.
-    _witness: Vec<OwnedFd>,
+    _witness: Arc<Vec<OwnedFd>>,
     access_log: Option<Arc<AccessLog>>,
     readiness: Readiness,
+    /// Where clients come from, and the server's addresses and default route.
+    interface: String,
+    addresses: (Ipv4Addr, Ipv6Addr),
+    gateway: Ipv4Addr,
     namespace: Namespace,
     preload: Option<PreloadFiles>,
-    instance: Instance,
+    /// Of each card; the first one's name is that of all.
+    instances: Vec<Instance>,
     /// The server's command.
     argv: Vec<String>,
     watch_unavailable: Option<String>,
@@ -109,20 +132,21 @@ impl<'a> Running<'a> {
             std::fs::File::create(pcap)
                 .with_context(|| format!("cannot create the capture file {}", pcap.display()))?;
         }
+        let admin = plan.admin.map(|address| AdminServer::bind(address.0, plan.admin_reach)).transpose()?;
         let (instance, setting_up) = Instance::reserve(plan.name.as_deref(), plan.subnet)?;
         let control = ControlServer::bind(&instance.socket_path())?;
         let namespace = Namespace::create()?;
-        let (queues, subnet) = (plan.queues, instance.subnet);
-        let wire = tap::open_wire(&instance.interface, queues, subnet)?;
-        tap::add_rechecker(&instance.interface, subnet)?;
-        let host = namespace.run(move || tap::open_host(queues, subnet))?;
+        let mut instances = vec![instance];
+        while instances.len() < usize::from(plan.cards) {
+            // One more network and interface; the lock that is held keeps others from choosing the same.
+            instances.push(Instance::reserve_another()?);
+        }
+        let place = Place::make(plan, &instances, &namespace)?;
         drop(setting_up);
 
-        let (card_side, watch_side) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let preload = match plan.watch {
             WatchKind::Kernel => None,
-            WatchKind::Preload => Some(PreloadFiles::create(&instance.name)?),
+            WatchKind::Preload => Some(PreloadFiles::create(&instances[0].name)?),
         };
         let setup = WatchSetup {
             log_format: plan.log_format,
@@ -133,19 +157,32 @@ impl<'a> Running<'a> {
             remote_databases: plan.remote_databases.clone(),
             preload: preload.as_ref().map(|files| files.memory.clone()),
         };
-        let (watch, report, witness) = start_watch(&setup, watch_side)?;
+        let (watch, report, witness) = start_watch(&setup)?;
         if let Some(reason) = &report.unavailable {
             tracing::warn!("nothing is cached, every request goes to the server: {reason}");
         }
-        let setup = card_setup(plan, &instance, witness.len());
-        let card = start_card(&setup, &wire, &host, card_side, &witness)?;
-        // From here on only the card has the TAPs, and they vanish with it.
-        drop((wire, host));
-        let card_link = Arc::new(CardLink::start(card.channel.try_clone()?, access_log.clone())?);
-
         let watch_link = Arc::new(WatchLink::new(watch.channel.try_clone()?));
+        let witness = Arc::new(witness);
+        let (orders, desk) = orders::orders()?;
+        let (mut links, mut card_units) = (Vec::new(), Vec::new());
+        for (number, (ports, ports_setup)) in place.cards.into_iter().enumerate() {
+            let setup = CardSetup {
+                ports: ports_setup,
+                rechecker: place.rechecker[number],
+                mtu: place.mtu,
+                pcap: plan.pcap.as_deref().map(|path| capture_file(path, number)),
+                ..card_setup(plan, witness.len())
+            };
+            let link = Arc::new(CardLink::new(access_log.clone()));
+            links.push(Arc::clone(&link));
+            let files = CardFiles { ports, witness: Arc::clone(&witness) };
+            card_units.push(CardUnit::start(setup, files, link, Arc::clone(&watch_link))?);
+        }
+        let cards = Arc::new(Cards::new(links));
 
-        let published = publish::start(&plan.publish, &plan.http_ports, plan.outgoing, &instance.interface, subnet)?;
+        let networks: Vec<_> =
+            instances.iter().map(|instance| (instance.interface.as_str(), instance.subnet)).collect();
+        let published = publish::start(&plan.publish, &plan.http_ports, plan.outgoing, &networks)?;
         share::start(&plan.share, &namespace)?;
         let server = {
             let environment = preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Server));
@@ -155,19 +192,25 @@ impl<'a> Running<'a> {
             plan,
             started: Instant::now(),
             live: None,
+            admin,
             control: Some(control),
             server,
             published,
-            card_link,
-            card,
+            cards,
+            card_units,
+            orders,
+            desk,
             watch_link,
-            watch,
+            watch: Some(watch),
             _witness: witness,
             access_log,
-            readiness: Readiness::new(plan.http_ports.clone(), subnet.server()),
+            readiness: Readiness::new(plan.http_ports.clone(), place.addresses.0),
+            interface: place.interface,
+            addresses: place.addresses,
+            gateway: place.gateway,
             namespace,
             preload,
-            instance,
+            instances,
             argv,
             watch_unavailable: report.unavailable,
         })
@@ -176,20 +219,28 @@ impl<'a> Running<'a> {
     /// What `nicache status` shows, but for the counters.
     fn status(&self) -> Status {
         Status {
-            name: self.instance.name.clone(),
+            name: self.instances[0].name.clone(),
             pid: std::process::id(),
             uptime_s: 0,
             url: self.url(),
-            interface: self.instance.interface.clone(),
-            gateway: self.instance.subnet.gateway(),
-            server_address: self.instance.subnet.server(),
+            interface: self.interface.clone(),
+            gateway: self.gateway,
+            server_address: self.addresses.0,
+            server_addresses: match self.plan.wire {
+                None => self.instances.iter().map(|instance| instance.subnet.server()).collect(),
+                Some(_) => vec![self.addresses.0],
+            },
+            server_address6: self.addresses.1,
             http_ports: self.plan.http_ports.clone(),
             server: self.argv.clone(),
             with: self.plan.with.clone(),
             server_pid: self.server.pid(),
-            card_pid: self.card.pid(),
-            watch_pid: self.watch.pid(),
+            card_pid: self.cards.pids().first().copied().unwrap_or(0),
+            card_pids: self.cards.pids(),
+            card_restarts: self.cards.restarts(),
+            watch_pid: self.watch.as_ref().map_or(0, Child::pid),
             published: self.plan.publish.iter().map(ToString::to_string).collect(),
+            admin: self.admin.as_ref().map(AdminServer::address),
             shared: self.plan.share.clone(),
             watch_unavailable: self.watch_unavailable.clone(),
             writer_environment: self.preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Writer)),
@@ -204,31 +255,55 @@ impl<'a> Running<'a> {
     }
 
     fn url(&self) -> String {
+        let host = match self.addresses {
+            (Ipv4Addr::UNSPECIFIED, v6) => format!("[{v6}]"),
+            (v4, _) => v4.to_string(),
+        };
         match self.plan.http_ports[0] {
-            80 => format!("http://{}/", self.instance.subnet.server()),
-            port => format!("http://{}:{port}/", self.instance.subnet.server()),
+            80 => format!("http://{host}/"),
+            port => format!("http://{host}:{port}/"),
         }
     }
 
     fn begin_service(&mut self) -> Result<()> {
+        let (card, watch) = (Arc::clone(&self.cards), Arc::clone(&self.watch_link));
+        let watch_kind = match self.plan.watch {
+            WatchKind::Kernel => "kernel",
+            WatchKind::Preload => "preload",
+        };
+        let sampler = Arc::new(Sampler::new(self.status(), watch_kind, self.started, card, watch));
         if let Some(control) = self.control.take() {
-            let (card, watch) = (Arc::clone(&self.card_link), Arc::clone(&self.watch_link));
-            self.control = Some(control.serve(self.status(), self.started, card, watch)?);
+            let (card, watch) = (Arc::clone(&self.cards), Arc::clone(&self.watch_link));
+            self.control = Some(control.serve(
+                self.status(),
+                self.started,
+                card,
+                watch,
+                Arc::clone(&sampler),
+                self.desk.clone(),
+            )?);
+        }
+        if let Some(admin) = &mut self.admin {
+            admin.serve(sampler)?;
         }
         Ok(())
     }
 
     fn announce(&mut self) -> Result<()> {
+        notify::tell("READY=1");
         if self.plan.json {
             let status = serde_json::json!({ "event": "ready", "status": self.status() });
             logs::print(&status.to_string());
         } else {
-            logs::print(&format!("{} is served through the card {}", self.url(), self.instance.interface));
+            logs::print(&format!("{} is served through the card {}", self.url(), self.interface));
             for publish in &self.plan.publish {
                 logs::print(&format!("published at {}", publish.address));
             }
+            if let Some(admin) = &self.admin {
+                logs::print(&format!("its figures are at http://{}/", admin.address()));
+            }
         }
-        self.live = Some(Live::start(Arc::clone(&self.card_link), self.plan.log_format)?);
+        self.live = Some(Live::start(Arc::clone(&self.cards), self.plan.log_format)?);
         Ok(())
     }
 }
@@ -271,9 +346,9 @@ fn is_program(path: &std::path::Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-fn start_watch(setup: &WatchSetup, to_card: OwnedFd) -> Result<(Child, WatchReport, Vec<OwnedFd>)> {
+fn start_watch(setup: &WatchSetup) -> Result<(Child, WatchReport, Vec<OwnedFd>)> {
     let mut watch = Child::start(Role::Watch)?;
-    send_message(&watch.channel, setup, &[to_card.as_fd()])?;
+    send_message(&watch.channel, setup, &[])?;
     let (report, files) = first_word::<WatchReport>(&mut watch, WATCH_START)?;
     if report.files != files.len() {
         bail!("the watcher announced {} files and sent {}", report.files, files.len());
@@ -281,39 +356,28 @@ fn start_watch(setup: &WatchSetup, to_card: OwnedFd) -> Result<(Child, WatchRepo
     Ok((watch, report, files))
 }
 
-fn start_card(
-    setup: &CardSetup,
-    wire: &[TapQueue],
-    host: &[TapQueue],
-    to_watch: OwnedFd,
-    witness: &[OwnedFd],
-) -> Result<Child> {
-    let mut card = Child::start(Role::Card)?;
-    let taps = wire.iter().chain(host).map(AsFd::as_fd);
-    let others = std::iter::once(to_watch.as_fd()).chain(witness.iter().map(AsFd::as_fd));
-    let files: Vec<BorrowedFd<'_>> = taps.chain(others).collect();
-    send_message(&card.channel, setup, &files)?;
-    match first_word(&mut card, CARD_START)?.0 {
-        FromCard::Ready => Ok(card),
-        other => bail!("the card began with {other:?}"),
-    }
+/// One for each card, and that of the first has the name that was asked for.
+fn capture_file(path: &Path, card: usize) -> PathBuf {
+    if card == 0 { path.to_owned() } else { path.with_extension(format!("card{card}.pcap")) }
 }
 
-fn card_setup(plan: &RunPlan, instance: &Instance, witness_files: usize) -> CardSetup {
+fn card_setup(plan: &RunPlan, witness_files: usize) -> CardSetup {
     CardSetup {
         log_format: plan.log_format,
+        ports: PortsSetup::Taps,
+        mtu: tap::MTU,
         queues: plan.queues,
         memory_bytes: plan.memory_bytes,
         policy: plan.policy,
         handshake: plan.handshake,
+        clients: plan.clients.clone(),
         http_ports: plan.http_ports.clone(),
-        server: instance.subnet.server(),
-        gateway: instance.subnet.gateway(),
-        wire_name: instance.interface.clone(),
-        rechecker: instance.subnet.rechecker(),
+        rechecker: None,
         recheck_ms: plan.recheck.0,
         pcap: plan.pcap.clone(),
         access_log: plan.access_log.is_some(),
+        l0: plan.l0,
+        cache_status: plan.cache_status,
         ignore_cookies: plan.ignore_cookies.clone(),
         ignore_headers: plan.ignore_headers.clone(),
         vary: plan.vary.clone(),

@@ -1,4 +1,4 @@
-//! Whatever ends, everything ends, and nothing is left.
+//! When server or supervisor end, everything ends, and nothing is left. (A card that ends: supervision.rs.)
 #![allow(unsafe_code)]
 
 mod common;
@@ -81,16 +81,6 @@ fn assert_bpf_gone(links: &BTreeSet<String>) {
 
 fn socket(nicache: &Nicache) -> PathBuf {
     PathBuf::from(format!("/run/nicache/{}.sock", nicache.name()))
-}
-
-#[test]
-fn the_card_is_killed() {
-    kill_and_check(&["card_pid"], "the card process");
-}
-
-#[test]
-fn the_watcher_is_killed() {
-    kill_and_check(&["watch_pid"], "the watcher process");
 }
 
 #[test]

@@ -70,6 +70,39 @@ fn pass_through() {
     usual("pass-through", "1");
 }
 
+/// A log of few and small objects, each asked for again and again.
+fn log_of_small_objects(folder: &Path) -> String {
+    let path = folder.join("small.log");
+    let line = |number: u32| {
+        let (object, second) = (number * number % 7, number % 60);
+        format!(
+            "192.0.2.1 - - [01/Jul/2025:00:00:{second:02} +0000] \"GET /{object} HTTP/1.1\" 200 {}\n",
+            100 * (object + 1)
+        )
+    };
+    std::fs::write(&path, (0..2_000).map(line).collect::<String>()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn answered_in_the_kernel() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = log_of_small_objects(folder.path());
+    for handshake in ["pass-through", "card"] {
+        let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        private_network();
+        let site = replay_site("keepalive_requests 1000000;");
+        let nicache = Nicache::start(&["--l0", "--handshake", handshake], &site.command());
+        // A pause between writes that lets a reply be given more than once.
+        let arguments = [&*log, "--duration", "8", "--clients", "4", "--agents", "2", "--write-pause", "20"];
+        let report = report_of(start_replay(&site, &nicache, &arguments));
+        assert_coherent(&report);
+        assert_eq!((number(&report, "timeouts"), number(&report, "card.l0_lost")), (0, 0), "{report:#}");
+        assert!(number(&report, "card.purges_by_source") > 100, "{report:#}");
+        assert!(number(&report, "card.hits_l0") > 1000, "{report:#}");
+    }
+}
+
 #[test]
 fn card_handshake() {
     usual("card", "1");

@@ -154,12 +154,20 @@ impl<P: Port> Port for Counted<P> {
         self.inner.flush()
     }
 
+    fn finish(&mut self) -> io::Result<()> {
+        self.inner.finish()
+    }
+
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.wait_fd()
     }
 
     fn receive_dropped(&self) -> u64 {
         self.inner.receive_dropped()
+    }
+
+    fn send_dropped(&self) -> u64 {
+        self.inner.send_dropped()
     }
 }
 

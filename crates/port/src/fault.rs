@@ -2,7 +2,8 @@
 //!
 //! Each direction has its own generator and draws the same number of words for each frame, whatever happens to it. So the fate
 //! of a frame depends on the seed, its number in its direction and the rates, not on what the other direction carries; and changing one
-//! rate leaves the other faults where they were.
+//! rate leaves the other faults where they were. With *lanes* ([`Faulty::with_lanes`]) it is the frame's number in its lane that counts, so that
+//! flows are independent of each other, too.
 //!
 //! Time comes from a [`Clock`], and nothing happens by itself: a frame that is held back moves on with the first
 //! [`receive`](Port::receive), [`send`](Port::send) or [`flush`](Port::flush) after its time. Who sleeps meanwhile must not sleep past
@@ -10,10 +11,16 @@
 //!
 //! Deliberately absent: bandwidth limits; errors that the link's own check sequence would catch (those are losses).
 
+mod draw;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
+
+pub use draw::LaneOf;
+
+use draw::{Draw, WORDS};
 
 use crate::clock::Clock;
 use crate::frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Offload};
@@ -117,6 +124,16 @@ impl<P: Port, C: Clock> Faulty<P, C> {
         }
     }
 
+    /// Wraps `inner`; frames of a lane share the wire with those of others, but what happens to them follows from their number in their lane.
+    /// `lane_of` sees what a frame received has, and the first part of what is sent.
+    pub fn with_lanes(inner: P, config: &FaultConfig, clock: C, lane_of: LaneOf) -> Faulty<P, C> {
+        let mut seeds = SplitMix64::new(config.seed);
+        let mut faulty = Faulty::new(inner, config, clock);
+        faulty.receiving.draw = Draw::with_lanes(seeds.next_u64(), lane_of);
+        faulty.sending.draw = Draw::with_lanes(seeds.next_u64(), lane_of);
+        faulty
+    }
+
     /// When the next frame that is held back may move on; `None` if none is.
     pub fn next_release_ns(&self) -> Option<u64> {
         let due = [&self.receiving, &self.sending].map(|direction| direction.held.next_due_ns());
@@ -137,6 +154,13 @@ impl<P: Port, C: Clock> Faulty<P, C> {
     pub fn set_rates(&mut self, receive: &FaultRates, send: &FaultRates) {
         self.receiving.rates = *receive;
         self.sending.rates = *send;
+    }
+
+    /// Begins anew, as if it had just been made with `config`, but for `queue_frames`, the lanes and what the counters have counted. Frames held back are lost.
+    pub fn restart(&mut self, config: &FaultConfig) {
+        let mut seeds = SplitMix64::new(config.seed);
+        self.receiving.restart(&config.receive, seeds.next_u64());
+        self.sending.restart(&config.send, seeds.next_u64());
     }
 
     /// The port inside.
@@ -199,7 +223,7 @@ impl<P: Port, C: Clock> Port for Faulty<P, C> {
         if parts_len(parts) > FRAME_BYTES_MAX {
             return Err(SendError::TooLong);
         }
-        let Some(fate) = self.sending.decide(now_ns) else {
+        let Some(fate) = self.sending.decide(now_ns, parts.first().map_or(&[], |part| part)) else {
             return Ok(());
         };
         let (mut parts, mut offload) = (parts, offload);
@@ -235,6 +259,10 @@ impl<P: Port, C: Clock> Port for Faulty<P, C> {
     fn receive_dropped(&self) -> u64 {
         self.inner.receive_dropped()
     }
+
+    fn send_dropped(&self) -> u64 {
+        self.inner.send_dropped()
+    }
 }
 
 /// What is to happen to a frame that is not lost.
@@ -249,7 +277,7 @@ struct Fate {
 #[derive(Debug)]
 struct Direction {
     rates: FaultRates,
-    random: SplitMix64,
+    draw: Draw,
     /// When the last frame in order is due; none in order is due earlier.
     line_ns: u64,
     held: Held,
@@ -260,17 +288,26 @@ impl Direction {
     fn new(rates: &FaultRates, seed: u64, queue_frames: usize) -> Direction {
         Direction {
             rates: *rates,
-            random: SplitMix64::new(seed),
+            draw: Draw::new(seed),
             line_ns: 0,
             held: Held::new(queue_frames),
             counters: FaultCounters::default(),
         }
     }
 
-    /// Decides about the next frame; `None`: it is lost.
-    fn decide(&mut self, now_ns: u64) -> Option<Fate> {
-        let [loss, duplicate, reorder, reorder_by, corrupt, corrupt_at, delay, delay_by] =
-            std::array::from_fn(|_| self.random.next_u64());
+    fn restart(&mut self, rates: &FaultRates, seed: u64) {
+        self.rates = *rates;
+        self.draw.restart(seed);
+        self.line_ns = 0;
+        while let Some(slot) = self.held.take_due(u64::MAX) {
+            self.held.free.push(slot);
+        }
+    }
+
+    /// Decides about the next frame, which begins with `head`; `None`: it is lost.
+    fn decide(&mut self, now_ns: u64, head: &[u8]) -> Option<Fate> {
+        let words: [u64; WORDS] = self.draw.words(head);
+        let [loss, duplicate, reorder, reorder_by, corrupt, corrupt_at, delay, delay_by] = words;
         let rates = &self.rates;
         let counters = &mut self.counters;
         counters.frames += 1;
@@ -299,7 +336,7 @@ impl Direction {
 
     /// Takes a received frame in, in exchange for a free buffer.
     fn handle_frame(&mut self, now_ns: u64, frame: &mut FrameBuf) {
-        let Some(fate) = self.decide(now_ns) else {
+        let Some(fate) = self.decide(now_ns, frame.data()) else {
             return;
         };
         if let Some(word) = fate.corrupt {

@@ -16,6 +16,9 @@ pub(crate) const HEADROOM_BYTES: usize = 18;
 /// Bytes of an Ethernet header without VLAN tags; no frame is shorter.
 pub const ETHERNET_HEADER_BYTES: usize = 14;
 
+/// Bytes of a VLAN tag: TPID and TCI (IEEE 802.1Q).
+pub(crate) const VLAN_TAG_BYTES: usize = 4;
+
 const _: () = assert!(FRAME_BYTES_MAX >= 65_535 + ETHERNET_HEADER_BYTES + 2 * 4);
 /// Positions in a frame are u16 in the metadata; headers lie in the first 64 KiB.
 const _: () = assert!(FRAME_BYTES_MAX < 2 * (u16::MAX as usize + 1));
@@ -71,10 +74,27 @@ pub struct Offload {
     pub gso: Option<Gso>,
 }
 
+impl Offload {
+    /// The metadata of the same frame with `bytes` more bytes in front of the network header; `None` if a position does not fit.
+    fn shifted(self, bytes: u16) -> Option<Offload> {
+        let checksum = match self.checksum {
+            Checksum::Partial { start, offset } => Checksum::Partial { start: start.checked_add(bytes)?, offset },
+            other => other,
+        };
+        let gso = match self.gso {
+            Some(gso) => Some(Gso { header_len: gso.header_len.checked_add(bytes)?, ..gso }),
+            None => None,
+        };
+        Some(Offload { checksum, gso })
+    }
+}
+
 /// An owned buffer of [`FRAME_BYTES_MAX`] bytes with one frame in it.
 pub struct FrameBuf {
     /// The headroom, the frame, and one byte that shows that a frame was too long.
     bytes: Box<[u8]>,
+    /// Where the frame starts: behind the headroom, or in it once something was inserted near its front.
+    start: usize,
     len: usize,
     offload: Offload,
 }
@@ -83,7 +103,7 @@ impl FrameBuf {
     /// An empty buffer. Allocates; its pages are touched when they are first written.
     pub fn new() -> FrameBuf {
         let bytes = vec![0; HEADROOM_BYTES + FRAME_BYTES_MAX + 1].into_boxed_slice();
-        FrameBuf { bytes, len: 0, offload: Offload::default() }
+        FrameBuf { bytes, start: HEADROOM_BYTES, len: 0, offload: Offload::default() }
     }
 
     /// Length of the frame in bytes.
@@ -98,17 +118,34 @@ impl FrameBuf {
 
     /// The frame, from its Ethernet header on.
     pub fn data(&self) -> &[u8] {
-        &self.bytes[HEADROOM_BYTES..HEADROOM_BYTES + self.len]
+        &self.bytes[self.start..self.start + self.len]
     }
 
     /// The frame, to be changed in place.
     pub fn data_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[HEADROOM_BYTES..HEADROOM_BYTES + self.len]
+        &mut self.bytes[self.start..self.start + self.len]
     }
 
     /// Where a port reads `header` bytes of its own with a frame behind them: these, [`FRAME_BYTES_MAX`] bytes, and one more.
     pub(crate) fn space_mut(&mut self, header: usize) -> &mut [u8] {
+        self.start = HEADROOM_BYTES;
         &mut self.bytes[HEADROOM_BYTES - header..]
+    }
+
+    /// Inserts a VLAN tag (TPID and TCI) between the addresses and the Ethertype, and shifts the positions in the metadata behind it.
+    /// The payload stays where it is: the addresses move into the headroom. `None` if headroom or positions do not suffice; the frame
+    /// is unchanged.
+    pub(crate) fn insert_vlan_tag(&mut self, tag: [u8; VLAN_TAG_BYTES]) -> Option<()> {
+        const ADDRESSES: usize = ETHERNET_HEADER_BYTES - 2;
+        if !(ETHERNET_HEADER_BYTES..=FRAME_BYTES_MAX - VLAN_TAG_BYTES).contains(&self.len) {
+            return None;
+        }
+        let start = self.start.checked_sub(VLAN_TAG_BYTES)?;
+        let offload = self.offload.shifted(VLAN_TAG_BYTES as u16)?;
+        self.bytes.copy_within(self.start..self.start + ADDRESSES, start);
+        self.bytes[start + ADDRESSES..start + ADDRESSES + VLAN_TAG_BYTES].copy_from_slice(&tag);
+        (self.start, self.len, self.offload) = (start, self.len + VLAN_TAG_BYTES, offload);
+        Some(())
     }
 
     /// The last `N` bytes before the frame.
@@ -151,8 +188,7 @@ impl FrameBuf {
             self.bytes[at..at + part.len()].copy_from_slice(part);
             len += part.len();
         }
-        self.len = len;
-        self.offload = offload;
+        (self.start, self.len, self.offload) = (HEADROOM_BYTES, len, offload);
         Ok(())
     }
 
@@ -236,6 +272,20 @@ impl Burst {
         self.frames.get_mut(self.len)
     }
 
+    /// All buffers, for a port that fills several at once; they count once [`set_len`](Burst::set_len) is called.
+    pub(crate) fn buffers_mut(&mut self) -> &mut [FrameBuf] {
+        &mut self.frames
+    }
+
+    /// Sets how many of the buffers hold frames.
+    ///
+    /// # Panics
+    /// If there are not so many: a bug of the caller.
+    pub(crate) fn set_len(&mut self, len: usize) {
+        assert!(len <= self.frames.len(), "burst of {len} frames");
+        self.len = len;
+    }
+
     /// Counts the buffer that [`next_free`](Burst::next_free) gave.
     ///
     /// # Panics
@@ -286,6 +336,27 @@ mod tests {
         assert_eq!(frame.data(), b"abc");
         frame.copy_from(&[IoSlice::new(&long)], Offload::default()).unwrap();
         assert_eq!(frame.len(), FRAME_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_tag_goes_behind_the_addresses() {
+        let mut frame = FrameBuf::new();
+        let bytes: Vec<u8> = (0..60).collect();
+        let gso = Gso { kind: GsoKind::Tcp4, size: 8, header_len: 50, ecn: false };
+        let offload = Offload { checksum: Checksum::Partial { start: 34, offset: 16 }, gso: Some(gso) };
+        frame.copy_from(&[IoSlice::new(&bytes)], offload).unwrap();
+        frame.insert_vlan_tag([0x81, 0, 0, 5]).unwrap();
+        assert_eq!(frame.data(), [&bytes[..12], &[0x81, 0, 0, 5], &bytes[12..]].concat());
+        assert_eq!(frame.offload().checksum, Checksum::Partial { start: 38, offset: 16 });
+        assert_eq!(frame.offload().gso.unwrap().header_len, 54);
+
+        // The next frame starts where the first one did.
+        frame.copy_from(&[IoSlice::new(&bytes[..20])], Offload::default()).unwrap();
+        assert_eq!(frame.data(), &bytes[..20]);
+        frame.set_len(13);
+        assert!(frame.insert_vlan_tag([0; 4]).is_none());
+        frame.set_len(FRAME_BYTES_MAX);
+        assert!(frame.insert_vlan_tag([0; 4]).is_none());
     }
 
     #[test]

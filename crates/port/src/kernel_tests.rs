@@ -2,6 +2,7 @@
 //! outside of them is touched, and tests can run at the same time. Skipped, with the reason printed, where TAPs cannot be made.
 
 mod harness;
+mod packet;
 
 use std::io::{IoSlice, Write};
 use std::os::fd::AsFd;

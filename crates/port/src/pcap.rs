@@ -144,12 +144,21 @@ impl<P: Port, W: Write, C: Clock> Port for Pcap<P, W, C> {
         self.inner.flush()
     }
 
+    fn finish(&mut self) -> io::Result<()> {
+        self.inner.finish()?;
+        self.sync()
+    }
+
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         self.inner.wait_fd()
     }
 
     fn receive_dropped(&self) -> u64 {
         self.inner.receive_dropped()
+    }
+
+    fn send_dropped(&self) -> u64 {
+        self.inner.send_dropped()
     }
 }
 

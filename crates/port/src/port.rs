@@ -71,11 +71,24 @@ pub trait Port {
         Ok(())
     }
 
+    /// Writes out whatever is still buffered of frames, captures included; nothing is sent or received afterwards.
+    ///
+    /// # Errors
+    /// What the last write said.
+    fn finish(&mut self) -> io::Result<()> {
+        self.flush()
+    }
+
     /// A file descriptor that polls readable when frames are there, for sleeping; `None` for a port in memory.
     fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Frames that arrived and that the port itself threw away since its creation (malformed metadata, cut short).
+    /// Frames that arrived and that the port itself threw away since its creation (malformed metadata, cut short), or found no room.
     fn receive_dropped(&self) -> u64 {
+        0
+    }
+
+    /// Frames that [`send`](Port::send) took over to be sent with others, and that could not be sent then.
+    fn send_dropped(&self) -> u64 {
         0
     }
 }
@@ -96,11 +109,17 @@ macro_rules! forward_port {
             fn flush(&mut self) -> io::Result<()> {
                 (**self).flush()
             }
+            fn finish(&mut self) -> io::Result<()> {
+                (**self).finish()
+            }
             fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
                 (**self).wait_fd()
             }
             fn receive_dropped(&self) -> u64 {
                 (**self).receive_dropped()
+            }
+            fn send_dropped(&self) -> u64 {
+                (**self).send_dropped()
             }
         }
     };

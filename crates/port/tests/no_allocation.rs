@@ -60,6 +60,49 @@ fn the_packet_path_does_not_allocate() {
     }
 }
 
+/// Two packet sockets on a veth pair in a namespace of the calling thread; `None`, with the reason printed, without the privilege.
+fn packet_sockets() -> Option<[PacketSocket; 2]> {
+    // Sound: only `UnshareFlags::FILES` is not.
+    #[allow(deprecated)]
+    if let Err(errno) = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET) {
+        println!("skipped: no network namespace: {errno}");
+        return None;
+    }
+    for arguments in [
+        "link add dev near type veth peer name far",
+        "link set dev near addrgenmode none up",
+        "link set dev far addrgenmode none up",
+    ] {
+        let status = std::process::Command::new("ip").args(arguments.split(' ')).status().expect("iproute2 is needed");
+        assert!(status.success(), "ip {arguments}");
+    }
+    Some(["near", "far"].map(|name| PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0)))
+}
+
+#[test]
+fn packet_sockets_do_not_allocate() {
+    let sockets = || {
+        let Some([near, far]) = packet_sockets() else { return };
+        assert_eq!(allocations(near, far, &ManualClock::new(0)), 0);
+        // Short frames go another way.
+        let Some([mut near, mut far]) = packet_sockets() else { return };
+        let frame = &super_frame()[..100];
+        let mut burst = Burst::new(32);
+        let mut arrived = 0;
+        let mut round = || {
+            (0..40).for_each(|_| near.send(&[IoSlice::new(frame)], Offload::default()).unwrap());
+            near.flush().unwrap();
+            while far.receive(&mut burst).unwrap() > 0 {
+                arrived += burst.len();
+            }
+        };
+        round();
+        assert_eq!(allocation_counter::measure(|| (0..300).for_each(|_| round())).count_total, 0);
+        assert_eq!(arrived, 301 * 40);
+    };
+    std::thread::spawn(sockets).join().unwrap();
+}
+
 #[test]
 fn the_counter_counts() {
     assert_eq!(allocation_counter::measure(|| drop(std::hint::black_box(vec![1u8; 100]))).count_total, 1);

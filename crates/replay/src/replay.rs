@@ -47,6 +47,9 @@ pub struct ReplayConfig {
     pub rate: Option<f64>,
     /// The server keeps files open between requests, so it may itself give old replies; only kept replies must be fresh.
     pub server_keeps_files_open: bool,
+    /// Requests of so many kinds, told apart by their User-Agent, as by so many browsers: with few of them, equal requests come again, and now and
+    /// then a kept reply looks like one of the server's own. 0: all differ.
+    pub agents: u64,
     /// Equal seeds choose equal files and methods.
     pub seed: u64,
 }
@@ -243,7 +246,9 @@ impl<'a> Fetcher<'a> {
         };
         self.text.clear();
         let first = self.shared.next_number.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        for (&(file, head, _), number) in batch.iter().zip(first..) {
+        let agents = self.shared.config.agents;
+        let numbers = (first..).map(|number| if agents == 0 { number } else { number % agents });
+        for (&(file, head, _), number) in batch.iter().zip(numbers.clone()) {
             write_request(&mut self.text, self.shared.config.server, &self.shared.site.target(file), head, number);
         }
         let sent_ns = now_ns();
@@ -253,7 +258,7 @@ impl<'a> Fetcher<'a> {
             return false;
         }
         let mut hit = false;
-        for (index, (&(file, head, due_ns), number)) in batch.iter().zip(first..).enumerate() {
+        for (index, (&(file, head, due_ns), number)) in batch.iter().zip(numbers).enumerate() {
             let left = (batch.len() - index) as u64;
             let asked = Asked { file, head, number, due_ns };
             match connection.receive(head) {

@@ -133,6 +133,7 @@ fn run(fault: Fault, excuse: bool) -> Report {
         duration: Some(Duration::from_secs(2)),
         rate: Some(2000.0),
         server_keeps_files_open: excuse,
+        agents: 0,
         seed: 7,
     };
     let report = replay(&config, &trace, &site, |_, _, _| {}).unwrap();

@@ -82,6 +82,8 @@ pub struct Session {
     read_ns: u64,
     abort_ns: Option<u64>,
     stopped: bool,
+    /// The end of the last request, until the server wants it.
+    late: Vec<u8>,
     since_ns: u64,
     /// Kinds of the replies so far, for the oracle.
     pub history: Vec<bool>,
@@ -102,6 +104,8 @@ pub struct ClientCounts {
     pub reused: u64,
     /// Connections opened.
     pub opened: u64,
+    /// Contents that were sent when the server wanted them.
+    pub continued: u64,
 }
 
 /// A client machine.
@@ -318,9 +322,11 @@ impl Client {
                 }
                 log.requests.insert(asked.number, SentRequest { bytes: bytes.into(), peer });
             }
-            session.output.extend_from_slice(&asked.bytes);
+            let (now, late) = asked.bytes.split_at(asked.bytes.len() - asked.late);
+            session.output.extend_from_slice(now);
+            session.late = late.to_vec();
             for (_, behind) in &mut session.unsent {
-                *behind += asked.bytes.len();
+                *behind += now.len();
             }
             session.unsent.push_back((asked.number, 0));
             session.outstanding.push_back(asked);
@@ -375,7 +381,15 @@ impl Client {
                 break;
             }
             match parse(&session.input, asked.head, ended && graceful) {
-                Parsed::Partial => break,
+                Parsed::Partial => {
+                    let continues = session.input.starts_with(b"HTTP/1.1 100 Continue\r\n\r\n");
+                    if continues && !session.late.is_empty() {
+                        session.output.append(&mut session.late);
+                        self.counts.continued += 1;
+                        moved = true;
+                    }
+                    break;
+                }
                 Parsed::Broken(what) => {
                     let text = format!("I2: reply to #{} of {peer:x?} is no HTTP at {now_ns} ns: {what}", asked.number);
                     self.log.borrow_mut().violation(text);
@@ -387,7 +401,8 @@ impl Client {
                     session.input.drain(..reply.raw.len());
                     let Some(asked) = session.outstanding.pop_front() else { break };
                     oracle.judge(&asked, &reply, peer, now_ns, &mut session.history);
-                    if reply.last {
+                    let was_refused = asked.late > 0 && !std::mem::take(&mut session.late).is_empty();
+                    if reply.last || was_refused {
                         // Nothing more is answered on this connection.
                         self.counts.excused += session.outstanding.len() as u64;
                         session.outstanding.clear();
@@ -446,6 +461,7 @@ impl Session {
             read_ns: 0,
             abort_ns: None,
             stopped: false,
+            late: Vec::new(),
             since_ns: 0,
             history: Vec::new(),
             plan,
@@ -453,7 +469,7 @@ impl Session {
     }
 
     fn may_ask(&self) -> bool {
-        self.left > 0 && !self.stopped && self.outstanding.len() < self.plan.depth
+        self.left > 0 && !self.stopped && self.late.is_empty() && self.outstanding.len() < self.plan.depth
     }
 
     /// Gives TCP the next portion.
@@ -471,7 +487,7 @@ impl Session {
         let left = self.output.len();
         for asked in &mut self.outstanding {
             if let Some(&(_, behind)) = self.unsent.iter().find(|(number, _)| *number == asked.number) {
-                if left < behind + asked.bytes.len() {
+                if left < behind + asked.bytes.len() - asked.late {
                     asked.portions += 1;
                     if asked.begun_ns == 0 {
                         asked.begun_ns = now_ns;

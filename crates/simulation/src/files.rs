@@ -129,6 +129,15 @@ impl Files {
         }
     }
 
+    /// Whoever made the version with this validator knows that it is there: from now on none before it may be shown.
+    pub fn return_of(&mut self, file: usize, etag: &str, now_ns: u64) {
+        let versions = &mut self.files[file].versions;
+        let Some(made) = versions.iter().position(|version| version.etag == etag) else { return };
+        for version in &mut versions[..=made] {
+            version.returned_ns = version.returned_ns.min(now_ns);
+        }
+    }
+
     /// The versions that a reply may show whose request was sent at `sent_ns` and which was complete at `end_ns` (I1): visible
     /// before the end, and not replaced by a write that had returned before the request was sent.
     pub fn allowed(&self, file: usize, sent_ns: u64, end_ns: u64) -> impl Iterator<Item = &Version> {

@@ -30,6 +30,7 @@ mod machine;
 mod mutant;
 pub mod oracle;
 mod random;
+mod range;
 mod request;
 mod scenario;
 mod server;

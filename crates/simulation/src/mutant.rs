@@ -25,11 +25,13 @@ pub enum Mutant {
     ReinstatesWithoutLookups,
     /// An entry is reinstated while a directory is being changed.
     ReinstatesWithoutWaiting,
+    /// A request with a safe method changes a file of which no witness knows.
+    ChangedByGet,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 11] = [
+    pub const ALL: [Mutant; 12] = [
         Mutant::WriterSilent,
         Mutant::WriterLate,
         Mutant::WatcherSkipsCompare,
@@ -41,5 +43,6 @@ impl Mutant {
         Mutant::ReinstatesChangedFiles,
         Mutant::ReinstatesWithoutLookups,
         Mutant::ReinstatesWithoutWaiting,
+        Mutant::ChangedByGet,
     ];
 }

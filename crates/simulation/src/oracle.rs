@@ -3,12 +3,15 @@
 //! A reply whose serial number belongs to this very request came from the host, and must be what the host wrote, byte for byte. Any other
 //! came from card memory: then it must be one whole version of the file that the invariants allow.
 
+use std::collections::HashSet;
+
 use crate::client_reply::Reply;
 use crate::events::Events;
-use crate::files::{SharedFiles, unix_s};
+use crate::files::{SharedFiles, Version, unix_s};
 use crate::host_log::{Peer, SharedLog};
+use crate::range::{content_range, is_multipart_of, read};
 use crate::request::{Asked, Expect};
-use crate::server_reply::http_date;
+use crate::server_reply::{http_date, http_date_s};
 
 /// The oracle of one run.
 pub struct Oracle {
@@ -18,14 +21,26 @@ pub struct Oracle {
     pub lost_ns: Vec<u64>,
     /// When no lease held.
     pub lapses: Vec<(u64, u64)>,
+    /// The card says in its replies that they are its own.
+    cache_status: bool,
+    /// Clients whose requests the card follows.
+    pub followed: HashSet<Peer>,
     /// What it saw.
     pub events: Events,
 }
 
 impl Oracle {
     /// Knows everything.
-    pub fn new(files: SharedFiles, log: SharedLog) -> Oracle {
-        Oracle { files, log, lost_ns: Vec::new(), lapses: Vec::new(), events: Events::default() }
+    pub fn new(files: SharedFiles, log: SharedLog, cache_status: bool) -> Oracle {
+        Oracle {
+            files,
+            log,
+            cache_status,
+            followed: HashSet::new(),
+            lost_ns: Vec::new(),
+            lapses: Vec::new(),
+            events: Events::default(),
+        }
     }
 
     /// Judges the reply to `asked` that was whole at `now_ns`. `history`: which earlier replies of the connection were hits.
@@ -67,12 +82,22 @@ impl Oracle {
                     reply.raw.len()
                 ));
             }
+            if let Expect::Change(file) = asked.expect
+                && let Some(etag) = reply.header("x-made")
+                && self.followed.contains(&peer)
+            {
+                self.files.borrow_mut().return_of(file, etag, now_ns);
+            }
             return Ok(false);
         }
         if source.private {
             return Err("I5: somebody else's private reply".into());
         }
-        let finished = source.finished_ns.ok_or("I2: a hit from a reply that the host never finished")?;
+        // Of a 206 the card has the head alone.
+        let finished = match source.finished_ns {
+            None if reply.status != 206 => return Err("I2: a hit from a reply that the host never finished".into()),
+            finished => finished.unwrap_or(source.started_ns),
+        };
         if self.lapses.iter().any(|&(from, to)| from < asked.sent_ns && now_ns < to) {
             return Err("I3: a hit without a lease".into());
         }
@@ -85,7 +110,9 @@ impl Oracle {
         }
         let file = match asked.expect {
             Expect::File(file) | Expect::Vary(file) => file,
-            Expect::Private | Expect::Anything => return Err("I5: a hit for what cannot be shared".into()),
+            Expect::Private | Expect::Change(_) | Expect::Anything => {
+                return Err("I5: a hit for what cannot be shared".into());
+            }
         };
         self.allowed(asked, reply, file, now_ns)?;
         Ok(true)
@@ -105,15 +132,30 @@ impl Oracle {
             source = &source[len + 4..];
         };
         let head = &reply.raw[reply.head.0..reply.head.1];
+        let own: Vec<u8>;
+        let head = match self.cache_status {
+            false => head,
+            true => {
+                own = without_status(head).ok_or("I5: a hit without the Cache-Status that was asked for")?;
+                &own
+            }
+        };
         let (theirs, ours) = (&source[..source_len + 4], head);
+        // The numbers of another range are other ones.
+        let may_differ = |line: &[u8]| {
+            line.starts_with(b"Date: ")
+                || reply.status == 206
+                    && (line.starts_with(b"Content-Length: ") || line.starts_with(b"Content-Range: "))
+        };
         let theirs = theirs.split(|&byte| byte == b'\n');
         let ours = ours.split(|&byte| byte == b'\n');
         for (theirs, ours) in theirs.zip(ours) {
-            if theirs != ours && !(theirs.starts_with(b"Date: ") && ours.starts_with(b"Date: ")) {
+            let name_len = theirs.iter().position(|byte| *byte == b':').unwrap_or(0);
+            if theirs != ours && !(may_differ(theirs) && ours.starts_with(&theirs[..name_len + 1])) {
                 return Err("I5: a hit with another head".into());
             }
         }
-        if head.len() != source_len + 4 {
+        if reply.status != 206 && head.len() != source_len + 4 {
             return Err("I5: a hit with a head of another length".into());
         }
         let date = reply.header("date").unwrap_or_default();
@@ -144,14 +186,46 @@ impl Oracle {
                 if asked.head && !reply.body.is_empty() {
                     return Err("I2: a body for HEAD".into());
                 }
-                if asked.since.is_none() && asked.tag.as_deref() == Some(version.etag.as_str()) {
+                let modified = http_date(version.modified_s);
+                let is_of_version = |value: &String| *value == version.etag || *value == modified;
+                if asked.range.is_some() && asked.if_range.as_ref().is_none_or(is_of_version) {
+                    return Err("I5: 200 where the server would say 206".into());
+                }
+                conditions_hold(asked, version)?;
+                if asked.since.is_none() && asked.tag.as_ref().is_some_and(|tag| tag == "*" || *tag == version.etag) {
                     return Err("I5: 200 where the server would say 304".into());
                 }
                 Ok(())
             }
+            206 => {
+                let version = allowed
+                    .find(|version| reply.header("etag") == Some(version.etag.as_str()))
+                    .ok_or("I1: a stale range, by its validator")?;
+                let bytes = version.bytes.as_ref().ok_or("I1: a range of a file that is not there")?;
+                let modified = http_date(version.modified_s);
+                if asked.head
+                    || asked.if_range.as_ref().is_some_and(|value| *value != version.etag && *value != modified)
+                {
+                    return Err("I5: a range that was not asked for".into());
+                }
+                conditions_hold(asked, version)?;
+                let ranges = asked.range.as_ref().and_then(|value| read(value, bytes.len()));
+                let is_right = match ranges.as_deref() {
+                    Some(&[range]) => {
+                        reply.header("content-range") == Some(content_range(range, bytes.len()).as_str())
+                            && reply.body == bytes[range.0..=range.1]
+                    }
+                    Some(ranges) if ranges.len() > 1 => {
+                        let kind = reply.header("content-type").unwrap_or_default();
+                        reply.header("content-range").is_none() && is_multipart_of(&reply.body, kind, bytes, ranges)
+                    }
+                    _ => false,
+                };
+                if is_right { Ok(()) } else { Err("I2: not the range that was asked for".into()) }
+            }
             304 => {
                 let fits = |version: &crate::files::Version| {
-                    let tag = asked.tag.as_ref().map(|tag| *tag == version.etag);
+                    let tag = asked.tag.as_ref().map(|tag| tag == "*" || *tag == version.etag);
                     let since = asked.since.as_ref().map(|since| *since == http_date(version.modified_s));
                     version.bytes.is_some()
                         && (tag.is_some() || since.is_some())
@@ -190,6 +264,7 @@ impl Oracle {
             });
         }
         events.add("hits_split_over_segments", u64::from(asked.portions > 1));
+        events.add("hits_with_status", u64::from(self.cache_status));
         events.add("hits_http10", u64::from(asked.http10));
         events.add("vary_hits", u64::from(matches!(asked.expect, Expect::Vary(_))));
         if let Expect::File(file) | Expect::Vary(file) = asked.expect {
@@ -199,4 +274,18 @@ impl Oracle {
             events.add("hits_while_purged", u64::from(replaced));
         }
     }
+}
+
+fn conditions_hold(asked: &Asked, version: &Version) -> Result<(), String> {
+    let matches = asked.if_match.as_ref().is_none_or(|tag| tag == "*" || *tag == version.etag);
+    let unmodified = asked.unmodified.as_deref().and_then(http_date_s).is_none_or(|date| version.modified_s <= date);
+    if matches && unmodified { Ok(()) } else { Err("I5: a hit where the server would say 412".into()) }
+}
+
+/// The head without the line by which the card says that the reply is its own, which must be there.
+fn without_status(head: &[u8]) -> Option<Vec<u8>> {
+    const LINE: &[u8] = b"\r\nCache-Status: nicache; ";
+    let at = head.windows(LINE.len()).position(|window| window == LINE)? + 2;
+    let end = at + head[at..].windows(2).position(|window| window == b"\r\n")? + 2;
+    Some([&head[..at], &head[end..]].concat())
 }

@@ -15,6 +15,8 @@ pub enum Expect {
     Vary(usize),
     /// Something for this client alone.
     Private,
+    /// A request that changes a file without anybody's knowing, if the server says so.
+    Change(usize),
     /// Whatever the server says.
     Anything,
 }
@@ -34,6 +36,16 @@ pub struct Asked {
     pub tag: Option<String>,
     /// `If-Modified-Since`.
     pub since: Option<String>,
+    /// `If-Match`.
+    pub if_match: Option<String>,
+    /// `If-Unmodified-Since`.
+    pub unmodified: Option<String>,
+    /// `Range`.
+    pub range: Option<String>,
+    /// `If-Range`.
+    pub if_range: Option<String>,
+    /// Bytes at its end that are sent only when the server says so.
+    pub late: usize,
     /// HTTP/1.0.
     pub http10: bool,
     /// The connection ends behind the reply, by what the request says.
@@ -51,12 +63,14 @@ pub struct Asked {
 }
 
 /// How a client asks in a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RequestPlan {
     /// Files that are asked for most.
     pub popular: u64,
     /// Percent of requests that are neither GET nor HEAD of a file without conditions.
     pub odd_percent: u64,
+    /// Of which kinds: from, to. A run that has few of them has each more often, so that what is learned from one is used for another.
+    pub odd_kinds: (u64, u64),
 }
 
 /// Draws the next request.
@@ -70,6 +84,11 @@ pub fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, random: 
         expect: Expect::File(file),
         tag: None,
         since: None,
+        if_match: None,
+        unmodified: None,
+        range: None,
+        if_range: None,
+        late: 0,
         http10: random.percent(10),
         last: false,
         garbage: false,
@@ -86,7 +105,7 @@ pub fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, random: 
         fields.push_str("Accept-Encoding: gzip\r\n");
     }
     if random.percent(plan.odd_percent) {
-        match random.below(18) {
+        match random.range(plan.odd_kinds.0, plan.odd_kinds.1) {
             0..4 => condition(&mut asked, files, file, &mut fields, random),
             4 | 5 => {
                 // Few of them, so that they are asked for again.
@@ -127,6 +146,34 @@ pub fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, random: 
                 asked.expect = Expect::Anything;
             }
             15 if random.percent(40) => asked.garbage = true,
+            18..24 => {
+                let file = file % 2;
+                asked.expect = Expect::File(file);
+                path = format!("/f/{file}");
+                range(&mut asked, files, file, &mut fields, random);
+                method = if asked.head { "HEAD" } else { "GET" };
+            }
+            24 | 25 => precondition(&mut asked, files, file, &mut fields, random),
+            26..29 => {
+                // What is changed without anybody's knowing.
+                asked.expect = Expect::File(files.len() - 1);
+                path = format!("/f/{}", files.len() - 1);
+            }
+            29..32 => {
+                asked.head = false;
+                let file = files.len() - 1;
+                asked.expect = Expect::Change(file);
+                method = random.pick(&["PUT", "POST", "PATCH", "DELETE"]);
+                path = format!("/{}/{file}", random.pick(&["f", "change", "refuse"]));
+                if random.percent(60) {
+                    body = "x".repeat(random.range(1, 3000) as usize);
+                    fields.push_str(&format!("Content-Length: {}\r\n", body.len()));
+                    if !asked.http10 && random.percent(40) {
+                        fields.push_str("Expect: 100-continue\r\n");
+                        asked.late = body.len();
+                    }
+                }
+            }
             _ => {}
         }
     }
@@ -149,6 +196,66 @@ pub fn draw(number: u64, plan: &RequestPlan, files: &Files, last: bool, random: 
     };
     asked.bytes = text.into_bytes().into();
     asked
+}
+
+/// One range, several, or something on which servers differ.
+fn range(asked: &mut Asked, files: &Files, file: usize, fields: &mut String, random: &mut Random) {
+    let Some(version) = files.get(file).versions.last() else { return };
+    let len = version.bytes.as_ref().map_or(1, |bytes| bytes.len()) as u64;
+    let one = |random: &mut Random| {
+        let first = random.below(len);
+        match random.below(4) {
+            0 => format!("{first}-"),
+            1 => format!("-{}", random.range(1, len.max(2))),
+            _ => format!("{first}-{}", first + random.below(3000)),
+        }
+    };
+    let value = match random.below(10) {
+        0..5 => one(random),
+        5..8 => {
+            let (mut at, mut parts) = (0, Vec::new());
+            for _ in 0..random.range(2, 5) {
+                let first = at + random.below(len / 4 + 1);
+                at = first + random.below(len / 4 + 1);
+                parts.push(format!("{first}-{at}"));
+                at += 2;
+            }
+            parts.join(",")
+        }
+        8 => random.pick(&["-0", "5-2", "x", "", "0-1,,3-4", "0-1, 5-6", "999999999-", "0-,1-2"]).into(),
+        _ => format!("{},{}", one(random), one(random)),
+    };
+    let value = format!("bytes={value}");
+    fields.push_str(&format!("Range: {value}\r\n"));
+    asked.range = Some(value);
+    asked.head &= random.percent(20);
+    if random.percent(30) {
+        let value = match random.below(4) {
+            0 => http_date(version.modified_s),
+            1 => "\"other\"".into(),
+            2 => format!("W/{}", version.etag),
+            _ => version.etag.clone(),
+        };
+        fields.push_str(&format!("If-Range: {value}\r\n"));
+        asked.if_range = Some(value);
+    }
+}
+
+fn precondition(asked: &mut Asked, files: &Files, file: usize, fields: &mut String, random: &mut Random) {
+    let Some(version) = files.get(file).versions.last() else { return };
+    if random.percent(60) {
+        let tag = match random.below(4) {
+            0 => "*".into(),
+            1 => "\"other\"".into(),
+            _ => version.etag.clone(),
+        };
+        fields.push_str(&format!("If-Match: {tag}\r\n"));
+        asked.if_match = Some(tag);
+    } else {
+        let date = http_date(version.modified_s + random.below(3) * 1000 - 1000);
+        fields.push_str(&format!("If-Unmodified-Since: {date}\r\n"));
+        asked.unmodified = Some(date);
+    }
 }
 
 fn condition(asked: &mut Asked, files: &Files, file: usize, fields: &mut String, random: &mut Random) {

@@ -74,6 +74,8 @@ pub struct Scenario {
     pub host_faults: [FaultRates; 2],
     /// Faults, deaths and writes end here.
     pub chaos_until_ns: u64,
+    /// Does the card say Cache-Status?
+    pub cache_status: bool,
     /// Files.
     pub files: usize,
     /// Longest file.
@@ -157,12 +159,16 @@ impl Scenario {
         let writers = WriterPlan {
             interval_ns: if calm { 0 } else { random.pick(&[20, 100, 500, 3000]) * MS },
             step_ns_max: random.pick(&[10_000, MS, 30 * MS]),
-            files: random.range(1, files as u64) as usize,
+            // The last one is changed by requests.
+            files: random.range(1, files as u64 - 1) as usize,
             len_max,
             until_ns: chaos_until_ns,
         };
+        let odd_kinds = random.pick(&[(0, 17), (0, 31), (0, 3), (4, 5), (8, 9), (18, 23), (18, 25), (26, 31)]);
         let clients = (0..clients)
-            .map(|index| client(index as u8 + 2, mode, server_timestamps, keep_alive, chaos_until_ns, random))
+            .map(|index| {
+                client(index as u8 + 2, mode, server_timestamps, keep_alive, chaos_until_ns, odd_kinds, random)
+            })
             .collect();
         let scenario = Scenario {
             handshake,
@@ -175,6 +181,7 @@ impl Scenario {
             wire_faults,
             host_faults,
             chaos_until_ns,
+            cache_status: random.percent(30),
             files,
             len_max,
             server,
@@ -201,7 +208,7 @@ impl Scenario {
             session.pause_ns_max = 10 * MS;
             session.read_pause_ns_max = 0;
             session.receive_bytes = 65_535;
-            session.asks = RequestPlan { popular: 2, odd_percent: 0 };
+            session.asks = RequestPlan { popular: 2, ..RequestPlan::default() };
         }
         self
     }
@@ -235,6 +242,7 @@ fn client(
     timestamps: bool,
     keep_alive: bool,
     until_ns: u64,
+    odd_kinds: (u64, u64),
     random: &mut Random,
 ) -> (MachinePlan, Vec<SessionPlan>) {
     let calm = mode == Mode::Calm;
@@ -251,8 +259,11 @@ fn client(
         seed: random.word(),
         keep_alive,
     };
-    let asks =
-        RequestPlan { popular: random.range(1, 6), odd_percent: if calm { 10 } else { random.pick(&[0, 20, 60]) } };
+    let asks = RequestPlan {
+        popular: random.range(1, 6),
+        odd_percent: if calm { 10 } else { random.pick(&[0, 20, 60]) },
+        odd_kinds,
+    };
     let ports = random.pick(&[3, 100]);
     let sessions = (0..random.range(2, if calm { 3 } else { 8 })).map(|index| {
         let pipelines = random.percent(50);

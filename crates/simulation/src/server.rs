@@ -20,6 +20,8 @@ pub const SERVICE_PORT: u16 = 80;
 const CLOSING_NS_MAX: u64 = 60_000_000_000;
 /// How long a client may take no byte of a reply.
 const STUCK_NS: u64 = 120_000_000_000;
+/// What a client waits for that announces content (RFC 9110 section 10.1.1).
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// Bytes of a reply that are kept ready.
 const OUTPUT_BYTES_MAX: usize = 100_000;
 
@@ -59,6 +61,8 @@ struct Connection {
     close_after_output: bool,
     reset_at: Option<u64>,
     closed_ns: Option<u64>,
+    /// The content of the request was asked for.
+    continued: bool,
 }
 
 /// The server.
@@ -105,6 +109,12 @@ pub struct ServerCounts {
     pub not_found: u64,
     /// A file changed while it was sent.
     pub changed_during_reply: u64,
+    /// Files changed by requests, of which no witness knows.
+    pub changed_by_request: u64,
+    /// Replies with ranges, and of these with several.
+    pub ranges: (u64, u64),
+    /// Replies with 412 or 416.
+    pub failed: u64,
 }
 
 impl Server {
@@ -292,7 +302,16 @@ impl Server {
         let Some(peer) = connection.peer else { return false };
         let parsed = parse_request(&connection.input);
         let (len, request) = match parsed {
-            Parsed::Partial => return false,
+            Parsed::Partial => {
+                let head = connection.input.windows(4).position(|window| window == b"\r\n\r\n");
+                let expects =
+                    head.is_some_and(|head| String::from_utf8_lossy(&connection.input[..head]).contains("\r\nExpect:"));
+                if expects && !std::mem::replace(&mut connection.continued, true) {
+                    connection.output.extend(CONTINUE);
+                    return true;
+                }
+                return false;
+            }
             Parsed::Garbage => (connection.input.len(), None),
             Parsed::Request(len, request) => (len, Some(request)),
         };
@@ -300,6 +319,9 @@ impl Server {
         let last = connection.served >= self.plan.replies_max;
         let raw: Vec<u8> = connection.input.drain(..len).collect();
         let mut job = self.begin_reply(peer, request, &raw, last, now_ns);
+        if std::mem::take(&mut connection.continued) {
+            self.log.borrow_mut().replies[job.serial].bytes.extend_from_slice(CONTINUE);
+        }
         if now_ns < self.plan.chaos_until_ns && self.random.percent(self.plan.slow_percent) {
             job.pieces = self.random.range(2, 6);
             job.pause_ns = self.random.range(1_000_000, 400_000_000);
@@ -357,6 +379,7 @@ impl Connection {
             close_after_output: false,
             reset_at: None,
             closed_ns: None,
+            continued: false,
         }
     }
 

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::files::{Files, unix_s};
+use crate::files::{Files, Version, content, unix_s};
 use crate::host_log::{HostReply, Peer};
 use crate::mutant::Mutant;
+use crate::range::{content_range, multipart, read};
 use crate::server::Server;
 use crate::watcher::Lookup;
 
@@ -143,6 +144,15 @@ impl Job {
     }
 }
 
+/// More ranges get the whole.
+const RANGES_MAX: usize = 4;
+
+/// Seconds since 1970 of a date in a header.
+pub fn http_date_s(date: &str) -> Option<u64> {
+    let since = httpdate::parse_http_date(date).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(since.as_secs())
+}
+
 /// A date as in a header.
 pub fn http_date(unix_s: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_s))
@@ -217,7 +227,16 @@ impl Server {
             reply.body = Body::Bytes(b"what?".to_vec());
             return;
         }
+        let last = self.files.borrow().len() - 1;
         if !matches!(request.method.as_str(), "GET" | "HEAD") {
+            let (kind, number) = request.target[1..].split_once('/').unwrap_or(("", ""));
+            if number.parse() == Ok(last)
+                && matches!(kind, "f" | "change" | "refuse")
+                && request.header("transfer-encoding").is_none()
+            {
+                self.change_by_request(reply, kind, last, now_ns);
+                return;
+            }
             reply.body = Body::Bytes(b"taken\n".to_vec());
             reply.fields.push_str("Cache-Control: no-store\r\n");
             return;
@@ -230,6 +249,10 @@ impl Server {
                 reply.body = Body::Bytes(text.repeat(20).into_bytes());
                 reply.private = true;
                 self.counts.private += 1;
+                if self.mutant == Some(Mutant::ChangedByGet) {
+                    let etag = self.change(last, now_ns);
+                    self.files.borrow_mut().return_of(last, &etag, now_ns);
+                }
                 if self.mutant == Some(Mutant::PrivateUnmarked) {
                     self.look_up(0, now_ns);
                     let _ = write!(reply.fields, "Last-Modified: {}\r\n", http_date(unix_s(0)));
@@ -266,7 +289,7 @@ impl Server {
         reply.body = Body::File { file, inode: version.inode };
         reply.len = bytes.len();
         reply.not_modified = match (request.header("if-none-match"), request.header("if-modified-since")) {
-            (Some(tags), _) => tags.split(',').any(|tag| tag.trim() == version.etag),
+            (Some(tags), _) => tags == "*" || tags.split(',').any(|tag| tag.trim() == version.etag),
             (None, Some(since)) => since == modified,
             (None, None) => false,
         };
@@ -277,9 +300,84 @@ impl Server {
         reply.chunked = kind == "chunked" && !request.http10;
         reply.until_close = kind == "close" || (kind == "chunked" && request.http10);
         reply.interim = kind == "early" && !request.http10;
+        let changed_after = |date: &str| http_date_s(date).is_some_and(|date| version.modified_s > date);
+        let fails = request.header("if-match").is_some_and(|tags| tags != "*" && tags != version.etag)
+            || request.header("if-match").is_none() && request.header("if-unmodified-since").is_some_and(changed_after);
+        if fails {
+            reply.not_modified = false;
+            reply.fail("412 Precondition Failed");
+            self.counts.failed += 1;
+        } else if let Some(value) = request.header("range")
+            && !reply.not_modified
+            && !reply.chunked
+            && !reply.until_close
+            && request.header("if-range").is_none_or(|value| value == version.etag || value == modified)
+        {
+            self.cut(reply, value, bytes, file);
+        }
         self.counts.chunked += u64::from(reply.chunked);
         self.counts.close_delimited += u64::from(reply.until_close);
         self.counts.interim += u64::from(reply.interim);
+    }
+
+    /// Answers with ranges, as nginx reads them or as Go writes them.
+    fn cut(&mut self, reply: &mut ReplyPlan, value: &str, bytes: &[u8], file: usize) {
+        let Some(ranges) = read(value, bytes.len()).filter(|ranges| ranges.len() <= RANGES_MAX) else { return };
+        match ranges.as_slice() {
+            [] => {
+                reply.fail("416 Range Not Satisfiable");
+                let _ = write!(reply.fields, "Content-Range: bytes */{}\r\n", bytes.len());
+                self.counts.failed += 1;
+                return;
+            }
+            &[range] => {
+                let _ = write!(reply.fields, "Content-Range: {}\r\n", content_range(range, bytes.len()));
+                reply.body = Body::Bytes(bytes[range.0..=range.1].to_vec());
+            }
+            ranges => {
+                let boundary = format!("sim{}", reply.serial);
+                reply.body = Body::Bytes(multipart(bytes, ranges, &boundary, file.is_multiple_of(2)));
+                reply.kind = format!("multipart/byteranges; boundary={boundary}");
+                self.counts.ranges.1 += 1;
+            }
+        }
+        reply.status = "206 Partial Content";
+        self.counts.ranges.0 += 1;
+    }
+
+    /// A request that changes a file, of which no witness knows; or would, if it were not refused.
+    fn change_by_request(&mut self, reply: &mut ReplyPlan, kind: &str, file: usize, now_ns: u64) {
+        if kind == "refuse" {
+            reply.fail("409 Conflict");
+            return;
+        }
+        let etag = self.change(file, now_ns);
+        let _ = write!(reply.fields, "X-Made: {etag}\r\n");
+        if kind == "change" {
+            reply.status = "303 See Other";
+            let origin = if reply.serial.is_multiple_of(2) { "" } else { "http://SIM.test" };
+            let _ = write!(reply.fields, "Location: {origin}/f/{file}\r\n");
+        }
+        reply.body = Body::Bytes(b"done\n".to_vec());
+        self.counts.changed_by_request += 1;
+    }
+
+    /// Changes a file at once; gives its new validator.
+    fn change(&mut self, file: usize, now_ns: u64) -> String {
+        let mut files = self.files.borrow_mut();
+        let number = files.get(file).versions.len();
+        let len = files.draw_len(file, 3000, &mut self.random);
+        let old = files.current(file).clone();
+        let etag = format!("\"{file}-{number}\"");
+        files.get_mut(file).versions.push(Version {
+            inode: old.inode,
+            bytes: Some(content(file, number, len)),
+            visible_ns: now_ns,
+            returned_ns: u64::MAX,
+            modified_s: unix_s(now_ns),
+            etag: etag.clone(),
+        });
+        etag
     }
 
     fn not_found(&mut self, reply: &mut ReplyPlan) {
@@ -307,6 +405,7 @@ struct ReplyPlan {
     until_close: bool,
     interim: bool,
     private: bool,
+    kind: String,
 }
 
 impl Default for ReplyPlan {
@@ -324,11 +423,20 @@ impl Default for ReplyPlan {
             until_close: false,
             interim: false,
             private: false,
+            kind: "text/plain".into(),
         }
     }
 }
 
 impl ReplyPlan {
+    /// An error with a page of the server's own, and no validators.
+    fn fail(&mut self, status: &'static str) {
+        self.status = status;
+        self.fields.clear();
+        self.body = Body::Bytes(b"no\n".to_vec());
+        (self.chunked, self.until_close) = (false, false);
+    }
+
     fn into_job(mut self, request: &ServerRequest, now_ns: u64) -> Job {
         if let Body::Bytes(bytes) = &self.body {
             self.len = bytes.len();
@@ -347,7 +455,7 @@ impl ReplyPlan {
         let date = http_date(unix_s(now_ns));
         let _ = write!(head, "HTTP/1.1 {}\r\nServer: sim/{}\r\nDate: {date}\r\n", self.status, self.serial);
         if !self.not_modified {
-            head.push_str("Content-Type: text/plain\r\n");
+            let _ = write!(head, "Content-Type: {}\r\n", self.kind);
             if self.chunked {
                 head.push_str("Transfer-Encoding: chunked\r\n");
             } else if !self.until_close {

@@ -99,6 +99,7 @@ impl World {
         config.handshake = scenario.handshake;
         config.flows = scenario.flows;
         config.entries = scenario.entries;
+        config.cache_status = scenario.cache_status;
         let card = Card::new(wire_port, host_port, config, store, Box::new(watcher_link.clone()), Time(0));
         let clients = scenario
             .clients
@@ -128,7 +129,7 @@ impl World {
             server,
             watcher,
             writers,
-            oracle: Oracle::new(files, Rc::clone(&log)),
+            oracle: Oracle::new(files, Rc::clone(&log), scenario.cache_status),
             table,
             log,
             trace: Trace(trace),
@@ -191,6 +192,11 @@ impl World {
         self.oracle.lapses.clone_from(&self.watcher.lapses);
         self.oracle.lapses.extend(self.watcher.open_lapse(now_ns));
         self.oracle.lost_ns.clone_from(&self.watcher.lost_ns);
+        let followed = self.card.followed().filter_map(|(address, port)| match address {
+            std::net::IpAddr::V4(address) => Some((address.to_bits(), port)),
+            std::net::IpAddr::V6(_) => None,
+        });
+        self.oracle.followed = followed.collect();
         let mut moved = false;
         for client in &mut self.clients {
             moved |= client.poll(now_ns, &mut self.oracle);
@@ -348,7 +354,12 @@ impl World {
         self.card.purge(|_| true);
         let in_use = self.card.in_use();
         let memory = self.card.store().memory();
-        if in_use.holds > 0 || in_use.fills > 0 || in_use.pinned_entries > 0 || in_use.entries > 0 {
+        if in_use.holds > 0
+            || in_use.fills > 0
+            || in_use.pinned_entries > 0
+            || in_use.entries > 0
+            || in_use.part_sets > 0
+        {
             self.violation(format!("I7: still in use: {in_use:?}"));
         }
         if memory.free_bytes() != self.memory_free_bytes || memory.used_bytes() != 0 {
@@ -389,6 +400,11 @@ impl World {
         events.add("hits", counters.hits);
         events.add("hits_of_head", counters.hits_head);
         events.add("hits_not_modified", counters.hits_not_modified);
+        events.add("hits_range", counters.hits_range);
+        events.add("hits_ranges", counters.hits_ranges);
+        events.add("invalidations", counters.invalidations);
+        events.add("waits_collapsed", counters.waits_collapsed);
+        events.add("bypass_range", counters.bypasses_by_card[nicache_card::CardBypass::Range as usize]);
         events.add("misses", counters.misses);
         events.add("bypass_request", counters.bypasses_by_request.iter().sum());
         events.add("bypass_lease", counters.bypasses_by_card[nicache_card::CardBypass::Lease as usize]);
@@ -425,6 +441,10 @@ impl World {
         events.add("replies_chunked", server.chunked);
         events.add("replies_close_delimited", server.close_delimited);
         events.add("replies_interim", server.interim);
+        events.add("replies_range", server.ranges.0);
+        events.add("replies_ranges", server.ranges.1);
+        events.add("replies_failed", server.failed);
+        events.add("changed_by_request", server.changed_by_request);
         events.add("private_replies", server.private);
         events.add("not_found", server.not_found);
         events.add("writes_during_reply", server.changed_during_reply);
@@ -444,6 +464,7 @@ impl World {
             events.add("connections_without_timestamps", if machine.syn.no_timestamps { counts.opened } else { 0 });
             events.add("connections_without_window_scale", if machine.syn.no_window_scale { counts.opened } else { 0 });
             events.add("client_aborts", counts.aborts);
+            events.add("contents_continued", counts.continued);
             events.add("client_half_closes", counts.half_closes);
             events.add("client_port_reused", counts.reused);
             events.add("client_zero_window", counts.zero_windows);

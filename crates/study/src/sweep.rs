@@ -119,7 +119,8 @@ pub fn sizes_between(least: Size, most: Size, per_doubling: u32) -> Vec<Size> {
     let mut base = least;
     while base < most {
         for step in 0..per_doubling.max(1) {
-            let size = base + (u128::from(base) * u128::from(step) / u128::from(per_doubling.max(1))) as u64;
+            let more = u128::from(base) * u128::from(step) / u128::from(per_doubling.max(1));
+            let size = base.saturating_add(more as u64);
             if size < most && sizes.last() != Some(&Size(size)) {
                 sizes.push(Size(size));
             }

@@ -10,6 +10,8 @@ use crate::time::Time;
 
 /// Multiplicative decrease (RFC 9438 section 4.6).
 pub const BETA: f64 = 0.7;
+/// Decrease for a mark instead of a loss (RFC 8511 section 3): marks come early, while the queue is short.
+pub const BETA_ECN: f64 = 0.85;
 /// Aggressiveness, segments per cubic second (RFC 9438 section 5.1).
 pub const C: f64 = 0.4;
 /// Additive increase that matches Reno's rate with [`BETA`] (RFC 9438 section 4.3).
@@ -97,16 +99,17 @@ impl Cubic {
         }
     }
 
-    /// `acked` bytes were newly acknowledged outside loss recovery while the window was the limit.
-    pub fn grow(&mut self, acked: u32, srtt: Duration, now: Time) {
+    /// `acked` bytes have newly arrived outside loss recovery while the window was the limit. `divisor` slows slow start down
+    /// ([`crate::hystart::GROWTH_DIVISOR`]); usually 1.
+    pub fn grow(&mut self, acked: u32, divisor: f64, srtt: Duration, now: Time) {
         let mut acked = f64::from(acked) / f64::from(self.mss);
         let cap = f64::from(WINDOW_BYTES_MAX) / f64::from(self.mss);
         if self.in_slow_start() {
             // RFC 5681 section 3.1 with appropriate byte counting: every acknowledged segment opens
             // the window by one, up to the threshold; what is left goes to congestion avoidance.
-            let step = acked.min(self.ssthresh - self.cwnd);
+            let step = (acked / divisor).min(self.ssthresh - self.cwnd);
             self.cwnd = (self.cwnd + step).min(cap);
-            acked -= step;
+            acked -= step * divisor;
             self.last_growth = now;
             if acked <= 0.0 {
                 return;
@@ -162,50 +165,62 @@ impl Cubic {
         self.after_timeout = false;
     }
 
-    /// A loss was detected by duplicate acknowledgments or SACK, with `flight` bytes outstanding.
-    pub fn handle_loss(&mut self, flight: u32) {
-        self.note_congestion();
-        self.reduce_threshold(flight);
+    /// A loss was detected by acknowledgments. The window itself counts, not what is outstanding (RFC 9438 section 4.6 leaves the choice
+    /// to a sender whose window grows only when it is used).
+    pub fn handle_loss(&mut self) {
+        self.reduce(BETA);
         // RFC 9438 section 4.6: cwnd = max(ssthresh, 2).
         self.cwnd = self.ssthresh;
     }
 
-    /// The retransmission timer expired. `again` says that it did before for the same data: the
-    /// threshold then stays (RFC 5681 section 3.1, equation 4).
+    /// A router has marked a packet (RFC 3168 section 6.1.2, RFC 8511).
+    pub fn handle_mark(&mut self) {
+        self.reduce(BETA_ECN);
+        self.cwnd = self.ssthresh;
+    }
+
+    /// The retransmission timer expired with `flight` bytes thought to be on the path. `again` says that the window was reduced before for the
+    /// same data: the threshold then stays (RFC 5681 section 3.1, equation 4).
     pub fn handle_timeout(&mut self, flight: u32, again: bool) {
         if !again {
-            self.note_congestion();
-            self.reduce_threshold(flight);
+            self.reduce(BETA);
         }
-        // RFC 5681 section 3.1: the loss window is one segment.
-        self.cwnd = 1.0;
+        // RFC 5681 section 3.1: the loss window is one segment, beside what is still on its way.
+        self.cwnd = 1.0 + f64::from(flight) / f64::from(self.mss);
         self.after_timeout = true;
     }
 
-    fn note_congestion(&mut self) {
+    /// The threshold becomes the window: slow start ends without a loss (RFC 9406 section 4.2).
+    pub fn end_slow_start(&mut self) {
+        self.ssthresh = self.ssthresh.min(self.cwnd);
+    }
+
+    /// This state, with a window at least as large as that of `other`.
+    #[must_use]
+    pub fn at_least(&self, other: &Cubic) -> Cubic {
+        Cubic { cwnd: self.cwnd.max(other.cwnd), epoch: None, ..*self }
+    }
+
+    fn reduce(&mut self, beta: f64) {
         self.cwnd_prior = self.cwnd;
         // RFC 9438 section 4.7: fast convergence.
         self.w_max = if self.cwnd < self.w_max { self.cwnd * (1.0 + BETA) / 2.0 } else { self.cwnd };
         self.epoch = None;
         self.after_timeout = false;
+        // RFC 9438 section 4.6: ssthresh = max(cwnd * beta, 2).
+        self.ssthresh = (self.cwnd * beta).max(2.0);
     }
 
-    fn reduce_threshold(&mut self, flight: u32) {
-        // RFC 9438 section 4.6: ssthresh = max(flight_size * beta, 2). The window bounds the flight
-        // so that data sent beyond it by limited transmit (RFC 3042) does not count.
-        let flight = (f64::from(flight) / f64::from(self.mss)).min(self.cwnd);
-        self.ssthresh = (flight * BETA).max(2.0);
-    }
-
-    /// The flow was idle for longer than a timeout (RFC 5681 section 4.1, RFC 2861 section 2):
-    /// the window goes back to at most the initial one, the threshold remembers what was reached.
-    pub fn restart(&mut self, initial_segments: u32) {
+    /// The flow was idle for `idle`, more than a timeout of `rto` (RFC 5681 section 4.1, RFC 2861 section 2): the window is
+    /// halved for each timeout, down to the initial one; the threshold remembers what was reached.
+    pub fn restart(&mut self, initial_segments: u32, idle: Duration, rto: Duration) {
         let initial = f64::from(initial_segments.max(1));
         if self.cwnd > initial {
             if self.ssthresh.is_finite() {
                 self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
             }
-            self.cwnd = initial;
+            let timeouts = idle.as_nanos() / rto.as_nanos().max(1);
+            self.cwnd = (self.cwnd / 2f64.powi(timeouts.min(64) as i32)).max(initial);
         }
         self.epoch = None;
         self.w_max = self.w_max.max(self.cwnd);
@@ -225,7 +240,7 @@ mod tests {
             .map(|_| {
                 let segments = cubic.window() / MSS;
                 for i in 0..segments {
-                    cubic.grow(MSS, rtt, *now + rtt * i / segments);
+                    cubic.grow(MSS, 1.0, rtt, *now + rtt * i / segments);
                 }
                 *now += rtt;
                 f64::from(cubic.window()) / f64::from(MSS)
@@ -239,7 +254,7 @@ mod tests {
         let mut cubic = Cubic::new(MSS, 10);
         let mut now = Time::ZERO;
         assert_eq!(rounds(&mut cubic, &mut now, Duration::from_millis(50), 3), [20.0, 40.0, 80.0]);
-        cubic.handle_timeout(80 * MSS, false);
+        cubic.handle_timeout(0, false);
         assert_eq!((cubic.window(), cubic.threshold()), (MSS, 56 * MSS));
         let grown = rounds(&mut cubic, &mut now, Duration::from_millis(50), 6);
         assert_eq!(grown[..5], [2.0, 4.0, 8.0, 16.0, 32.0]);
@@ -253,7 +268,7 @@ mod tests {
         // region holds all along (section 4.3: Reno would add about 0.53 segments a round).
         let rtt = Duration::from_millis(100);
         let mut cubic = Cubic::new(MSS, 1_000);
-        cubic.handle_loss(1_000 * MSS);
+        cubic.handle_loss();
         assert_eq!(cubic.window(), 700 * MSS);
         let mut now = Time::from_millis(5_000);
         let k = (300.0f64 / 0.4).cbrt();
@@ -271,7 +286,7 @@ mod tests {
         // alpha segments per round up to cwnd_prior, then by one.
         let rtt = Duration::from_millis(5);
         let mut cubic = Cubic::new(MSS, 20);
-        cubic.handle_loss(20 * MSS);
+        cubic.handle_loss();
         assert_eq!(cubic.window(), 14 * MSS);
         let mut now = Time::from_millis(1_000);
         let grown = rounds(&mut cubic, &mut now, rtt, 40);
@@ -286,13 +301,13 @@ mod tests {
     fn decrease_and_fast_convergence() {
         // RFC 9438 sections 4.6 and 4.7.
         let mut cubic = Cubic::new(MSS, 100);
-        cubic.handle_loss(100 * MSS);
+        cubic.handle_loss();
         assert_eq!((cubic.window(), cubic.w_max), (70 * MSS, 100.0));
-        cubic.handle_loss(70 * MSS);
+        cubic.handle_loss();
         assert_eq!(cubic.window(), 49 * MSS);
         assert!((cubic.w_max - 70.0 * 0.85).abs() < 1e-9);
         let mut small = Cubic::new(MSS, 2);
-        small.handle_loss(2 * MSS);
+        small.handle_loss();
         assert_eq!(small.window(), 2 * MSS);
     }
 
@@ -301,14 +316,14 @@ mod tests {
         // RFC 9438 section 4.8: K = 0, W_max = the window at its start.
         let rtt = Duration::from_millis(100);
         let mut cubic = Cubic::new(MSS, 100);
-        cubic.handle_timeout(100 * MSS, false);
+        cubic.handle_timeout(0, false);
         let mut now = Time::from_millis(1);
         rounds(&mut cubic, &mut now, rtt, 8);
         assert_eq!(cubic.k, 0.0);
         assert!((cubic.w_max - 70.0).abs() < 1.0);
         // RFC 5681 section 3.1: a second expiry for the same data leaves the threshold.
-        cubic.handle_timeout(MSS, true);
-        assert_eq!(cubic.threshold(), 70 * MSS);
+        cubic.handle_timeout(2 * MSS, true);
+        assert_eq!((cubic.threshold(), cubic.window()), (70 * MSS, 3 * MSS));
     }
 
     #[test]
@@ -316,7 +331,7 @@ mod tests {
         // RFC 9438 section 5.8.
         let rtt = Duration::from_millis(100);
         let mut busy = Cubic::new(MSS, 1_000);
-        busy.handle_loss(1_000 * MSS);
+        busy.handle_loss();
         let mut now = Time::from_millis(1);
         rounds(&mut busy, &mut now, rtt, 10);
         let mut paused = busy;
@@ -332,9 +347,30 @@ mod tests {
         let mut cubic = Cubic::new(MSS, 10);
         let mut now = Time::ZERO;
         rounds(&mut cubic, &mut now, Duration::from_millis(10), 4);
-        cubic.restart(10);
+        let rto = Duration::from_millis(300);
+        assert_eq!(cubic.window(), 160 * MSS);
+        cubic.restart(10, rto * 5 / 2, rto);
+        assert_eq!(cubic.window(), 40 * MSS, "halved for each timeout");
+        cubic.restart(10, rto * 100, rto);
         assert_eq!(cubic.window(), 10 * MSS);
         assert!(cubic.in_slow_start());
+    }
+
+    #[test]
+    fn a_mark_costs_less_than_a_loss() {
+        // RFC 8511 section 3.
+        let mut cubic = Cubic::new(MSS, 100);
+        cubic.handle_mark();
+        assert_eq!((cubic.window(), cubic.threshold()), (85 * MSS, 85 * MSS));
+    }
+
+    #[test]
+    fn a_state_taken_back_keeps_what_has_grown_since() {
+        let saved = Cubic::new(MSS, 100);
+        let mut now = saved;
+        now.handle_loss();
+        assert_eq!((saved.at_least(&now).window(), saved.at_least(&now).threshold()), (100 * MSS, u32::MAX));
+        assert_eq!(Cubic::new(MSS, 10).at_least(&now).window(), 70 * MSS);
     }
 
     #[test]

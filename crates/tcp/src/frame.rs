@@ -1,47 +1,118 @@
-//! A segment in an IPv4 packet (RFC 791) in an Ethernet II frame.
+//! A segment in an IPv4 (RFC 791) or IPv6 packet (RFC 8200) in an Ethernet II frame with at most two VLAN tags (IEEE 802.1Q).
 //!
-//! Deliberately absent: VLAN tags, IPv6, IP options and fragments.
+//! Deliberately absent: IP options, extension headers and fragments.
 
-use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet};
+use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv6Packet};
 
-use crate::{HeadRepr, checksum};
+pub use crate::address::{Address, FlowKey};
+use crate::{Codepoint, HeadRepr, checksum};
 
-/// Bytes of an Ethernet II header.
+/// Bytes of an Ethernet II header without tags.
 pub const ETHERNET_BYTES: usize = 14;
+/// Bytes of a VLAN tag.
+pub const TAG_BYTES: usize = 4;
+/// VLAN tags of one frame at most.
+pub const TAGS_MAX: usize = 2;
 /// Bytes of an IPv4 header without options.
 pub const IPV4_BYTES: usize = 20;
-/// Where the TCP header begins.
-pub const TCP_AT: usize = ETHERNET_BYTES + IPV4_BYTES;
-/// Bytes of Ethernet, IPv4 and the longest TCP header.
-pub const HEADERS_BYTES_MAX: usize = TCP_AT + 60;
+/// Bytes of an IPv6 header.
+pub const IPV6_BYTES: usize = 40;
+/// Bytes of Ethernet with all tags, IPv6 and the longest TCP header.
+pub const HEADERS_BYTES_MAX: usize = ETHERNET_BYTES + TAGS_MAX * TAG_BYTES + IPV6_BYTES + 60;
+
+/// Types of VLAN tags: of customers, of providers.
+const TAG_TYPES: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+/// Where the address of a packet's sender begins in its header; that of the receiver follows.
+const IPV4_ADDRESSES_AT: usize = 12;
+const IPV6_ADDRESSES_AT: usize = 8;
 
 /// A MAC address.
 pub type Mac = [u8; 6];
 
-/// The two ends of a connection. Addresses and ports are in host byte order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FlowKey {
-    /// IPv4 address of the client.
-    pub client: u32,
-    /// IPv4 address of the server.
-    pub server: u32,
-    /// TCP port of the client.
-    pub client_port: u16,
-    /// TCP port of the service.
-    pub server_port: u16,
+/// The VLAN tags of a frame, as they are in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tags {
+    bytes: [u8; TAGS_MAX * TAG_BYTES],
+    len: u8,
 }
 
-/// From where a frame goes where. IPv4 addresses are in host byte order.
+impl Tags {
+    /// The tags of a frame, and what type of packet is behind them; `None` if there are more tags than [`TAGS_MAX`], or the frame ends before.
+    #[must_use]
+    pub fn parse(frame: &[u8]) -> Option<(Tags, EthernetProtocol)> {
+        let mut tags = Tags::default();
+        loop {
+            let at = ETHERNET_BYTES - 2 + tags.len();
+            let kind: [u8; 2] = frame.get(at..at + 2)?.try_into().ok()?;
+            if !TAG_TYPES.contains(&kind) {
+                return Some((tags, EthernetProtocol::from(u16::from_be_bytes(kind))));
+            }
+            let from = tags.len();
+            tags.bytes.get_mut(from..from + TAG_BYTES)?.copy_from_slice(frame.get(at..at + TAG_BYTES)?);
+            tags.len += TAG_BYTES as u8;
+        }
+    }
+
+    /// Tags by their bytes; `None` if these are none.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Tags> {
+        let mut tags = Tags::default();
+        let are_tags =
+            bytes.chunks(TAG_BYTES).all(|tag| tag.len() == TAG_BYTES && TAG_TYPES.contains(&[tag[0], tag[1]]));
+        tags.bytes.get_mut(..bytes.len()).filter(|_| are_tags)?.copy_from_slice(bytes);
+        tags.len = bytes.len() as u8;
+        Some(tags)
+    }
+
+    /// Bytes of all tags.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Whether the frame has no tag.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The tags' bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len()]
+    }
+
+    /// For [`FlowKey::vlans`]. A tag that says only a priority names no VLAN.
+    #[must_use]
+    pub fn vlans(&self) -> u32 {
+        let number = |tag: &[u8]| u32::from(u16::from_be_bytes([tag[2], tag[3]]) & 0xfff);
+        self.bytes().chunks_exact(TAG_BYTES).map(number).fold(0, |vlans, number| vlans << 16 | number)
+    }
+}
+
+/// From where a frame goes where. Both addresses are of the same version of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// Source MAC.
     pub source_mac: Mac,
     /// Destination MAC.
     pub destination_mac: Mac,
+    /// VLAN tags.
+    pub tags: Tags,
     /// Source address.
-    pub source: u32,
+    pub source: Address,
     /// Destination address.
-    pub destination: u32,
+    pub destination: Address,
+}
+
+impl Addresses {
+    /// Where the TCP header of such a frame begins.
+    #[must_use]
+    pub fn tcp_at(&self) -> usize {
+        ETHERNET_BYTES + self.tags.len() + if self.source.is_v4() { IPV4_BYTES } else { IPV6_BYTES }
+    }
 }
 
 /// Writes the headers of a segment with `payload_len` bytes, and returns their length. The checksum field of TCP has the sum of the pseudo-header, for whoever adds the
@@ -56,86 +127,293 @@ pub fn write_headers(
     let mut ethernet = EthernetFrame::new_unchecked(&mut bytes[..]);
     ethernet.set_src_addr(EthernetAddress(addresses.source_mac));
     ethernet.set_dst_addr(EthernetAddress(addresses.destination_mac));
-    ethernet.set_ethertype(EthernetProtocol::Ipv4);
+    let (tags, ip_at) = (addresses.tags, ETHERNET_BYTES + addresses.tags.len());
+    bytes[ETHERNET_BYTES - 2..ip_at - 2].copy_from_slice(tags.bytes());
     let segment_len = tcp.len() as u32 + payload_len;
-    let mut ip = Ipv4Packet::new_unchecked(&mut bytes[ETHERNET_BYTES..]);
+    let (tcp_at, pseudo) = match (addresses.source.v4_octets(), addresses.destination.v4_octets()) {
+        (Some(source), Some(destination)) => {
+            bytes[ip_at - 2..ip_at].copy_from_slice(&IPV4);
+            write_ipv4(&mut bytes[ip_at..], source, destination, segment_len, ip_id, tcp.ecn);
+            (ip_at + IPV4_BYTES, checksum::pseudo_header_v4(source, destination, segment_len))
+        }
+        _ => {
+            let (source, destination) = (addresses.source.octets(), addresses.destination.octets());
+            bytes[ip_at - 2..ip_at].copy_from_slice(&IPV6);
+            write_ipv6(&mut bytes[ip_at..], source, destination, segment_len, tcp.ecn);
+            (ip_at + IPV6_BYTES, checksum::pseudo_header_v6(source, destination, segment_len))
+        }
+    };
+    tcp.emit(&mut bytes[tcp_at..]);
+    let field = tcp_at + crate::wire::CHECKSUM_OFFSET;
+    bytes[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
+    tcp_at + tcp.len()
+}
+
+fn write_ipv4(bytes: &mut [u8], source: [u8; 4], destination: [u8; 4], segment_len: u32, ip_id: u16, ecn: Codepoint) {
+    let mut ip = Ipv4Packet::new_unchecked(bytes);
     ip.set_version(4);
     ip.set_header_len(IPV4_BYTES as u8);
+    ip.set_ecn(ecn.bits());
     ip.set_total_len((IPV4_BYTES as u32 + segment_len) as u16);
     ip.set_ident(ip_id);
     ip.set_dont_frag(true);
     ip.set_hop_limit(64);
     ip.set_next_header(IpProtocol::Tcp);
-    ip.set_src_addr(addresses.source.into());
-    ip.set_dst_addr(addresses.destination.into());
+    ip.set_src_addr(source.into());
+    ip.set_dst_addr(destination.into());
     ip.fill_checksum();
-    tcp.emit(&mut bytes[TCP_AT..]);
-    let (source, destination) = (addresses.source.to_be_bytes(), addresses.destination.to_be_bytes());
-    let pseudo = checksum::pseudo_header_v4(source, destination, segment_len);
-    let field = TCP_AT + crate::wire::CHECKSUM_OFFSET;
-    bytes[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
-    TCP_AT + tcp.len()
 }
 
-/// The IPv4 packet of an Ethernet II frame of that type, and where it ends in the frame (Ethernet padding is behind it). `None`: it is a fragment, has options, or is none.
-pub fn plain_ipv4(frame: &[u8]) -> Option<(Ipv4Packet<&[u8]>, usize)> {
-    let ip = Ipv4Packet::new_checked(frame.get(ETHERNET_BYTES..)?).ok()?;
-    let is_plain = ip.version() == 4
-        && usize::from(ip.header_len()) == IPV4_BYTES
-        && !ip.more_frags()
-        && ip.frag_offset() == 0
-        && usize::from(ip.total_len()) >= IPV4_BYTES;
-    let end = ETHERNET_BYTES + usize::from(ip.total_len());
-    (is_plain && end <= frame.len()).then_some((ip, end))
+fn write_ipv6(bytes: &mut [u8], source: [u8; 16], destination: [u8; 16], segment_len: u32, ecn: Codepoint) {
+    let mut ip = Ipv6Packet::new_unchecked(bytes);
+    ip.set_version(6);
+    ip.set_traffic_class(ecn.bits());
+    ip.set_payload_len(segment_len as u16);
+    ip.set_next_header(IpProtocol::Tcp);
+    ip.set_hop_limit(64);
+    ip.set_src_addr(source.into());
+    ip.set_dst_addr(destination.into());
 }
 
-/// Whether the checksum of a segment is right.
-pub fn is_right(source: u32, destination: u32, segment: &[u8]) -> bool {
-    let pseudo = checksum::pseudo_header_v4(source.to_be_bytes(), destination.to_be_bytes(), segment.len() as u32);
-    checksum::add(pseudo, checksum::sum(segment)) == 0xffff
+/// What is around a transport header: an IP packet without options, extension headers and fragmentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// VLAN tags.
+    pub tags: Tags,
+    /// Source address.
+    pub source: Address,
+    /// Destination address.
+    pub destination: Address,
+    /// What the transport header is.
+    pub protocol: IpProtocol,
+    /// Where the IP header begins in the frame.
+    pub ip_at: usize,
+    /// Where the transport header begins.
+    pub transport_at: usize,
+    /// Where the packet ends (Ethernet padding is behind it).
+    pub end: usize,
+}
+
+impl Packet {
+    /// The packet of a frame. `None`: it is a fragment, has options or extension headers, or is none.
+    #[must_use]
+    pub fn parse(frame: &[u8]) -> Option<Packet> {
+        let (tags, kind) = Tags::parse(frame)?;
+        let ip_at = ETHERNET_BYTES + tags.len();
+        match kind {
+            EthernetProtocol::Ipv4 => Packet::ipv4(frame, tags, ip_at),
+            EthernetProtocol::Ipv6 => Packet::ipv6(frame, tags, ip_at),
+            _ => None,
+        }
+    }
+
+    fn ipv4(frame: &[u8], tags: Tags, ip_at: usize) -> Option<Packet> {
+        let ip = Ipv4Packet::new_checked(frame.get(ip_at..)?).ok()?;
+        let is_plain = ip.version() == 4
+            && usize::from(ip.header_len()) == IPV4_BYTES
+            && !ip.more_frags()
+            && ip.frag_offset() == 0
+            && usize::from(ip.total_len()) >= IPV4_BYTES;
+        is_plain.then(|| Packet {
+            tags,
+            source: ip.src_addr().into(),
+            destination: ip.dst_addr().into(),
+            protocol: ip.next_header(),
+            ip_at,
+            transport_at: ip_at + IPV4_BYTES,
+            end: ip_at + usize::from(ip.total_len()),
+        })
+    }
+
+    fn ipv6(frame: &[u8], tags: Tags, ip_at: usize) -> Option<Packet> {
+        let ip = Ipv6Packet::new_checked(frame.get(ip_at..)?).ok()?;
+        let (source, destination) = (Address::from(ip.src_addr()), Address::from(ip.dst_addr()));
+        // A mapped address on the wire would be taken for one of IPv4.
+        let is_plain = ip.version() == 6 && !source.is_v4() && !destination.is_v4();
+        is_plain.then(|| Packet {
+            tags,
+            source,
+            destination,
+            protocol: ip.next_header(),
+            ip_at,
+            transport_at: ip_at + IPV6_BYTES,
+            end: ip_at + IPV6_BYTES + usize::from(ip.payload_len()),
+        })
+    }
+
+    /// The ECN field (RFC 3168 section 5).
+    #[must_use]
+    pub fn ecn(&self, frame: &[u8]) -> Codepoint {
+        match (self.source.is_v4(), frame.get(self.ip_at..self.ip_at + 2)) {
+            (true, Some(start)) => Codepoint::from_bits(start[1]),
+            // The traffic class lies across the first two bytes (RFC 8200 section 3).
+            (false, Some(start)) => Codepoint::from_bits(start[1] >> 4),
+            (_, None) => Codepoint::NotCapable,
+        }
+    }
+
+    /// Whether the header's checksum is right; IPv6 has none.
+    #[must_use]
+    pub fn is_header_right(&self, frame: &[u8]) -> bool {
+        !self.source.is_v4() || checksum::sum(&frame[self.ip_at..self.transport_at]) == 0xffff
+    }
+
+    /// Whether the checksum of the segment in the packet is right.
+    #[must_use]
+    pub fn is_segment_right(&self, frame: &[u8]) -> bool {
+        self.sum_with_addresses(frame) == 0xffff
+    }
+
+    /// The ones'-complement sum that the checksum of an ICMP message is made of: with the addresses over IPv6 only (RFC 792, RFC 4443 section 2.3).
+    #[must_use]
+    pub fn message_sum(&self, frame: &[u8]) -> u16 {
+        if self.source.is_v4() {
+            return checksum::sum(&frame[self.transport_at..self.end]);
+        }
+        self.sum_with_addresses(frame)
+    }
+
+    /// Whether the checksum of the ICMP message in the packet is right.
+    #[must_use]
+    pub fn is_message_right(&self, frame: &[u8]) -> bool {
+        self.message_sum(frame) == 0xffff
+    }
+
+    fn sum_with_addresses(&self, frame: &[u8]) -> u16 {
+        let segment = &frame[self.transport_at..self.end];
+        // The addresses are in a row, as in the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1).
+        let at = self.ip_at + if self.source.is_v4() { IPV4_ADDRESSES_AT } else { IPV6_ADDRESSES_AT };
+        let addresses = checksum::sum(&frame[at..self.transport_at]);
+        let len = checksum::sum(&(segment.len() as u32).to_be_bytes());
+        let pseudo = checksum::add(checksum::add(addresses, len), u16::from(u8::from(self.protocol)));
+        checksum::add(pseudo, checksum::sum(segment))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
     use super::*;
     use crate::{Flags, SegmentHead, Seq};
 
-    const ADDRESSES: Addresses =
-        Addresses { source_mac: [1; 6], destination_mac: [2; 6], source: 0x0a00_0001, destination: 0x0a00_0002 };
+    fn v4() -> Addresses {
+        Addresses {
+            source_mac: [1; 6],
+            destination_mac: [2; 6],
+            tags: Tags::default(),
+            source: Ipv4Addr::new(10, 0, 0, 1).into(),
+            destination: Ipv4Addr::new(10, 0, 0, 2).into(),
+        }
+    }
 
-    fn frame(payload: &[u8]) -> Vec<u8> {
+    fn v6() -> Addresses {
+        let address = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into();
+        Addresses { source: address(1), destination: address(2), ..v4() }
+    }
+
+    /// With a tag of a provider and one of a customer.
+    fn tagged(addresses: Addresses) -> Addresses {
+        let mut frame = vec![0; 12];
+        frame.extend([0x88, 0xa8, 0x20, 0x07, 0x81, 0x00, 0x01, 0x00, 0x08, 0x00]);
+        Addresses { tags: Tags::parse(&frame).unwrap().0, ..addresses }
+    }
+
+    fn all() -> [Addresses; 4] {
+        [v4(), v6(), tagged(v4()), tagged(v6())]
+    }
+
+    fn frame(addresses: &Addresses, payload: &[u8]) -> Vec<u8> {
         let tcp = HeadRepr { src_port: 80, dst_port: 999, seq: Seq(7), flags: Flags::ACK, ..HeadRepr::default() };
         let mut bytes = [0; HEADERS_BYTES_MAX];
-        let len = write_headers(&ADDRESSES, &tcp, payload.len() as u32, 3, &mut bytes);
+        let len = write_headers(addresses, &tcp, payload.len() as u32, 3, &mut bytes);
         let mut frame = [&bytes[..len], payload].concat();
-        let sum = checksum::sum(&frame[TCP_AT..]);
-        let field = TCP_AT + crate::wire::CHECKSUM_OFFSET;
+        let sum = checksum::sum(&frame[addresses.tcp_at()..]);
+        let field = addresses.tcp_at() + crate::wire::CHECKSUM_OFFSET;
         frame[field..field + 2].copy_from_slice(&(!sum).to_be_bytes());
         frame
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let frame = [frame(b"hello"), vec![0; 4]].concat();
-        let (ip, end) = plain_ipv4(&frame).unwrap();
-        assert!(ip.verify_checksum() && ip.ident() == 3 && end == frame.len() - 4);
-        assert!(is_right(ADDRESSES.source, ADDRESSES.destination, &frame[TCP_AT..end]));
-        assert!(!is_right(ADDRESSES.source, ADDRESSES.destination + 1, &frame[TCP_AT..end]));
-        let head: SegmentHead = crate::parse(&frame[TCP_AT..end]).unwrap();
-        assert_eq!((head.seq, &frame[TCP_AT + head.header_len..end]), (Seq(7), &b"hello"[..]));
-        assert_eq!((&frame[..6], &frame[6..12], &frame[12..14]), (&[2; 6][..], &[1; 6][..], &[8, 0][..]));
+        for addresses in all() {
+            let frame = [frame(&addresses, b"hello"), vec![0; 4]].concat();
+            let packet = Packet::parse(&frame).unwrap();
+            assert_eq!((packet.source, packet.destination), (addresses.source, addresses.destination));
+            assert_eq!((packet.transport_at, packet.end), (addresses.tcp_at(), frame.len() - 4));
+            assert_eq!((packet.tags, packet.protocol), (addresses.tags, IpProtocol::Tcp));
+            assert!(packet.is_header_right(&frame) && packet.is_segment_right(&frame));
+            let head: SegmentHead = crate::parse(&frame[packet.transport_at..packet.end]).unwrap();
+            let payload = &frame[packet.transport_at + head.header_len..packet.end];
+            assert_eq!((head.seq, payload), (Seq(7), &b"hello"[..]));
+            assert_eq!((&frame[..6], &frame[6..12]), (&[2; 6][..], &[1; 6][..]));
+            for at in packet.ip_at..packet.end {
+                let mut wrong = frame.clone();
+                wrong[at] ^= 1;
+                let Some(packet) = Packet::parse(&wrong) else { continue };
+                let is_right = packet.is_header_right(&wrong) && packet.is_segment_right(&wrong);
+                // Class, label and hop limit of IPv6 are in no sum.
+                let is_summed = addresses.source.is_v4() || at >= packet.ip_at + 4 && at != packet.ip_at + 7;
+                assert_eq!(is_right, !is_summed, "byte {at} of {addresses:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn vlans_are_told_apart() {
+        assert_eq!((v4().tags.vlans(), tagged(v4()).tags.vlans()), (0, 7 << 16 | 256));
+        let priority_only = [&[0; 12][..], &[0x81, 0x00, 0xe0, 0x00, 0x08, 0x00]].concat();
+        let (tags, kind) = Tags::parse(&priority_only).unwrap();
+        assert_eq!((tags.vlans(), tags.len(), kind), (0, 4, EthernetProtocol::Ipv4));
+    }
+
+    #[test]
+    fn three_tags_are_too_many() {
+        let frame = [&[0; 12][..], &[0x81, 0, 0, 1, 0x81, 0, 0, 2, 0x81, 0, 0, 3, 8, 0]].concat();
+        assert!(Tags::parse(&frame).is_none());
     }
 
     #[test]
     fn fragments_options_and_pieces_are_none() {
-        let whole = frame(b"hello");
+        let whole = frame(&v4(), b"hello");
         for (at, value) in [(14, 0x46), (14, 0x65), (20, 0x20), (21, 1), (16, 0xff), (17, 10)] {
             let mut odd = whole.clone();
             odd[at] = value;
-            assert!(plain_ipv4(&odd).is_none(), "byte {at} = {value}");
+            assert!(Packet::parse(&odd).is_none(), "byte {at} = {value}");
         }
-        for len in 0..whole.len() {
-            assert!(plain_ipv4(&whole[..len]).is_none(), "{len} bytes");
+        for addresses in all() {
+            let whole = frame(&addresses, b"hello");
+            for len in 0..whole.len() {
+                assert!(Packet::parse(&whole[..len]).is_none(), "{len} bytes");
+            }
         }
+    }
+
+    #[test]
+    fn the_ecn_field_is_written_and_read() {
+        for addresses in all() {
+            for bits in 0..4 {
+                let tcp = HeadRepr { ecn: Codepoint::from_bits(bits), ..HeadRepr::default() };
+                let mut bytes = [0; HEADERS_BYTES_MAX];
+                let len = write_headers(&addresses, &tcp, 0, 3, &mut bytes);
+                let packet = Packet::parse(&bytes[..len]).unwrap();
+                assert_eq!(packet.ecn(&bytes), tcp.ecn);
+                assert!(packet.is_header_right(&bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn an_extension_header_is_another_protocol() {
+        let mut frame = frame(&v6(), b"hello");
+        frame[14 + 6] = 44;
+        assert_eq!(Packet::parse(&frame).unwrap().protocol, IpProtocol::Ipv6Frag);
+    }
+
+    #[test]
+    fn a_mapped_address_on_the_wire_is_no_address() {
+        let mut frame = frame(&v6(), b"hello");
+        frame[22..38].copy_from_slice(&Address::from(Ipv4Addr::new(10, 0, 0, 1)).octets());
+        assert!(Packet::parse(&frame).is_none());
     }
 }

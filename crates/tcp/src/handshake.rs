@@ -28,6 +28,8 @@ pub struct Limits {
     pub sack: bool,
     /// We use timestamps.
     pub timestamps: bool,
+    /// We use ECN.
+    pub ecn: bool,
     /// The peer is reached over IPv6.
     pub v6: bool,
 }
@@ -50,18 +52,21 @@ pub fn answer(syn: &SynOptions, limits: &Limits, tsval: u32) -> Agreement {
     let scales = syn.window_scale.zip(limits.window_scale);
     let timestamps = syn.timestamps.filter(|_| limits.timestamps);
     let sack = syn.sack_permitted && limits.sack;
+    let ecn = syn.ecn && limits.ecn;
     Agreement {
         options: SynOptions {
             mss: Some(limits.mss),
             window_scale: scales.map(|(_, ours)| ours.min(WINDOW_SCALE_MAX)),
             sack_permitted: sack,
             timestamps: timestamps.map(|peer| Timestamps { val: tsval, ecr: peer.val }),
+            ecn,
         },
         peer: PeerLimits {
             mss: segment_size(syn, limits, timestamps.is_some()),
             window_scale: scales.map_or(0, |(theirs, _)| theirs.min(WINDOW_SCALE_MAX)),
             sack,
             timestamps: timestamps.is_some(),
+            ecn,
         },
         our_scale: scales.map_or(0, |(_, ours)| ours.min(WINDOW_SCALE_MAX)),
     }
@@ -76,6 +81,7 @@ pub fn observed(syn: &SynOptions, syn_ack: &SynOptions, limits: &Limits) -> Agre
         window_scale: syn_ack.window_scale,
         sack: syn_ack.sack_permitted,
         timestamps: syn_ack.timestamps.is_some(),
+        ecn: syn_ack.ecn,
         v6: limits.v6,
     };
     Agreement { options: *syn_ack, ..answer(syn, &host, 0) }
@@ -110,6 +116,8 @@ pub struct SynReceived {
 
 /// Repetitions of a SYN-ACK before the connection is forgotten.
 pub const SYN_ACK_RETRIES: u8 = 5;
+/// Repetitions that say nothing about the path: a round trip of more than a second looks the same (RFC 6928 section 2).
+pub const SYN_ACK_REPETITIONS_MAX: u8 = 1;
 
 impl SynReceived {
     /// The first SYN-ACK was sent at `now`.
@@ -143,10 +151,11 @@ impl SynReceived {
         (self.backoff.count() == 0).then(|| now.since(self.sent))
     }
 
-    /// The SYN-ACK had to be repeated: the sender starts with a window of one segment (RFC 6928 section 2).
+    /// The SYN-ACK had to be repeated so often that something was lost: the sender starts with a window of one segment
+    /// ([`Sender::handle_lost_handshake`](crate::Sender::handle_lost_handshake)).
     #[must_use]
-    pub fn repeated(&self) -> bool {
-        self.backoff.count() > 0
+    pub fn is_lossy(&self) -> bool {
+        self.backoff.count() > SYN_ACK_REPETITIONS_MAX
     }
 }
 
@@ -154,7 +163,8 @@ impl SynReceived {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { mss: 1_460, window_scale: Some(7), sack: true, timestamps: true, v6: false };
+    const LIMITS: Limits =
+        Limits { mss: 1_460, window_scale: Some(7), sack: true, timestamps: true, ecn: true, v6: false };
 
     #[test]
     fn a_linux_syn() {
@@ -163,16 +173,17 @@ mod tests {
             window_scale: Some(10),
             sack_permitted: true,
             timestamps: Some(Timestamps { val: 77, ecr: 0 }),
+            ecn: false,
         };
         let a = answer(&syn, &LIMITS, 5);
         assert_eq!(a.options.timestamps, Some(Timestamps { val: 5, ecr: 77 }));
         assert_eq!(a.options.window_scale, Some(7));
-        assert_eq!(a.peer, PeerLimits { mss: 1_448, window_scale: 10, sack: true, timestamps: true });
+        assert_eq!(a.peer, PeerLimits { mss: 1_448, window_scale: 10, sack: true, timestamps: true, ecn: false });
         assert_eq!(a.our_scale, 7);
         let o = observed(&syn, &SynOptions { mss: Some(1_400), ..a.options }, &LIMITS);
         assert_eq!(o.peer, PeerLimits { mss: 1_388, ..a.peer });
         let o = observed(&syn, &SynOptions { mss: Some(1_460), ..SynOptions::default() }, &LIMITS);
-        assert_eq!(o.peer, PeerLimits { mss: 1_460, window_scale: 0, sack: false, timestamps: false });
+        assert_eq!(o.peer, PeerLimits { mss: 1_460, window_scale: 0, sack: false, timestamps: false, ecn: false });
     }
 
     #[test]
@@ -180,9 +191,20 @@ mod tests {
         // RFC 7323 sections 2.2 and 3.2, RFC 2018 section 2, RFC 9293 section 3.7.1.
         let a = answer(&SynOptions::default(), &LIMITS, 5);
         assert_eq!(a.options, SynOptions { mss: Some(1_460), ..SynOptions::default() });
-        assert_eq!(a.peer, PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false });
+        assert_eq!(a.peer, PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false, ecn: false });
         assert_eq!(a.our_scale, 0);
         assert_eq!(answer(&SynOptions::default(), &Limits { v6: true, ..LIMITS }, 0).peer.mss, 1_220);
+    }
+
+    #[test]
+    fn ecn_needs_both_sides() {
+        // RFC 3168 section 6.1.1.
+        let syn = SynOptions { ecn: true, ..SynOptions::default() };
+        let a = answer(&syn, &LIMITS, 0);
+        assert!(a.options.ecn && a.peer.ecn);
+        let a = answer(&syn, &Limits { ecn: false, ..LIMITS }, 0);
+        assert!(!a.options.ecn && !a.peer.ecn);
+        assert!(!observed(&syn, &SynOptions::default(), &LIMITS).peer.ecn);
     }
 
     #[test]
@@ -206,7 +228,7 @@ mod tests {
         }
         assert_eq!(at, [1, 3, 7, 15, 31]);
         assert_eq!(timer.rtt(Time::ZERO), None);
-        assert!(timer.repeated());
+        assert!(timer.is_lossy());
         let timer = SynReceived::new(Time::ZERO);
         assert_eq!(timer.rtt(Time::from_millis(30)), Some(Duration::from_millis(30)));
     }

@@ -79,6 +79,8 @@ pub struct SynOptions {
     pub sack_permitted: bool,
     /// Timestamps, offered or agreed.
     pub timestamps: Option<Timestamps>,
+    /// ECN, offered or agreed: no option, but control bits that have this meaning only here (RFC 3168 section 6.1.1).
+    pub ecn: bool,
 }
 
 /// One option and where it stands.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::time::nanos;
+use crate::time::{Time, nanos};
 
 /// Smoothed round-trip time and its variation, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,10 +10,13 @@ pub struct Rtt {
     srtt_ns: u64,
     rttvar_ns: u64,
     min_ns: u64,
+    min_at: Time,
 }
 
 /// A sample is cut to this, so that a peer that echoes nonsense cannot freeze the flow.
 const SAMPLE_NS_MAX: u64 = 120_000_000_000;
+/// The least round trip is that of this time: a path may change (RFC 8985 section 6.2 step 1; Linux' tcp_min_rtt_wlen).
+const LEAST_OF: Duration = Duration::from_secs(300);
 
 impl Rtt {
     /// Takes a sample.
@@ -26,10 +29,8 @@ impl Rtt {
             // RFC 6298 (2.2): SRTT <- R, RTTVAR <- R/2.
             self.srtt_ns = r;
             self.rttvar_ns = r / 2;
-            self.min_ns = r;
             return;
         }
-        self.min_ns = self.min_ns.min(r);
         let n = u64::from(samples_per_round.clamp(1, 1 << 16));
         // RFC 6298 (2.3), with alpha' = alpha/n and beta' = beta/n (RFC 7323 appendix G):
         // RTTVAR <- (1 - beta') * RTTVAR + beta' * |SRTT - R|, then
@@ -51,7 +52,15 @@ impl Rtt {
         Duration::from_nanos(self.rttvar_ns)
     }
 
-    /// The least sample so far.
+    /// Takes a round trip for the least one: that of the last segment acknowledged, without the receiver's delay for earlier ones.
+    pub fn observe_least(&mut self, rtt: Duration, now: Time) {
+        let r = nanos(rtt).clamp(1, SAMPLE_NS_MAX);
+        if self.min_ns == 0 || r <= self.min_ns || now.since(self.min_at) > LEAST_OF {
+            (self.min_ns, self.min_at) = (r, now);
+        }
+    }
+
+    /// The least round trip of the last minutes.
     #[must_use]
     pub fn least(&self) -> Option<Duration> {
         (self.min_ns != 0).then(|| Duration::from_nanos(self.min_ns))
@@ -87,7 +96,16 @@ mod tests {
         rtt.sample(180 * MS, 1);
         assert_eq!(rtt.variation(), Duration::from_micros(57_500));
         assert_eq!(rtt.smoothed(), Some(110 * MS));
-        assert_eq!(rtt.least(), Some(100 * MS));
+    }
+
+    #[test]
+    fn the_least_is_forgotten_when_the_path_has_changed() {
+        let mut rtt = Rtt::default();
+        rtt.observe_least(40 * MS, Time::ZERO);
+        rtt.observe_least(70 * MS, Time::from_millis(299_000));
+        assert_eq!(rtt.least(), Some(40 * MS));
+        rtt.observe_least(70 * MS, Time::from_millis(301_000));
+        assert_eq!(rtt.least(), Some(70 * MS));
     }
 
     #[test]

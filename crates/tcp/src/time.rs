@@ -35,6 +35,38 @@ impl Time {
     }
 }
 
+/// When something was sent, in microseconds modulo 2^32: half the size of a [`Time`], for records of which there are many.
+/// Comparisons are meaningful for instants less than 35 minutes apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp(pub u32);
+
+impl Stamp {
+    /// The stamp of an instant.
+    #[must_use]
+    pub const fn at(now: Time) -> Stamp {
+        Stamp((now.0 / 1_000) as u32)
+    }
+
+    /// Microseconds since `earlier`, zero if `earlier` is not earlier.
+    #[must_use]
+    pub const fn since(self, earlier: Stamp) -> u32 {
+        let d = self.0.wrapping_sub(earlier.0) as i32;
+        if d > 0 { d as u32 } else { 0 }
+    }
+
+    /// `self` is later than `other`.
+    #[must_use]
+    pub const fn is_after(self, other: Stamp) -> bool {
+        (self.0.wrapping_sub(other.0) as i32) > 0
+    }
+
+    /// The later of the two.
+    #[must_use]
+    pub const fn max(self, other: Stamp) -> Stamp {
+        if other.is_after(self) { other } else { self }
+    }
+}
+
 /// A duration in nanoseconds, saturating at 584 years.
 pub(crate) fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
@@ -70,6 +102,15 @@ impl Sub<Time> for Time {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stamps_wrap() {
+        let early = Stamp::at(Time(u64::from(u32::MAX) * 1_000));
+        let late = Stamp::at(Time((u64::from(u32::MAX) + 6) * 1_000));
+        assert_eq!((late.since(early), early.since(late)), (6, 0));
+        assert!(late.is_after(early) && !early.is_after(late) && !early.is_after(early));
+        assert_eq!((early.max(late), late.max(early)), (late, late));
+    }
 
     #[test]
     fn arithmetic_saturates() {

@@ -8,6 +8,7 @@
 use core::fmt;
 use core::ops::BitOr;
 
+use crate::ecn::{self, Codepoint};
 use crate::options::{
     KIND_MSS, KIND_NOP, KIND_SACK, KIND_SACK_PERMITTED, KIND_TIMESTAMPS, KIND_WINDOW_SCALE, SackBlocks, SynOptions,
     Timestamps, WINDOW_SCALE_MAX, Walk,
@@ -48,6 +49,13 @@ impl Flags {
     #[must_use]
     pub const fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// These without the bits of `other`.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
     }
 
     /// FIN is set.
@@ -156,6 +164,8 @@ pub struct SegmentHead {
     /// There is an option of a kind not understood here (MD5, AO, multipath, ...). A flow whose SYN
     /// carries one should be left to the host.
     pub unknown_option: bool,
+    /// The ECN field of the packet around the segment. Not in the header: whoever has the packet sets it ([`crate::frame::Packet::ecn`]).
+    pub ecn: Codepoint,
 }
 
 impl SegmentHead {
@@ -216,6 +226,7 @@ pub fn parse(tcp: &[u8]) -> Result<SegmentHead, WireError> {
         sack: SackBlocks::EMPTY,
         syn_options: None,
         unknown_option: false,
+        ecn: Codepoint::NotCapable,
     };
     let options = &tcp[HEADER_BYTES_MIN..header_len];
     // The layout that nearly every segment of a connection with timestamps has (RFC 7323 appendix A).
@@ -248,6 +259,7 @@ pub fn parse(tcp: &[u8]) -> Result<SegmentHead, WireError> {
     }
     if flags.syn() {
         syn.timestamps = head.timestamps;
+        syn.ecn = if flags.ack() { ecn::is_agreed(flags) } else { ecn::is_offered(flags) };
         head.syn_options = Some(syn);
     }
     Ok(head)
@@ -274,6 +286,8 @@ pub struct HeadRepr {
     pub sack: SackBlocks,
     /// Options of a SYN or SYN-ACK.
     pub syn_options: Option<SynOptions>,
+    /// The ECN field of the packet around the segment; [`HeadRepr::emit`] does not write it, [`crate::frame::write_headers`] does.
+    pub ecn: Codepoint,
 }
 
 impl HeadRepr {
@@ -312,7 +326,12 @@ impl HeadRepr {
         buf[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
         buf[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
         buf[12] = ((len / 4) as u8) << 4;
-        buf[13] = self.flags.0;
+        buf[13] = match &self.syn_options {
+            Some(SynOptions { ecn: true, .. }) if self.flags.ack() => self.flags | Flags::ECE,
+            Some(SynOptions { ecn: true, .. }) => self.flags | Flags::ECE | Flags::CWR,
+            _ => self.flags,
+        }
+        .0;
         buf[14..16].copy_from_slice(&self.window.to_be_bytes());
         buf[16..20].fill(0);
         let mut rest = &mut buf[HEADER_BYTES_MIN..];
@@ -400,7 +419,13 @@ mod tests {
                         window_scale,
                         sack_permitted,
                         timestamps,
+                        ecn: if flags & 0x10 != 0 {
+                            ecn::is_agreed(Flags(flags))
+                        } else {
+                            ecn::is_offered(Flags(flags))
+                        },
                     }),
+                    ecn: Codepoint::NotCapable,
                 }
             },
         )

@@ -6,7 +6,9 @@
 //! that does no harm, as its length was told before: what is missing of parameters leaves the request unknown. Anywhere else the stream is
 //! lost, for good: what looks like the beginning of a record later may be a client's upload.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddrV4};
+
+use nicache_coherence::fold;
 
 const HEADER_BYTES: usize = 8;
 const VERSION: u8 = 1;
@@ -165,12 +167,12 @@ fn read_params(params: &[u8]) -> Request {
         }
     }
     let client = || {
-        // An IPv4 client of a socket for both.
-        let address = std::str::from_utf8(address?).ok()?;
-        let plain: Ipv4Addr = address.strip_prefix("::ffff:").unwrap_or(address).parse().ok()?;
+        let text = std::str::from_utf8(address?).ok()?;
+        // An IPv4 client of a socket for both is one of IPv4.
+        let ip = text.parse::<IpAddr>().ok()?.to_canonical();
         let port = std::str::from_utf8(port?).ok()?.parse().ok().filter(|&port| port != 0)?;
-        let is_own = plain.is_loopback() || plain.is_unspecified() || own == Some(address.as_bytes());
-        (!is_own).then_some(SocketAddrV4::new(plain, port))
+        let is_own = ip.is_loopback() || ip.is_unspecified() || own == Some(text.as_bytes());
+        (!is_own).then_some(SocketAddrV4::new(fold(ip), port))
     };
     Request { client: client() }
 }

@@ -75,6 +75,7 @@ pub fn syn_options(val: u32, ecr: u32) -> SynOptions {
         window_scale: Some(10),
         sack_permitted: true,
         timestamps: Some(Timestamps { val, ecr }),
+        ecn: false,
     }
 }
 
@@ -209,7 +210,7 @@ impl Client {
             window: 502,
             timestamps: Some(Timestamps { val: self.ticks, ecr: peer.heard }),
             sack: SackBlocks::EMPTY,
-            syn_options: None,
+            ..HeadRepr::default()
         }
     }
 

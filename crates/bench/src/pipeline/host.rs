@@ -83,6 +83,7 @@ impl Host {
                 timestamps: Some(Timestamps { val: self.ticks, ecr: peer.heard }),
                 sack: SackBlocks::EMPTY,
                 syn_options: head.flags.syn().then(|| syn_options(self.ticks, peer.heard)),
+                ..HeadRepr::default()
             };
             peer.next = peer.next + body.len() as u32 + u32::from(flags.syn()) + u32::from(flags.fin());
             let offload = build(&mut self.frame, From::Host, &answer, body);

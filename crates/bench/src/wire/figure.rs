@@ -16,6 +16,9 @@ const BAR_HEIGHT: f64 = 15.0;
 const BAR_STEP: f64 = 21.0;
 const ROW_TITLE: f64 = 44.0;
 const TOP: f64 = 74.0;
+/// Notes at the bottom: from line to line, and from letter to letter.
+const NOTE_STEP: f64 = 16.0;
+const NOTE_LETTER: f64 = 6.2;
 /// Room right of the longest bar for its number.
 const NUMBER_WIDTH: f64 = 58.0;
 
@@ -59,7 +62,9 @@ pub fn draw(report: &Report) -> String {
     let (objects, subjects) = (report.objects(), report.subjects());
     let row_height = ROW_TITLE + BAR_STEP * subjects.len() as f64 + 12.0;
     let width = (LABELS_WIDTH + PANEL_WIDTH * objects.len() as f64 + 16.0).max(WIDTH_MIN);
-    let height = TOP + row_height * ROWS.len() as f64 + 50.0;
+    let mut notes = vec![format!("nginx: {}", report.setting.nginx)];
+    notes.extend(wrapped(&report.setting.versions, "; ", ((width - 32.0) / NOTE_LETTER) as usize));
+    let height = TOP + row_height * ROWS.len() as f64 + 18.0 + NOTE_STEP * notes.len() as f64;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"system-ui, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"#222\">\n\
@@ -85,8 +90,10 @@ pub fn draw(report: &Report) -> String {
         }
     }
     let small = "fill=\"#666\" font-size=\"11\"";
-    text(&mut svg, 16.0, height - 30.0, "start", small, &format!("nginx: {}", setting.nginx));
-    text(&mut svg, 16.0, height - 14.0, "start", small, &setting.versions.join("; "));
+    for (number, line) in notes.iter().enumerate() {
+        let y = height - 14.0 - NOTE_STEP * (notes.len() - 1 - number) as f64;
+        text(&mut svg, 16.0, y, "start", small, line);
+    }
     svg.push_str("</svg>\n");
     svg
 }
@@ -142,12 +149,30 @@ fn colour(subject: Subject) -> &'static str {
     match subject {
         Subject::Nginx => "#8c8c8c",
         Subject::NginxPlain => "#bdbdbd",
+        Subject::Apache => "#a8846b",
         Subject::Varnish => "#5b8db8",
+        Subject::Haproxy => "#9bbdd6",
         Subject::CardMiss => "#f3c998",
         Subject::CardHit => "#e8871e",
         Subject::CardHitHandshake => "#c25e00",
+        Subject::CardHitL0 => "#8a3d00",
         Subject::Serve => "#7b5aa6",
     }
+}
+
+/// Words with something between them in lines of at most so many letters, or of one word.
+fn wrapped(words: &[String], between: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + between.len() + word.chars().count() <= letters => {
+                *line += between;
+                *line += word;
+            }
+            _ => lines.push(word.clone()),
+        }
+    }
+    lines
 }
 
 fn text(svg: &mut String, x: f64, y: f64, anchor: &str, style: &str, words: &str) {
@@ -158,6 +183,13 @@ fn text(svg: &mut String, x: f64, y: f64, anchor: &str, style: &str, words: &str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_go_into_lines() {
+        let words = ["one", "two", "three", "a long one"].map(str::to_owned);
+        assert_eq!(wrapped(&words, "; ", 8), ["one; two", "three", "a long one"]);
+        assert!(wrapped(&[], "; ", 8).is_empty());
+    }
 
     #[test]
     fn every_subject_has_a_bar_in_every_panel() {

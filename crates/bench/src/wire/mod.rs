@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  client namespace (wrk, cpu 0)          server namespace (cpu 1)
-//!  nginx             wrk ──veth────────────────────────── nginx
-//!  Varnish           wrk ──veth── varnishd ──veth──────── nginx      (one more namespace)
+//!  nginx, Apache     wrk ──veth────────────────────────── nginx, Apache
+//!  Varnish, HAProxy  wrk ──veth── varnishd, haproxy ──veth── nginx   (one more namespace)
 //!  card              wrk ──TAP─── nicache card ──TAP───── nginx
 //! ```
 //!
@@ -19,9 +19,10 @@ mod cell;
 mod figure;
 pub(crate) mod load;
 pub(crate) mod namespace;
+mod peers;
 pub(crate) mod process;
 mod report;
-mod site;
+pub(crate) mod site;
 pub(crate) mod subject;
 
 use std::io::{IsTerminal, Write};
@@ -48,6 +49,9 @@ pub(crate) const CLIENT_CPU: usize = 0;
 pub(crate) const SERVER_CPU: usize = 1;
 /// How often a measurement that the cache did not see through is tried.
 const TRIES: usize = 3;
+/// Programs that tell their versions, and how.
+const VERSIONS: [(&str, &str); 5] =
+    [("nginx", "-v"), ("apache2", "-v"), ("varnishd", "-V"), ("haproxy", "-v"), ("wrk", "-v")];
 /// Share of the machine that others may use before the report warns.
 pub(crate) const LOAD_MAX: f64 = 0.05;
 
@@ -105,7 +109,11 @@ pub fn run(plan: &Plan) -> Result<Report> {
         cpus,
         kernel: kernel(),
         nginx: NGINX_SETTINGS.to_owned(),
-        versions: versions(&[("nginx", "-v"), ("varnishd", "-V"), ("wrk", "-v")]),
+        others: subjects
+            .iter()
+            .filter_map(|subject| Some(format!("{}: {}", subject.label(), subject.settings()?)))
+            .collect(),
+        versions: versions(&VERSIONS),
         load_before,
         busy: load_before > LOAD_MAX,
         repeated: run.repeated,
@@ -132,7 +140,9 @@ impl Run<'_> {
 
     fn measure_all(&mut self, objects: &[Object], subjects: &[Subject]) -> Result<()> {
         let label = |object: &Object, subject: Subject| format!("{}, {}", object.label(), subject.label());
-        let chosen = |object: &Object, subject| Mode::ALL.iter().any(|mode| self.is_chosen(object, subject, *mode));
+        let chosen = |object: &Object, subject: Subject| {
+            subject.takes(object) && Mode::ALL.iter().any(|mode| self.is_chosen(object, subject, *mode))
+        };
         let kinds: Vec<(Object, Vec<Subject>)> = objects
             .iter()
             .map(|object| (*object, subjects.iter().copied().filter(|subject| chosen(object, *subject)).collect()))
@@ -190,8 +200,15 @@ impl Run<'_> {
     }
 }
 
-/// Whether the machine has what every measurement between namespaces needs. `command` is for the message.
+/// Whether the machine has what measurements with `wrk` between namespaces need. `command` is for the message.
 pub(crate) fn check_machine(command: &str) -> Result<()> {
+    check_namespaces(command)?;
+    ensure!(is_installed("wrk"), "wrk is not installed (Debian, Ubuntu: apt-get install wrk)");
+    Ok(())
+}
+
+/// Whether the machine has what every measurement between namespaces needs. `command` is for the message.
+pub(crate) fn check_namespaces(command: &str) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
         "this benchmark makes network namespaces: run it as root, e.g. `sudo nicache {command}`"
@@ -202,7 +219,6 @@ pub(crate) fn check_machine(command: &str) -> Result<()> {
         "this benchmark needs two CPUs, one for the client and one for the server; this machine has {cpus}"
     );
     let needed = [
-        ("wrk", "wrk"),
         ("ip", "iproute2"),
         ("ethtool", "ethtool"),
         ("taskset", "util-linux"),
@@ -233,7 +249,9 @@ pub(crate) fn versions(programs: &[(&str, &str)]) -> Vec<String> {
             let output = std::process::Command::new(program).arg(flag).output().ok()?;
             let said = [output.stderr, output.stdout].concat();
             let said = String::from_utf8_lossy(&said).lines().next()?.to_owned();
-            Some(said.split(" Copyright").next().unwrap_or(&said).trim_start_matches("nginx version: ").to_owned())
+            let said =
+                [" Copyright", " - http"].iter().fold(&said[..], |said, end| said.split(end).next().unwrap_or(said));
+            Some(said.trim_start_matches("nginx version: ").trim_start_matches("Server version: ").to_owned())
         })
         .collect()
 }

@@ -41,6 +41,11 @@ impl Namespace {
         Ok(namespace)
     }
 
+    /// The thread that is inside, for commands that name a namespace by it.
+    pub fn thread_id(&self) -> i32 {
+        self.thread_id
+    }
+
     /// Runs `job` inside and waits for its result. A process that it starts is inside, too.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = mpsc::channel();

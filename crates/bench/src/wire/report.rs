@@ -37,6 +37,9 @@ pub struct Setting {
     pub kernel: String,
     /// Settings of nginx.
     pub nginx: String,
+    /// Settings of the other servers and caches, each with its name.
+    #[serde(default)]
+    pub others: Vec<String>,
     /// Versions of the programs.
     pub versions: Vec<String>,
     /// Share of the CPUs that was busy before the run, 0 to 1.
@@ -191,11 +194,12 @@ impl Report {
         let _ = writeln!(
             text,
             "Medians of {} rounds of {} s. Client (wrk) on cpu 0, the whole serving side on cpu 1, in namespaces of their own; CUBIC, \
-             receive coalescing on.\nnginx: {}.\n\"server us\" and \"machine us\" are CPU time per request: of the serving side's \
+             receive coalescing on.\nnginx: {}.\n{}\"server us\" and \"machine us\" are CPU time per request: of the serving side's \
              processes, and of the whole machine with the client.\nLinux {}, {} CPUs; {}.",
             setting.rounds,
             setting.seconds,
             setting.nginx,
+            setting.others.iter().map(|other| format!("{other}.\n")).collect::<String>(),
             setting.kernel,
             setting.cpus,
             setting.versions.join(", ")
@@ -256,6 +260,7 @@ pub mod tests {
             cpus: 2,
             kernel: "6.18".into(),
             nginx: "1 worker".into(),
+            others: vec!["Apache: 2 processes".into()],
             versions: vec!["nginx/1.22".into()],
             load_before: 0.5,
             busy: true,
@@ -292,6 +297,7 @@ pub mod tests {
         assert_eq!(report.cells.len(), Subject::ALL.len() * 5 * Mode::ALL.len());
         let table = report.table();
         assert!(table.contains("400,000 (200,000..600,000)   2.00"), "{table}");
+        assert!(table.contains("nginx: 1 worker.\nApache: 2 processes.\n"), "{table}");
         assert!(table.contains("50 % of the machine was busy"), "{table}");
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), report);

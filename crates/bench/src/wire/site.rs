@@ -117,23 +117,6 @@ impl Site {
         let folder = self.folder.path().display();
         ["nginx", "-p", &folder.to_string(), "-c", &format!("{folder}/{conf}")].map(str::to_owned).to_vec()
     }
-
-    /// Command of Varnish in front of `backend`. Its shared memory log and its compiled configuration are on a tmpfs that only it sees,
-    /// as its documentation advises.
-    ///
-    /// # Errors
-    /// Its configuration cannot be written.
-    pub fn varnish(&self, backend: &str) -> Result<Vec<String>> {
-        let folder = self.folder.path().display().to_string();
-        std::fs::write(self.folder.path().join("default.vcl"), vcl(backend))?;
-        let work = format!("{folder}/varnish");
-        std::fs::create_dir_all(&work)?;
-        let script = format!(
-            "mount -t tmpfs -o mode=755 tmpfs {work} && \
-             exec varnishd -F -j none -n {work} -f {folder}/default.vcl -a :80 -T none -s malloc,256m"
-        );
-        Ok(["sh", "-c", &script].map(str::to_owned).to_vec())
-    }
 }
 
 fn remove_leftovers(parent: &Path) {
@@ -174,15 +157,6 @@ http {{
         root {root}/site;
     }}
 }}
-"
-    )
-}
-
-fn vcl(backend: &str) -> String {
-    format!(
-        "vcl 4.1;
-backend default {{ .host = \"{backend}\"; .port = \"80\"; }}
-sub vcl_backend_response {{ set beresp.ttl = 1h; }}
 "
     )
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::load;
 use super::namespace::{Namespace, cubic_route};
+use super::peers;
 use super::process::{Enclosure, Process};
 use super::site::{Object, Site};
 
@@ -20,6 +21,9 @@ use super::site::{Object, Site};
 const START: Duration = Duration::from_secs(30);
 /// How long the card may take to store an object. A refused fill is repeated once nginx has looked at the file again, within a second.
 const FILL: Duration = Duration::from_secs(10);
+
+/// Body that goes into one segment together with its head, whatever the server's fields are.
+const ONE_SEGMENT_BYTES: u64 = 1_000;
 
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -29,27 +33,36 @@ pub enum Subject {
     Nginx,
     /// The same without that cache, which is how nginx comes.
     NginxPlain,
+    /// Apache with its event MPM.
+    Apache,
     /// Varnish in a namespace of its own, nginx behind it.
     Varnish,
+    /// HAProxy with a cache in a namespace of its own, nginx behind it.
+    Haproxy,
     /// nginx behind the card, which passes everything (`nicache bypass on`).
     CardMiss,
     /// The card; nginx completed the handshakes.
     CardHit,
     /// The card, which completed the handshakes, too.
     CardHitHandshake,
+    /// The card with `--l0`: replies of one segment come from the wire's driver; nginx completed the handshakes.
+    CardHitL0,
     /// `nicache serve`: host and card as two processes, content from card memory that the host manages.
     Serve,
 }
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Subject; 7] = [
+    pub const ALL: [Subject; 10] = [
         Subject::Nginx,
         Subject::NginxPlain,
+        Subject::Apache,
         Subject::Varnish,
+        Subject::Haproxy,
         Subject::CardMiss,
         Subject::CardHit,
         Subject::CardHitHandshake,
+        Subject::CardHitL0,
         Subject::Serve,
     ];
 
@@ -58,10 +71,13 @@ impl Subject {
         match self {
             Subject::Nginx => "nginx",
             Subject::NginxPlain => "nginx, no open_file_cache",
+            Subject::Apache => "Apache",
             Subject::Varnish => "Varnish",
+            Subject::Haproxy => "HAProxy",
             Subject::CardMiss => "card, bypassed",
             Subject::CardHit => "card, hits",
             Subject::CardHitHandshake => "card, hits, own handshake",
+            Subject::CardHitL0 => "card, hits, L0",
             Subject::Serve => "nicache serve",
         }
     }
@@ -69,22 +85,49 @@ impl Subject {
     /// Programs that it needs, with the Debian packages they are in.
     pub fn programs(self) -> &'static [(&'static str, &'static str)] {
         match self {
+            Subject::Apache => &[("apache2", "apache2-bin")],
+            Subject::Haproxy => &[("nginx", "nginx-light"), ("haproxy", "haproxy")],
             Subject::Varnish => &[("nginx", "nginx-light"), ("varnishd", "varnish"), ("cc", "gcc")],
             Subject::Serve => &[],
             _ => &[("nginx", "nginx-light")],
         }
     }
 
+    /// Settings that the report tells of: what is not said is as Debian installs it.
+    pub fn settings(self) -> Option<&'static str> {
+        match self {
+            Subject::Apache => Some(peers::APACHE_SETTINGS),
+            Subject::Varnish => Some(peers::VARNISH_SETTINGS),
+            Subject::Haproxy => Some(peers::HAPROXY_SETTINGS),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about replies like this object's.
+    pub fn takes(self, object: &Object) -> bool {
+        self != Subject::CardHitL0 || object.bytes <= ONE_SEGMENT_BYTES
+    }
+
     fn is_card(self) -> bool {
-        matches!(self, Subject::CardMiss | Subject::CardHit | Subject::CardHitHandshake)
+        matches!(self, Subject::CardMiss | Subject::CardHit | Subject::CardHitHandshake | Subject::CardHitL0)
+    }
+
+    /// Options of `nicache run`.
+    fn card_options(self) -> Vec<&'static str> {
+        let handshake = if self == Subject::CardHitHandshake { "card" } else { "pass-through" };
+        let mut options = vec!["--handshake", handshake];
+        options.extend((self == Subject::CardHitL0).then_some("--l0"));
+        options
     }
 }
 
-/// How the card counted the requests of a measurement.
+/// Requests that the card has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Counts {
-    hits: u64,
-    others: u64,
+pub struct Counts {
+    /// Answered by it.
+    pub hits: u64,
+    /// Passed to the server.
+    pub others: u64,
 }
 
 /// A subject that serves. Fields are dropped in this order.
@@ -126,20 +169,27 @@ impl Running {
             others: Vec::new(),
         };
         let nginx_log = site.folder().join("nginx.log");
-        if subject == Subject::Varnish {
+        if matches!(subject, Subject::Varnish | Subject::Haproxy) {
             let proxy = Namespace::create()?;
             Namespace::join(&running.client, &proxy, "wire", "10.201.1")?;
             Namespace::join(&proxy, &server, "back", "10.201.2")?;
             running.processes.push(Process::start(&server, cpu, Enclosure::PidNamespace, &site.nginx(), &nginx_log)?);
             running.wait_for(&proxy, Ipv4Addr::new(10, 201, 2, 2))?;
-            let argv = site.varnish("10.201.2.2")?;
-            let log = site.folder().join("varnish.log");
+            let (argv, log) = match subject {
+                Subject::Varnish => (peers::varnish(site.folder(), "10.201.2.2")?, "varnish.log"),
+                _ => (peers::haproxy(site.folder(), "10.201.2.2")?, "haproxy.log"),
+            };
+            let log = site.folder().join(log);
             running.processes.push(Process::start(&proxy, cpu, Enclosure::PidNamespace, &argv, &log)?);
             running.others.push(proxy);
         } else {
             Namespace::join(&running.client, &server, "wire", "10.201.1")?;
-            let nginx = if subject == Subject::NginxPlain { site.nginx_plain() } else { site.nginx() };
-            running.processes.push(Process::start(&server, cpu, Enclosure::PidNamespace, &nginx, &nginx_log)?);
+            let (argv, log) = match subject {
+                Subject::Apache => (peers::apache(site.folder(), &site.files())?, site.folder().join("apache.log")),
+                Subject::NginxPlain => (site.nginx_plain(), nginx_log),
+                _ => (site.nginx(), nginx_log),
+            };
+            running.processes.push(Process::start(&server, cpu, Enclosure::PidNamespace, &argv, &log)?);
         }
         running.others.push(server);
         let client = running.client.clone();
@@ -149,10 +199,9 @@ impl Running {
 
     fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
         let name = format!("bench-{}", std::process::id());
-        let handshake = if subject == Subject::CardHitHandshake { "card" } else { "pass-through" };
         let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
-        let options = ["run", "--json", "--name", &name, "--handshake", handshake, "--"];
-        argv.extend(options.map(str::to_owned));
+        argv.extend(["run", "--json", "--name", &name].map(str::to_owned));
+        argv.extend(subject.card_options().into_iter().chain(["--"]).map(str::to_owned));
         argv.extend(site.nginx());
         let mut process = Process::start(&client, cpu, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
         let status = ready(&mut process)?;
@@ -224,6 +273,11 @@ impl Running {
         &self.client
     }
 
+    /// Address of the server, whose port is 80.
+    pub fn server(&self) -> Ipv4Addr {
+        self.server
+    }
+
     /// URL of an object.
     pub fn url(&self, object: &Object) -> String {
         format!("http://{}{}", self.server, object.path())
@@ -253,9 +307,11 @@ impl Running {
             let (head, body) = load::get(&self.client, self.server, &object.path(), close)?;
             ensure!(body == object.body(), "the body is not what the file holds");
             let by_cache = match (self.subject, before, self.counts()?) {
-                (Subject::Nginx | Subject::NginxPlain | Subject::CardMiss, ..) => return Ok(()),
+                (Subject::Nginx | Subject::NginxPlain | Subject::Apache | Subject::CardMiss, ..) => return Ok(()),
                 // A hit names the request that filled it, too.
                 (Subject::Varnish, ..) => load::field(&head, "x-varnish").is_some_and(|ids| ids.contains(' ')),
+                // Only what its cache delivers has an age: nginx sends none.
+                (Subject::Haproxy, ..) => load::field(&head, "age").is_some(),
                 (_, Some(before), Some(after)) => after.hits > before.hits,
                 _ => false,
             };
@@ -283,11 +339,19 @@ impl Running {
             Subject::CardMiss => hits == 0 && others >= requests,
             _ => others == 0 && hits >= requests,
         };
-        ensure!(right, "of {requests} requests the card answered {hits} and passed {others}: {}", self.reasons());
+        if !right {
+            let reasons = self.reasons();
+            let what = format!("of {requests} requests the card answered {hits} and passed {others}: {reasons}");
+            return Err(NotByCache(what).into());
+        }
         Ok(result)
     }
 
-    fn counts(&self) -> Result<Option<Counts>> {
+    /// What the card has counted so far; `None`: there is none.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub fn counts(&self) -> Result<Option<Counts>> {
         let Some(status) = self.status()? else { return Ok(None) };
         if self.subject == Subject::Serve {
             let requests = status["report"]["counters"]["requests"].as_u64().context("no requests in the status")?;

@@ -72,6 +72,11 @@ impl HoldPool {
         self.free.push(hold);
     }
 
+    /// Is none left?
+    pub fn is_empty(&self) -> bool {
+        self.free.is_empty()
+    }
+
     /// Buffers that were taken and not given back.
     pub fn lent(&self) -> usize {
         self.lent

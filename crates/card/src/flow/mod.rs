@@ -6,20 +6,29 @@
 //! the host's own TCP paces and repairs them. Only one side talks to the client at a time: ownership of the out stream changes
 //! when all that was sent before is acknowledged, so that one pair of deltas describes the flow at any moment.
 
+pub mod cache_status;
+pub mod changing;
 pub mod hold;
+pub mod lesson;
+pub mod parts;
 pub mod reply;
 pub mod table;
 
 use nicache_http::Follower;
+use nicache_tcp::challenge::Challenged;
+use nicache_tcp::ecn::EcnReceiver;
+use nicache_tcp::patience::{HeadTimer, KeepAlive, Reading};
 use nicache_tcp::{
     AckInfo, PeerLimits, Sender, SenderConfig, Seq, Splice, SynOptions, Time, Timestamps,
     timestamps::{Paws, TsClock},
 };
 
 use crate::fill::FillId;
-use crate::packet::{FlowKey, Mac, TcpFrame};
-use crate::store::EntryId;
+use crate::packet::{FlowKey, Mac, Tags, TcpFrame};
+use cache_status::Miss;
+use changing::Changing;
 use hold::Hold;
+use lesson::Lesson;
 use reply::ReplyQueue;
 
 /// What the card does with the connection.
@@ -115,6 +124,8 @@ pub struct Flow {
     pub client_mac: Mac,
     /// MAC that they go to.
     pub server_mac: Mac,
+    /// Their VLAN tags.
+    pub tags: Tags,
     /// What the card does with it.
     pub phase: Phase,
     /// Options of the client's SYN.
@@ -139,6 +150,22 @@ pub struct Flow {
     pub replies: ReplyQueue,
     /// Timestamps, if agreed.
     pub timestamps: Option<FlowTimestamps>,
+    /// When the client was last challenged.
+    pub challenged: Challenged,
+    /// How fast the client reads what the card sends.
+    pub reading: Reading,
+    /// How long the head of a request takes.
+    pub head_timer: HeadTimer,
+    /// Whether the client still lives.
+    pub keep_alive: KeepAlive,
+    /// When the client had acknowledged the card's FIN.
+    pub fin_wait: Option<Time>,
+    /// Largest window of the client, in bytes.
+    pub client_window_max: u32,
+    /// The client's last segment echoed a mark: if on bytes of the host, the host has to hear of it.
+    pub client_echo: bool,
+    /// Marks that the client's packets have got on their way (RFC 3168), to be echoed to it.
+    pub ecn: EcnReceiver,
     /// Payload bytes of a segment toward the client.
     pub mss: u16,
     /// Shift of the windows that the card sends to the client.
@@ -165,21 +192,37 @@ pub struct Flow {
     pub unsafe_request: bool,
     /// The fill that takes the host's reply.
     pub fill: Option<FillId>,
-    /// The entry that a 304 of the host is learned for.
-    pub learn: Option<EntryId>,
+    /// What the request that the host works on may change, until it has been answered.
+    pub changing: Option<Changing>,
+    /// Whether the content of the request is sent may depend on the host's interim reply.
+    pub expects_continue: bool,
+    /// What is learned from the host's reply.
+    pub lesson: Option<Lesson>,
     /// Since when the request at the front has been waiting for the reply to another one, or for the watcher; and when it is to be looked
     /// at again if neither comes.
     pub wait: Option<(Time, Time)>,
+    /// It has waited for the reply to another one, since it found nothing for that reason.
+    pub collapsed: Option<Miss>,
     /// A delayed ACK to the client is due.
     pub ack_due: Option<Time>,
     /// When the client's SYN came.
     pub opened: Time,
     /// When anything last came from the client.
     pub active: Time,
+    /// When anything last came from the host.
+    pub host_heard: Time,
+    /// When the fill was last looked at, and the host's next number then.
+    pub fill_looked_at: (Time, Seq),
     /// When the card last answered a request.
     pub last_hit: Option<Time>,
-    /// Unanswered SYN-ACKs of the card.
+    /// SYN-ACKs, of the card or the host, that have gone to the client.
     pub syn_ack_tries: u8,
+    /// It is written down that the connection is lost with this card.
+    pub in_ledger: bool,
+    /// Its place with L0 ([`crate::l0`]); what the numbers say is from before then.
+    pub loan: Option<u32>,
+    /// L0 can give the last reply, too.
+    pub may_be_lent: bool,
 }
 
 impl Flow {
@@ -189,22 +232,25 @@ impl Flow {
         flow.key = tcp.key;
         flow.client_mac = tcp.source;
         flow.server_mac = tcp.destination;
+        flow.tags = tcp.tags;
         flow.client_options = tcp.head.syn_options.unwrap_or_default();
         flow.client_options.timestamps = tcp.head.timestamps;
         flow.rcv_nxt = tcp.head.seq + 1;
         flow.acked_to_client = flow.rcv_nxt;
         (flow.opened, flow.active) = (now, now);
+        flow.keep_alive = KeepAlive::new(now);
         flow
     }
 
     /// A flow that stands for none.
     pub fn vacant() -> Flow {
-        let peer = PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false };
+        let peer = PeerLimits { mss: 536, window_scale: 0, sack: false, timestamps: false, ecn: false };
         let sender = Sender::new(&SenderConfig::default(), Seq(0), peer, 0, Time(0));
         Flow {
             key: FlowKey::default(),
             client_mac: Mac::default(),
             server_mac: Mac::default(),
+            tags: Tags::default(),
             phase: Phase::HostHandshake,
             client_options: SynOptions::default(),
             rcv_nxt: Seq(0),
@@ -217,6 +263,14 @@ impl Flow {
             client_edge: Seq(0),
             replies: ReplyQueue::default(),
             timestamps: None,
+            challenged: Challenged::default(),
+            reading: Reading::default(),
+            head_timer: HeadTimer::default(),
+            keep_alive: KeepAlive::new(Time(0)),
+            fin_wait: None,
+            client_window_max: 0,
+            client_echo: false,
+            ecn: EcnReceiver::default(),
             mss: 536,
             card_scale: 0,
             splice: Splice::default(),
@@ -240,19 +294,32 @@ impl Flow {
             last_reply: false,
             unsafe_request: false,
             fill: None,
-            learn: None,
+            changing: None,
+            expects_continue: false,
+            lesson: None,
             wait: None,
+            collapsed: None,
             ack_due: None,
             opened: Time(0),
             active: Time(0),
+            host_heard: Time(0),
+            fill_looked_at: (Time(0), Seq(0)),
             last_hit: None,
             syn_ack_tries: 0,
+            in_ledger: false,
+            loan: None,
+            may_be_lent: false,
         }
     }
 
     /// Is the card sending, or waiting for acknowledgments of what it sent?
     pub fn card_speaks(&self) -> bool {
         !self.replies.is_empty() || self.card_fin
+    }
+
+    /// Is its handshake under way?
+    pub fn is_half_open(&self) -> bool {
+        matches!(self.phase, Phase::HostHandshake | Phase::CardHandshake)
     }
 
     /// Has either side begun to close?
@@ -280,6 +347,11 @@ impl Flow {
     /// Has the client acknowledged everything that was sent to it, and has nobody more to send?
     pub fn output_idle(&self) -> bool {
         self.replies.is_empty() && self.client_acked.ge(self.out_next) && matches!(self.reply, ReplyTracking::Idle)
+    }
+
+    /// Does the client lack bytes of the host, or their acknowledgment the card?
+    pub fn lacks_acks(&self) -> bool {
+        self.host.phase == HostPhase::Open && self.client_acked.lt(self.out_next)
     }
 
     /// Bytes that are held.
@@ -330,10 +402,19 @@ impl Flow {
             && self.splice.out_delta == 0
             && self.splice.in_delta == 0
             && self.replies.is_empty()
+            && self.loan.is_none()
             && self.hold.is_none()
             && self.host.sender.all_acked()
+            // What the card has answered itself moves the splice only when the next request goes to the host.
+            && (self.phase != Phase::Requests || self.is_at_splice())
             // A FIN that the card has acknowledged and keeps until the host's reply has passed.
             && !(self.client_fin && self.phase == Phase::Requests)
+    }
+
+    /// Do client and host agree on both streams, but for the splice's deltas?
+    fn is_at_splice(&self) -> bool {
+        self.host.sender.end().since(self.first_held()) == self.splice.in_delta
+            && self.out_next.since(self.host.rcv_nxt) == self.splice.out_delta
     }
 
     /// The TSval for a segment of the card to the client at `now`, and the TSecr.

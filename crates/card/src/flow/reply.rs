@@ -1,7 +1,10 @@
 //! Replies from card memory that a client has yet to acknowledge, by reference.
 
+use nicache_http::ByteRange;
 use nicache_tcp::Seq;
 
+use super::cache_status::CacheStatus;
+use super::parts::PartsId;
 use crate::limits::REPLIES_MAX;
 use crate::store::EntryId;
 
@@ -15,6 +18,10 @@ pub enum ReplyKind {
     HeadOnly,
     /// The server's own 304 head.
     NotModified,
+    /// A 206 head and a range of the body.
+    Range,
+    /// A 206 head and several ranges of the body, each with a text in front.
+    Parts,
 }
 
 /// One reply in the client-facing sequence space.
@@ -24,8 +31,14 @@ pub struct Reply {
     pub start: Seq,
     /// Bytes of the head.
     pub head_len: u32,
-    /// Bytes of the body.
+    /// Bytes behind the head.
     pub body_len: u32,
+    /// The first byte of the body that is sent.
+    pub from: u64,
+    /// The ranges of [`ReplyKind::Parts`].
+    pub parts: PartsId,
+    /// What it says of itself.
+    pub status: CacheStatus,
     /// Whose bytes.
     pub entry: EntryId,
     /// Which of them.
@@ -38,6 +51,11 @@ impl Reply {
     /// Bytes of head and body.
     pub fn len(&self) -> u32 {
         self.head_len + self.body_len
+    }
+
+    /// The bytes of the body that are sent, if they are in one piece.
+    pub fn range(&self) -> ByteRange {
+        ByteRange { from: self.from, to: self.from + u64::from(self.body_len) }
     }
 
     /// First byte behind the reply.

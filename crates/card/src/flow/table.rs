@@ -3,6 +3,8 @@
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
+use nicache_tcp::Time;
+
 use super::Flow;
 use crate::packet::FlowKey;
 
@@ -11,7 +13,6 @@ pub struct FlowTable {
     flows: Box<[Option<Box<Flow>>]>,
     free: Vec<u32>,
     /// Memory of flows that are not in use; allocated at start.
-    #[expect(clippy::vec_box, reason = "the boxes themselves move between here and the places")]
     spare: Vec<Box<Flow>>,
     index: HashTable<u32>,
     seed: foldhash::fast::FixedState,
@@ -64,6 +65,11 @@ impl FlowTable {
         self.flows[index as usize] = Some(flow);
     }
 
+    /// All flows that are not taken out.
+    pub fn iter(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.iter().filter_map(|flow| flow.as_deref())
+    }
+
     /// Is a place left?
     pub fn has_room(&self) -> bool {
         !self.free.is_empty()
@@ -94,6 +100,21 @@ impl FlowTable {
             self.free.push(index);
         }
         self.spare.push(flow);
+    }
+
+    /// The one of `tries` places that are `wanted` whose client has said nothing for longest, and since `before` at least. Handshakes under way are not looked at.
+    pub fn find_silent(&mut self, tries: usize, before: Time, wanted: impl Fn(&Flow) -> bool) -> Option<u32> {
+        let mut found: Option<(Time, u32)> = None;
+        for _ in 0..tries.min(self.flows.len()) {
+            self.hand = (self.hand + 1) % self.flows.len();
+            let Some(flow) = &self.flows[self.hand] else { continue };
+            // One on loan may have been asked for anything just now.
+            let may_end = flow.active <= before && !flow.is_half_open() && flow.loan.is_none() && wanted(flow);
+            if may_end && found.is_none_or(|(active, _)| flow.active < active) {
+                found = Some((flow.active, self.hand as u32));
+            }
+        }
+        found.map(|(_, index)| index)
     }
 
     /// A flow that the connection can do without (see [`Flow::is_forgettable`]), searched among `tries` places.

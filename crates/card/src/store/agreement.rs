@@ -16,7 +16,7 @@ use std::time::Duration;
 use hashbrown::HashTable;
 use nicache_coherence::{RecordNumber, Rule, SourceSet, Stamp};
 use nicache_http::Key;
-use nicache_tcp::Time;
+use nicache_tcp::{Time, address::Address};
 
 use crate::path::Digests;
 use crate::recheck::Recheck;
@@ -38,8 +38,8 @@ const NEVER: Duration = Duration::from_secs(86_400);
 /// For whom the server worked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Executor {
-    /// A client, by its IPv4 address.
-    Client(u32),
+    /// A client, by its IPv4 address or the network of its IPv6 address.
+    Client(Address),
     /// Any client that sent cookies, if only such as the operator calls harmless. That two of these agree says nothing of the others.
     Bearer,
     /// The card, which wants to know whether a page is still the same.

@@ -6,6 +6,7 @@ use nicache_memory::BodyId;
 use nicache_tcp::Time;
 
 use super::agreement::Age;
+use super::learned::Learned;
 use super::reinstate::Standing;
 
 /// Names an entry. A name outlives its entry harmlessly: the generation tells.
@@ -16,11 +17,11 @@ pub struct EntryId {
 }
 
 impl EntryId {
-    pub(super) fn to_wire(self) -> u64 {
+    pub(crate) fn to_wire(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    pub(super) fn from_wire(id: u64) -> EntryId {
+    pub(crate) fn from_wire(id: u64) -> EntryId {
         EntryId { index: id as u32, generation: (id >> 32) as u32 }
     }
 }
@@ -57,8 +58,10 @@ pub struct Entry {
     pub host: Box<[u8]>,
     /// Head of the 200 reply.
     pub template: HeadTemplate,
-    /// Head of the server's own 304 for it, once one was seen.
-    pub not_modified: Option<HeadTemplate>,
+    /// The server's own other replies for it, once they were seen.
+    pub learned: Learned,
+    /// The server says that it serves no ranges of it.
+    pub refuses_ranges: bool,
     /// How the reply ends. One of unknown length serves no HEAD: servers say other things there.
     pub framing: Framing,
     /// The connection ends after it, whatever the client wants.
@@ -77,6 +80,10 @@ pub struct Entry {
     pub(super) stamp: Stamp,
     /// What it depends on.
     pub(super) sources: SourceSet,
+    /// The resource itself as a source: what requests change.
+    pub(super) resource: SourceSlot,
+    /// Clock before the request was forwarded that the server last answered with these bytes: the resource must have changed before.
+    pub(super) forwarded: Stamp,
     /// What the watcher remembers of the look-ups.
     pub(super) record: RecordNumber,
     /// At this epoch the sources were last compared.
@@ -91,6 +98,12 @@ pub struct Entry {
     pub(super) unsafe_requests: u64,
     /// Hits since the server last said it under changed sources.
     pub(super) hits: u32,
+    /// Hits since it is there, modulo 2^32.
+    pub(super) uses: u32,
+    /// `uses` when an operator last looked.
+    pub(super) uses_seen: u32,
+    /// L0 has, or had, its reply.
+    pub(super) is_published: bool,
     /// Replies that still need its bytes.
     pub(super) pins: u32,
     /// Out of the index; freed with the last pin.
@@ -101,6 +114,11 @@ impl Entry {
     /// Can it answer a HEAD?
     pub fn has_length(&self) -> bool {
         matches!(self.framing, Framing::Length(_))
+    }
+
+    /// Can it answer a request for a range, if the server does?
+    pub fn may_have_ranges(&self) -> bool {
+        self.has_length() && !self.refuses_ranges
     }
 
     /// Is it a reply that the server computed?
@@ -121,6 +139,11 @@ impl Entry {
     /// From then on it is not served; `None` for a file.
     pub fn expires(&self) -> Option<Time> {
         self.age.as_ref().map(|age| age.expires)
+    }
+
+    /// The epoch at which its sources were last compared.
+    pub fn checked(&self) -> Epoch {
+        self.checked
     }
 
     /// What the entry depends on.

@@ -6,7 +6,9 @@
 
 mod agreement;
 mod entry;
+mod learned;
 mod reinstate;
+mod uses;
 mod vary;
 mod worth;
 
@@ -22,6 +24,8 @@ use nicache_tcp::Time;
 
 pub use agreement::{Execution, Executor};
 pub use entry::{Entry, EntryId, EntryState};
+pub use learned::{Learned, LearnedParts};
+pub use uses::{MostUsed, Used};
 pub use vary::VaryRules;
 
 use self::agreement::{Age, Basis, Candidates, Opinion};
@@ -55,6 +59,9 @@ pub enum Computed {
     Differed,
 }
 
+/// Hits of one entry that the policy is told of at a time.
+const TOLD_MAX: u32 = 64;
+
 struct Place {
     generation: u32,
     entry: Option<Entry>,
@@ -84,8 +91,14 @@ pub struct NewEntry {
     pub etag: Option<Box<[u8]>>,
     /// Last-Modified.
     pub last_modified: Option<Box<[u8]>>,
-    /// Clock before the request was forwarded.
+    /// The server says that it serves no ranges of it.
+    pub refuses_ranges: bool,
+    /// Clock before the request was forwarded, or when the watcher was asked: all sources must have changed before.
     pub stamp: Stamp,
+    /// The resource itself as a source, watched.
+    pub resource: SourceSlot,
+    /// Clock before the request was forwarded.
+    pub forwarded: Stamp,
     /// What the watcher found it to depend on.
     pub sources: SourceSet,
     /// What the watcher remembers of it.
@@ -108,6 +121,7 @@ pub struct Store {
     /// When an entry was last looked for.
     now: Time,
     unsafe_requests: u64,
+    revocations: u64,
     /// Which headers select among the variants of a key.
     pub vary: VaryRules,
 }
@@ -132,6 +146,7 @@ impl Store {
             worth: Worth::new(),
             now: Time(0),
             unsafe_requests: 0,
+            revocations: 0,
             vary: VaryRules::new(),
         }
     }
@@ -140,6 +155,17 @@ impl Store {
     /// database or a file is seen; what it changes in a program's own memory is not. So a dynamic entry that rests on no database lapses.
     pub fn note_unsafe_request(&mut self) {
         self.unsafe_requests += 1;
+        self.revocations += 1;
+    }
+
+    /// Nothing that was published before may be given any more.
+    pub fn revoke_published(&mut self) {
+        self.revocations += 1;
+    }
+
+    /// Moves whenever a reply that was [published](Store::pin_published) may not be given any more, but for changes of its sources and its time.
+    pub fn revocations(&self) -> u64 {
+        self.revocations.wrapping_add(self.vary.changes())
     }
 
     /// Beginnings and ends of such requests so far.
@@ -223,6 +249,10 @@ impl Store {
     /// An entry that was not looked at in this epoch.
     fn find_again(&mut self, id: EntryId, epoch: Epoch, counters: &mut Counters) -> Found {
         let Some(entry) = self.get(id) else { return Found::Absent };
+        if entry.standing != Standing::Lapsed && self.has_changed_by_request(entry) {
+            self.purge(id, counters);
+            return if self.get(id).is_some_and(|entry| !entry.dead) { Found::Lapsed } else { Found::Absent };
+        }
         match entry.standing {
             Standing::Good => {}
             Standing::Lapsed => return Found::Lapsed,
@@ -239,6 +269,11 @@ impl Store {
         }
         self.purge(id, counters);
         if self.get(id).is_some_and(|entry| entry.standing == Standing::Lapsed) { Found::Lapsed } else { Found::Absent }
+    }
+
+    /// Has a request changed the resource (RFC 9111 section 4.4) since the server was asked for it?
+    fn has_changed_by_request(&self, entry: &Entry) -> bool {
+        self.revisions.stamp_of(entry.resource) >= entry.forwarded
     }
 
     /// The entry of that name, unless it is gone. Valid for replies that pinned it, even when purged.
@@ -265,9 +300,45 @@ impl Store {
         if let Some(entry) = self.get_mut(id) {
             entry.pins += 1;
             entry.hits = entry.hits.saturating_add(1);
+            entry.uses = entry.uses.wrapping_add(1);
             let key = policy_key(&entry.key);
             self.policy.handle_hit(key);
         }
+    }
+
+    /// Keeps the entry's bytes until [`Store::unpin`].
+    pub fn pin(&mut self, id: EntryId) {
+        if let Some(entry) = self.get_mut(id) {
+            entry.pins += 1;
+        }
+    }
+
+    /// Likewise, as its reply is given by somebody else: its end counts as a revocation.
+    pub fn pin_published(&mut self, id: EntryId) {
+        if let Some(entry) = self.get_mut(id) {
+            entry.pins += 1;
+            entry.is_published = true;
+        }
+    }
+
+    /// Tells the policy of hits that somebody else has answered; whether they were of a computed reply.
+    pub fn note_hits(&mut self, id: EntryId, hits: u64) -> bool {
+        let Some(entry) = self.get_mut(id) else { return false };
+        let hits = hits.min(u64::from(u32::MAX)) as u32;
+        entry.hits = entry.hits.saturating_add(hits);
+        entry.uses = entry.uses.wrapping_add(hits);
+        let (key, is_dynamic, is_dead) = (policy_key(&entry.key), entry.is_dynamic(), entry.dead);
+        if !is_dead {
+            for _ in 0..hits.min(TOLD_MAX) {
+                self.policy.handle_hit(key);
+            }
+        }
+        is_dynamic
+    }
+
+    /// Until when a computed entry may be given without a look at it; `None` for a file.
+    pub fn fresh_until(&self, id: EntryId) -> Option<Time> {
+        self.get(id)?.age.as_ref().map(|age| age.expires.min(age.recheck_at))
     }
 
     /// A reply no longer needs the entry's bytes.
@@ -319,7 +390,9 @@ impl Store {
     /// A source has changed, or there is no place; the body is released.
     pub fn insert(&mut self, new: NewEntry, counters: &mut Counters) -> Result<EntryId, NotInserted> {
         let epoch = self.revisions.epoch();
-        if !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp) {
+        if !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp)
+            || self.revisions.stamp_of(new.resource) >= new.forwarded
+        {
             self.release(new.body);
             return Err(NotInserted::Changed);
         }
@@ -354,7 +427,10 @@ impl Store {
             framing: new.framing,
             closes: new.closes,
             prefix: new.prefix,
-            not_modified: None,
+            learned: Learned::default(),
+            refuses_ranges: new.refuses_ranges,
+            resource: new.resource,
+            forwarded: new.forwarded,
             body: new.body,
             body_len: new.body_len,
             etag: new.etag,
@@ -368,6 +444,9 @@ impl Store {
             said: Time(0),
             unsafe_requests: new.unsafe_requests,
             hits: 0,
+            uses: 0,
+            uses_seen: 0,
+            is_published: false,
             pins: 0,
             dead: false,
         });
@@ -390,7 +469,9 @@ impl Store {
         counters: &mut Counters,
     ) -> Result<Computed, NotInserted> {
         let epoch = self.revisions.epoch();
-        if self.revisions.stamp_of(SourceSlot::EVERYTHING) >= new.stamp {
+        if self.revisions.stamp_of(SourceSlot::EVERYTHING) >= new.stamp
+            || self.revisions.stamp_of(new.resource) >= new.forwarded
+        {
             self.release(new.body);
             return Err(NotInserted::Changed);
         }
@@ -424,7 +505,7 @@ impl Store {
                 entry.said = execution.forwarded;
                 *age = Age::new(execution, usual);
                 (entry.stamp, entry.sources, entry.record) = (basis.stamp, basis.sources, basis.record);
-                (entry.checked, entry.standing) = (epoch, Standing::Good);
+                (entry.checked, entry.standing, entry.forwarded) = (epoch, Standing::Good, new.forwarded);
                 entry.unsafe_requests = new.unsafe_requests;
                 counters.renewed += 1;
                 self.release(new.body);
@@ -585,6 +666,7 @@ impl Store {
         match entry.standing {
             _ if is_over => EntryState::Lapsed,
             Standing::Lapsed => EntryState::Lapsed,
+            _ if self.has_changed_by_request(entry) => EntryState::Lapsed,
             Standing::Suspect | Standing::Asked(_) => EntryState::Suspect,
             Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => EntryState::Good,
             Standing::Good => EntryState::Suspect,
@@ -618,11 +700,9 @@ impl Store {
         Some(age.recheck.clone())
     }
 
-    /// Adds the server's own 304 head to an entry.
-    pub fn learn_not_modified(&mut self, id: EntryId, template: HeadTemplate) {
-        if let Some(entry) = self.get_mut(id) {
-            entry.not_modified = Some(template);
-        }
+    /// The server's other replies for an entry, to add one.
+    pub fn learned_mut(&mut self, id: EntryId) -> Option<&mut Learned> {
+        self.get_mut(id).map(|entry| &mut entry.learned)
     }
 
     /// Takes an entry out of the index.
@@ -638,9 +718,11 @@ impl Store {
         self.policy.handle_remove(policy_key(&key), removal);
         let Some(entry) = self.get_mut(id) else { return };
         entry.dead = true;
+        let was_published = entry.is_published;
         if entry.pins == 0 {
             self.free_place(id.index);
         }
+        self.revocations += u64::from(was_published);
     }
 
     /// Takes every entry out of the index that `chosen` says; returns how many.

@@ -113,8 +113,9 @@ impl Store {
         if entry.dead {
             return;
         }
-        let stays =
-            verdict.outcome == Reinstatement::Stays && self.revisions.is_unchanged(entry.sources.as_slice(), stamp);
+        let stays = verdict.outcome == Reinstatement::Stays
+            && self.revisions.is_unchanged(entry.sources.as_slice(), stamp)
+            && !self.has_changed_by_request(entry);
         if verdict.outcome == Reinstatement::Gone {
             self.purge(id, counters);
         } else if let Some(entry) = self.get_mut(id) {

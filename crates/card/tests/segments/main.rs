@@ -1,7 +1,10 @@
 //! The card, segment by segment.
 
+mod attack;
+mod forms;
 mod handshake;
 mod reinstate;
 mod repair;
 mod script;
+mod uses;
 mod wait;

@@ -111,7 +111,8 @@ pub struct Script {
     pub ack: Seq,
     /// Who changed what.
     pub table: Arc<RevisionTable>,
-    client_port: u16,
+    /// Port that the client speaks from now.
+    pub client_port: u16,
     /// What has come for clients on which the script did not speak then.
     of_others: Vec<Segment>,
     /// Why the watcher calls all replies outdated, if it does.
@@ -132,6 +133,11 @@ impl Script {
 
     /// The same with a watcher to whom all replies are of that class.
     pub fn with_class(handshake: Handshake, class: Class) -> Script {
+        Script::with_flows(handshake, class, 16)
+    }
+
+    /// And with so many connections at most.
+    pub fn with_flows(handshake: Handshake, class: Class, flows: usize) -> Script {
         let (wire, client) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let (host_port, host) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let table = RevisionTable::on_heap();
@@ -140,7 +146,7 @@ impl Script {
         let memory = CardMemory::new(MEMORY_BYTES, HugePages::No).expect("1 MiB");
         let mut config = CardConfig::new(vec![80], MEMORY_BYTES, KeyConfig::new([3; 16]), [5; 16]);
         config.handshake = handshake;
-        config.flows = 16;
+        config.flows = flows;
         config.paths = Paths::new(PathSettings { age_max: AGE_MAX, ..PathSettings::default() }, Vec::new());
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
@@ -256,7 +262,9 @@ impl Script {
     fn open(&mut self) {
         self.send_client(Flags::SYN, 60_000, b"");
         self.seq += 1;
-        let syn_ack = self.take_at_client().remove(0);
+        let port = self.client_port;
+        let is_mine = |segment: &Segment| segment.head.dst_port == port;
+        let syn_ack = self.take_at_client().into_iter().find(is_mine).expect("an answer");
         assert!(syn_ack.head.flags.syn() && syn_ack.head.ack == self.seq);
         self.ack = syn_ack.head.seq + 1;
         self.send_client(Flags::ACK, 60_000, b"");
@@ -304,6 +312,19 @@ impl Script {
     /// The client acknowledges everything before [`Script::ack`].
     pub fn acknowledge(&mut self, window: u16) {
         self.send_client(Flags::ACK, window, b"");
+    }
+
+    /// So many SYNs from elsewhere, each of another client. What they are answered with is not looked at.
+    pub fn flood(&mut self, syns: u16) {
+        let mut end = End { address: [10, 9, 9, 9], port: 1, seq: Seq(77), ack: Seq(0) };
+        self.take_turns(&mut end);
+        for _ in 0..syns {
+            self.client_port += 1;
+            self.send_client(Flags::SYN, 60_000, b"");
+            drain(&mut self.client);
+            drain(&mut self.host);
+        }
+        self.take_turns(&mut end);
     }
 
     /// The client sends a segment of its own making at [`Script::seq`].
@@ -357,6 +378,12 @@ impl Script {
         }
     }
 
+    /// The card looks once, after `time`.
+    pub fn poll_once_after(&mut self, time: Duration) {
+        self.now += time;
+        self.card.poll(self.now, UNIX_S).expect("ports in memory do not break");
+    }
+
     /// What the card has sent to the client.
     pub fn take_at_client(&mut self) -> Vec<Segment> {
         drain(&mut self.client)
@@ -385,7 +412,13 @@ fn drain(port: &mut MemoryPort) -> Vec<Segment> {
 }
 
 fn syn_options(flags: Flags, timestamps: Option<Timestamps>) -> Option<SynOptions> {
-    flags.syn().then_some(SynOptions { mss: Some(MSS), window_scale: None, sack_permitted: false, timestamps })
+    flags.syn().then_some(SynOptions {
+        mss: Some(MSS),
+        window_scale: None,
+        sack_permitted: false,
+        timestamps,
+        ecn: false,
+    })
 }
 
 /// An Ethernet frame with that TCP header, sums filled in.

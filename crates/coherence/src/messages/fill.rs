@@ -41,7 +41,7 @@ pub struct FillRequest<'a> {
     pub may_be_dynamic: bool,
     /// An earlier reply to the same request, and its stamp: have its sources changed since?
     pub previous: Option<(RecordNumber, Stamp)>,
-    /// For whom the request was forwarded: the address and port that the server sees.
+    /// For whom the request was forwarded: the address and port that the server sees, the address [folded](crate::fold).
     pub client: SocketAddrV4,
     /// Request target, for logs only; [`TARGET_BYTES_MAX`] bytes are sent.
     pub target: &'a [u8],

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! request.rs  bytes of a connection ─▶ what is asked for
-//! range.rs    Range (RFC 9110 section 14)
 //! validator.rs  ETag and Last-Modified that cannot lie, and conditions
 //! reply.rs    status and head
 //! listing.rs  pages that the server makes itself: lists of directories, errors
@@ -26,7 +25,6 @@ mod config;
 mod listing;
 mod live;
 mod output;
-pub mod range;
 mod replies;
 mod reply;
 pub mod request;

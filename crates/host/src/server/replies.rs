@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use nicache_bus::BusClass;
-use nicache_http::HttpDate;
+use nicache_http::{ByteRange, HttpDate, Judgement, Wanted, wanted};
 
 use super::listing::{KIND, encode, error_page, listing_page};
 use super::output::{Output, Source};
-use super::range::{self, Wanted};
 use super::reply::{Body, Head, Manner};
 use super::request::Asked;
 use super::service::{Service, forget, free};
-use super::validator::{Validators, Verdict, judge, range_applies};
+use super::validator::{Validators, judge, range_applies};
 use crate::files::{Found, LoadError, OpenFile};
 use crate::mbuf::Mbuf;
 use crate::places::PLACE_BYTES;
@@ -76,20 +75,20 @@ impl Service {
         manner: Manner,
     ) -> Result<Option<()>, LoadError> {
         let validators = Validators::of(file, since_ns, self.unix_ns);
-        match judge(asked, &validators) {
-            Verdict::Failed => {
+        match judge(&asked.conditional, &validators) {
+            Judgement::Failed => {
                 return Ok(self.reply_with_page(id, 412, None, manner));
             }
-            Verdict::NotModified => {
+            Judgement::NotModified => {
                 let mut head = Head::new(304, Body::None, manner);
                 head.validators = Some(&validators);
                 return Ok(self.push_head(id, &head).unwrap_or(None));
             }
-            Verdict::Proceed => {}
+            Judgement::Proceed => {}
         }
         let kind = kind_of(&asked.path);
         let wanted = match asked.range {
-            Some(value) if range_applies(asked, &validators) => range::parse(value, file.bytes),
+            Some(value) if range_applies(asked.if_range, &validators) => wanted(value, file.bytes),
             _ => Wanted::Whole,
         };
         match wanted {
@@ -105,11 +104,11 @@ impl Service {
                 self.push_file(id, &head, file, &[("", (0, file.bytes))], "")
             }
             Wanted::Parts(parts) => match parts.as_slice() {
-                [(from, to)] => {
+                &[ByteRange { from, to }] => {
                     let mut head = Head::new(206, Body::Bytes { len: to - from, kind: &kind }, manner);
                     head.validators = Some(&validators);
                     head.content_range = Some(format!("bytes {from}-{}/{}", to - 1, file.bytes));
-                    self.push_file(id, &head, file, &[("", (*from, *to))], "")
+                    self.push_file(id, &head, file, &[("", (from, to))], "")
                 }
                 parts => self.push_parts(id, file, &validators, &kind, parts, manner),
             },
@@ -123,24 +122,25 @@ impl Service {
         file: &Arc<OpenFile>,
         validators: &Validators,
         kind: &str,
-        parts: &[(u64, u64)],
+        parts: &[ByteRange],
         manner: Manner,
     ) -> Result<Option<()>, LoadError> {
         let boundary = format!("nicache-{:x}-{:x}", file.revision.0, self.unix_ns);
         let heads: Vec<String> = parts
             .iter()
-            .map(|(from, to)| {
+            .map(|ByteRange { from, to }| {
                 let range = format!("bytes {from}-{}/{}", to - 1, file.bytes);
                 format!("\r\n--{boundary}\r\nContent-Type: {kind}\r\nContent-Range: {range}\r\n\r\n")
             })
             .collect();
         let end = format!("\r\n--{boundary}--\r\n");
-        let content: u64 = parts.iter().map(|(from, to)| to - from).sum();
+        let content: u64 = parts.iter().map(ByteRange::len).sum();
         let len = content + heads.iter().map(|head| head.len() as u64).sum::<u64>() + end.len() as u64;
         let kind = format!("multipart/byteranges; boundary={boundary}");
         let mut head = Head::new(206, Body::Bytes { len, kind: &kind }, manner);
         head.validators = Some(validators);
-        let pieces: Vec<(&str, (u64, u64))> = heads.iter().map(String::as_str).zip(parts.iter().copied()).collect();
+        let pieces: Vec<(&str, (u64, u64))> =
+            heads.iter().map(String::as_str).zip(parts.iter().map(|part| (part.from, part.to))).collect();
         self.push_file(id, &head, file, &pieces, &end)
     }
 

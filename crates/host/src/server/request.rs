@@ -1,6 +1,8 @@
 //! What a request asks for (RFC 9112). Framing is decided by `nicache_http`, which refuses whatever two parsers could read in two ways.
 
-use nicache_http::{BypassReason, Extent, HeaderScratch, KeyConfig, Method, RequestOutcome, parse_request};
+use nicache_http::{
+    BypassReason, Conditional, Extent, HeaderScratch, KeyConfig, Method, RequestOutcome, parse_request,
+};
 
 /// Longest content of a request that is skipped; a longer one ends the connection.
 const SKIPPED_BYTES_MAX: u64 = 64 << 10;
@@ -16,17 +18,11 @@ pub struct Asked<'a> {
     pub path: Vec<u8>,
     /// The query with its question mark, as spelled.
     pub query: &'a [u8],
-    /// Header fields that matter.
-    pub if_none_match: Option<&'a [u8]>,
-    /// As above.
-    pub if_modified_since: Option<&'a [u8]>,
-    /// As above.
-    pub if_match: Option<&'a [u8]>,
-    /// As above.
-    pub if_unmodified_since: Option<&'a [u8]>,
-    /// As above.
+    /// Its preconditions.
+    pub conditional: Conditional<'a>,
+    /// The value of Range.
     pub range: Option<&'a [u8]>,
-    /// As above.
+    /// The value of If-Range.
     pub if_range: Option<&'a [u8]>,
 }
 
@@ -63,10 +59,11 @@ pub fn parse<'b>(bytes: &'b [u8], keys: &KeyConfig) -> Parsed<'b> {
     let (len, body, method, keep_alive) = match parse_request(bytes, &mut scratch, keys) {
         RequestOutcome::Partial => return Parsed::Partial,
         RequestOutcome::Complete(request) => (request.head_len, 0, request.method, request.keep_alive),
-        RequestOutcome::Bypass { extent: Extent::Head { len, body, method, keep_alive }, .. } => {
-            (len, body, method, keep_alive)
+        RequestOutcome::Bypass { extent: Extent::Head { len, body, method, keep_alive, expects_continue }, .. } => {
+            // Who is refused before he sends the content need not send it (RFC 9110 section 10.1.1): nobody knows what follows.
+            (len, body, method, keep_alive && !(expects_continue && body > 0))
         }
-        RequestOutcome::Bypass { reason, extent: Extent::Unknown } => {
+        RequestOutcome::Bypass { reason, extent: Extent::Unknown, .. } => {
             return Parsed::Lost { status: status_of(reason) };
         }
     };
@@ -101,10 +98,10 @@ fn ask<'b>(tokens: &httparse::Request<'_, 'b>, is_head: bool) -> Result<Asked<'b
     let mut asked = Asked { is_head, path: decode(path).ok_or(400u16)?, query, ..Asked::default() };
     for header in tokens.headers.iter() {
         let place = match header.name {
-            name if name.eq_ignore_ascii_case("if-none-match") => &mut asked.if_none_match,
-            name if name.eq_ignore_ascii_case("if-modified-since") => &mut asked.if_modified_since,
-            name if name.eq_ignore_ascii_case("if-match") => &mut asked.if_match,
-            name if name.eq_ignore_ascii_case("if-unmodified-since") => &mut asked.if_unmodified_since,
+            name if name.eq_ignore_ascii_case("if-none-match") => &mut asked.conditional.if_none_match,
+            name if name.eq_ignore_ascii_case("if-modified-since") => &mut asked.conditional.if_modified_since,
+            name if name.eq_ignore_ascii_case("if-match") => &mut asked.conditional.if_match,
+            name if name.eq_ignore_ascii_case("if-unmodified-since") => &mut asked.conditional.if_unmodified_since,
             name if name.eq_ignore_ascii_case("range") => &mut asked.range,
             name if name.eq_ignore_ascii_case("if-range") => &mut asked.if_range,
             _ => continue,

@@ -6,8 +6,9 @@ use std::time::Duration;
 use nicache_bus::{Doorbell, HostSide, Peer, Presence, PushError, Received, RingError, Window, WindowError};
 use nicache_coherence::Epoch;
 use nicache_http::{DateCache, KeyConfig};
-use nicache_tcp::frame::{HEADERS_BYTES_MAX, TCP_AT, write_headers};
+use nicache_tcp::frame::{HEADERS_BYTES_MAX, write_headers};
 use nicache_tcp::handshake::Limits;
+use nicache_tcp::patience::{HeadTimer, ReadRules};
 use nicache_tcp::{HeadRepr, SenderConfig, Time};
 
 use super::config::{CardPort, FRAME_BYTES, FRAMES, Layout, Route, ServiceConfig};
@@ -92,6 +93,8 @@ pub(super) struct Session {
     /// It waits for room: in the ring, or for a head.
     pub(super) is_waiting: bool,
     pub(super) idle_due: Time,
+    /// How long the head of a request takes.
+    pub(super) head_timer: HeadTimer,
     /// It has asked for a file, so that its card is chosen.
     pub(super) is_routed: bool,
 }
@@ -133,8 +136,13 @@ impl Service {
     /// A service at host memory of [`Layout::bytes`], with cards that are yet to be [attached](Self::attach).
     pub fn new(config: &ServiceConfig, window: Arc<Window>, ports: &[CardPort], site: Site, now: Time) -> Service {
         let layout = Layout::new(config);
-        let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, v6: false };
-        let stack = StackConfig { limits, sender: SenderConfig::default(), card_cuts: config.card_cuts };
+        let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, ecn: true, v6: false };
+        let stack = StackConfig {
+            limits,
+            sender: SenderConfig::default(),
+            card_cuts: config.card_cuts,
+            read: ReadRules::default(),
+        };
         Service {
             layout,
             pages: PageCache::new(layout.pages_at, config.pages),
@@ -359,7 +367,10 @@ impl Service {
     /// When the connection is closed if nothing happens until then.
     fn idle_end(&mut self, id: ConnectionId) -> Option<Time> {
         let owes = self.connections.get(id).is_some_and(|connection| connection.unacknowledged_bytes() > 0);
-        self.session(id).map(|session| if owes { session.idle_due + LOSSY } else { session.idle_due })
+        self.session(id).map(|session| {
+            let idle = if owes { session.idle_due + LOSSY } else { session.idle_due };
+            session.head_timer.next_timeout(IDLE).map_or(idle, |head| head.min(idle))
+        })
     }
 
     fn receive(&mut self, card: usize, now: Time) -> Result<usize, Broken> {
@@ -422,6 +433,7 @@ impl Service {
                                 is_last: false,
                                 is_waiting: false,
                                 idle_due: now + IDLE,
+                                head_timer: HeadTimer::default(),
                                 is_routed: false,
                             });
                         }
@@ -453,8 +465,9 @@ impl Service {
 
     fn answer_head(&mut self, card: usize, ends: &Ends, head: &HeadRepr) -> Result<(), Broken> {
         let mut bytes = [0; HEADERS_BYTES_MAX];
-        let len = write_headers(&ends.to_client(), head, 0, self.next_ip_id(), &mut bytes);
-        let headers = Headers { bytes: &bytes[..len], transport: TCP_AT as u8, segment: 0 };
+        let addresses = ends.to_client();
+        let len = write_headers(&addresses, head, 0, self.next_ip_id(), &mut bytes);
+        let headers = Headers { bytes: &bytes[..len], transport: addresses.tcp_at() as u8, segment: 0 };
         let sent = match &mut self.cards[card].driver {
             Some(driver) => driver.transmit(&headers, &[], &mut self.pages, &self.window),
             None => Ok(()),
@@ -496,6 +509,11 @@ impl Service {
         if connection.is_over() {
             self.end(id, true, now);
             return Ok(());
+        }
+        // Bytes that come one by one do not keep a connection for ever.
+        let owes = connection.unacknowledged_bytes() > 0;
+        if let Some(session) = self.session(id) {
+            session.head_timer.handle_input(session.parsed > 0 && !owes && !session.is_last, now);
         }
         let (Some(idle_due), Some(session)) = (self.idle_end(id), self.session(id)) else { return Ok(()) };
         let card = session.card;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use nicache_bus::Window;
-use nicache_tcp::frame::{HEADERS_BYTES_MAX, TCP_AT, write_headers};
+use nicache_tcp::frame::{HEADERS_BYTES_MAX, write_headers};
 use nicache_tcp::{HeadRepr, Time};
 
 use super::live::Behind;
@@ -94,6 +94,10 @@ impl Service {
                 if !is_end {
                     head.flags = without_end(head.flags);
                 }
+                if sent > 0 {
+                    // RFC 3168 section 6.1.2: the first segment alone tells.
+                    head.flags = head.flags.without(nicache_tcp::Flags::CWR);
+                }
                 *ip_id = ip_id.wrapping_add(1);
                 send(driver, connection, &head, len, outgoing.mss, &parts, *ip_id, pages, window).map_err(failed)?;
                 sent += len;
@@ -111,7 +115,7 @@ impl Service {
 
 /// Of a packet that others of the same burst follow.
 fn without_end(flags: nicache_tcp::Flags) -> nicache_tcp::Flags {
-    nicache_tcp::Flags(flags.0 & !(nicache_tcp::Flags::FIN.0 | nicache_tcp::Flags::PSH.0))
+    flags.without(nicache_tcp::Flags::FIN | nicache_tcp::Flags::PSH)
 }
 
 #[expect(clippy::too_many_arguments, reason = "what a packet is made of")]
@@ -127,8 +131,9 @@ fn send(
     window: &Window,
 ) -> Result<(), TransmitError> {
     let mut bytes = [0; HEADERS_BYTES_MAX];
-    let header_len = write_headers(&connection.ends().to_client(), head, len, ip_id, &mut bytes);
+    let addresses = connection.ends().to_client();
+    let header_len = write_headers(&addresses, head, len, ip_id, &mut bytes);
     let segment = if len > u32::from(mss) { mss } else { 0 };
-    let headers = Headers { bytes: &bytes[..header_len], transport: TCP_AT as u8, segment };
+    let headers = Headers { bytes: &bytes[..header_len], transport: addresses.tcp_at() as u8, segment };
     driver.transmit(&headers, parts, pages, window)
 }

@@ -6,9 +6,8 @@
 //! *  `Last-Modified` is not before the time at which the path was first seen to lead to the file: a link that leads elsewhere makes a new version of an old file;
 //! *  what has just changed has no `Last-Modified`.
 
-use nicache_http::{HttpDate, parse_imf_fixdate};
+use nicache_http::{Conditional, HttpDate, Judgement, if_range_applies};
 
-use super::request::Asked;
 use crate::files::OpenFile;
 
 /// How old a change must be to be told by its time: two of the seconds that dates are made of.
@@ -46,59 +45,21 @@ impl Validators {
     }
 }
 
-/// What the conditions of a request come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// As if there were none.
-    Proceed,
-    /// 304.
-    NotModified,
-    /// 412.
-    Failed,
-}
-
-/// RFC 9110 section 13.2.2. A condition that cannot be read is one that does not spare the reply.
-pub fn judge(asked: &Asked<'_>, validators: &Validators) -> Verdict {
+/// What the conditions of a request come to (RFC 9110 section 13.2.2).
+pub fn judge(condition: &Conditional<'_>, validators: &Validators) -> Judgement {
     let modified = validators.modified_s;
-    if let Some(tags) = asked.if_match {
-        if !names(tags, &validators.tag, false) {
-            return Verdict::Failed;
-        }
-    } else if let Some(since) = asked.if_unmodified_since.and_then(parse_imf_fixdate)
-        && modified.is_none_or(|modified| modified > since)
-    {
-        return Verdict::Failed;
-    }
-    if let Some(tags) = asked.if_none_match {
-        return if names(tags, &validators.tag, true) { Verdict::NotModified } else { Verdict::Proceed };
-    }
-    match (asked.if_modified_since.and_then(parse_imf_fixdate), modified) {
+    nicache_http::judge(
+        condition,
+        validators.tag.as_bytes(),
+        |since| modified.is_none_or(|modified| modified > since),
         // A date that is not ours is of the client's clock, or of a reply that said nothing of its age.
-        (Some(since), Some(modified)) if since == modified || since > modified + 1 => Verdict::NotModified,
-        _ => Verdict::Proceed,
-    }
+        |since| modified.is_some_and(|modified| since == modified || since > modified + 1),
+    )
 }
 
 /// RFC 9110 section 13.1.5: whether a range may be sent.
-pub fn range_applies(asked: &Asked<'_>, validators: &Validators) -> bool {
-    match asked.if_range {
-        None => true,
-        Some(tag) if tag.starts_with(b"\"") => tag == validators.tag.as_bytes(),
-        Some(date) => parse_imf_fixdate(date).is_some() && parse_imf_fixdate(date) == validators.modified_s,
-    }
-}
-
-/// Is `tag` in the list? Weak comparison takes `W/"x"` for `"x"` (RFC 9110 section 8.8.3.2).
-fn names(list: &[u8], tag: &str, weakly: bool) -> bool {
-    if list.trim_ascii() == b"*" {
-        return true;
-    }
-    // No tag of ours has a comma in it, so that one that is torn at one is none of ours.
-    list.split(|&byte| byte == b',').any(|listed| {
-        let listed = listed.trim_ascii();
-        let opaque = if weakly { listed.strip_prefix(b"W/").unwrap_or(listed) } else { listed };
-        opaque == tag.as_bytes()
-    })
+pub fn range_applies(if_range: Option<&[u8]>, validators: &Validators) -> bool {
+    if_range.is_none_or(|value| if_range_applies(value, validators.tag.as_bytes(), validators.modified_s))
 }
 
 #[cfg(test)]
@@ -128,41 +89,44 @@ mod tests {
         let same = b"Sun, 06 Nov 1994 08:49:37 GMT";
         let (before, next, after) =
             (b"Sun, 06 Nov 1994 08:49:36 GMT", b"Sun, 06 Nov 1994 08:49:38 GMT", b"Sun, 06 Nov 1994 08:49:39 GMT");
-        let ask = |change: &dyn Fn(&mut Asked<'_>)| {
-            let mut asked = Asked::default();
+        let ask = |change: &dyn Fn(&mut Conditional<'_>)| {
+            let mut asked = Conditional::default();
             change(&mut asked);
             judge(&asked, &validators)
         };
-        assert_eq!(ask(&|_| {}), Verdict::Proceed);
+        assert_eq!(ask(&|_| {}), Judgement::Proceed);
         for (list, verdict) in [
-            (tag.as_str(), Verdict::NotModified),
-            (&weak, Verdict::NotModified),
-            ("*", Verdict::NotModified),
-            ("\"x\"", Verdict::Proceed),
+            (tag.as_str(), Judgement::NotModified),
+            (&weak, Judgement::NotModified),
+            ("*", Judgement::NotModified),
+            ("\"x\"", Judgement::Proceed),
         ] {
-            let asked =
-                Asked { if_none_match: Some(list.as_bytes()), if_modified_since: Some(same), ..Asked::default() };
+            let asked = Conditional {
+                if_none_match: Some(list.as_bytes()),
+                if_modified_since: Some(same),
+                ..Conditional::default()
+            };
             assert_eq!(judge(&asked, &validators), verdict, "{list}");
         }
         for (date, verdict) in [
-            (same, Verdict::NotModified),
-            (before, Verdict::Proceed),
-            (next, Verdict::Proceed),
-            (after, Verdict::NotModified),
+            (same, Judgement::NotModified),
+            (before, Judgement::Proceed),
+            (next, Judgement::Proceed),
+            (after, Judgement::NotModified),
         ] {
-            let asked = Asked { if_modified_since: Some(date), ..Asked::default() };
+            let asked = Conditional { if_modified_since: Some(date), ..Conditional::default() };
             assert_eq!(judge(&asked, &validators), verdict);
         }
-        let failed = Asked { if_match: Some(weak.as_bytes()), ..Asked::default() };
-        assert_eq!(judge(&failed, &validators), Verdict::Failed, "weak tags do not match strongly");
-        let failed = Asked { if_unmodified_since: Some(before), ..Asked::default() };
-        assert_eq!(judge(&failed, &validators), Verdict::Failed);
-        let right = Asked { if_unmodified_since: Some(same), if_match: None, ..Asked::default() };
-        assert_eq!(judge(&right, &validators), Verdict::Proceed);
+        let failed = Conditional { if_match: Some(weak.as_bytes()), ..Conditional::default() };
+        assert_eq!(judge(&failed, &validators), Judgement::Failed, "weak tags do not match strongly");
+        let failed = Conditional { if_unmodified_since: Some(before), ..Conditional::default() };
+        assert_eq!(judge(&failed, &validators), Judgement::Failed);
+        let right = Conditional { if_unmodified_since: Some(same), if_match: None, ..Conditional::default() };
+        assert_eq!(judge(&right, &validators), Judgement::Proceed);
         for (value, applies) in
             [(tag.as_bytes(), true), (weak.as_bytes(), false), (same, true), (after, false), (b"x", false)]
         {
-            assert_eq!(range_applies(&Asked { if_range: Some(value), ..Asked::default() }, &validators), applies);
+            assert_eq!(range_applies(Some(value), &validators), applies);
         }
     }
 }

@@ -5,16 +5,18 @@
 
 use std::time::Duration;
 
+use nicache_tcp::challenge::{ChallengeBudget, Challenged};
 use nicache_tcp::close::{Event, State};
-use nicache_tcp::frame::{Addresses, FlowKey, Mac};
+use nicache_tcp::ecn::EcnReceiver;
+use nicache_tcp::frame::{Addresses, FlowKey, Mac, Tags};
 use nicache_tcp::handshake::{Limits, SynReceived, SynTimeout, answer};
+use nicache_tcp::patience::{Impatience, ReadRules, Reading};
 use nicache_tcp::receiver::{Accept, Receiver};
 use nicache_tcp::rst::{self, Verdict};
 use nicache_tcp::splice::window_field;
 use nicache_tcp::timestamps::{Paws, TsClock};
 use nicache_tcp::{
-    AckInfo, Flags, HeadRepr, SackBlocks, SegmentHead, Sender, SenderConfig, Seq, SynOptions, Time, TimeoutOutcome,
-    Timestamps,
+    AckInfo, Flags, HeadRepr, SegmentHead, Sender, SenderConfig, Seq, SynOptions, Time, TimeoutOutcome, Timestamps,
 };
 
 use super::queue::SendQueue;
@@ -44,6 +46,7 @@ impl Ends {
         Addresses {
             source_mac: self.server_mac,
             destination_mac: self.client_mac,
+            tags: Tags::default(),
             source: self.key.server,
             destination: self.key.client,
         }
@@ -59,6 +62,8 @@ pub struct StackConfig {
     pub sender: SenderConfig,
     /// Whether packets are longer than segments, for the card to cut.
     pub card_cuts: bool,
+    /// How slowly clients may read.
+    pub read: ReadRules,
 }
 
 /// What to send: a header, and for payload its place in the stream.
@@ -81,6 +86,9 @@ pub struct Reaction {
     pub acked: bool,
     /// The connection is over, and may be forgotten.
     pub over: bool,
+    /// The segment does not fit the connection: the client is told where that stands, at a limited rate
+    /// ([`Connection::challenge`], RFC 5961 section 7).
+    pub challenge: bool,
 }
 
 #[derive(Debug)]
@@ -125,6 +133,12 @@ pub struct Connection {
     reset: Option<Seq>,
     /// A segment in the handshake acknowledged what was never sent: it is told so, and the handshake goes on.
     refused: Option<Seq>,
+    ecn: EcnReceiver,
+    challenged: Challenged,
+    reading: Reading,
+    read: ReadRules,
+    /// Why it was ended by this side.
+    impatience: Option<Impatience>,
 }
 
 impl Connection {
@@ -163,7 +177,27 @@ impl Connection {
             fin_queued: false,
             reset: None,
             refused: None,
+            ecn: EcnReceiver::new(agreed.peer.ecn),
+            challenged: Challenged::default(),
+            reading: Reading::default(),
+            read: config.read,
+            impatience: None,
         }
+    }
+
+    /// Is its handshake under way?
+    pub fn is_opening(&self) -> bool {
+        matches!(self.phase, Phase::Opening { .. })
+    }
+
+    /// Why it was ended by this side, if the client was too slow.
+    pub fn impatience(&self) -> Option<Impatience> {
+        self.impatience
+    }
+
+    /// Answers a segment that does not fit, if `budget` allows it. `random`: a number that clients cannot know.
+    pub fn challenge(&mut self, budget: &mut ChallengeBudget, random: u32, now: Time) {
+        self.ack_now |= budget.allows(&mut self.challenged, now, random);
     }
 
     /// Its two ends.
@@ -269,7 +303,7 @@ impl Connection {
                     self.close = self.close.after(Event::Aborted);
                     reaction.over = true;
                 }
-                Verdict::ChallengeAck => self.ack_now = true,
+                Verdict::ChallengeAck => reaction.challenge = true,
                 Verdict::Drop => {}
             }
             return reaction;
@@ -278,7 +312,7 @@ impl Connection {
             // The client's own SYN again, or one that RFC 5961 section 4.2 wants challenged.
             match &mut self.phase {
                 Phase::Opening { due, .. } => *due = true,
-                Phase::Open => self.ack_now = true,
+                Phase::Open => reaction.challenge = true,
             }
             return reaction;
         }
@@ -287,13 +321,15 @@ impl Connection {
         }
         // RFC 9293 section 3.10.7.4: of what is not near the window, not even the acknowledgment counts.
         let end = head.seq + head.segment_len(payload.len() as u32);
+        // Bytes that come again are acknowledged each time: their sender waits for that.
+        let repeated = !payload.is_empty();
         if end.lt(self.last_ack) || head.seq.gt(self.receiver.nxt() + self.receiver.window()) {
-            self.ack_now = true;
+            (self.ack_now, reaction.challenge) = (self.ack_now | repeated, !repeated);
             return reaction;
         }
         if let Some(stamps) = &mut self.stamps {
             if !stamps.client.accepts(head.timestamps, false, now) {
-                self.ack_now = true;
+                (self.ack_now, reaction.challenge) = (self.ack_now | repeated, !repeated);
                 return reaction;
             }
             if let Some(theirs) = head.timestamps {
@@ -308,6 +344,11 @@ impl Connection {
             }
             if let Some(rtt) = timer.rtt(now) {
                 self.sender.observe_rtt(rtt);
+            } else if let (Some(stamps), Some(theirs)) = (&self.stamps, head.timestamps) {
+                self.sender.observe_echo(stamps.clock.ticks(theirs.ecr), now);
+            }
+            if timer.is_lossy() {
+                self.sender.handle_lost_handshake();
             }
             self.phase = Phase::Open;
         }
@@ -327,12 +368,15 @@ impl Connection {
             sack: head.sack,
             ts_ecr: self.stamps.as_ref().zip(head.timestamps).map(|(ours, theirs)| ours.clock.ticks(theirs.ecr)),
             carries_data: len > 0 || head.flags.fin(),
+            ece: head.flags.contains(Flags::ECE),
         };
         let outcome = self.sender.handle_ack(&info, now);
         if outcome.invalid.is_some() {
-            self.ack_now = true;
+            (self.ack_now, reaction.challenge) = (self.ack_now | (len > 0), len == 0);
             return false;
         }
+        let outstanding = self.sender.end().saturating_since(self.sender.una());
+        self.reading.handle_progress(outcome.newly_acked, outstanding, now);
         reaction.acked = outcome.newly_acked > 0;
         if outcome.fin_acked {
             self.close = self.close.after(Event::FinAcked);
@@ -341,6 +385,9 @@ impl Connection {
     }
 
     fn take_bytes(&mut self, head: &SegmentHead, payload: &[u8], now: Time, reaction: &mut Reaction) {
+        if !payload.is_empty() {
+            self.ecn.handle_data(head.ecn, head.flags);
+        }
         match self.receiver.handle_data(head.seq, payload.len() as u32, head.flags.fin()) {
             Accept::InOrder { skip, take, fin } => {
                 let (skip, take) = (skip as usize, take as usize);
@@ -396,10 +443,15 @@ impl Connection {
             if transmit.len > 0 && transmit.seq + transmit.len == self.sender.end() {
                 flags = flags | Flags::PSH;
             }
-            return Some(self.outgoing(transmit.seq, flags, transmit.len, now));
+            if transmit.cwr {
+                flags = flags | Flags::CWR;
+            }
+            let mut outgoing = self.outgoing(transmit.seq, flags | self.ecn.flags(), transmit.len, now);
+            outgoing.head.ecn = transmit.ecn;
+            return Some(outgoing);
         }
         if std::mem::take(&mut self.ack_now) || self.ack_due.is_some_and(|due| due <= now) {
-            return Some(self.outgoing(self.sender.nxt(), Flags::ACK, 0, now));
+            return Some(self.outgoing(self.sender.nxt(), Flags::ACK | self.ecn.flags(), 0, now));
         }
         None
     }
@@ -417,8 +469,7 @@ impl Connection {
             flags,
             window: window_field(self.receiver.window(), self.our_scale),
             timestamps,
-            sack: SackBlocks::EMPTY,
-            syn_options: None,
+            ..HeadRepr::default()
         };
         Outgoing { head, len, mss: self.mss }
     }
@@ -429,11 +480,17 @@ impl Connection {
             Phase::Opening { timer, .. } => Some(timer.next_timeout()),
             Phase::Open => self.sender.next_timeout(),
         };
-        [timer, self.ack_due].into_iter().flatten().min()
+        let reading = self.reading.next_timeout(&self.read, self.sender.window_closed_since());
+        [timer, self.ack_due, reading].into_iter().flatten().min()
     }
 
     /// Time has come to `now`. True: the client is gone, and the connection may be forgotten.
     pub fn handle_timeout(&mut self, now: Time) -> bool {
+        if let Some(impatience) = self.reading.handle_timeout(&self.read, self.sender.window_closed_since(), now) {
+            self.impatience = Some(impatience);
+            self.abort();
+            return false;
+        }
         let is_gone = match &mut self.phase {
             Phase::Opening { timer, due, .. } => match timer.handle_timeout(now) {
                 SynTimeout::Nothing => false,
@@ -459,6 +516,8 @@ impl Connection {
 mod tests {
     use nicache_bus::BusClass;
 
+    use nicache_tcp::SackBlocks;
+
     use super::*;
     use crate::mbuf::Owner;
 
@@ -466,8 +525,8 @@ mod tests {
     const START: Seq = Seq(1000);
 
     fn config() -> StackConfig {
-        let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, v6: false };
-        StackConfig { limits, sender: SenderConfig::default(), card_cuts: true }
+        let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, ecn: true, v6: false };
+        StackConfig { limits, sender: SenderConfig::default(), card_cuts: true, read: ReadRules::default() }
     }
 
     fn at(ms: u64) -> Time {
@@ -487,15 +546,21 @@ mod tests {
             sack: SackBlocks::EMPTY,
             syn_options: None,
             unknown_option: false,
+            ecn: Default::default(),
         }
     }
 
     fn accepted() -> Connection {
-        let key = FlowKey { client: 1, server: 2, client_port: 40_000, server_port: 80 };
+        let key = FlowKey { client_port: 40_000, server_port: 80, ..FlowKey::default() };
         let ends = Ends { key, client_mac: [1; 6], server_mac: [2; 6] };
         let stamps = Timestamps { val: 77, ecr: 0 };
-        let options =
-            SynOptions { mss: Some(1460), window_scale: Some(8), sack_permitted: true, timestamps: Some(stamps) };
+        let options = SynOptions {
+            mss: Some(1460),
+            window_scale: Some(8),
+            sack_permitted: true,
+            timestamps: Some(stamps),
+            ecn: false,
+        };
         let syn = SegmentHead { syn_options: Some(options), ..head(CLIENT_START, Seq(0), Flags::SYN, at(0)) };
         Connection::accept(ends, &syn, START, 0, &config(), at(0))
     }
@@ -578,11 +643,16 @@ mod tests {
     fn strangers_cannot_end_it() {
         let mut connection = opened();
         let blind = head(CLIENT_START + 100, START + 1, Flags::RST, at(2));
-        assert!(!connection.handle_segment(&blind, b"", at(2)).over);
-        assert!(connection.poll(at(2)).is_some(), "a challenge (RFC 5961)");
-        let syn = head(CLIENT_START + 1, Seq(0), Flags::SYN, at(2));
-        assert!(!connection.handle_segment(&syn, b"", at(2)).over);
+        let reaction = connection.handle_segment(&blind, b"", at(2));
+        assert!(!reaction.over && reaction.challenge, "RFC 5961");
+        let mut budget = ChallengeBudget::default();
+        connection.challenge(&mut budget, 1, at(2));
         assert!(connection.poll(at(2)).is_some());
+        let syn = head(CLIENT_START + 1, Seq(0), Flags::SYN, at(2));
+        let reaction = connection.handle_segment(&syn, b"", at(2));
+        assert!(!reaction.over && reaction.challenge);
+        connection.challenge(&mut budget, 1, at(2));
+        assert!(connection.poll(at(2)).is_none(), "RFC 5961 section 7: not again so soon");
         let unsent = head(CLIENT_START + 1, START + 500, Flags::ACK, at(2));
         connection.handle_segment(&unsent, b"x", at(2));
         assert!(connection.input().is_empty() && connection.poll(at(2)).is_some());
@@ -609,11 +679,34 @@ mod tests {
         assert_eq!(connection.poll(at(2)).unwrap().len, 100);
         for seq in [CLIENT_START + 1 + REQUEST_WINDOW_BYTES + 1, CLIENT_START - 5, CLIENT_START + (1 << 31)] {
             let blind = head(seq, START + 101, Flags::ACK, at(3));
-            assert!(!connection.handle_segment(&blind, b"", at(3)).acked, "{seq:?}");
-            assert_eq!(connection.poll(at(3)).unwrap().head.ack, CLIENT_START + 1);
+            let reaction = connection.handle_segment(&blind, b"", at(3));
+            assert!(!reaction.acked && reaction.challenge, "{seq:?}");
         }
         let right = head(CLIENT_START + 1, START + 101, Flags::ACK, at(4));
         assert!(connection.handle_segment(&right, b"", at(4)).acked);
+    }
+
+    #[test]
+    fn a_client_that_crawls_is_reset() {
+        let mut connection = opened();
+        connection.send(bytes(0, 100_000));
+        while connection.poll(at(2)).is_some() {}
+        let (mut acked, mut reset) = (0, false);
+        for second in 1..100 {
+            let now = at(second * 1_000);
+            acked += 20;
+            let ack = head(CLIENT_START + 1, START + 1 + acked, Flags::ACK, now);
+            connection.handle_segment(&ack, b"", now);
+            connection.handle_timeout(now);
+            while let Some(outgoing) = connection.poll(now) {
+                reset |= outgoing.head.flags.rst();
+            }
+            if reset {
+                assert!(second >= 30, "after {second} s");
+                break;
+            }
+        }
+        assert!(reset && connection.impatience() == Some(Impatience::SlowReader));
     }
 
     #[test]

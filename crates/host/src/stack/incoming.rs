@@ -2,10 +2,11 @@
 //!
 //! Deliberately absent: IPv6, IP options and fragments, VLAN tags. Such frames are dropped and counted.
 
+use std::net::Ipv4Addr;
 use std::ops::Range;
 
 use nicache_tcp::SegmentHead;
-use nicache_tcp::frame::{ETHERNET_BYTES, FlowKey, TCP_AT, is_right as is_segment_right, plain_ipv4};
+use nicache_tcp::frame::{ETHERNET_BYTES, FlowKey, IPV4_BYTES, Packet};
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, Icmpv4Message, Icmpv4Packet,
     IpProtocol, Ipv4Packet,
@@ -13,6 +14,8 @@ use smoltcp::wire::{
 
 use super::connection::Ends;
 
+/// Where a plain packet's payload begins.
+const IPV4_END: usize = ETHERNET_BYTES + IPV4_BYTES;
 /// Bytes of an ARP packet for IPv4 over Ethernet.
 const ARP_BYTES: usize = 28;
 /// Longest frame with an echo request that is answered: as long as a place for headers.
@@ -84,24 +87,27 @@ fn arp(frame: &[u8], mac: [u8; 6], address: u32) -> Incoming {
 }
 
 fn ipv4(frame: &[u8], from_mac: [u8; 6], is_right: bool, mac: [u8; 6], address: u32) -> Incoming {
-    let Some((ip, end)) = plain_ipv4(frame).filter(|(ip, _)| u32::from(ip.dst_addr()) == address) else {
+    let own = Ipv4Addr::from_bits(address).into();
+    let Some(packet) = Packet::parse(frame).filter(|packet| packet.destination == own) else {
         return Incoming::Nothing;
     };
-    if !is_right && !ip.verify_checksum() {
+    if !is_right && !packet.is_header_right(frame) {
         return Incoming::Corrupt;
     }
-    match ip.next_header() {
-        IpProtocol::Icmp => echo(&frame[..end], from_mac, mac),
+    match packet.protocol {
+        IpProtocol::Icmp => echo(&frame[..packet.end], from_mac, mac),
         IpProtocol::Tcp => {
-            let tcp = &frame[TCP_AT..end];
-            let Ok(head) = nicache_tcp::parse(tcp) else { return Incoming::Nothing };
-            let (client, server) = (u32::from(ip.src_addr()), address);
-            if !is_right && !is_segment_right(client, server, tcp) {
+            let Ok(mut head) = nicache_tcp::parse(&frame[packet.transport_at..packet.end]) else {
+                return Incoming::Nothing;
+            };
+            if !is_right && !packet.is_segment_right(frame) {
                 return Incoming::Corrupt;
             }
-            let key = FlowKey { client, server, client_port: head.src_port, server_port: head.dst_port };
+            head.ecn = packet.ecn(frame);
+            let (client, server) = (packet.source, packet.destination);
+            let key = FlowKey { client, server, client_port: head.src_port, server_port: head.dst_port, vlans: 0 };
             let ends = Ends { key, client_mac: from_mac, server_mac: mac };
-            Incoming::Tcp { ends, payload: TCP_AT + head.header_len..end, head }
+            Incoming::Tcp { ends, payload: packet.transport_at + head.header_len..packet.end, head }
         }
         _ => Incoming::Nothing,
     }
@@ -109,7 +115,7 @@ fn ipv4(frame: &[u8], from_mac: [u8; 6], is_right: bool, mac: [u8; 6], address: 
 
 /// RFC 792: the same bytes back.
 fn echo(frame: &[u8], from_mac: [u8; 6], mac: [u8; 6]) -> Incoming {
-    let Ok(request) = Icmpv4Packet::new_checked(&frame[TCP_AT..]) else { return Incoming::Nothing };
+    let Ok(request) = Icmpv4Packet::new_checked(&frame[IPV4_END..]) else { return Incoming::Nothing };
     if request.msg_type() != Icmpv4Message::EchoRequest || frame.len() > ECHO_BYTES_MAX {
         return Incoming::Nothing;
     }
@@ -126,7 +132,7 @@ fn echo(frame: &[u8], from_mac: [u8; 6], mac: [u8; 6]) -> Incoming {
     ip.set_dst_addr(from);
     ip.set_hop_limit(64);
     ip.fill_checksum();
-    let mut reply = Icmpv4Packet::new_unchecked(&mut answer[TCP_AT..]);
+    let mut reply = Icmpv4Packet::new_unchecked(&mut answer[IPV4_END..]);
     reply.set_msg_type(Icmpv4Message::EchoReply);
     reply.fill_checksum();
     Incoming::Answer(answer)

@@ -4,16 +4,20 @@ use std::hash::BuildHasher;
 use std::time::Duration;
 
 use hashbrown::HashTable;
+use nicache_tcp::challenge::ChallengeBudget;
 use nicache_tcp::frame::FlowKey;
-use nicache_tcp::isn::{IsnKey, initial, timestamp_offset};
+use nicache_tcp::half_open::{Admission, HalfOpen};
+use nicache_tcp::isn::{IsnKey, initial, siphash24, timestamp_offset};
 use nicache_tcp::time_wait::{Answer, Closed, TimeWaitTable};
-use nicache_tcp::{Flags, HeadRepr, SackBlocks, SegmentHead, Time, Wheel};
+use nicache_tcp::{Flags, HeadRepr, SegmentHead, Time, Wheel};
 
 use super::connection::{Connection, Ends, Reaction, StackConfig};
 use crate::mbuf::Mbuf;
 
 /// Connections in TIME-WAIT that are remembered.
 const TIME_WAIT_PLACES: usize = 32_768;
+/// How long a handshake has its place even if others want it: a client that lives has answered by then, or its SYN is lost and comes again.
+const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
 /// When to look again at what had no room.
 const SOON: Duration = Duration::from_millis(2);
 
@@ -50,6 +54,12 @@ pub struct StackCounters {
     pub strangers: u64,
     /// Connections whose client was gone.
     pub gave_up: u64,
+    /// Connections whose client was too slow.
+    pub too_slow: u64,
+    /// Handshakes forgotten for others that began.
+    pub half_open_evicted: u64,
+    /// Challenge acknowledgments not sent, as there were too many (RFC 5961 section 7).
+    pub challenges_refused: u64,
 }
 
 /// See the module's head.
@@ -63,6 +73,8 @@ pub struct Connections {
     key: IsnKey,
     wheel: WheelOf,
     time_wait: TimeWaitTable,
+    half_open: HalfOpen,
+    challenges: ChallengeBudget,
     ports: Vec<u16>,
     counters: StackCounters,
 }
@@ -88,6 +100,8 @@ impl Connections {
             key: IsnKey(secret),
             wheel: WheelOf(Wheel::new(capacity, now)),
             time_wait: TimeWaitTable::new(TIME_WAIT_PLACES),
+            half_open: HalfOpen::new(capacity, (capacity / 2).max(1), HANDSHAKE_MIN),
+            challenges: ChallengeBudget::default(),
             ports,
             counters: StackCounters::default(),
         }
@@ -125,6 +139,12 @@ impl Connections {
         if let Some(id) = self.find(&ends.key) {
             let Some(connection) = self.get(id) else { return Handled::Nothing };
             let reaction = connection.handle_segment(head, payload, now);
+            if !connection.is_opening() {
+                self.half_open.end(id.0);
+            }
+            if reaction.challenge {
+                self.challenge(id, now);
+            }
             return Handled::Connection { id, is_new: false, reaction };
         }
         let hash = self.seed.hash_one(ends.key);
@@ -141,7 +161,8 @@ impl Connections {
             return self.accept(ends, head, now);
         }
         self.counters.strangers += 1;
-        if head.flags.rst() {
+        // RFC 9293 section 3.10.7.2: what neither opens nor acknowledges is dropped where somebody listens.
+        if head.flags.rst() || is_service && !head.flags.ack() {
             return Handled::Nothing;
         }
         // RFC 9293 section 3.10.7.1.
@@ -154,16 +175,27 @@ impl Connections {
     }
 
     fn accept(&mut self, ends: Ends, syn: &SegmentHead, now: Time) -> Handled {
+        let admission = self.half_open.admit(now);
+        let oldest = match admission {
+            Admission::Admit if self.free.is_empty() => self.half_open.oldest(now, HANDSHAKE_MIN),
+            Admission::Replace(oldest) => Some(oldest),
+            Admission::Admit => None,
+            Admission::Refuse => {
+                self.counters.refused += 1;
+                return Handled::Nothing;
+            }
+        };
+        if let Some(oldest) = oldest {
+            // Nothing is queued before the handshake is complete.
+            self.counters.half_open_evicted += 1;
+            self.remove(ConnectionId(oldest), |_| {}, now);
+        }
         let Some(place) = self.free.pop() else {
             self.counters.refused += 1;
             return Handled::Nothing;
         };
-        let FlowKey { client, server, client_port, server_port } = ends.key;
-        let mut tuple = [0; 12];
-        tuple[..4].copy_from_slice(&client.to_be_bytes());
-        tuple[4..8].copy_from_slice(&server.to_be_bytes());
-        tuple[8..10].copy_from_slice(&client_port.to_be_bytes());
-        tuple[10..].copy_from_slice(&server_port.to_be_bytes());
+        self.half_open.begin(place, now);
+        let tuple = ends.key.tuple_bytes();
         let (start, offset) = (initial(&self.key, &tuple, now), timestamp_offset(&self.key, &tuple));
         let connection = Connection::accept(ends, syn, start, offset, &self.config, now);
         self.places[place as usize] = Some(Box::new(connection));
@@ -173,6 +205,14 @@ impl Connections {
         self.index.insert_unique(seed.hash_one(ends.key), place, hash_of);
         self.counters.accepted += 1;
         Handled::Connection { id: ConnectionId(place), is_new: true, reaction: Reaction::default() }
+    }
+
+    fn challenge(&mut self, id: ConnectionId, now: Time) {
+        let second = (now.0 / 1_000_000_000).to_be_bytes();
+        let random = siphash24(&self.key.0, &second) as u32;
+        let Some(connection) = self.places.get_mut(id.0 as usize).and_then(Option::as_deref_mut) else { return };
+        connection.challenge(&mut self.challenges, random, now);
+        self.counters.challenges_refused = self.challenges.refused();
     }
 
     /// Has the timer of a connection that was just polled fire when it has something to do, or when `other` has come.
@@ -195,7 +235,9 @@ impl Connections {
             let id = ConnectionId(index);
             if let Some(connection) = self.get(id) {
                 let is_gone = connection.handle_timeout(now);
+                let is_slow = connection.impatience().is_some();
                 self.counters.gave_up += u64::from(is_gone);
+                self.counters.too_slow += u64::from(is_slow);
                 return Some((id, is_gone));
             }
         }
@@ -216,6 +258,7 @@ impl Connections {
             entry.remove();
         }
         self.wheel.0.disarm(id.0);
+        self.half_open.end(id.0);
         if connection.must_wait() {
             let (snd_nxt, rcv_nxt) = connection.next_numbers();
             let closed = Closed { snd_nxt, rcv_nxt, ts_recent: connection.ts_recent() };
@@ -231,34 +274,26 @@ impl Connections {
 }
 
 fn answer(head: &SegmentHead, seq: nicache_tcp::Seq, ack: nicache_tcp::Seq, flags: Flags) -> HeadRepr {
-    HeadRepr {
-        src_port: head.dst_port,
-        dst_port: head.src_port,
-        seq,
-        ack,
-        flags,
-        window: 0,
-        timestamps: None,
-        sack: SackBlocks::EMPTY,
-        syn_options: None,
-    }
+    HeadRepr { src_port: head.dst_port, dst_port: head.src_port, seq, ack, flags, ..HeadRepr::default() }
 }
 
 #[cfg(test)]
 mod tests {
     use nicache_tcp::handshake::Limits;
+    use nicache_tcp::patience::ReadRules;
     use nicache_tcp::{SenderConfig, Seq};
 
     use super::*;
 
     fn connections(capacity: usize) -> Connections {
-        let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, v6: false };
-        let config = StackConfig { limits, sender: SenderConfig::default(), card_cuts: true };
+        let limits = Limits { mss: 1460, window_scale: Some(7), sack: true, timestamps: true, ecn: true, v6: false };
+        let config =
+            StackConfig { limits, sender: SenderConfig::default(), card_cuts: true, read: ReadRules::default() };
         Connections::new(config, capacity, vec![80], [7; 16], Time::ZERO)
     }
 
     fn ends(client_port: u16) -> Ends {
-        let key = FlowKey { client: 1, server: 2, client_port, server_port: 80 };
+        let key = FlowKey { client_port, server_port: 80, ..FlowKey::default() };
         Ends { key, client_mac: [1; 6], server_mac: [2; 6] }
     }
 
@@ -276,16 +311,49 @@ mod tests {
         nicache_tcp::parse(&bytes[..len]).unwrap()
     }
 
+    fn establish(table: &mut Connections, port: u16) {
+        let Handled::Connection { id, .. } =
+            table.handle_segment(ends(port), &segment(port, 100, 0, Flags::SYN), b"", Time::ZERO)
+        else {
+            panic!("no place")
+        };
+        let syn_ack = table.get(id).unwrap().poll(Time::ZERO).unwrap().head;
+        let third = segment(port, 101, syn_ack.seq.0.wrapping_add(1), Flags::ACK);
+        table.handle_segment(ends(port), &third, b"", Time::ZERO);
+        assert!(!table.get(id).unwrap().is_opening());
+    }
+
     #[test]
     fn there_are_so_many_and_no_more() {
         let mut table = connections(2);
-        for port in 1..=3 {
-            table.handle_segment(ends(port), &segment(port, 100, 0, Flags::SYN), b"", Time::ZERO);
-        }
+        establish(&mut table, 1);
+        establish(&mut table, 2);
+        let third = table.handle_segment(ends(3), &segment(3, 100, 0, Flags::SYN), b"", Time::ZERO);
+        assert!(matches!(third, Handled::Nothing));
         assert_eq!((table.len(), table.counters().accepted, table.counters().refused), (2, 2, 1));
         table.remove(ConnectionId(0), |_| {}, Time::ZERO);
         let again = table.handle_segment(ends(3), &segment(3, 100, 0, Flags::SYN), b"", Time::ZERO);
         assert!(matches!(again, Handled::Connection { is_new: true, .. }));
+    }
+
+    #[test]
+    fn a_flood_takes_no_place_from_those_who_have_one() {
+        let mut table = connections(4);
+        establish(&mut table, 1);
+        establish(&mut table, 2);
+        for port in 100..200 {
+            table.handle_segment(ends(port), &segment(port, 100, 0, Flags::SYN), b"", Time::ZERO);
+        }
+        assert_eq!((table.len(), table.counters().accepted, table.counters().refused), (4, 4, 98));
+        let later = Time::from_millis(1_000);
+        for port in 300..310 {
+            table.handle_segment(ends(port), &segment(port, 100, 0, Flags::SYN), b"", later);
+        }
+        assert_eq!((table.len(), table.counters().half_open_evicted, table.counters().refused), (4, 2, 106));
+        for port in [1, 2] {
+            let known = table.handle_segment(ends(port), &segment(port, 101, 0, Flags::RST), b"", Time::ZERO);
+            assert!(matches!(known, Handled::Connection { reaction: Reaction { over: true, .. }, .. }));
+        }
     }
 
     #[test]
@@ -302,6 +370,8 @@ mod tests {
             panic!("no answer")
         };
         assert_eq!((reset.flags, reset.ack), (Flags::RST | Flags::ACK, Seq(6)));
+        let nothing = table.handle_segment(ends(9), &segment(9, 5, 0, Flags::PSH), b"x", Time::ZERO);
+        assert!(matches!(nothing, Handled::Nothing));
         let reset = table.handle_segment(ends(9), &segment(9, 5, 0, Flags::RST), b"", Time::ZERO);
         assert!(matches!(reset, Handled::Nothing));
     }

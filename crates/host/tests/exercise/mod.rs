@@ -1,10 +1,9 @@
 //! What the fuzz targets and the replay of their corpus have in common: run arbitrary bytes through the public functions and check what must hold for all input.
 
-use nicache_host::server::range::{RANGES_MAX, Wanted, parse as parse_range};
 use nicache_host::server::request::{Parsed, parse as parse_request};
 use nicache_host::server::segments;
 use nicache_host::stack::{Incoming, parse as parse_frame};
-use nicache_http::KeyConfig;
+use nicache_http::{ByteRange, KeyConfig, RANGES_MAX, Wanted, wanted};
 
 /// Of the host for which frames are.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -16,7 +15,7 @@ pub fn frame(bytes: &[u8]) {
         match parse_frame(bytes, is_right, MAC, ADDRESS) {
             Incoming::Tcp { ends, payload, head } => {
                 assert!(payload.start <= payload.end && payload.end <= bytes.len());
-                assert_eq!((ends.key.server, ends.server_mac), (ADDRESS, MAC));
+                assert_eq!((ends.key.server, ends.server_mac), (std::net::Ipv4Addr::from_bits(ADDRESS).into(), MAC));
                 assert_eq!((ends.key.client_port, ends.key.server_port), (head.src_port, head.dst_port));
             }
             Incoming::Answer(answer) => {
@@ -60,10 +59,10 @@ pub fn request(bytes: &[u8]) {
 }
 
 fn check_range(value: &[u8], bytes: u64) {
-    if let Wanted::Parts(parts) = parse_range(value, bytes) {
+    if let Wanted::Parts(parts) = wanted(value, bytes) {
         assert!(!parts.is_empty() && parts.len() <= RANGES_MAX);
-        assert!(parts.iter().all(|&(from, to)| from < to && to <= bytes));
-        assert!(parts.iter().map(|(from, to)| u128::from(to - from)).sum::<u128>() <= u128::from(bytes));
+        assert!(parts.iter().all(|part| part.from < part.to && part.to <= bytes));
+        assert!(parts.iter().map(ByteRange::len).map(u128::from).sum::<u128>() <= u128::from(bytes));
     }
 }
 

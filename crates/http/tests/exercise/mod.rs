@@ -29,7 +29,7 @@ pub fn see_request(bytes: &[u8]) -> Seen {
             headers: request.headers.len(),
             keep_alive: request.keep_alive,
         },
-        RequestOutcome::Bypass { reason, extent } => Seen::Bypass(reason, extent),
+        RequestOutcome::Bypass { reason, extent, .. } => Seen::Bypass(reason, extent),
     }
 }
 
@@ -185,12 +185,26 @@ pub fn conditional(bytes: &[u8]) {
     let mut fields = bytes.split(|b| *b == b'\n').map(|field| (!field.is_empty()).then_some(field));
     let mut next = || fields.next().flatten();
     let (etag, last_modified) = (next(), next());
-    let condition = Conditional { if_none_match: next(), if_modified_since: next() };
+    let condition = Conditional {
+        if_none_match: next(),
+        if_modified_since: next(),
+        if_match: next(),
+        if_unmodified_since: next(),
+        no_cache: false,
+    };
     let verdict = evaluate(&condition, etag, last_modified);
     if !condition.is_conditional() {
         assert_eq!(verdict, Verdict::Full);
     }
-    if let (Some(tags), Verdict::NotModified) = (condition.if_none_match, verdict) {
+    if let (Some(tags), Verdict::Full) = (condition.if_match, verdict) {
+        assert!(tags == b"*" || tags.windows(etag.map_or(0, <[u8]>::len)).any(|window| Some(window) == etag));
+    }
+    if condition.if_match.is_none() && condition.if_unmodified_since.is_none() {
+        assert_ne!(verdict, Verdict::Failed);
+    }
+    if let (Some(tags), Verdict::NotModified) = (condition.if_none_match, verdict)
+        && tags != b"*"
+    {
         let opaque = etag.expect("a tag to match").strip_prefix(b"W/").or(etag).expect("a tag");
         assert!(tags.windows(opaque.len()).any(|window| window == opaque));
     }
@@ -199,5 +213,84 @@ pub fn conditional(bytes: &[u8]) {
     }
     if let Some(unix_s) = condition.if_modified_since.and_then(parse_imf_fixdate) {
         assert_eq!(Some(&HttpDate::from_unix_s(unix_s).as_bytes()[..]), condition.if_modified_since);
+    }
+}
+
+/// A length, If-Range, an entity tag and a Last-Modified, each ended by a line feed, and a Range: the two readings agree, and what is
+/// learned from a reply with these ranges writes it again.
+pub fn ranges(bytes: &[u8]) {
+    let mut fields = bytes.splitn(5, |b| *b == b'\n');
+    let mut next = || fields.next().unwrap_or_default();
+    let (len, if_range, etag, last_modified, range) = (next(), next(), next(), next(), next());
+    let len = std::str::from_utf8(len).ok().and_then(|len| len.parse().ok()).unwrap_or(1000);
+    let some = |value: &'_ [u8]| (!value.is_empty()).then(|| value.to_vec());
+    let (own, modified) = (some(etag), some(last_modified));
+    if agreed_if_range(if_range, own.as_deref(), modified.as_deref(), u64::MAX) == IfRange::Applies {
+        let modified_s = modified.as_deref().and_then(parse_imf_fixdate);
+        assert!(if_range_applies(if_range, etag, modified_s), "servers agree on what the RFC forbids");
+    }
+    let Agreed::Parts(parts) = agreed(range, len) else { return };
+    assert_eq!(wanted(range, len), Wanted::Parts(parts.clone()));
+    assert!(parts.windows(2).all(|two| two[0].to < two[1].from));
+    match parts.as_slice() {
+        [part] => one_part(*part, len),
+        parts => several_parts(parts, len),
+    }
+}
+
+fn one_part(part: ByteRange, len: u64) {
+    let written = |part: ByteRange| {
+        format!(
+            "HTTP/1.1 206 Partial Content\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: {}\r\nETag: \"a\"\r\n\
+             Content-Range: bytes {}-{}/{len}\r\n\r\n",
+            part.len(),
+            part.from,
+            part.to - 1
+        )
+    };
+    // Learned from another range, the template writes this one.
+    let head = written(ByteRange { from: 0, to: 1 });
+    let ReplyOutcome::Complete(reply) = parse_reply(head.as_bytes(), Method::Get) else { panic!("a plain head") };
+    let learned = PartialTemplate::learn(&reply, head.as_bytes(), Some(ByteRange { from: 0, to: 1 }), len);
+    let template = learned.expect("a plain 206");
+    let mut out = vec![0; 1024];
+    let filled = template.render(&HttpDate::from_unix_s(784_111_777), part.len(), Some(part), len, &mut out);
+    assert_eq!(filled, template.len_for(part.len(), Some(part), len));
+    assert_eq!(std::str::from_utf8(&out[..filled]).unwrap(), written(part));
+}
+
+fn several_parts(parts: &[ByteRange], len: u64) {
+    for breaks_first in [true, false] {
+        let mut body = Vec::new();
+        for part in parts {
+            let range = format!("Content-Range: bytes {}-{}/{len}", part.from, part.to - 1);
+            body.extend(format!("\r\n--x\r\nContent-Type: a/b\r\n{range}\r\n\r\n").bytes());
+            // The content does not matter here, and may be long.
+        }
+        body.extend(b"\r\n--x--\r\n");
+        let body = &body[if breaks_first { 0 } else { 2 }..];
+        let content: u64 = parts.iter().map(ByteRange::len).sum();
+        let head = format!(
+            "HTTP/1.1 206 Partial Content\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+             Content-Type: multipart/byteranges; boundary=x\r\nContent-Length: {}\r\n\r\n",
+            body.len() as u64 + content
+        );
+        // More content than a length may say is no reply.
+        let ReplyOutcome::Complete(reply) = parse_reply(head.as_bytes(), Method::Get) else { return };
+        let asked = PartsAsked::new(parts, len);
+        let kind = reply.content_type.expect("a type");
+        let format = PartFormat::learn(&reply, kind, body, &asked, len).expect("plain parts");
+        assert_eq!(format.body_len(parts, len), body.len() as u64 + content);
+        let mut text = vec![0; body.len()];
+        let mut at = 0;
+        for (index, part) in parts.iter().enumerate() {
+            at += format.render_head(*part, len, index == 0, &mut text[at..]);
+        }
+        at += format.render_end(&mut text[at..]);
+        assert_eq!((at, &text[..]), (body.len(), body));
+        let longer = head.replace("Content-Length: ", "Content-Length: 9");
+        if let ReplyOutcome::Complete(reply) = parse_reply(longer.as_bytes(), Method::Get) {
+            assert_eq!(PartFormat::learn(&reply, kind, body, &asked, len), None, "a length that does not fit");
+        }
     }
 }

@@ -1,22 +1,29 @@
 //! The command `bench`.
 
+mod curves;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use nicache_bench::dynamic::{EDIT_RATES, Page, Subject};
 
+pub use curves::BenchCurvesArgs;
+
 use super::parse_rate;
 
 /// The benchmarks.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// A client against nginx alone, through the card, and with Varnish in the card's place
+    /// A client against nginx and Apache alone, through the card, and with Varnish or HAProxy in the card's place
     #[command(
-        after_help = "Example: sudo nicache bench wire --figure wire.svg\n\nNeeds root, two CPUs, a quiet machine and wrk; takes about 40 minutes \
-        in full, 3 minutes with --quick."
+        after_help = "Example: sudo nicache bench wire --figure wire.svg\n\nNeeds root, two CPUs, a quiet machine and wrk; takes about 55 minutes \
+        in full, 4 minutes with --quick."
     )]
     Wire(BenchWireArgs),
+    /// More and more connections, to nginx alone and through the card: replies per second and connection times at rising rates
+    #[command(after_help = curves::EXAMPLES)]
+    Curves(BenchCurvesArgs),
     /// Computed pages that change (PHP with MariaDB, WordPress, DokuWiki): the server alone, behind caches, behind the card; speed and
     /// stale replies
     #[command(after_help = BENCH_DYNAMIC_EXAMPLES)]
@@ -27,6 +34,16 @@ pub enum BenchCommand {
     /// What card memory keeps off a bus, and what that is worth: `nicache serve` under web logs on the bus of Kim et al. 2002
     #[command(after_help = BENCH_KIM_EXAMPLES)]
     Kim(BenchKimArgs),
+    /// A path that loses, reorders, duplicates and delays packets: the goodput of the card's TCP beside that of Linux
+    #[command(
+        after_help = "Example: sudo nicache bench impair --figure impair.svg\n\nNeeds root and two CPUs; takes about 40 minutes in full, a minute with \
+        --quick."
+    )]
+    Impair(BenchImpairArgs),
+    /// The card under attack: SYN floods, slow readers and senders, idle connections, mutated frames; fails if a client that behaves is
+    /// not served, or the card's memory grows, or something of the attack stays
+    #[command(after_help = BENCH_SIEGE_EXAMPLES)]
+    Siege(BenchSiegeArgs),
     /// Simulations: how fast traces are played back against each policy, and the curve of LRU is made, beside libCacheSim
     #[command(after_help = BENCH_SIM_EXAMPLES)]
     Sim(BenchSimArgs),
@@ -46,6 +63,114 @@ const BENCH_SIM_EXAMPLES: &str = "Examples:
   nicache bench sim --peer ~/libCacheSim/build/bin/cachesim --figure sim.svg
 
 The peer is built by you (docs/bench tells how). Takes about 3 minutes a round with it, and 250 MB of disk.";
+
+/// Arguments of `bench impair`.
+#[derive(Debug, Args)]
+pub struct BenchImpairArgs {
+    /// Print the result as JSON, every single transfer included
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "quick", "seed"])]
+    pub from: Option<PathBuf>,
+    /// What losses and all else that is random follow from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// How often everything is measured
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Only conditions whose name contains this, such as "50 ms" or "10 % lost"
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub only: String,
+    /// Put the files to serve into this folder while measuring. It must be on a disk
+    #[arg(long, value_name = "DIR", default_value = "/var/lib")]
+    pub folder: PathBuf,
+    /// A few conditions: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+}
+
+const BENCH_SIEGE_EXAMPLES: &str = "Examples:
+  sudo nicache bench siege
+  sudo nicache bench siege --attack idle --idle 100000 -- --handshake card --connections 131072
+  sudo nicache bench siege --attack mutants --seconds 300 --seed 7
+
+Needs root and two CPUs. Everything happens in network namespaces of its own. Takes a minute an attack, and as long as the card's patience
+with its clients after it: about 10 minutes.";
+
+/// Arguments of `bench siege`.
+#[derive(Debug, Args)]
+pub struct BenchSiegeArgs {
+    /// Only this attack. Repeatable [default: all]
+    #[arg(long = "attack", value_enum, value_name = "ATTACK")]
+    pub attacks: Vec<SiegeAttack>,
+    /// Seconds of each attack
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub seconds: u32,
+    /// Seconds of quiet before each attack and after it
+    #[arg(long, value_name = "SECONDS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    pub quiet: u32,
+    /// Seconds after an attack within which the card must have got rid of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub r#return: u32,
+    /// SYNs a second of the flood
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub syns: u32,
+    /// Slow readers, and slow senders
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub slow: u32,
+    /// Idle connections
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub idle: u32,
+    /// Slow and idle connections opened in a second
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub opened: u32,
+    /// Steps of mutated conversations in a second; half as many random frames
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub frames: u32,
+    /// What sources, changes and all else that is random follow from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the result into this file (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Attack nothing, show the results saved in this file. Repeatable: they are put together
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["attacks", "seconds", "seed"])]
+    pub from: Vec<PathBuf>,
+    /// Put the files to serve into this folder while measuring. It must be on a disk
+    #[arg(long, value_name = "DIR", default_value = "/var/lib")]
+    pub folder: PathBuf,
+    /// Options of the card, as of `nicache run`
+    #[arg(last = true, value_name = "OPTIONS")]
+    pub options: Vec<String>,
+}
+
+/// An attack of `bench siege`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SiegeAttack {
+    /// SYNs from random sources that never answer
+    SynFlood,
+    /// Connections that ask for 1 MB and hardly read
+    SlowReaders,
+    /// Requests that come byte by byte and never end
+    SlowSenders,
+    /// Connections without traffic
+    Idle,
+    /// Random frames, and frames of conversations changed on their way
+    Mutants,
+}
 
 /// Arguments of `bench sim`.
 #[derive(Debug, Args)]

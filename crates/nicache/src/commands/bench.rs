@@ -6,21 +6,24 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bench::{dynamic, kim, pipeline, sets, sim, wire};
+use nicache_bench::{curves, dynamic, impair, kim, pipeline, sets, siege, sim, wire};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{
-    BenchCommand, BenchDynamicArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs, BenchSimArgs, BenchWireArgs,
-    DynamicPart,
+    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs,
+    BenchSiegeArgs, BenchSimArgs, BenchWireArgs, DynamicPart, SiegeAttack,
 };
 
 /// Measures, and prints what came out.
 pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
     match command {
         BenchCommand::Wire(arguments) => run_wire(arguments),
+        BenchCommand::Curves(arguments) => run_curves(arguments),
         BenchCommand::Dynamic(arguments) => run_dynamic(arguments),
         BenchCommand::Sets(arguments) => run_sets(arguments),
         BenchCommand::Kim(arguments) => run_kim(arguments),
+        BenchCommand::Impair(arguments) => run_impair(arguments),
+        BenchCommand::Siege(arguments) => run_siege(arguments),
         BenchCommand::Sim(arguments) => run_sim(arguments),
         BenchCommand::Pipeline(arguments) => run_pipeline(arguments),
     }
@@ -52,6 +55,123 @@ fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
     }
     // Measurements that failed are in the result; whoever only looks at the status shall know of them, too.
     Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_curves(arguments: &BenchCurvesArgs) -> Result<ExitCode> {
+    let report = match &arguments.from {
+        Some(path) => {
+            curves::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?
+        }
+        None => curves::run(&curves::Plan {
+            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            rounds: arguments.rounds,
+            seconds: arguments.seconds.unwrap_or(if arguments.quick { 1 } else { 4 }),
+            spacing: arguments.arrivals,
+            seed: arguments.seed,
+            rates: sorted(&arguments.rates),
+            folder: arguments.folder.clone(),
+            quick: arguments.quick,
+            only: arguments.only.clone(),
+        })?,
+    };
+    let json = serde_json::to_string(&report)?;
+    if let Some(path) = &arguments.save {
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.figure {
+        std::fs::write(path, curves::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        println!("{json}");
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_impair(arguments: &BenchImpairArgs) -> Result<ExitCode> {
+    let report = match &arguments.from {
+        Some(path) => {
+            impair::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?
+        }
+        None => impair::run(&impair::Plan {
+            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            seed: arguments.seed,
+            rounds: arguments.rounds,
+            folder: arguments.folder.clone(),
+            quick: arguments.quick,
+            only: arguments.only.clone(),
+        })?,
+    };
+    let json = serde_json::to_string(&report)?;
+    if let Some(path) = &arguments.save {
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.figure {
+        std::fs::write(path, impair::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        println!("{json}");
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_siege(arguments: &BenchSiegeArgs) -> Result<ExitCode> {
+    let mut saved = arguments
+        .from
+        .iter()
+        .map(|path| siege::read_report(path).with_context(|| format!("cannot read the result {}", path.display())));
+    let report = match saved.next() {
+        Some(first) => saved.try_fold(first?, |mut all, next| {
+            all.outcomes.extend(next?.outcomes);
+            anyhow::Ok(all)
+        })?,
+        None => siege::run(&siege::Plan {
+            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            attacks: match arguments.attacks.as_slice() {
+                [] => siege::AttackKind::ALL.to_vec(),
+                chosen => chosen.iter().map(|attack| attack_kind(*attack)).collect(),
+            },
+            strength: siege::Strength {
+                syns_per_s: arguments.syns,
+                slow: arguments.slow,
+                idle: arguments.idle,
+                opened_per_s: arguments.opened,
+                frames_per_s: arguments.frames,
+            },
+            quiet_s: arguments.quiet,
+            seconds: arguments.seconds,
+            return_s: arguments.r#return,
+            seed: arguments.seed,
+            folder: arguments.folder.clone(),
+            options: arguments.options.clone(),
+        })?,
+    };
+    let json = serde_json::to_string(&report)?;
+    if let Some(path) = &arguments.save {
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.figure {
+        std::fs::write(path, siege::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        println!("{json}");
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn attack_kind(attack: SiegeAttack) -> siege::AttackKind {
+    match attack {
+        SiegeAttack::SynFlood => siege::AttackKind::SynFlood,
+        SiegeAttack::SlowReaders => siege::AttackKind::SlowReaders,
+        SiegeAttack::SlowSenders => siege::AttackKind::SlowSenders,
+        SiegeAttack::Idle => siege::AttackKind::Idle,
+        SiegeAttack::Mutants => siege::AttackKind::Mutants,
+    }
 }
 
 fn run_sim(arguments: &BenchSimArgs) -> Result<ExitCode> {
@@ -149,19 +269,23 @@ fn dynamic_plan(arguments: &BenchDynamicArgs) -> Result<dynamic::Plan> {
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let mut edits = arguments.edits.clone();
-    edits.sort_unstable();
-    edits.dedup();
     Ok(dynamic::Plan {
         nicache: std::env::current_exe().context("cannot find this program's file")?,
         rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 5 }),
         seconds: arguments.seconds.unwrap_or(if arguments.quick { 1 } else { 5 }),
         pages: if arguments.only == Some(DynamicPart::Watchers) { Vec::new() } else { arguments.pages.clone() },
         subjects: arguments.subjects.clone(),
-        edits,
+        edits: sorted(&arguments.edits),
         watchers: arguments.only != Some(DynamicPart::Pages),
         stop,
     })
+}
+
+fn sorted(numbers: &[u32]) -> Vec<u32> {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 fn run_sets(arguments: &BenchSetsArgs) -> Result<ExitCode> {

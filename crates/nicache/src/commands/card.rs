@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nicache_bus::Window;
 use nicache_card::{
     AccessRecord as Hit, Card, CardConfig, CoherenceLink, Entry, EntryView, Handshake, NoWatcher, Outcome,
     PathSettings, Paths, Store,
@@ -16,56 +16,117 @@ use nicache_card::{
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
-use nicache_port::{PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, ReceiveSteering, TapConfig, TapQueue};
+use nicache_port::{Divertible, PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, ReceiveSteering};
 use nicache_tcp::Time;
+use nicache_tcp::isn::IsnKey;
+use rustix::thread::CapabilitySet;
 
 use crate::control::{
-    ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard,
+    ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, Counters, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard,
 };
-use crate::engine::{RECHECK_PORTS, Rechecker, Shard, Waker, WatcherLink, merge, monotonic, report};
+use crate::engine::{
+    AnyPort, Hottest, KernelL0, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort, SharedLedger, Sign, Waker,
+    WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, wait_for,
+};
 use crate::inquiry::{self, ENTRIES_MAX, EntryReport, PageReport};
 use crate::logs;
 use crate::options::HandshakeKind;
 use crate::policy::new_policy;
+use crate::privileges;
 use crate::setup::{CARD_NICENESS, CardSetup, child_start, go_first};
 
 /// How often access records are fetched from the shards.
 const ACCESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Ports are boxed on the wire side only, where a capture may be in between.
-type Wire = Box<dyn Port + Send>;
-type Shards = Vec<Shard<Wire, TapQueue>>;
+/// How often the keys of SYN cookies are renewed.
+const KEY_INTERVAL: Duration = Duration::from_secs(600);
+
+type Shards = Vec<Shard<ShardPort, ShardPort>>;
 
 /// Serves until told to stop.
 pub fn execute() -> Result<ExitCode> {
     let (setup, files, socket) = child_start::<CardSetup>(c"nicache-card")?;
     logs::start(setup.log_format);
     go_first(CARD_NICENESS);
-    let queues = usize::from(setup.queues);
     let mut files = files.into_iter();
-    let mut taps = || -> Result<Vec<TapQueue>> { files.by_ref().take(queues).map(queue).collect() };
-    let (wire, host) = (taps()?, taps()?);
+    let Ports { pairs, heartbeat, tap } = Ports::open(&setup.ports, setup.queues, &mut files)?;
+    let pairs = capture(&setup, pairs)?;
     let watcher = files.next().context("no socket to the watcher came with the setup")?;
+    let ledger = files.next().context("no ledger came with the setup")?;
     // The maps first, then the links, which only need to stay open.
     let witness: Vec<OwnedFd> = files.collect();
+    let secret = secret()?;
+    let l0 = if setup.l0 { level0(&setup, tap.as_deref(), &witness, secret) } else { None };
+    // What L0 answers goes back on the CPU that it came from.
+    let steered = tap.as_deref().filter(|_| l0.is_none());
+    let steering = steering(steered, setup.queues.into());
+    // The kernel asks for it whenever steering follows a thread to another CPU.
+    let kept = if steering.iter().any(Option::is_some) { CapabilitySet::NET_ADMIN } else { CapabilitySet::empty() };
+    privileges::keep_capabilities(kept)?;
+    let ledger = Arc::new(Window::map(ledger).context("the ledger of connections")?);
     let (table, watched) = match witness.as_slice() {
         [control, revisions, ..] => (Arc::new(RevisionTable::map(control.as_fd(), revisions.as_fd())?), true),
         // Its lease is never renewed, so nothing is stored or served.
         _ => (RevisionTable::on_heap(), false),
     };
-    let shards = start_shards(&setup, wire, host, watched.then_some(watcher), &table)?;
     let channel = Arc::new(CardChannel::new(socket));
+    let mut prepared = prepare_shards(&setup, pairs, steering, watched.then_some(watcher), &table, secret)?;
+    if let (Some(l0), Some(first)) = (l0, prepared.first_mut()) {
+        first.card.set_l0(Box::new(l0));
+    }
     channel.send(&FromCard::Ready)?;
+    let elder = match channel.receive()? {
+        Some((ToCard::Begin, _)) => None,
+        Some((ToCard::BeginAfter, sockets)) => Some(sockets),
+        Some(_) | None => return Ok(ExitCode::FAILURE),
+    };
+    let signs: Vec<Sign> = prepared.iter().map(|_| Sign::default()).collect();
+    let is_watched = heartbeat.is_some();
+    let (elders, elder) = match elder.map(elders).transpose()? {
+        Some((elders, life)) => {
+            wait_for(&life);
+            (elders, Some(life))
+        }
+        None => (Vec::new(), None),
+    };
+    let mut elders = elders.into_iter();
+    let mut shards = Shards::new();
+    for (mut prepared, sign) in prepared.into_iter().zip(&signs) {
+        // Before its first frame, which may be the elder's.
+        elders.next().into_iter().for_each(|elder| prepared.card.set_elder(elder));
+        shards.push(prepared.start(&ledger, is_watched.then(|| sign.clone()))?);
+    }
     let shards = Arc::new(shards);
+    let yielding = Yielding::prepare(Arc::clone(&shards), elder)?;
+    let life = heartbeat.map(|heartbeat| Life::start(heartbeat, signs)).transpose()?;
     if setup.access_log {
         let (shards, channel) = (Arc::clone(&shards), Arc::clone(&channel));
         std::thread::Builder::new().name("access".into()).spawn(move || send_access_records(&shards, &channel))?;
     }
-    while let Some(message) = channel.receive()? {
+    let shards_with_keys = Arc::clone(&shards);
+    std::thread::Builder::new().name("keys".into()).spawn(move || renew_keys(&shards_with_keys))?;
+    // Each has opened its files once it answers.
+    shards.iter().try_for_each(|shard| shard.ask(|_| ()))?;
+    privileges::filter_calls()?;
+    let mut hottest = Hottest::new(monotonic());
+    while let Some((message, files)) = channel.receive()? {
         match message {
-            ToCard::Stop => return Ok(ExitCode::SUCCESS),
+            ToCard::Begin | ToCard::BeginAfter => {}
+            ToCard::Yield => {
+                yielding.begin(&shards, files)?;
+                life.iter().for_each(Life::retire);
+            }
+            ToCard::Stop => {
+                life.iter().for_each(Life::stop);
+                for shard in shards.iter() {
+                    if let Err(error) = shard.ask(|card| card.wire_mut().finish())? {
+                        tracing::warn!("the capture is not whole: {error}");
+                    }
+                }
+                return Ok(ExitCode::SUCCESS);
+            }
             ToCard::Ask { id, question } => {
-                let answer = answer(question, &shards, watched)
+                let answer = answer(question, &shards, watched, &mut hottest)
                     .unwrap_or_else(|error| Answer::Refused { reason: format!("{error:#}") });
                 channel.send(&FromCard::Answer { id, answer })?;
             }
@@ -74,31 +135,55 @@ pub fn execute() -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn queue(file: OwnedFd) -> Result<TapQueue> {
-    TapQueue::from_owned_fd(file, &TapConfig::default()).context("a TAP queue from the supervisor")
+/// A shard that takes no frames yet.
+struct Prepared {
+    number: usize,
+    connections: u32,
+    card: Card<ShardPort, ShardPort>,
+    steering: Option<ReceiveSteering>,
+    rechecker: Option<Rechecker>,
+    waker: Waker,
 }
 
-fn start_shards(
+impl Prepared {
+    fn start(mut self, ledger: &Arc<Window>, sign: Option<Sign>) -> Result<Shard<ShardPort, ShardPort>> {
+        if sign.is_some() {
+            self.card.drain_ports()?;
+        }
+        let mut ledger = SharedLedger::of(ledger, self.number, self.connections);
+        self.card.adopt(ledger.take().into_iter(), monotonic());
+        self.card.keep_ledger(Box::new(ledger));
+        let failed = |error| {
+            tracing::error!("the card cannot forward frames any more: {error}");
+            std::process::exit(1);
+        };
+        Shard::start(self.number, self.card, self.steering, self.rechecker, sign, self.waker, failed)
+    }
+}
+
+fn prepare_shards(
     setup: &CardSetup,
-    wire: Vec<TapQueue>,
-    host: Vec<TapQueue>,
+    pairs: Vec<(AnyPort, AnyPort)>,
+    steering: Vec<Option<ReceiveSteering>>,
     watcher: Option<OwnedFd>,
     table: &Arc<RevisionTable>,
-) -> Result<Shards> {
-    let queues = wire.len();
+    secret: [u8; 16],
+) -> Result<Vec<Prepared>> {
+    let queues = pairs.len();
     let wakers = (0..queues).map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
     let mut links: Vec<Option<WatcherLink>> = match watcher {
         Some(socket) => WatcherLink::start(socket, wakers.clone())?.into_iter().map(Some).collect(),
         None => (0..queues).map(|_| None).collect(),
     };
     let memory_bytes = usize::try_from(setup.memory_bytes / queues as u64).context("--memory is too large")?;
-    let secret = secret()?;
-    let rechecker = match wants_dynamic(setup) {
-        false => None,
-        true => Some(Rechecker::start(setup.rechecker, setup.server).context("starting the card's own client")?),
+    let rechecker = match setup.rechecker {
+        Some((own, server)) if wants_dynamic(setup) => {
+            Some(Rechecker::start(own, server).context("starting the card's own client")?)
+        }
+        _ => None,
     };
     let mut shards = Vec::new();
-    for (number, (wire, host)) in wire.into_iter().zip(host).enumerate() {
+    for (number, ((wire, host), steering)) in pairs.into_iter().zip(steering).enumerate() {
         let config = card_config(setup, memory_bytes, secret)?;
         let memory = CardMemory::new(memory_bytes, HugePages::Try)
             .with_context(|| format!("cannot take {memory_bytes} bytes of card memory: try a smaller --memory"))?;
@@ -110,24 +195,57 @@ fn start_shards(
             Some(link) => Box::new(link),
             None => Box::new(NoWatcher),
         };
-        let steering = ReceiveSteering::open(wire.interface(), number)
-            .inspect_err(|error| {
-                tracing::debug!(shard = number, "received frames cannot be steered to the card's CPU: {error}")
-            })
-            .ok();
-        let wire = wire_port(setup, wire, number)?;
-        let card = Card::new(wire, host, config, store, link, monotonic());
-        let failed = |error| {
-            tracing::error!("the card cannot forward frames any more: {error}");
-            std::process::exit(1);
-        };
-        shards.push(Shard::start(number, card, steering, rechecker.clone(), wakers[number].clone(), failed)?);
+        let card = Card::new(Divertible::new(wire), Divertible::new(host), config, store, link, monotonic());
+        let (rechecker, waker) = (rechecker.clone(), wakers[number].clone());
+        let connections = setup.clients.connections;
+        shards.push(Prepared { number, connections, card, steering, rechecker, waker });
     }
     Ok(shards)
 }
 
-fn wire_port(setup: &CardSetup, wire: TapQueue, number: usize) -> Result<Wire> {
-    let Some(path) = &setup.pcap else { return Ok(Box::new(wire)) };
+/// Steering of the frames of each queue of a TAP, as far as there is any.
+fn steering(tap: Option<&str>, queues: usize) -> Vec<Option<ReceiveSteering>> {
+    let open = |number| {
+        let opened = ReceiveSteering::open(tap?, number);
+        opened
+            .inspect_err(|error| {
+                tracing::debug!(shard = number, "received frames cannot be steered to the card's CPU: {error}")
+            })
+            .ok()
+    };
+    (0..queues).map(open).collect()
+}
+
+/// What answers before the card; `None`, with the reason in the log, if that cannot be.
+fn level0(setup: &CardSetup, tap: Option<&str>, witness: &[OwnedFd], secret: [u8; 16]) -> Option<KernelL0> {
+    let missing = match (tap, witness) {
+        (None, _) => "the wire is no TAP",
+        (_, []) => "the kernel is not the witness",
+        _ if setup.queues > 1 => "there are several queues",
+        _ if setup.access_log || setup.pcap.is_some() => "it writes neither access log nor capture",
+        (Some(tap), [control, ..]) => {
+            let seed = u64::from_le_bytes(std::array::from_fn(|at| secret[at]));
+            match KernelL0::attach(tap, control.as_fd(), seed) {
+                Ok(l0) => return Some(l0),
+                Err(error) => {
+                    tracing::warn!("hits are not answered in the kernel: {error:#}");
+                    return None;
+                }
+            }
+        }
+    };
+    tracing::warn!("hits are not answered in the kernel: {missing}");
+    None
+}
+
+/// The ports, with a capture in front of the wire's if one is wanted.
+fn capture(setup: &CardSetup, pairs: Vec<(AnyPort, AnyPort)>) -> Result<Vec<(AnyPort, AnyPort)>> {
+    let capture = |(number, (wire, host))| Ok((wire_port(setup, wire, number)?, host));
+    pairs.into_iter().enumerate().map(capture).collect()
+}
+
+fn wire_port(setup: &CardSetup, wire: AnyPort, number: usize) -> Result<AnyPort> {
+    let Some(path) = &setup.pcap else { return Ok(wire) };
     if number > 0 {
         // One file per queue: a capture file has one writer.
         let path = path.with_extension(format!("{number}.pcap"));
@@ -160,12 +278,17 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
         HandshakeKind::PassThrough => Handshake::PassThrough,
         HandshakeKind::Card => Handshake::Card,
     };
+    config.flows = setup.clients.connections as usize;
+    config.half_open = setup.clients.half_open as usize;
+    config.patience = setup.clients.patience();
     config.access_log = setup.access_log;
+    config.mtu = u16::try_from(setup.mtu).unwrap_or(u16::MAX);
+    config.cache_status = setup.cache_status;
     let default = PathSettings { age_max: Duration::from_millis(setup.recheck_ms), ..PathSettings::default() };
     let paths = setup.paths.iter().map(|path| path.settings(setup.recheck_ms)).collect::<Result<_>>()?;
     config.paths = Paths::new(default, paths);
-    if wants_dynamic(setup) {
-        config.rechecker = Some(nicache_card::Rechecker { address: setup.rechecker.into(), ports: RECHECK_PORTS });
+    if let (true, Some((own, _))) = (wants_dynamic(setup), setup.rechecker) {
+        config.rechecker = Some(nicache_card::Rechecker { address: own.into(), ports: RECHECK_PORTS });
     }
     Ok(config)
 }
@@ -185,16 +308,33 @@ fn secret() -> Result<[u8; 16]> {
     Ok(bytes)
 }
 
-fn answer(question: Question, shards: &Shards, watched: bool) -> Result<Answer> {
+fn answer(question: Question, shards: &Shards, watched: bool, hottest: &mut Hottest) -> Result<Answer> {
     match question {
+        Question::Alive => {
+            shards.iter().try_for_each(|shard| shard.ask(|_| ()))?;
+            Ok(Answer::Alive)
+        }
         Question::Counters => {
-            let reports = shards.iter().map(|shard| shard.ask(|card| report(card))).collect::<Result<Vec<_>>>()?;
+            let reports = shards.iter().map(|shard| shard.ask(settled_report)).collect::<Result<Vec<_>>>()?;
             let mut counters = merge(reports);
-            if !watched {
-                counters.not_caching = Some("files cannot be watched".to_owned());
-            }
+            counters.not_caching = unwatched(watched).or(counters.not_caching);
             Ok(Answer::Counters(counters))
         }
+        Question::Cards => {
+            let (mut cards, mut reports) = (Vec::new(), Vec::new());
+            for (number, shard) in shards.iter().enumerate() {
+                let (card, counters) = shard.ask(move |card| {
+                    let counters = settled_report(card);
+                    (card_sample(number, card), counters)
+                })?;
+                cards.push(card);
+                reports.push(counters);
+            }
+            let mut counters = Box::new(merge(reports));
+            counters.not_caching = unwatched(watched).or(counters.not_caching.take());
+            Ok(Answer::Cards { cards, counters })
+        }
+        Question::Hottest => Ok(Answer::Hottest { objects: hottest.look(shards, monotonic())? }),
         Question::PurgeAll => purge(shards, None),
         Question::PurgeTarget { host, target } => purge(shards, Some((host, target))),
         Question::Page { host, target } => page(shards, host, target),
@@ -213,6 +353,16 @@ fn answer(question: Question, shards: &Shards, watched: bool) -> Result<Answer> 
             Ok(Answer::Bypass { on })
         }
     }
+}
+
+/// What is counted, with what L0 has answered.
+fn settled_report(card: &mut Card<ShardPort, ShardPort>) -> Counters {
+    card.settle_l0(monotonic());
+    report(card)
+}
+
+fn unwatched(watched: bool) -> Option<String> {
+    (!watched).then(|| "files cannot be watched".to_owned())
 }
 
 fn purge(shards: &Shards, which: Option<(Option<String>, String)>) -> Result<Answer> {
@@ -313,6 +463,19 @@ fn millis(ns: u64) -> u64 {
     ns / 1_000_000
 }
 
+/// Gives each shard another key for its SYN cookies from time to time.
+fn renew_keys(shards: &Shards) {
+    loop {
+        std::thread::sleep(KEY_INTERVAL);
+        let Ok(key) = secret() else { continue };
+        let renewed =
+            shards.iter().try_for_each(|shard| shard.ask(move |card| card.renew_cookie_key(IsnKey(key), monotonic())));
+        if renewed.is_err() {
+            return;
+        }
+    }
+}
+
 fn send_access_records(shards: &Shards, channel: &CardChannel) {
     let mut lost_before = 0;
     loop {
@@ -354,7 +517,7 @@ fn to_record(hit: &Hit) -> AccessRecord {
     let version = if hit.http10 { "HTTP/1.0" } else { "HTTP/1.1" };
     AccessRecord {
         unix_s: hit.time,
-        client: IpAddr::V4(Ipv4Addr::from(hit.client)),
+        client: hit.client.to_ip(),
         request: format!("{method} {} {version}", text(hit.target())),
         status: hit.status,
         body_bytes: u64::from(hit.body_bytes),

@@ -40,6 +40,9 @@ fn render(status: &Status) -> String {
     }
     line("address", format!("{} by way of {} ({})", status.url, status.interface, status.gateway));
     line("published", list(status.published.clone()));
+    if let Some(admin) = status.admin {
+        line("admin", format!("http://{admin}/"));
+    }
     line("shared", list(status.shared.iter().map(ToString::to_string).collect()));
     line("requests", live::render(counters));
     let (used, all) = (live::bytes(counters.memory_used_bytes), live::bytes(counters.memory_bytes));

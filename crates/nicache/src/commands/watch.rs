@@ -25,12 +25,11 @@ use crate::setup::{
 /// How often it is logged what relays have told.
 const REPORT: Duration = Duration::from_secs(60);
 
-/// Watches until the supervisor or the card is gone.
+/// Watches for the cards that the supervisor brings, until that is gone.
 pub fn execute() -> Result<ExitCode> {
-    let (setup, files, supervisor) = child_start::<WatchSetup>(c"nicache-watch")?;
+    let (setup, _, supervisor) = child_start::<WatchSetup>(c"nicache-watch")?;
     logs::start(setup.log_format);
     go_first(WATCHER_NICENESS);
-    let card = files.into_iter().next().context("no socket to the card came with the setup")?;
     let server_netns = u32::try_from(setup.server_netns).context("the number of the server's network namespace")?;
     let started = match &setup.preload {
         None => start_kernel(&setup, server_netns).map_err(|error| {
@@ -63,8 +62,7 @@ pub fn execute() -> Result<ExitCode> {
     let report = WatchReport { files: witness.len(), unavailable: None };
     send_message(&supervisor, &report, &witness.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
     let mut operator = Supervisor { socket: supervisor, remotes };
-    run_watcher(&mut registrar, card.as_fd(), Some(&mut operator))
-        .context("the card sent what no card sends, or its socket broke")?;
+    run_watcher(&mut registrar, Vec::new(), Some(&mut operator)).context("polling the sockets of cards")?;
     Ok(ExitCode::FAILURE)
 }
 
@@ -112,9 +110,9 @@ impl Operator for Supervisor {
         self.socket.as_fd()
     }
 
-    fn answer(&mut self, registrar: &mut Registrar) -> io::Result<()> {
+    fn answer(&mut self, registrar: &mut Registrar) -> io::Result<Option<OwnedFd>> {
         let question = receive_message(&self.socket).map_err(io::Error::other)?;
-        let Some((question, _)) = question else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+        let Some((question, files)) = question else { return Err(io::ErrorKind::UnexpectedEof.into()) };
         let mut answer = answer(question, registrar, &self.remotes);
         // Paths may be of any length.
         while let FromWatch::Explained { sources: Some(sources) } = &mut answer
@@ -123,12 +121,14 @@ impl Operator for Supervisor {
             sources.paths.truncate(sources.paths.len() / 2);
             sources.tables.truncate(sources.tables.len() / 2);
         }
-        send_message(&self.socket, &answer, &[]).map_err(io::Error::other)
+        send_message(&self.socket, &answer, &[]).map_err(io::Error::other)?;
+        Ok(files.into_iter().next())
     }
 }
 
 fn answer(question: ToWatch, registrar: &mut Registrar, remotes: &[Arc<RemoteDatabase>]) -> FromWatch {
     match question {
+        ToWatch::ServeCard => FromWatch::CardServed,
         ToWatch::Explain { record } => {
             FromWatch::Explained { sources: registrar.explain(RecordNumber(record)).map(sources_report) }
         }

@@ -1,11 +1,23 @@
 //! What runs in the card process: a card per queue, each on a thread of its own, and the way to each of them.
 
+mod hottest;
+mod l0;
+mod ledger;
+mod life;
 mod link;
+mod ports;
 mod rechecker;
 mod report;
 mod shard;
+mod succession;
 
+pub use hottest::{HOTTEST_MAX, Hottest};
+pub use l0::KernelL0;
+pub use ledger::{SharedLedger, ledger_bytes};
+pub use life::{Life, Sign};
 pub use link::WatcherLink;
+pub use ports::{AnyPort, Ports};
 pub use rechecker::{PORTS as RECHECK_PORTS, Rechecker};
-pub use report::{merge, report};
+pub use report::{card_sample, describe, merge, report};
 pub use shard::{Shard, Waker, monotonic};
+pub use succession::{ShardPort, Yielding, elders, wait_for};

@@ -1,12 +1,121 @@
-//! The card's counters as the supervisor and `nicache status` know them.
+//! The card's counters as the supervisor, `nicache status` and Prometheus know them: each is named and described once, here.
 
+use nicache_admin::{CardSample, Crossing, Description, Direction};
 use nicache_card::bus::BusClass;
-use nicache_card::{Card, CardBypass, FillAbort};
+use nicache_card::{Card, CardBypass, Counters as Counts, FillAbort};
 use nicache_coherence::RefusalReason;
 use nicache_http::{BypassReason, NotShared};
 use nicache_port::Port;
 
 use crate::control::Counters;
+
+type Named = (&'static str, &'static str, fn(&Counts) -> u64);
+
+/// Counters that only grow: name, what it is, value.
+const COUNTERS: &[Named] = &[
+    ("hits_not_modified", "Hits that were answered with 304.", |counts| counts.hits_not_modified),
+    ("hits_head", "Hits of HEAD requests.", |counts| counts.hits_head),
+    ("hits_range", "Hits of a range, or of several.", |counts| counts.hits_range),
+    ("hits_l0", "Hits that L0 has answered, before the card.", |counts| counts.hits_l0),
+    ("l0_published", "Replies that L0 was given.", |counts| counts.l0_published),
+    ("l0_lent", "Times that a connection was lent to L0.", |counts| counts.l0_lent),
+    ("l0_repeated", "Replies of L0 that the card has sent again.", |counts| counts.l0_repeated),
+    ("l0_lost", "Connections reset since the reply that L0 had given them is no more.", |counts| counts.l0_lost),
+    ("hits_ranges", "Hits of several ranges.", |counts| counts.hits_ranges),
+    ("invalidations", "Resources that requests may have changed.", |counts| counts.invalidations),
+    ("waits_collapsed", "Requests that waited for the same reply to another one.", |counts| counts.waits_collapsed),
+    ("hit_bytes", "HTTP bytes sent from card memory, retransmissions not counted.", |counts| counts.hit_bytes),
+    ("fills", "Replies that were copied into card memory to be judged.", |counts| counts.fills),
+    ("fills_stored", "Of these, those that became entries.", |counts| counts.fills_stored),
+    ("hits_handed_over", "Misses of stored replies, since the server was about to answer anyway.", |counts| {
+        counts.hits_handed_over
+    }),
+    ("purges_by_source", "Entries dropped since a source changed.", |counts| counts.purges_by_source),
+    ("reinstated", "Entries that stayed although a directory among their sources had changed.", |counts| {
+        counts.reinstated
+    }),
+    ("agreed", "Computed replies that became entries, as two executions agreed.", |counts| counts.agreed),
+    ("masked", "Executions taken for the same although what is masked differs.", |counts| counts.masked),
+    ("misses_excluded", "Misses below a path that the operator has excluded.", |counts| counts.misses_excluded),
+    ("misses_differing", "Misses of pages left alone, since their executions differ.", |counts| {
+        counts.misses_differing
+    }),
+    ("misses_not_worth", "Misses of pages left alone, since they are purged before they are used.", |counts| {
+        counts.misses_not_worth
+    }),
+    ("put_aside", "Times that a page was left alone for that.", |counts| counts.put_aside),
+    ("renewed", "Computed entries that stayed, as the server said the same again.", |counts| counts.renewed),
+    ("executions_differed", "Executions that differed although no source had changed.", |counts| {
+        counts.executions_differed
+    }),
+    ("rechecks", "Times that the server was to be asked again by the card itself.", |counts| counts.rechecks),
+    ("rechecks_dropped", "Of these, those dropped as too many were waiting.", |counts| counts.rechecks_dropped),
+    ("recheck_requests", "Requests of the card itself.", |counts| counts.recheck_requests),
+    ("waits", "Requests that waited for another one's reply or for the watcher.", |counts| counts.waits),
+    ("waits_answered", "Of these, those answered from card memory then.", |counts| counts.waits_answered),
+    ("waits_shared", "Of these, those answered with a reply that is not kept.", |counts| counts.waits_shared),
+    ("hits_dynamic", "Hits of computed replies.", |counts| counts.hits_dynamic),
+    ("purges_by_operator", "Entries dropped by command.", |counts| counts.purges_by_operator),
+    ("evictions", "Entries dropped to make room.", |counts| counts.evictions),
+    ("flows", "Connections followed since the start.", |counts| counts.flows),
+    ("flows_untracked", "Connections that passed since the flow table was full.", |counts| counts.flows_untracked),
+    ("flows_opaque", "Connections whose HTTP the card stopped to follow.", |counts| counts.flows_opaque),
+    ("host_ends_absorbed", "Idle connections that the server closed without the client's hearing of it.", |counts| {
+        counts.host_ends_absorbed
+    }),
+    ("retransmits", "Segments sent again by the card.", |counts| counts.retransmits),
+    ("corrupt", "Frames with a wrong checksum.", |counts| counts.corrupt),
+    ("orphans_reset", "Connections of an earlier card that were reset.", |counts| counts.orphans_reset),
+    ("too_big_obeyed", "Messages of routers that made segments to a client smaller.", |counts| counts.too_big_obeyed),
+    ("too_big_ignored", "Such messages about nothing that is under way.", |counts| counts.too_big_ignored),
+    ("segments_unacceptable", "Segments dropped since they do not fit their connection.", |counts| {
+        counts.segments_unacceptable
+    }),
+    ("half_open_evicted", "Connections forgotten before their handshake was complete, for another one.", |counts| {
+        counts.half_open_evicted
+    }),
+    ("silent_evicted", "Connections that had been silent for long, ended to make room for another one.", |counts| {
+        counts.silent_evicted
+    }),
+    ("syn_cookies_sent", "SYNs answered without keeping anything, as too many handshakes were under way.", |counts| {
+        counts.syn_cookies_sent
+    }),
+    ("syn_cookies_accepted", "Connections that such an answer has led to.", |counts| counts.syn_cookies_accepted),
+    ("challenges_sent", "Challenge acknowledgments: answers to segments that do not fit.", |counts| {
+        counts.challenges_sent
+    }),
+    ("challenges_refused", "Challenge acknowledgments not sent, as there were too many.", |counts| {
+        counts.challenges_refused
+    }),
+    ("clients_gone", "Connections ended since an idle client did not answer.", |counts| counts.clients_gone),
+    ("clients_slow", "Connections ended since a client read too slowly.", |counts| counts.clients_slow),
+    ("clients_window_closed", "Connections ended since a client kept its window closed.", |counts| {
+        counts.clients_window_closed
+    }),
+    ("clients_head_slow", "Connections ended since a request head took too long.", |counts| counts.clients_head_slow),
+    ("drops_elder", "Frames that the card before this one did not take in time.", |counts| counts.drops_elder),
+    ("drops_wire", "Frames that the wire port refused.", |counts| counts.drops_wire),
+    ("drops_host", "Frames that the host port refused.", |counts| counts.drops_host),
+    ("access_lost", "Hits that the access log had no room for.", |counts| counts.access_lost),
+    ("bus_total_bytes", "Bytes over the bus, counted by frame and not by class.", |counts| counts.bus.total()),
+    ("bus_frames", "Frames over the bus.", |counts| counts.bus.frames()),
+];
+/// What is there at the moment: name, and what it is.
+const GAUGES: [(&str, &str); 4] = [
+    ("flows_now", "Connections that are followed at the moment."),
+    ("half_open_now", "Of these, those whose handshake is not complete."),
+    ("holds_now", "Buffers for requests in use at the moment."),
+    ("fills_now", "Replies that are copied into card memory at the moment."),
+];
+
+/// What a counter is. Those that count reasons are described together, and not here.
+pub fn describe(name: &str) -> Option<Description> {
+    if let Some((_, help)) = GAUGES.iter().find(|(known, _)| *known == name) {
+        return Some(Description { help, is_gauge: true });
+    }
+    let named = COUNTERS.iter().find(|(known, ..)| *known == name);
+    named.map(|(_, help, _)| Description { help, is_gauge: false })
+}
 
 /// The counters of one shard.
 pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
@@ -29,46 +138,12 @@ pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
     let mut add = |name: String, value: u64| {
         report.more.insert(name, value);
     };
-    for (name, value) in [
-        ("hits_not_modified", counts.hits_not_modified),
-        ("hits_head", counts.hits_head),
-        ("hit_bytes", counts.hit_bytes),
-        ("fills", counts.fills),
-        ("fills_stored", counts.fills_stored),
-        ("hits_handed_over", counts.hits_handed_over),
-        ("purges_by_source", counts.purges_by_source),
-        ("reinstated", counts.reinstated),
-        ("agreed", counts.agreed),
-        ("masked", counts.masked),
-        ("misses_excluded", counts.misses_excluded),
-        ("misses_differing", counts.misses_differing),
-        ("misses_not_worth", counts.misses_not_worth),
-        ("put_aside", counts.put_aside),
-        ("renewed", counts.renewed),
-        ("executions_differed", counts.executions_differed),
-        ("rechecks", counts.rechecks),
-        ("rechecks_dropped", counts.rechecks_dropped),
-        ("recheck_requests", counts.recheck_requests),
-        ("waits", counts.waits),
-        ("waits_answered", counts.waits_answered),
-        ("waits_shared", counts.waits_shared),
-        ("hits_dynamic", counts.hits_dynamic),
-        ("purges_by_operator", counts.purges_by_operator),
-        ("evictions", counts.evictions),
-        ("flows", counts.flows),
-        ("flows_now", card.flows() as u64),
-        ("flows_untracked", counts.flows_untracked),
-        ("flows_opaque", counts.flows_opaque),
-        ("retransmits", counts.retransmits),
-        ("corrupt", counts.corrupt),
-        ("segments_unacceptable", counts.segments_unacceptable),
-        ("drops_wire", counts.drops_wire),
-        ("drops_host", counts.drops_host),
-        ("access_lost", counts.access_lost),
-        ("bus_total_bytes", counts.bus.total()),
-        ("bus_frames", counts.bus.frames()),
-    ] {
-        add(name.to_owned(), value);
+    for &(name, _, value) in COUNTERS {
+        add(name.to_owned(), value(counts));
+    }
+    let now = [card.flows(), card.half_open(), card.holds_in_use(), card.fills_in_use()];
+    for ((name, _), value) in GAUGES.iter().zip(now) {
+        add((*name).to_owned(), value as u64);
     }
     for class in BusClass::ALL {
         add(format!("bus_to_host_{}_bytes", class.label()), counts.bus.to_host(class));
@@ -90,6 +165,37 @@ pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
         add(format!("fill_aborted_{}", reason.label()), counts.fills_aborted[reason as usize]);
     }
     report
+}
+
+/// The same, as far as it is told of each shard.
+pub fn card_sample<W: Port, H: Port>(number: usize, card: &Card<W, H>) -> CardSample {
+    let counts = card.counters();
+    let memory = card.store().memory();
+    let crossings = BusClass::ALL.into_iter().flat_map(|class| {
+        let crossing = |direction, bytes| Crossing { class: class.label().to_owned(), direction, bytes };
+        [
+            crossing(Direction::ToHost, counts.bus.to_host(class)),
+            crossing(Direction::FromHost, counts.bus.from_host(class)),
+        ]
+    });
+    CardSample {
+        id: number.to_string(),
+        hits: counts.hits,
+        misses: counts.misses,
+        bypasses: counts.bypasses(),
+        sent_bytes: counts.hit_bytes,
+        saved_bytes: counts.bus_bytes_saved,
+        entries: card.store().len() as u64,
+        memory_used_bytes: memory.used_bytes(),
+        memory_bytes: memory.used_bytes() + memory.free_bytes(),
+        flows: card.flows() as u64,
+        evictions: counts.evictions,
+        purges: counts.purges_by_source,
+        waits: counts.waits,
+        retransmits: counts.retransmits,
+        drops: counts.drops_wire + counts.drops_host + counts.corrupt,
+        bus: crossings.collect(),
+    }
 }
 
 /// The sum of all shards.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use super::life::{SLEEP_MAX, Sign};
 use super::rechecker::Rechecker;
 use anyhow::{Context, Result};
 use nicache_card::Card;
@@ -45,20 +46,21 @@ pub struct Shard<W, H> {
 }
 
 impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
-    /// Starts the thread of `card`, which the kernel's work on its frames follows if there is `steering`. When a port breaks, `failed` is
+    /// Starts the thread of `card`, which the kernel's work on its frames follows if there is `steering`, and which gives its `sign` of life if that is watched. When a port breaks, `failed` is
     /// called with the reason.
     pub fn start(
         number: usize,
         card: Card<W, H>,
         steering: Option<ReceiveSteering>,
         rechecker: Option<Rechecker>,
+        sign: Option<Sign>,
         waker: Waker,
         failed: impl FnOnce(io::Error) + Send + 'static,
     ) -> Result<Shard<W, H>> {
         let (commands, inbox) = channel();
         let shard = Shard { commands, waker: waker.clone() };
         let body = move || {
-            if let Err(error) = run(card, steering, rechecker.as_ref(), &inbox, &waker) {
+            if let Err(error) = run(card, steering, rechecker.as_ref(), sign.as_ref(), &inbox, &waker) {
                 failed(error);
             }
         };
@@ -85,6 +87,7 @@ fn run<W: Port, H: Port>(
     mut card: Card<W, H>,
     mut steering: Option<ReceiveSteering>,
     rechecker: Option<&Rechecker>,
+    sign: Option<&Sign>,
     inbox: &Receiver<Command<W, H>>,
     waker: &Waker,
 ) -> io::Result<()> {
@@ -95,6 +98,9 @@ fn run<W: Port, H: Port>(
         let now = monotonic();
         let handled = card.poll(now, unix_s())?;
         polls = polls.wrapping_add(1);
+        if let Some(sign) = sign {
+            sign.give();
+        }
         if let Some(rechecker) = rechecker {
             while let Some(recheck) = card.poll_recheck() {
                 if !rechecker.ask(recheck) {
@@ -118,7 +124,7 @@ fn run<W: Port, H: Port>(
                     wait(&[], Some(NAP))?;
                     continue;
                 }
-                IdleStep::Sleep => sleep(&card, waker)?,
+                IdleStep::Sleep => sleep(&card, waker, sign.map(|_| SLEEP_MAX))?,
             }
         }
         if let Some(error) = steering.as_mut().and_then(|steering| steering.follow(now.0).err()) {
@@ -132,8 +138,9 @@ fn run<W: Port, H: Port>(
     }
 }
 
-fn sleep<W: Port, H: Port>(card: &Card<W, H>, waker: &Waker) -> io::Result<()> {
-    let timeout = card.next_due().map(|due| due.since(monotonic()));
+fn sleep<W: Port, H: Port>(card: &Card<W, H>, waker: &Waker, most: Option<Duration>) -> io::Result<()> {
+    let due = card.next_due().map(|due| due.since(monotonic()));
+    let timeout = due.into_iter().chain(most).min();
     if timeout == Some(Duration::ZERO) {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use nicache_bus::BusModel;
 use serde::{Deserialize, Serialize};
 
-use super::{LogFormat, PolicyKind, Publish, Size, Subnet};
+use super::{AdminAddress, LogFormat, PolicyKind, Publish, Size, Subnet};
 
 /// Settings of `nicache serve`.
 #[derive(Debug, Clone, Args)]
@@ -78,6 +78,15 @@ pub struct ServeOptions {
     /// Network between this machine and the first card [default: a free one of 10.0.0.0/8]
     #[arg(long, value_name = "A.B.C.D/30")]
     pub subnet: Option<Subnet>,
+
+    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at /metrics, JSON at /api/status.
+    /// Without ADDR it is 127.0.0.1. Nobody is asked for a password [default: nowhere]
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub admin: Option<AdminAddress>,
+
+    /// Let --admin be at an address that is no loopback one: whoever reaches it sees how the server is run
+    #[arg(long, requires = "admin")]
+    pub admin_anyone: bool,
 
     /// Name of this nicache for `status` [default: that of its first interface, nic0, nic1, ...]
     #[arg(long, value_name = "NAME")]

@@ -14,6 +14,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::Scene;
 
+/// Where destinations are translated (`dstnat`).
+const DESTINATION_PRIORITY: i32 = -100;
+
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A running `nft` that owns the table. Dropping it removes the table.
@@ -116,19 +119,22 @@ fn table_name(interface: &str) -> String {
 
 /// The whole table as one line, so that it comes into force at once or not at all.
 fn rules(scene: &Scene<'_>) -> String {
-    let Scene { interface, subnet, mappings, outgoing } = scene;
+    let Scene { interface, subnet, mappings, outgoing, card, one_of } = scene;
+    let priority = DESTINATION_PRIORITY + i32::try_from(*card).unwrap_or(0);
     let server = subnet.server();
     let translate: String = mappings.iter().fold(String::new(), |mut all, mapping| {
         let to = destination(*mapping.address.ip());
-        let _ = write!(all, "{to} tcp dport {} dnat to {server}:{}; ", mapping.address.port(), mapping.server_port);
+        let turn = if *one_of > 1 { format!("numgen inc mod {one_of} == 0 ") } else { String::new() };
+        let (port, server_port) = (mapping.address.port(), mapping.server_port);
+        let _ = write!(all, "{to} tcp dport {port} {turn}dnat to {server}:{server_port}; ");
         all
     });
     let mut text = format!("table ip {} {{ flags owner; ", table_name(interface));
     let mut chain = |name: &str, hook: &str, body: &str| {
         let _ = write!(text, "chain {name} {{ type {hook}; policy accept; {body}}}; ");
     };
-    chain("published", "nat hook prerouting priority -100", &translate);
-    chain("published_here", "nat hook output priority -100", &translate);
+    chain("published", &format!("nat hook prerouting priority {priority}"), &translate);
+    chain("published_here", &format!("nat hook output priority {priority}"), &translate);
     let mut source = format!("oifname \"{interface}\" ip saddr 127.0.0.0/8 masquerade; ");
     // The server calling itself by a published address must get its replies through here, too.
     let _ = write!(source, "oifname \"{interface}\" ip saddr {server} masquerade; ");
@@ -155,8 +161,14 @@ mod tests {
     #[test]
     fn rules_for_one_port() {
         let mappings = [Mapping { address: "127.0.0.1:8080".parse().unwrap(), server_port: 80 }];
-        let scene =
-            Scene { interface: "nic0", subnet: "10.77.0.0/30".parse().unwrap(), mappings: &mappings, outgoing: false };
+        let scene = Scene {
+            interface: "nic0",
+            subnet: "10.77.0.0/30".parse().unwrap(),
+            mappings: &mappings,
+            outgoing: false,
+            card: 0,
+            one_of: 1,
+        };
         let text = rules(&scene);
         assert!(text.starts_with("table ip nicache_nic0 { flags owner;"), "{text}");
         assert_eq!(text.matches("ip daddr 127.0.0.1 tcp dport 8080 dnat to 10.77.0.2:80").count(), 2);

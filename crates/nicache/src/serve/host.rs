@@ -225,6 +225,9 @@ impl Host {
             ("connections_accepted", stack.accepted),
             ("connections_refused", stack.refused),
             ("connections_gave_up", stack.gave_up),
+            ("connections_too_slow", stack.too_slow),
+            ("half_open_evicted", stack.half_open_evicted),
+            ("challenges_refused", stack.challenges_refused),
             ("segments_of_strangers", stack.strangers),
             ("pages", self.service.pages().len() as u64),
         ];

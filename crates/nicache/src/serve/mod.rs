@@ -7,6 +7,7 @@
 //! messages.rs   what they tell each other
 //! channel.rs    a child's end of the socket
 //! report.rs     what `nicache status` shows
+//! sampler.rs    what viewers show
 //! status.rs     the control socket
 //! ```
 //!
@@ -18,6 +19,7 @@ pub mod firmware;
 pub mod host;
 mod messages;
 pub mod report;
+mod sampler;
 mod status;
 
 use std::net::Ipv4Addr;
@@ -28,6 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nicache_admin::AdminServer;
 use nicache_bus::{Attachment, Meter, Window};
 use nicache_host::BLOCK_BYTES;
 use nicache_host::server::Layout;
@@ -38,18 +41,19 @@ use rustix::fs::{FileType, Mode, OFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::logs;
-use crate::options::{LiveOption, RouteKind, ServeOptions};
+use crate::options::{LiveOption, RouteKind, ServeOptions, reach};
 use crate::publish::{self, Published};
 use crate::setup::{receive_message, send_message};
 use crate::supervisor::children::{Child, Role, describe};
 use crate::supervisor::end::Signals;
 use crate::supervisor::instance::Instance;
 use crate::supervisor::netlink::Netlink;
-use crate::supervisor::{check_privilege, first_word, tap};
+use crate::supervisor::{check_privilege, first_word, notify, tap};
 use messages::{
     CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, ToFirmware, ToHost,
 };
 use report::ServeStatus;
+use sampler::Sampler;
 use status::{Shared, StatusServer};
 
 /// How long a child may take to start.
@@ -94,6 +98,7 @@ struct Card {
 /// Everything that lives while files are served. Fields are dropped in this order.
 struct Serving<'a> {
     options: &'a ServeOptions,
+    admin: Option<AdminServer>,
     status: StatusServer,
     host: Child,
     cards: Vec<Card>,
@@ -116,6 +121,8 @@ impl<'a> Serving<'a> {
         if pages < 256 {
             bail!("--page-cache: at least 1M is needed");
         }
+        let who = reach(options.admin_anyone);
+        let admin = options.admin.map(|address| AdminServer::bind(address.0, who)).transpose()?;
         let (live, fifos) = open_live(&options.live, &root)?;
         let meter = options.bus.map(Meter::create).transpose()?;
         let (witness, ext4, unwatched) = match watch() {
@@ -153,10 +160,12 @@ impl<'a> Serving<'a> {
         let first = &taps[0].0;
         let shared = Arc::new(Shared::default());
         let status = StatusServer::bind(&first.socket_path())?;
-        let published = publish::start(&options.publish, &options.port, false, &first.interface, first.subnet)?;
+        let published =
+            publish::start(&options.publish, &options.port, false, &[(first.interface.as_str(), first.subnet)])?;
         let host = start_host(&host_setup, &window, &fifos, &witness)?;
         let mut serving = Serving {
             options,
+            admin,
             status,
             host,
             cards: Vec::new(),
@@ -206,13 +215,19 @@ impl<'a> Serving<'a> {
             restarts: 0,
             bus_busy_ns: None,
             bus_overhead_bytes: None,
+            admin: self.admin.as_ref().map(AdminServer::address),
             report: HostReport::default(),
         };
         self.shared.set(fixed);
-        self.status.serve(Arc::clone(&self.shared), self.started)
+        let sampler = Arc::new(Sampler::new(Arc::clone(&self.shared), self.started));
+        if let Some(admin) = &mut self.admin {
+            admin.serve(Arc::clone(&sampler) as Arc<dyn nicache_admin::Source>)?;
+        }
+        self.status.serve(Arc::clone(&self.shared), self.started, sampler)
     }
 
     fn announce(&self) {
+        notify::tell("READY=1");
         let urls = self.urls();
         if self.options.json {
             let status = serde_json::json!({ "event": "ready", "status": self.shared.get(self.started) });
@@ -224,6 +239,9 @@ impl<'a> Serving<'a> {
         }
         for publish in &self.options.publish {
             logs::print(&format!("published at {}", publish.address));
+        }
+        if let Some(admin) = &self.admin {
+            logs::print(&format!("its figures are at http://{}/", admin.address()));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What `nicache status` shows of a `nicache serve`.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,9 @@ pub struct ServeStatus {
     pub interfaces: Vec<String>,
     /// Published addresses.
     pub published: Vec<String>,
+    /// Where the admin port is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin: Option<SocketAddr>,
     /// Bytes of each card's cache.
     pub cache_bytes: u64,
     /// Why no file is kept, if none is.

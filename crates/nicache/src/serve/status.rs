@@ -1,4 +1,4 @@
-//! The control socket of `nicache serve`, which answers `nicache status`.
+//! The control socket of `nicache serve`, which answers `nicache status` and `top`.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use nicache_bus::Doorbell;
 
 use super::report::ServeStatus;
+use super::sampler::Sampler;
 use crate::control::{Request, Response, read_line, write_line};
 
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -81,7 +82,11 @@ impl Shared {
         self.wanted.swap(false, Ordering::AcqRel)
     }
 
-    fn ask(&self, started: Instant) -> Result<ServeStatus> {
+    /// Asks the host, and waits for its answer.
+    ///
+    /// # Errors
+    /// There is none in time.
+    pub fn ask(&self, started: Instant) -> Result<ServeStatus> {
         let before = self.number.load(Ordering::Acquire);
         self.wanted.store(true, Ordering::Release);
         self.bell.ring();
@@ -125,7 +130,7 @@ impl StatusServer {
     ///
     /// # Errors
     /// What the system says.
-    pub fn serve(&self, shared: Arc<Shared>, started: Instant) -> Result<()> {
+    pub fn serve(&self, shared: Arc<Shared>, started: Instant, sampler: Arc<Sampler>) -> Result<()> {
         let listener = self.listener.try_clone()?;
         let body = move || {
             for mut client in listener.incoming().flatten() {
@@ -134,7 +139,12 @@ impl StatusServer {
                     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
                     let response = match read_line(&client) {
                         Ok(Request::Status) => shared.ask(started).map(|status| Response::Serve(Box::new(status))),
-                        Ok(_) => Err(anyhow::anyhow!("`nicache serve` answers `nicache status` only")),
+                        Ok(Request::Sample) => {
+                            sampler.take().map(|sample| Response::Sample(Box::new((*sample).clone())))
+                        }
+                        Ok(_) => {
+                            Err(anyhow::anyhow!("`nicache serve` answers `nicache status` and `nicache top` only"))
+                        }
                         Err(error) => Err(error),
                     };
                     let response = response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });

@@ -1,14 +1,16 @@
-//! The supervisor's side of the conversation with the card: questions from any thread, answers and access records by one reader thread.
+//! The supervisor's side of the conversation with a card: questions from any thread, answers and access records by one reader thread. A card may
+//! end and another take its place; whoever asks meanwhile hears so.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use crate::access_log::AccessLog;
-use crate::control::{ANSWER_TIMEOUT, Answer, Counters, FromCard, Question, ToCard};
+use crate::control::{ANSWER_TIMEOUT, Answer, FromCard, Question, ToCard};
 use crate::setup::{receive_message, send_message};
 
 type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Answer>>>>;
@@ -16,51 +18,103 @@ type Waiting = Arc<Mutex<HashMap<u64, mpsc::Sender<Answer>>>>;
 /// Asks the card.
 #[derive(Debug)]
 pub struct CardLink {
-    socket: OwnedFd,
-    waiting: Waiting,
+    connection: Mutex<Option<Connection>>,
     next_id: AtomicU64,
+    pid: AtomicU32,
+    restarts: AtomicU64,
+    access_log: Option<Arc<AccessLog>>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    socket: Arc<OwnedFd>,
+    waiting: Waiting,
 }
 
 impl CardLink {
-    /// Takes over the socket of a card that has said [`FromCard::Ready`].
-    pub fn start(socket: OwnedFd, access_log: Option<Arc<AccessLog>>) -> Result<CardLink> {
-        let waiting = Waiting::default();
-        let reader = (socket.try_clone()?, Arc::clone(&waiting));
+    /// A link to no card yet.
+    pub fn new(access_log: Option<Arc<AccessLog>>) -> CardLink {
+        CardLink {
+            connection: Mutex::new(None),
+            next_id: AtomicU64::new(1),
+            pid: AtomicU32::new(0),
+            restarts: AtomicU64::new(0),
+            access_log,
+        }
+    }
+
+    /// Takes over the socket of a card that has said [`FromCard::Ready`], in place of an earlier one.
+    pub fn connect(&self, socket: OwnedFd, pid: u32) -> Result<()> {
+        let (socket, waiting) = (Arc::new(socket), Waiting::default());
+        let reader = (Arc::clone(&socket), Arc::clone(&waiting), self.access_log.clone());
         let body = move || {
-            read_all(&reader.0, &reader.1, access_log.as_deref());
+            read_all(&reader.0, &reader.1, reader.2.as_deref());
             // Whoever still waits hears at once that nothing comes.
             reader.1.lock().expect("no holder of this lock panics").clear();
         };
         std::thread::Builder::new().name("card-link".into()).spawn(body)?;
-        Ok(CardLink { socket, waiting, next_id: AtomicU64::new(1) })
+        if self.pid.swap(pid, Ordering::Relaxed) != 0 {
+            self.restarts.fetch_add(1, Ordering::Relaxed);
+        }
+        *self.locked() = Some(Connection { socket, waiting });
+        Ok(())
+    }
+
+    /// The card is gone.
+    pub fn disconnect(&self) {
+        *self.locked() = None;
+    }
+
+    /// Process number of the card, or of the last one.
+    pub fn pid(&self) -> u32 {
+        self.pid.load(Ordering::Relaxed)
+    }
+
+    /// How often another card has taken the place of one that ended.
+    pub fn restarts(&self) -> u64 {
+        self.restarts.load(Ordering::Relaxed)
     }
 
     /// Asks and waits for the answer, at most [`ANSWER_TIMEOUT`].
     pub fn ask(&self, question: Question) -> Result<Answer> {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (sender, answer) = mpsc::channel();
-        self.locked().insert(id, sender);
-        let sent = send_message(&self.socket, &ToCard::Ask { id, question }, &[]);
-        let answer = sent.and_then(|()| answer.recv_timeout(ANSWER_TIMEOUT).context("the card does not answer"));
-        self.locked().remove(&id);
-        answer
+        self.ask_in_steps(question, ANSWER_TIMEOUT, 1)
     }
 
-    /// Asks for the counters.
-    pub fn counters(&self) -> Result<Counters> {
-        match self.ask(Question::Counters)? {
-            Answer::Counters(counters) => Ok(counters),
-            other => bail!("the card answered {other:?}"),
+    /// Asks and waits for the answer, so many times for `step`. A step is at least one look, however late it comes.
+    pub fn ask_in_steps(&self, question: Question, step: Duration, steps: u32) -> Result<Answer> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = mpsc::channel();
+        let (socket, waiting) = {
+            let connection = self.locked();
+            let connection = connection.as_ref().context("the card is being started again")?;
+            (Arc::clone(&connection.socket), Arc::clone(&connection.waiting))
+        };
+        let lock = || waiting.lock().expect("no holder of this lock panics");
+        lock().insert(id, sender);
+        let wait = || {
+            for _ in 0..steps {
+                match answer.recv_timeout(step) {
+                    Ok(answer) => return Ok(answer),
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the card has ended"),
+                }
+            }
+            bail!("the card does not answer")
+        };
+        let result = send_message(&*socket, &ToCard::Ask { id, question }, &[]).and_then(|()| wait());
+        lock().remove(&id);
+        result
+    }
+
+    /// Tells the card something that has no answer.
+    pub fn tell(&self, message: &ToCard) {
+        if let Some(connection) = &*self.locked() {
+            let _ = send_message(&*connection.socket, message, &[]);
         }
     }
 
-    /// Tells the card to flush and end.
-    pub fn stop(&self) {
-        let _ = send_message(&self.socket, &ToCard::Stop, &[]);
-    }
-
-    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, mpsc::Sender<Answer>>> {
-        self.waiting.lock().expect("no holder of this lock panics")
+    fn locked(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.connection.lock().expect("no holder of this lock panics")
     }
 }
 

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// This very program, even if its file has been replaced.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// What a child is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +60,8 @@ impl Role {
 pub struct Child {
     /// What it is.
     pub role: Role,
+    /// What was started.
+    pub program: PathBuf,
     /// The supervisor's end of its socket.
     pub channel: OwnedFd,
     process: std::process::Child,
@@ -65,14 +71,19 @@ pub struct Child {
 impl Child {
     /// Starts a child from the calling thread, which must live at least as long as the child shall.
     pub fn start(role: Role) -> Result<Child> {
+        Child::start_program(Path::new(OWN_PROGRAM), role)
+    }
+
+    /// The same with another nicache than this one.
+    pub fn start_program(program: &Path, role: Role) -> Result<Child> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(program);
         command.arg0("nicache").arg(role.command()).stdin(Stdio::from(theirs)).process_group(0);
         let process = command.spawn().with_context(|| format!("cannot start {}", role.title()))?;
         let pid = Pid::from_child(&process);
         let pidfd =
             pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a child process (Linux 5.4 is needed)")?;
-        Ok(Child { role, channel: ours, process, pidfd })
+        Ok(Child { role, program: program.to_owned(), channel: ours, process, pidfd })
     }
 
     /// Process number as this process sees it.

@@ -1,4 +1,4 @@
-//! The control socket: answers `nicache status`, `purge`, `bypass`, `why` and `who`.
+//! The control socket: answers `nicache status`, `top`, `purge`, `bypass`, `why` and `who`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::card_link::CardLink;
+use super::cards::Cards;
+use super::databases::databases;
+use super::orders::OrderDesk;
+use super::sampler::Sampler;
 use super::watch_link::WatchLink;
 use crate::control::{ANSWER_TIMEOUT, Answer, Question, Request, Response, Status, read_line, write_line};
-use crate::inquiry::{DatabaseReport, FromWatch, ToWatch, WhoReport, WhyReport};
+use crate::inquiry::{FromWatch, ToWatch, WhoReport, WhyReport};
 
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a status waits for what only the watcher knows.
-const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A bound control socket; its file goes with it.
 #[derive(Debug)]
@@ -39,13 +40,15 @@ impl ControlServer {
         self,
         status: Status,
         started: Instant,
-        card: Arc<CardLink>,
+        card: Arc<Cards>,
         watch: Arc<WatchLink>,
+        sampler: Arc<Sampler>,
+        desk: OrderDesk,
     ) -> Result<ControlServer> {
         let listener = self.listener.try_clone()?;
         let body = move || {
             for client in listener.incoming().flatten() {
-                if let Err(error) = answer(client, &status, started, &card, &watch) {
+                if let Err(error) = answer(client, &status, started, &card, &watch, &sampler, &desk) {
                     tracing::debug!("control socket: {error:#}");
                 }
             }
@@ -61,10 +64,18 @@ impl Drop for ControlServer {
     }
 }
 
-fn answer(mut client: UnixStream, status: &Status, started: Instant, card: &CardLink, watch: &WatchLink) -> Result<()> {
+fn answer(
+    mut client: UnixStream,
+    status: &Status,
+    started: Instant,
+    card: &Cards,
+    watch: &WatchLink,
+    sampler: &Sampler,
+    desk: &OrderDesk,
+) -> Result<()> {
     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    let response = read_line(&client).and_then(|request| respond(request, status, started, card, watch));
+    let response = read_line(&client).and_then(|request| respond(request, status, started, card, watch, sampler, desk));
     let response = response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
     write_line(&mut client, &response)
 }
@@ -73,15 +84,29 @@ fn respond(
     request: Request,
     status: &Status,
     started: Instant,
-    card: &CardLink,
+    card: &Cards,
     watch: &WatchLink,
+    sampler: &Sampler,
+    desk: &OrderDesk,
 ) -> Result<Response> {
     Ok(match request {
         Request::Status => {
             let counters = card.counters()?;
             let (uptime_s, databases) = (started.elapsed().as_secs(), databases(status, watch));
-            Response::Status(Box::new(Status { uptime_s, databases, counters, ..status.clone() }))
+            let (card_pids, card_restarts) = (card.pids(), card.restarts());
+            let card_pid = card_pids.first().copied().unwrap_or(0);
+            Response::Status(Box::new(Status {
+                uptime_s,
+                card_pid,
+                card_pids,
+                card_restarts,
+                databases,
+                counters,
+                ..status.clone()
+            }))
         }
+        Request::Sample => Response::Sample(Box::new((*sampler.take(true)?).clone())),
+        Request::Upgrade { program } => Response::Upgraded { card_pid: desk.upgrade(program)? },
         Request::Card { question } => Response::Card { answer: card.ask(question)? },
         Request::Why { host, target } => Response::Why(Box::new(why(host, target, status, card, watch)?)),
         Request::Who { .. } if status.watch_unavailable.is_some() => {
@@ -91,18 +116,7 @@ fn respond(
     })
 }
 
-/// What relays have told. The rest of the status is known without the watcher, and a watcher that stands still keeps no database in step.
-fn databases(status: &Status, watch: &WatchLink) -> Vec<DatabaseReport> {
-    if status.databases.is_empty() {
-        return Vec::new();
-    }
-    match watch.ask(&ToWatch::Databases, STATUS_TIMEOUT) {
-        Ok(FromWatch::Databases { databases }) => databases,
-        Ok(_) | Err(_) => status.databases.clone(),
-    }
-}
-
-fn why(host: Option<String>, target: String, status: &Status, card: &CardLink, watch: &WatchLink) -> Result<WhyReport> {
+fn why(host: Option<String>, target: String, status: &Status, card: &Cards, watch: &WatchLink) -> Result<WhyReport> {
     let ask_page = |host: Option<String>| match card.ask(Question::Page { host, target: target.clone() })? {
         Answer::Page(page) => Ok(page),
         Answer::Refused { reason } => bail!("{reason}"),
@@ -124,7 +138,7 @@ fn why(host: Option<String>, target: String, status: &Status, card: &CardLink, w
     Ok(WhyReport { page, sources })
 }
 
-fn who(source: String, card: &CardLink, watch: &WatchLink) -> Result<WhoReport> {
+fn who(source: String, card: &Cards, watch: &WatchLink) -> Result<WhoReport> {
     let question = match source.starts_with('/') {
         true => ToWatch::DependsOnPath { path: source },
         false => ToWatch::DependsOnTable { table: source },

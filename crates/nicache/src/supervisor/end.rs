@@ -12,26 +12,24 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use super::Running;
-use super::children::{Role, describe, wait_readable};
+use super::card_unit::{CardUnit, upgrade_all};
+use super::children::{describe, wait_readable};
 use super::ready::LOOK_EVERY;
+use super::{Order, Running};
 use crate::logs;
+use crate::publish::Nft;
 use crate::setup::{CompanionFailure, receive_message};
 
 /// How long the server, and the programs beside it, may take to end by themselves.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long to look for the cause of a child's end.
-const CAUSE: Duration = Duration::from_millis(150);
-/// How long the card may take to flush its files.
-const FLUSH: Duration = Duration::from_millis(500);
 
 /// Why it is over.
 #[derive(Debug)]
 pub enum End {
     /// Ctrl-C or SIGTERM.
     Asked,
-    /// A child ended by itself.
-    Died(Role, ExitStatus),
+    /// The server ended by itself.
+    Died(ExitStatus),
     /// A program beside the server failed.
     CompanionFailed(CompanionFailure),
     /// The owner of the translation rules ended.
@@ -77,13 +75,15 @@ impl Running<'_> {
         self.begin_service()?;
         loop {
             self.wait(signals)?;
-            if let Some((role, status)) = self.first_death()? {
-                if let Some(failure) = self.companion_failure(role)? {
-                    return Ok(End::CompanionFailed(failure));
-                }
-                return Ok(End::Died(role, status));
+            if let Some(status) = self.server.try_wait()? {
+                return Ok(self.companion_failure()?.map_or(End::Died(status), End::CompanionFailed));
             }
-            if self.published.nft.as_mut().is_some_and(|nft| nft.has_ended()) {
+            self.look_after_watch()?;
+            self.card_units.iter_mut().try_for_each(|card| card.handle(Instant::now()))?;
+            while let Some(Order::Upgrade { program, reply }) = self.orders.take() {
+                upgrade_all(&mut self.card_units, &program, reply)?;
+            }
+            if self.published.nfts.iter_mut().any(Nft::has_ended) {
                 return Ok(End::RulesGone);
             }
             while let Some(number) = signals.take() {
@@ -98,32 +98,25 @@ impl Running<'_> {
         }
     }
 
-    /// The child whose end is the cause. One that was killed takes longer to go (its memory is given back first) than
-    /// another that ends because its socket to it closed, so a moment is given to learn of it.
-    fn first_death(&mut self) -> Result<Option<(Role, ExitStatus)>> {
-        let mut children = [&mut self.card, &mut self.watch, &mut self.server];
-        let mut first = None;
-        for child in &mut children {
-            first = first.or(child.try_wait()?.map(|status| (child.role, status)));
-        }
-        let Some((role, status)) = first else {
-            return Ok(None);
-        };
-        if role != Role::Server && status.signal().is_none() {
-            for child in children.iter_mut().filter(|child| child.role != role) {
-                let ended = child.wait(CAUSE)?;
-                if let Some(killed) = ended.filter(|status| status.signal().is_some()) {
-                    return Ok(Some((child.role, killed)));
-                }
+    /// Without the watcher nothing is proven to be new, so nothing is served from card memory; another one would not know what the server has read before.
+    fn look_after_watch(&mut self) -> Result<()> {
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        if let Some(status) = watch.try_wait()? {
+            if self.watch_unavailable.is_none() {
+                tracing::error!(
+                    "the watcher {}: nothing is cached any more, every request goes to the server, until nicache is started again",
+                    describe(status)
+                );
             }
+            self.watch = None;
         }
-        Ok(Some((role, status)))
+        Ok(())
     }
 
     /// What the server's first process said at its end.
-    fn companion_failure(&self, dead: Role) -> Result<Option<CompanionFailure>> {
+    fn companion_failure(&self) -> Result<Option<CompanionFailure>> {
         let channel = &self.server.channel;
-        if dead != Role::Server || !wait_readable(channel.as_fd(), Duration::ZERO)? {
+        if !wait_readable(channel.as_fd(), Duration::ZERO)? {
             return Ok(None);
         }
         Ok(receive_message(channel)?.map(|(failure, _)| failure))
@@ -133,13 +126,20 @@ impl Running<'_> {
     fn wait(&self, signals: &Signals) -> Result<()> {
         let mut fds: Vec<PollFd<'_>> =
             signals.files().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-        for child in [&self.card, &self.watch, &self.server] {
+        for child in [Some(&self.server), self.watch.as_ref()].into_iter().flatten() {
             fds.push(PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN));
         }
-        if let Some(nft) = &self.published.nft {
-            fds.push(PollFd::from_borrowed_fd(nft.as_fd(), PollFlags::IN));
-        }
-        let limit = if self.readiness.is_ready() { None } else { Some(Timespec::try_from(LOOK_EVERY)?) };
+        let files = self.card_units.iter().flat_map(CardUnit::files).chain([self.orders.as_fd()]);
+        fds.extend(files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
+        fds.extend(self.published.nfts.iter().map(|nft| PollFd::from_borrowed_fd(nft.as_fd(), PollFlags::IN)));
+        let look = if self.readiness.is_ready() { None } else { Some(LOOK_EVERY) };
+        let due = self
+            .card_units
+            .iter()
+            .filter_map(CardUnit::due)
+            .min()
+            .map(|due| due.saturating_duration_since(Instant::now()));
+        let limit = look.into_iter().chain(due).min().map(Timespec::try_from).transpose()?;
         match poll(&mut fds, limit.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -164,14 +164,16 @@ impl Running<'_> {
 
     /// Takes everything down and says why.
     pub fn stop(&mut self, end: End, signals: &Signals) -> ExitCode {
+        super::notify::tell("STOPPING=1");
         self.live = None;
+        self.admin = None;
         let failed = match &end {
             End::Asked => false,
-            End::Died(Role::Server, status) if status.success() && self.readiness.is_ready() => {
+            End::Died(status) if status.success() && self.readiness.is_ready() => {
                 tracing::info!("the server ended by itself");
                 false
             }
-            End::Died(Role::Server, status) if !self.readiness.is_ready() => {
+            End::Died(status) if !self.readiness.is_ready() => {
                 tracing::error!(
                     "the server {} before it listened on port {}: its own messages are above; the command was `{}`",
                     describe(*status),
@@ -180,8 +182,8 @@ impl Running<'_> {
                 );
                 true
             }
-            End::Died(role, status) => {
-                tracing::error!("{} {}: everything else is stopped, too", role.title(), describe(*status));
+            End::Died(status) => {
+                tracing::error!("the server {}: everything else is stopped, too", describe(*status));
                 true
             }
             End::CompanionFailed(failure) => {
@@ -201,11 +203,10 @@ impl Running<'_> {
                 true
             }
         };
-        // With the card or the rules gone, nobody reaches the server any more, so there is nothing to wait for.
+        // With the server or the rules gone, nobody reaches the server any more, so there is nothing to wait for.
         if matches!(end, End::Asked) {
             self.stop_server(signals);
-            self.card_link.stop();
-            let _ = self.card.wait(FLUSH);
+            self.card_units.iter_mut().for_each(CardUnit::stop);
         }
         if self.plan.json {
             logs::print(&serde_json::json!({ "event": "ended", "failed": failed }).to_string());

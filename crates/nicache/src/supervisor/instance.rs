@@ -66,6 +66,27 @@ impl Instance {
         bail!("{INSTANCES_MAX} nicaches run on this machine already")
     }
 
+    /// Reserves one more number and network for a further card. The caller holds what [`reserve`](Instance::reserve) has given.
+    pub fn reserve_another() -> Result<Instance> {
+        let (folder, netlink) = (run_folder(), Netlink::open()?);
+        for number in 0..INSTANCES_MAX {
+            let interface = format!("nic{number}");
+            if netlink.index(&interface)?.is_none()
+                && let Some(lock) = Lock::try_take(folder.join(format!("{interface}.lock")))?
+            {
+                let subnet = choose_subnet(None, number)?;
+                return Ok(Instance {
+                    name: interface.clone(),
+                    interface,
+                    subnet,
+                    _number_lock: lock,
+                    _name_lock: None,
+                });
+            }
+        }
+        bail!("{INSTANCES_MAX} nicaches run on this machine already")
+    }
+
     /// Path of the control socket.
     pub fn socket_path(&self) -> PathBuf {
         run_folder().join(format!("{}.sock", self.name))

@@ -1,10 +1,11 @@
 //! The supervisor's side of the conversation with the watcher: one question at a time.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::children::wait_readable;
 use crate::inquiry::{FromWatch, ToWatch};
@@ -29,17 +30,31 @@ impl WatchLink {
         WatchLink { link: Mutex::new(Link { socket, is_late: false }) }
     }
 
+    /// A link to no watcher: questions are not answered.
+    pub fn to_nobody() -> Result<WatchLink> {
+        let (socket, _) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok(WatchLink::new(socket))
+    }
+
     /// Asks and waits for the answer, at most `limit`. While an earlier answer is overdue nothing else is asked, so that questions to a
     /// watcher that stands still do not pile up.
     ///
     /// # Errors
     /// There is no answer in time, or the watcher is gone.
     pub fn ask(&self, question: &ToWatch, limit: Duration) -> Result<FromWatch> {
+        self.ask_with(question, &[], limit)
+    }
+
+    /// The same with open files attached.
+    ///
+    /// # Errors
+    /// As [`ask`](WatchLink::ask).
+    pub fn ask_with(&self, question: &ToWatch, files: &[BorrowedFd<'_>], limit: Duration) -> Result<FromWatch> {
         let mut link = self.link.lock().expect("no holder of this lock panics");
         if link.is_late {
             link.receive(limit)?;
         }
-        send_message(&link.socket, question, &[])?;
+        send_message(&link.socket, question, files)?;
         link.receive(limit)
     }
 }
@@ -56,8 +71,6 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(20);

@@ -105,6 +105,17 @@ impl Nicache {
             command.arg("--").args(server);
         }
         adjust(&mut command);
+        Self::launch(command)
+    }
+
+    /// A `nicache attach` that is ready.
+    pub fn attach(arguments: &[&str]) -> Nicache {
+        let mut command = Command::new(NICACHE);
+        command.args(["attach", "--json"]).args(arguments);
+        Self::launch(command)
+    }
+
+    fn launch(mut command: Command) -> Nicache {
         let mut process =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nicache");
         let (lines, log) = mpsc::channel();
@@ -112,7 +123,9 @@ impl Nicache {
         std::thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(lines.send(line))));
         let (first, ready) = mpsc::channel();
         let stdout = BufReader::new(process.stdout.take().unwrap());
-        std::thread::spawn(move || stdout.lines().map_while(Result::ok).for_each(|line| drop(first.send(line))));
+        // The server's own output comes between.
+        let events = stdout.lines().map_while(Result::ok).filter(|line| line.starts_with("{\"event\""));
+        std::thread::spawn(move || events.for_each(|line| drop(first.send(line))));
         let mut nicache = Nicache { process, status: Value::Null, log, seen: Vec::new() };
         match ready.recv_timeout(START_TIMEOUT) {
             Ok(line) => {

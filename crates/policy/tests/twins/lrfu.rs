@@ -101,7 +101,8 @@ proptest! {
     #[test]
     fn behaves_like_the_definition(
         objects_max in 1u32..12,
-        lambda in prop_oneof![Just(0.0), Just(0.001), Just(0.0371), Just(0.2713), Just(1.0)],
+        // With 1, different uses have equal values (3/2 = 1 + 1/2), and logarithms do not tell that they are: see below for that end.
+        lambda in prop_oneof![Just(0.0), Just(0.001), Just(0.0371), Just(0.2713), Just(0.9713)],
         calls in calls(),
     ) {
         let mut model = Values::new(1000, objects_max as usize, lambda);

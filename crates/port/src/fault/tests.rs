@@ -50,6 +50,67 @@ fn run(config: &FaultConfig, count: u32) -> (Vec<u32>, Vec<u32>, [FaultCounters;
     (at_a, at_b, [a.receive_counters(), a.send_counters()])
 }
 
+/// The lane is in the byte behind the Ethernet addresses; 0 is none.
+fn lane_of(head: &[u8]) -> Option<u16> {
+    (head[12] > 0).then_some(u16::from(head[12]))
+}
+
+/// The numbers that arrive of those sent through `lane` while others send `between` frames after each.
+fn lane_survivors(lane: u8, between: u32) -> Vec<u32> {
+    let (a, mut b) = memory_wire(64, Capabilities::FULL, Capabilities::FULL);
+    let rates = FaultRates { loss: 0.5, ..FaultRates::default() };
+    let config = FaultConfig { seed: 9, receive: rates, send: rates, queue_frames: 64 };
+    let mut a = Faulty::with_lanes(a, &config, ManualClock::new(0), lane_of);
+    let mut arrived = Vec::new();
+    for number in 0..200 {
+        for other in 0..=between {
+            let mut frame = numbered(number);
+            frame[12] = if other == 0 { lane } else { 100 + other as u8 };
+            a.send(&[IoSlice::new(&frame)], Offload::default()).unwrap();
+            let numbers = receive(&mut b);
+            if other == 0 {
+                arrived.extend(numbers);
+            }
+        }
+    }
+    arrived
+}
+
+#[test]
+fn lanes_do_not_know_of_each_other() {
+    let alone = lane_survivors(1, 0);
+    assert_eq!(alone, lane_survivors(1, 3));
+    assert_ne!(alone, lane_survivors(2, 0));
+    assert!((60..140).contains(&alone.len()), "{}", alone.len());
+    assert_eq!(lane_survivors(0, 1).len(), 200, "without a lane nothing is lost");
+}
+
+#[test]
+fn a_wire_restarted_is_like_a_new_one() {
+    let rates = FaultRates { loss: 0.5, latency_ns: 10, ..FaultRates::default() };
+    let config = FaultConfig { seed: 9, receive: rates, send: rates, queue_frames: 64 };
+    for lanes in [false, true] {
+        let (a, mut b) = memory_wire(64, Capabilities::FULL, Capabilities::FULL);
+        let clock = ManualClock::new(0);
+        let mut a = if lanes {
+            Faulty::with_lanes(a, &config, clock.clone(), |_| Some(7))
+        } else {
+            Faulty::new(a, &config, clock.clone())
+        };
+        let mut run = |a: &mut Faulty<MemoryPort, ManualClock>| {
+            (0..50).for_each(|number| send(a, number));
+            clock.advance_ns(10);
+            a.flush().unwrap();
+            receive(&mut b)
+        };
+        let first = run(&mut a);
+        (0..9).for_each(|number| send(&mut a, number));
+        a.restart(&config);
+        assert_eq!(a.next_release_ns(), None, "what was held back is lost");
+        assert_eq!(run(&mut a), first);
+    }
+}
+
 const BAD: FaultRates = FaultRates {
     loss: 0.1,
     duplicate: 0.1,

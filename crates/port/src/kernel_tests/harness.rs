@@ -59,6 +59,26 @@ impl Namespace {
         });
     }
 
+    /// Gives this namespace an interface `card0` with the addresses 10.77.0.`host` and fd77::`host`, up, whose other end is `name` in the
+    /// namespace `card`.
+    pub(super) fn veth(&self, host: u8, card: &Namespace, name: &str) {
+        let thread = self.run(rustix::thread::gettid);
+        let [a, b, c, d, e, _] = MAC;
+        card.ip(format!(
+            "link add {name} type veth peer name card0 address {a:x}:{b:x}:{c:x}:{d:x}:{e:x}:{host:x} netns {}",
+            thread.as_raw_nonzero()
+        ));
+        // The card's end is a plug in the wall, with no address of its own.
+        card.ip(format!("link set {name} addrgenmode none up"));
+        self.address(host);
+    }
+
+    fn address(&self, host: u8) {
+        self.ip(format!("address add 10.77.0.{host}/24 dev card0"));
+        self.ip(format!("address add fd77::{host}/64 dev card0 nodad"));
+        self.ip("link set card0 up".into());
+    }
+
     /// An interface `card0` with the addresses 10.77.0.`host` and fd77::`host`, up.
     pub(super) fn tap(&self, host: u8, queue_count: usize) -> Vec<TapQueue> {
         let queues = self.run(move || Tap::open("card%d", queue_count)).unwrap();
@@ -66,9 +86,7 @@ impl Namespace {
         assert_eq!(name, "card0");
         let [a, b, c, d, e, _] = MAC;
         self.ip(format!("link set {name} address {a:x}:{b:x}:{c:x}:{d:x}:{e:x}:{host:x}"));
-        self.ip(format!("address add 10.77.0.{host}/24 dev {name}"));
-        self.ip(format!("address add fd77::{host}/64 dev {name} nodad"));
-        self.ip(format!("link set {name} up"));
+        self.address(host);
         queues
     }
 }
@@ -110,6 +128,9 @@ impl<P: Port> Port for Plain<P> {
         assert!(Capabilities::PLAIN.supports(&offload));
         assert!(parts.iter().map(|part| part.len()).sum::<usize>() <= MTU_FRAME_BYTES);
         self.0.send(parts, offload)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
     }
     fn wait_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.0.wait_fd()
@@ -171,6 +192,7 @@ fn forward(from: &mut impl Port, to: &mut impl Port, burst: &mut Burst) -> usize
             Err(error) => panic!("{error}: {frame:?}"),
         }
     }
+    to.flush().unwrap();
     burst.len()
 }
 

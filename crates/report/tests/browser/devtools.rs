@@ -20,6 +20,8 @@ pub struct Browser {
     sent: u64,
     /// What the page reported since the last [`Browser::open`]: method and parameters.
     pub events: Vec<(String, Value)>,
+    /// Where the page comes from.
+    origin: String,
     profile: TempDir,
 }
 
@@ -32,7 +34,11 @@ impl Browser {
         let child = Command::new("chromium")
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
             .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-            .args(["--hide-scrollbars", "--remote-debugging-port=0", "--host-resolver-rules=MAP * ~NOTFOUND"])
+            .args([
+                "--hide-scrollbars",
+                "--remote-debugging-port=0",
+                "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+            ])
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
             .stdin(Stdio::null())
@@ -57,7 +63,8 @@ impl Browser {
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
             stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
         }
-        let mut browser = Browser { child, socket, session: None, sent: 0, events: Vec::new(), profile };
+        let mut browser =
+            Browser { child, socket, session: None, sent: 0, events: Vec::new(), origin: String::new(), profile };
         let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = browser.call("Target.attachToTarget", attach);
@@ -108,8 +115,14 @@ impl Browser {
 
     /// Opens a file and waits until it is loaded.
     pub fn open(&mut self, file: &Path) {
+        self.visit(&format!("file://{}", file.display()));
+    }
+
+    /// Opens a page and waits until it is loaded.
+    pub fn visit(&mut self, url: &str) {
         self.events.clear();
-        self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
+        url.clone_into(&mut self.origin);
+        self.call("Page.navigate", json!({ "url": url }));
         while !self.events.iter().any(|(method, _)| method == "Page.loadEventFired") {
             self.receive();
         }
@@ -152,7 +165,7 @@ impl Browser {
         }
     }
 
-    /// What a page must not do: errors, warnings, dialogs, exceptions, and requests but for itself.
+    /// What a page must not do: errors, warnings, dialogs, exceptions, and requests but for itself; a page of a server may ask that server.
     pub fn complaints(&mut self) -> Vec<String> {
         // A round trip, so that what was under way has arrived.
         self.value("1");
@@ -164,7 +177,8 @@ impl Browser {
             | "Network.webSocketCreated" => Some(format!("{method}: {parameters}")),
             "Network.requestWillBeSent" => {
                 let url = parameters["request"]["url"].as_str().unwrap_or_default();
-                let own = parameters["type"] == "Document" && url.starts_with("file://");
+                let is_document = parameters["type"] == "Document" && url.starts_with("file://");
+                let own = is_document || self.origin.starts_with("http:") && url.starts_with(&self.origin);
                 (!own && !url.starts_with("data:")).then(|| format!("request: {url}"))
             }
             _ => None,

@@ -2,244 +2,359 @@
 
 use core::time::Duration;
 
-use super::{AckError, AckInfo, AckOutcome, Due, Sender, Undo, tick};
-use crate::recovery::{DUP_THRESHOLD_MAX, Phase};
+use super::{AckError, AckInfo, AckOutcome, Due, Sender, tick};
+use crate::cubic::Cubic;
+use crate::hystart::{GROWTH_DIVISOR, Pace};
+use crate::prr::Prr;
+use crate::recovery::{Doubt, Phase};
+use crate::scoreboard::Range;
 use crate::seq::Seq;
-use crate::time::Time;
+use crate::tail_probe::{Told, Verdict};
+use crate::time::{Stamp, Time};
 
 /// What an acknowledgment told, beside its number.
+#[derive(Clone, Copy, Debug, Default)]
 struct News {
-    newly: u32,
-    newly_sacked: u32,
+    /// Sequence numbers acknowledged for the first time.
+    acked: u32,
+    /// Bytes that are known to have arrived since this acknowledgment, in order or not.
+    arrived: u32,
+    /// Bytes of those that were reported out of order.
+    sacked: u32,
+    /// A duplicate acknowledgment (RFC 5681 section 2), for peers without SACK.
     duplicate: bool,
-    duplicate_sack: bool,
+    /// Bytes reported to have arrived twice (RFC 2883), which we had sent twice.
+    duplicate_sack: Option<(Seq, Seq)>,
+    /// Age of the oldest range that was acknowledged, in microseconds, if none of it was sent again: with the receiver's delay.
+    oldest_us: Option<u32>,
+    /// Age of the newest range that has arrived, sent once.
+    newest_us: Option<u32>,
+    /// Something that was sent again was acknowledged: what arrived with it may have waited for it at the receiver.
+    mixed: bool,
+    /// Bytes from before the recovery point, sent once, have arrived.
+    originals: bool,
     flight_before: u32,
-    ts_ecr: Option<u32>,
+    echo: Option<u32>,
+}
+
+impl News {
+    fn take(&mut self, range: &Range, now: Stamp, point: Seq, acknowledged: bool) {
+        self.arrived += range.len();
+        if range.again {
+            self.mixed |= acknowledged;
+            return;
+        }
+        let age = now.since(range.sent).max(1);
+        if acknowledged || self.acked == 0 {
+            self.oldest_us = Some(self.oldest_us.map_or(age, |oldest| oldest.max(age)));
+        }
+        self.newest_us = Some(self.newest_us.map_or(age, |newest| newest.min(age)));
+        self.originals |= range.end.le(point);
+    }
 }
 
 impl Sender {
     /// Takes the acknowledgment of a segment that passed the sequence number, RST and PAWS checks.
     pub fn handle_ack(&mut self, info: &AckInfo, now: Time) -> AckOutcome {
-        let sent = self.nxt + u32::from(self.probed);
-        if info.ack.gt(sent) {
+        let una = self.una();
+        if info.ack.gt(self.acknowledgeable()) {
             // RFC 9293 section 3.10.7.4: an acknowledgment of something not yet sent.
             return AckOutcome { invalid: Some(AckError::Unsent), ..AckOutcome::default() };
         }
-        if info.ack.lt(self.una) {
+        if info.ack.lt(una) {
             // RFC 5961 section 5.2; RFC 9293 section 3.10.7.4: an old duplicate is ignored.
-            let too_old = self.una.since(info.ack) > self.window.largest().max(self.mss);
+            let too_old = una.since(info.ack) > self.window.largest().max(self.mss);
             return AckOutcome { invalid: too_old.then_some(AckError::TooOld), ..AckOutcome::default() };
         }
-        if info.ack.gt(self.nxt) {
+        if info.ack.gt(self.nxt()) {
             // The peer took the byte of a window probe.
-            self.nxt = info.ack;
             self.probed = false;
         }
-        let flight_before = self.flight();
         let was_closed = self.window_closed();
-        let newly = info.ack.since(self.una);
+        let newly = info.ack.since(una);
         let fin_acked = newly > 0 && self.fin && info.ack == self.limit();
-        self.una = info.ack;
+        let mut news = self.take_arrivals(info, now);
         let window_moved = self.window.update(info.seq, info.ack, info.window);
-        let reneged = newly > 0 && self.board.advance(self.una);
-        self.recovery.advance(self.una);
-        if reneged {
-            self.recovery.high_rxt = self.una;
-        }
-        let (newly_sacked, duplicate_sack) = self.take_sack(info);
-        // RFC 5681 section 2, definition of a duplicate; RFC 6675 section 2: with SACK, one that reports
-        // something new.
-        let duplicate = newly == 0
-            && self.flight() > 0
-            && if self.sack { newly_sacked > 0 } else { !info.carries_data && !window_moved };
-        let news = News {
-            newly,
-            newly_sacked,
-            duplicate,
-            duplicate_sack,
-            flight_before,
-            ts_ecr: info.ts_ecr.filter(|_| self.timestamps),
-        };
+        // RFC 5681 section 2, definition of a duplicate.
+        news.duplicate = newly == 0 && self.flight() > 0 && !self.sack && !info.carries_data && !window_moved;
 
         self.persist.answered();
         if newly > 0 {
             self.expiries = 0;
             self.stalled = None;
             self.after_rto = false;
-            self.measure(&news, now);
+            self.recovery.advance(info.ack);
+            self.ecn.advance(info.ack);
         }
+        self.rack.advance(info.ack);
+        self.measure(&news, now);
+        let lost_before = self.board.lost();
         self.conclude_tail_probe(&news);
-        self.undo_if_spurious(&news);
-        self.follow_recovery(&news, now);
-        self.detect_loss();
+        if info.ece && self.ecn.handle_echo(self.una(), self.nxt()) {
+            self.reduce_for_mark(&news);
+        }
+        self.follow_phase(&news);
+        self.detect_loss(&news, now);
+        self.move_window(&news, self.board.lost() > lost_before, now);
         self.reopen(was_closed);
         self.set_timers(newly > 0, window_moved, now);
+        let slow_start = self.cubic.in_slow_start();
+        self.pacer.set_path(self.cwnd().max(self.flight()), slow_start, self.rtt.smoothed(), self.cfg.pacing_rtt_min);
         AckOutcome { newly_acked: newly - u32::from(fin_acked), fin_acked, invalid: None }
     }
 
-    /// RFC 2018 section 3, RFC 2883: returns the bytes reported for the first time and whether the first
-    /// block reports a duplicate. Blocks outside of what is outstanding are ignored.
-    fn take_sack(&mut self, info: &AckInfo) -> (u32, bool) {
+    /// Brings the scoreboard up to date.
+    fn take_arrivals(&mut self, info: &AckInfo, now: Time) -> News {
+        let stamp = Stamp::at(now);
+        let point = if self.recovery.phase == Phase::Open { self.nxt() } else { self.recovery.point };
+        let mut news = News {
+            acked: info.ack.since(self.una()),
+            flight_before: self.flight(),
+            echo: info.ts_ecr.filter(|_| self.timestamps),
+            ..News::default()
+        };
+        let min_rtt_us = self.path().min_rtt_us;
+        let Sender { board, rack, .. } = self;
+        let echo = news.echo;
+        let mut arrive = |range: &Range| {
+            let sent_tick = tick(now).wrapping_sub(stamp.since(range.sent).div_ceil(1_000));
+            let echo_is_older = echo.is_some_and(|echo| (echo.wrapping_sub(sent_tick) as i32) < 0);
+            rack.handle_arrival(range, stamp, min_rtt_us, echo_is_older);
+        };
+        board.acknowledge(info.ack, |range| {
+            arrive(range);
+            news.take(range, stamp, point, true);
+        });
         if !self.sack {
-            return (0, false);
+            return news;
         }
-        let mut newly_sacked = 0;
-        let mut duplicate = false;
-        for (i, &(left, right)) in info.sack.as_slice().iter().enumerate() {
-            if i == 0 && right.le(self.una) && left.lt(right) {
-                duplicate = true;
+        // RFC 2018 section 3, RFC 2883: the first block may report a duplicate. Blocks outside of what is outstanding are ignored.
+        let (una, nxt) = (self.board.una(), self.board.nxt());
+        let blocks = info.sack.as_slice();
+        if let Some(&(left, right)) = blocks.first()
+            && left.lt(right)
+            && (right.le(una) || blocks.get(1).is_some_and(|&(l, r)| l.le(left) && right.le(r)))
+        {
+            self.duplicate_bytes += u64::from(right.since(left));
+            if self.duplicate_bytes <= self.resent_bytes {
+                news.duplicate_sack = Some((left, right));
+            } else {
+                // The network's own copies (RFC 3708 section 3 (C)).
+                self.duplicate_bytes = self.resent_bytes;
             }
+        }
+        for &(left, right) in blocks {
             // A block that begins at the acknowledgment would be covered by it.
-            if left.gt(self.una) && left.lt(right) && right.le(self.nxt) {
-                newly_sacked += self.board.insert(left, right);
+            if left.gt(una) && left.lt(right) && right.le(nxt) {
+                news.sacked += self.board.sack(left, right, |range| {
+                    arrive(range);
+                    news.take(range, stamp, point, false);
+                });
             }
         }
-        (newly_sacked, duplicate)
+        news
     }
 
     fn measure(&mut self, news: &News, now: Time) {
-        match self.timed {
-            Some((seq, sent)) if self.una.ge(seq) => {
-                self.timed = None;
-                self.rtt.sample(now.since(sent), 1);
-                self.backoff.reset();
-            }
-            Some(_) if news.ts_ecr.is_some() => self.backoff.reset(),
-            // RFC 6298 section 5 (Karn): the back-off stays until something unambiguous is measured.
-            Some(_) => {}
-            None => {
-                // RFC 7323 section 4.1: an acknowledgment of new data echoes the timestamp of what
-                // made it advance, so that retransmissions are measured without ambiguity.
-                let Some(ecr) = news.ts_ecr else { return };
-                self.backoff.reset();
-                let ms = tick(now).wrapping_sub(ecr);
-                if ms <= i32::MAX as u32 {
-                    let samples = (news.flight_before / (2 * self.mss)).max(1);
-                    self.rtt.sample(Duration::from_millis(u64::from(ms.max(1))), samples);
-                }
+        let news = &if news.mixed { News { oldest_us: None, newest_us: None, ..*news } } else { *news };
+        if let Some(us) = news.newest_us {
+            self.rtt.observe_least(Duration::from_micros(u64::from(us)), now);
+        }
+        let samples = (news.flight_before / (2 * self.mss)).max(1);
+        if let Some(us) = news.oldest_us {
+            self.rtt.sample(Duration::from_micros(u64::from(us)), samples);
+            self.backoff.reset();
+        } else if news.acked > 0
+            && let Some(echo) = news.echo
+        {
+            // RFC 7323 section 4.1: an acknowledgment of new data echoes the timestamp of what made it advance, so that
+            // retransmissions are measured without ambiguity. Without timestamps the back-off stays (RFC 6298 section 5, Karn).
+            self.backoff.reset();
+            let ms = tick(now).wrapping_sub(echo);
+            if ms <= i32::MAX as u32 {
+                self.rtt.sample(Duration::from_millis(u64::from(ms.max(1))), samples);
             }
         }
     }
 
-    /// RFC 8985 section 7.4.2: the acknowledgment of a tail loss probe.
     fn conclude_tail_probe(&mut self, news: &News) {
         let Some(tail) = self.tail else { return };
-        if self.una.ge(tail.end) {
-            self.tail = None;
-            // If the acknowledgment was caused by the original, nothing was lost.
-            let original = match news.ts_ecr {
-                Some(ecr) => (ecr.wrapping_sub(tail.tick) as i32) < 0,
-                None => false,
-            };
-            if tail.retransmitted && !original && !news.duplicate_sack && self.recovery.phase == Phase::Open {
-                self.cubic.handle_loss(news.flight_before);
-            }
-        } else if self.recovery.phase == Phase::Open
-            && self.board.contains(tail.end - 1)
-            && self.recovery.may_enter(self.una, self.sack)
-        {
-            // The probe went out two round trips after everything below it, and arrived before.
-            self.tail = None;
-            self.enter_recovery(tail.start.max(self.una));
-        }
-    }
-
-    /// RFC 3522: the first acknowledgment of new data after a retransmission echoes a timestamp from
-    /// before it, so the original had arrived. RFC 4015: the window is as if nothing had happened.
-    fn undo_if_spurious(&mut self, news: &News) {
-        if news.newly == 0 {
-            return;
-        }
-        let Some(Undo { cubic, tick }) = self.undo.take() else {
-            return;
+        let told = Told {
+            ack: self.una(),
+            is_progress: news.arrived > 0,
+            duplicate_end: news.duplicate_sack.map(|(_, right)| right),
+            echo_is_older: false,
         };
-        let Some(ecr) = news.ts_ecr else { return };
-        if tick != 0 && (ecr.wrapping_sub(tick) as i32) < 0 && self.recovery.phase != Phase::Open {
-            if self.recovery.phase == Phase::Recovery {
-                let threshold = self.recovery.threshold;
-                self.recovery.threshold = (threshold * 2).min(DUP_THRESHOLD_MAX);
+        match tail.judge(&told) {
+            Verdict::Open => {}
+            Verdict::Done => self.tail = None,
+            Verdict::Repaired => {
+                self.tail = None;
+                if self.recovery.phase == Phase::Open {
+                    self.undo.forget();
+                    self.cubic.handle_loss();
+                    self.ecn.handle_reduction(self.nxt());
+                }
             }
-            self.cubic = cubic;
-            self.recovery.leave(self.una);
-            self.recovery.recover = self.una - 1;
         }
     }
 
-    fn follow_recovery(&mut self, news: &News, now: Time) {
+    fn reduce_for_mark(&mut self, news: &News) {
+        if self.recovery.phase != Phase::Open {
+            return;
+        }
+        self.undo.forget();
+        self.prr = Prr::new(news.flight_before, self.pipe());
+        self.cubic.handle_mark();
+        self.recovery.enter(Phase::Reduction, self.nxt());
+    }
+
+    /// Ends phases that are over, and takes back what had no reason.
+    fn follow_phase(&mut self, news: &News) {
+        if let Some((left, right)) = news.duplicate_sack {
+            self.undo.handle_duplicate(left, right);
+            self.rack.handle_duplicate(self.nxt());
+        }
+        let is_over = self.una().ge(self.recovery.point);
         match self.recovery.phase {
             Phase::Open => {
-                if news.newly > 0 {
+                if news.acked > 0 {
                     self.recovery.dupacks = 0;
-                    self.grow(news, now);
+                }
+                if self.undo.is_disproven_by_duplicates() {
+                    self.take_back();
                 }
             }
-            Phase::Recovery => {
-                if self.una.ge(self.recovery.recover) {
-                    self.leave_recovery();
-                } else if news.newly > 0 && !self.sack {
-                    // RFC 6582 section 3.2 step 3, partial acknowledgment: the next segment is lost, too.
-                    let arrived = (news.newly / self.mss).saturating_sub(1) as u16;
-                    self.recovery.dupacks = self.recovery.dupacks.saturating_sub(arrived);
-                    self.recovery.lost_edge = (self.una + self.mss).min(self.nxt);
-                    self.recovery.high_rxt = self.una;
-                    self.recovery.force = true;
-                }
-            }
-            Phase::Loss => {
-                if news.newly > 0 {
-                    self.grow(news, now);
-                }
-                if self.una.ge(self.recovery.recover) {
-                    self.leave_recovery();
-                }
-            }
+            Phase::Reduction if is_over => self.recovery.leave(),
+            Phase::Reduction => {}
+            Phase::Recovery => self.follow_recovery(news, is_over),
+            Phase::Loss => self.follow_timeout(news, is_over),
         }
         if news.duplicate && self.recovery.phase != Phase::Loss {
-            // No more segments can have arrived than are outstanding, less the missing one.
-            let most = (self.flight() / self.mss).saturating_sub(1).min(u32::from(u16::MAX)) as u16;
-            self.recovery.dupacks = self.recovery.dupacks.saturating_add(1).min(most.max(1));
-        }
-        if news.newly_sacked > 0 {
-            self.recovery.detect_lost_retransmission(&self.board, self.una, self.nxt, self.mss);
+            self.recovery.count_duplicate(self.flight().div_ceil(self.mss));
         }
     }
 
-    fn leave_recovery(&mut self) {
-        self.recovery.leave(self.una);
-        self.undo = None;
+    fn follow_recovery(&mut self, news: &News, is_over: bool) {
+        let by_echo = news.acked > 0
+            && self.undo.is_disproven_by_echo(news.echo)
+            && (is_over || !self.board.ranges().any(|range| range.again));
+        if by_echo || self.undo.is_disproven_by_duplicates() {
+            self.take_back();
+        } else if is_over {
+            self.rack.handle_recovered();
+            self.recovery.leave();
+        } else if news.acked > 0 && !self.sack {
+            // RFC 6582 section 3.2 step 3, partial acknowledgment: the next segment is lost, too.
+            let arrived = (news.acked / self.mss).saturating_sub(1) as u16;
+            self.recovery.dupacks = self.recovery.dupacks.saturating_sub(arrived);
+            self.lose_first_segment();
+        }
     }
 
-    /// Enters fast recovery when a loss is evident (RFC 5681 section 3.2, RFC 6675 section 5).
-    fn detect_loss(&mut self) {
-        if self.flight() == 0 || !self.recovery.may_enter(self.una, self.sack) {
+    /// F-RTO (RFC 5682 section 2.1, with SACK section 3.1), then the ordinary end.
+    fn follow_timeout(&mut self, news: &News, is_over: bool) {
+        let doubted = self.recovery.doubt != Doubt::None;
+        // Without SACK, what is acknowledged together with a retransmission may have waited for it at the receiver.
+        let originals = news.originals && (self.sack || !news.mixed);
+        if (doubted && originals)
+            || (news.acked > 0 && self.undo.is_disproven_by_echo(news.echo))
+            || self.undo.is_disproven_by_duplicates()
+        {
+            // Step 3 b: what was sent once has arrived, so the timeout was early.
+            self.take_back();
+        } else if is_over {
+            self.recovery.leave();
+        } else if self.recovery.doubt == Doubt::NewData && (news.sacked > 0 || news.duplicate) {
+            // Step 3 a: a window of up to three segments, so that beside the two new ones there is room for what is missing.
+            self.recovery.doubt = Doubt::None;
+            self.cubic = self.cubic.at_least(&Cubic::new(self.mss, 3));
+        } else if self.recovery.doubt == Doubt::Probed && news.acked > 0 {
+            // Step 2 b, if there is anything new to send.
+            let has_new = self.nxt().lt(self.limit()) && self.nxt().lt(self.window.edge());
+            self.recovery.point = self.nxt();
+            self.recovery.doubt = if has_new { Doubt::NewData } else { Doubt::None };
+        }
+    }
+
+    /// The last reduction of the window had no reason.
+    fn take_back(&mut self) {
+        if let Some(cubic) = self.undo.take(&self.cubic) {
+            self.cubic = cubic;
+        }
+        self.board.find_lost();
+        self.recovery.leave();
+        self.recovery.point = self.una() - 1;
+    }
+
+    fn detect_loss(&mut self, news: &News, now: Time) {
+        if self.flight() == 0 {
             return;
         }
-        let lost = self
-            .board
-            .holes(self.una, self.nxt)
-            .next()
-            .is_some_and(|hole| hole.start == self.una && self.recovery.is_lost(&hole, self.mss));
-        if lost {
-            self.enter_recovery(self.una);
-        } else if self.recovery.dupacks >= u16::from(self.recovery.threshold) {
-            self.enter_recovery((self.una + self.mss).min(self.nxt));
+        if self.sack {
+            if news.arrived > 0 || self.reo_at.is_some() {
+                self.detect_by_time(now);
+            }
+        } else if self.recovery.phase == Phase::Open && self.recovery.is_loss_by_duplicates(self.una()) {
+            self.lose_first_segment();
+        }
+        if self.board.lost() > 0 && matches!(self.recovery.phase, Phase::Open | Phase::Reduction) {
+            self.enter_recovery(news.arrived);
         }
     }
 
-    fn enter_recovery(&mut self, lost_edge: Seq) {
-        self.undo = self.timestamps.then_some(Undo { cubic: self.cubic, tick: 0 });
-        self.cubic.handle_loss(self.flight());
-        self.recovery.enter(Phase::Recovery, self.una, self.nxt, lost_edge);
-        self.tail = None;
-        self.due = Due::Nothing;
+    /// RFC 8985 section 6.2.
+    pub(super) fn detect_by_time(&mut self, now: Time) {
+        let path = self.path();
+        let left = self.rack.detect(&mut self.board, &path, Stamp::at(now));
+        self.reo_at = left.map(|us| now + Duration::from_micros(u64::from(us)));
     }
 
-    /// RFC 7661, RFC 5681 section 3.1: the window grows only if it was used.
-    fn grow(&mut self, news: &News, now: Time) {
-        let used = self.cwnd_limited || (self.cubic.in_slow_start() && news.flight_before >= self.cubic.window() / 2);
-        if used {
+    fn lose_first_segment(&mut self) {
+        let una = self.una();
+        self.board.lose(una, una + self.mss);
+    }
+
+    /// Begins a reduction because of losses, of which `arrived` bytes have just told.
+    pub(super) fn enter_recovery(&mut self, arrived: u32) {
+        if self.recovery.phase == Phase::Open {
+            self.undo.begin(&self.cubic, self.una());
+            // RFC 9937 section 5, RecoverFS.
+            self.prr = Prr::new((self.flight() - self.board.sacked()).saturating_add(arrived), self.pipe());
+            self.cubic.handle_loss();
+            self.ecn.handle_reduction(self.nxt());
+        }
+        self.recovery.enter(Phase::Recovery, self.nxt());
+        self.tail = None;
+        self.pto_at = None;
+        if self.due == Due::TailProbe {
+            self.due = Due::Nothing;
+        }
+    }
+
+    /// What the acknowledgment does to the congestion window.
+    fn move_window(&mut self, news: &News, newly_lost: bool, now: Time) {
+        if self.recovery.is_reducing() {
+            let clean = news.acked > 0 && !newly_lost;
+            let threshold = self.cubic.threshold();
+            let arrived = if self.sack { news.arrived } else { news.acked + if news.duplicate { self.mss } else { 0 } };
+            self.prr.handle_ack(arrived, self.pipe(), threshold, self.mss, clean);
+            return;
+        }
+        let pace = if self.cubic.in_slow_start() && self.recovery.phase == Phase::Open && news.acked > 0 {
+            self.hystart.handle_ack(self.una(), self.nxt(), news.newest_us.filter(|_| !news.mixed))
+        } else {
+            Pace::Full
+        };
+        if pace == Pace::Over {
+            self.cubic.end_slow_start();
+        }
+        // On a path that reorders, what has arrived out of order is progress, too.
+        let progress = news.acked > 0 || (self.rack.has_reordering() && news.arrived > 0);
+        if progress && self.usage.may_grow(self.cubic.window(), self.cubic.in_slow_start()) {
             let srtt = self.rtt.smoothed().unwrap_or(Duration::from_millis(1));
-            self.cubic.grow(news.newly, srtt, now);
+            let divisor = if pace == Pace::Conservative { GROWTH_DIVISOR } else { 1.0 };
+            self.cubic.grow(news.arrived, divisor, srtt, now);
         }
     }
 
@@ -255,15 +370,25 @@ impl Sender {
         }
         self.rto_at = None;
         if self.flight() > 0 {
-            self.undo = None;
-            self.recovery.enter(Phase::Loss, self.una, self.nxt, self.nxt);
-            self.recovery.force = false;
+            self.lose_everything();
         }
+    }
+
+    /// What is outstanding is sent again, without a fault of the path.
+    pub(super) fn lose_everything(&mut self) {
+        self.undo.forget();
+        self.tail = None;
+        self.pto_at = None;
+        self.reo_at = None;
+        self.board.lose_where(|_| true);
+        self.recovery.enter(Phase::Loss, self.nxt());
+        self.recovery.dupacks = 0;
     }
 
     fn set_timers(&mut self, progress: bool, window_moved: bool, now: Time) {
         if self.flight() == 0 {
             self.pto_at = None;
+            self.reo_at = None;
             if progress {
                 // RFC 6298 (5.2).
                 self.rto_at = None;
@@ -280,7 +405,7 @@ impl Sender {
         if progress || self.rto_at.is_none() {
             self.rto_at = Some(now + self.rto());
         }
-        if self.tail.is_none() && (progress || self.recovery.phase != Phase::Open || !self.board.is_empty()) {
+        if progress || self.recovery.phase != Phase::Open || self.board.sacked() > 0 {
             self.arm_tail_probe(now);
         }
     }

@@ -9,10 +9,9 @@
 //!
 //! A FIN takes one sequence number behind the last byte. `una`, `nxt` count it, `end` does not.
 //!
-//! Beyond the basics: limited transmit (RFC 3042) follows from counting what is on the path rather
-//! than what is unacknowledged; tail losses are probed for (RFC 8985 section 7); a recovery that the peer's
-//! timestamps show to be spurious is undone (RFC 3522, RFC 4015). Absent: pacing, ECN, RACK,
-//! proportional rate reduction (RFC 6937), D-SACK undo.
+//! Losses are found by time (RFC 8985) and, for peers without SACK, by duplicate acknowledgments (RFC 6582); the window shrinks in
+//! proportion to what arrives (RFC 9937); a reduction that turns out to have had no reason is taken back (RFC 3522, RFC 3708, RFC 5682); what is sent
+//! is paced on long paths; marks count (RFC 3168, RFC 8511). Limited transmit (RFC 3042) follows from counting what is on the path rather than what is unacknowledged.
 
 mod ack;
 #[cfg(test)]
@@ -23,14 +22,22 @@ mod transmit;
 use core::time::Duration;
 
 use crate::cubic::Cubic;
+use crate::ecn::{Codepoint, EcnSender};
+use crate::hystart::HyStart;
 use crate::options::SackBlocks;
+use crate::pacing::Pacer;
 use crate::persist::Persist;
+use crate::prr::Prr;
+use crate::rack::{Path, Rack};
 use crate::recovery::{Phase, Recovery};
 use crate::rto::{self, Backoff};
 use crate::rtt::Rtt;
-use crate::sack::Scoreboard;
+use crate::scoreboard::Scoreboard;
 use crate::seq::Seq;
-use crate::time::Time;
+use crate::tail_probe::TailProbe;
+use crate::time::{Stamp, Time};
+use crate::undo::Undo;
+use crate::usage::Usage;
 use crate::window::PeerWindow;
 
 /// Settings shared by all flows.
@@ -53,6 +60,11 @@ pub struct SenderConfig {
     pub restart_after_idle: bool,
     /// Probe for tail losses (RFC 8985 section 7; default true).
     pub tail_loss_probe: bool,
+    /// Try shorter segments when the timer has expired more than once without progress (RFC 4821; default false, as in Linux: on paths that lose
+    /// much, segments become short without need).
+    pub black_hole_detection: bool,
+    /// Round-trip time from which on frames are paced (default 5 ms). Below, timers are too coarse, and a local network has room for a window.
+    pub pacing_rtt_min: Duration,
 }
 
 impl Default for SenderConfig {
@@ -65,6 +77,8 @@ impl Default for SenderConfig {
             give_up: Duration::from_secs(120),
             restart_after_idle: true,
             tail_loss_probe: true,
+            black_hole_detection: false,
+            pacing_rtt_min: Duration::from_millis(5),
         }
     }
 }
@@ -80,6 +94,8 @@ pub struct PeerLimits {
     pub sack: bool,
     /// Every segment carries timestamps.
     pub timestamps: bool,
+    /// ECN was agreed on (RFC 3168 section 6.1.1).
+    pub ecn: bool,
 }
 
 /// The parts of a received segment that concern the sender.
@@ -97,6 +113,8 @@ pub struct AckInfo {
     pub ts_ecr: Option<u32>,
     /// The segment carries payload, SYN or FIN, so that it is no duplicate acknowledgment (RFC 5681 section 2).
     pub carries_data: bool,
+    /// The segment has ECE: a router has marked what we sent (RFC 3168 section 6.1.2).
+    pub ece: bool,
 }
 
 /// Why an acknowledgment was not acceptable; nothing was changed by it.
@@ -146,6 +164,10 @@ pub struct Transmit {
     pub fin: bool,
     /// Why it is sent.
     pub kind: TransmitKind,
+    /// The ECN field of its packets (RFC 3168 section 5).
+    pub ecn: Codepoint,
+    /// Its first segment has CWR (RFC 3168 section 6.1.2).
+    pub cwr: bool,
 }
 
 /// Effect of a timeout.
@@ -171,35 +193,15 @@ enum Due {
     TailProbe,
 }
 
-/// A tail loss probe under way (RFC 8985 section 7.1: TLP.end_seq, TLP.is_retrans).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct TailProbe {
-    start: Seq,
-    end: Seq,
-    retransmitted: bool,
-    /// Millisecond tick at which it was sent.
-    tick: u32,
-}
-
-/// What to go back to if a recovery turns out to be spurious.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Undo {
-    cubic: Cubic,
-    /// Millisecond tick of the first retransmission.
-    tick: u32,
-}
-
-/// The sender; see the module head. A plain value of some hundred bytes.
+/// The sender; see the module head. A plain value of fixed size, most of it the scoreboard.
 #[derive(Clone, Debug)]
 pub struct Sender {
     cfg: SenderConfig,
     mss: u32,
     sack: bool,
     timestamps: bool,
-    /// SND.UNA.
-    una: Seq,
-    /// SND.NXT.
-    nxt: Seq,
+    /// What is between SND.UNA and SND.NXT.
+    board: Scoreboard,
     /// Behind the last enqueued byte.
     end: Seq,
     /// A FIN follows `end`.
@@ -212,26 +214,37 @@ pub struct Sender {
     /// First expiry since the last progress.
     stalled: Option<Time>,
     cubic: Cubic,
-    undo: Option<Undo>,
-    board: Scoreboard,
+    hystart: HyStart,
+    usage: Usage,
+    prr: Prr,
+    rack: Rack,
     recovery: Recovery,
+    undo: Undo,
+    ecn: EcnSender,
+    pacer: Pacer,
     persist: Persist,
     /// Retransmission timer, or persist timer when nothing is outstanding or the window is closed.
     rto_at: Option<Time>,
     /// Tail loss probe timer.
     pto_at: Option<Time>,
+    /// RACK's reordering timer (RFC 8985 section 6.2 step 5).
+    reo_at: Option<Time>,
+    /// The pacer lets go again.
+    pace_at: Option<Time>,
     due: Due,
     tail: Option<TailProbe>,
     /// The byte at `nxt` went out as a window probe: the peer may acknowledge it.
     probed: bool,
     /// The next retransmission is the one the timer asked for.
     after_rto: bool,
-    /// Round-trip measurement: the sequence number that ends it and when it was sent.
-    timed: Option<(Seq, Time)>,
     last_sent: Time,
-    /// At the last poll the congestion window was the limit (RFC 7661).
-    cwnd_limited: bool,
+    /// Bytes sent again and bytes reported to have arrived twice: more of the latter are the network's doing.
+    resent_bytes: u64,
+    duplicate_bytes: u64,
 }
+
+/// An older echo cannot be that of a handshake under way.
+const ECHO_MS_MAX: u32 = 120_000;
 
 fn tick(now: Time) -> u32 {
     now.as_millis() as u32
@@ -250,8 +263,7 @@ impl Sender {
             mss,
             sack: peer.sack,
             timestamps: peer.timestamps,
-            una: start,
-            nxt: start,
+            board: Scoreboard::new(start),
             end: start,
             fin: false,
             window: PeerWindow::new(start, window),
@@ -260,19 +272,26 @@ impl Sender {
             expiries: 0,
             stalled: None,
             cubic: Cubic::new(mss, initial),
-            undo: None,
-            board: Scoreboard::default(),
+            hystart: HyStart::default(),
+            usage: Usage::new(),
+            prr: Prr::default(),
+            rack: Rack::new(start),
             recovery: Recovery::new(start),
+            undo: Undo::default(),
+            ecn: EcnSender::new(peer.ecn),
+            pacer: Pacer::default(),
             persist: Persist::default(),
             rto_at: None,
             pto_at: None,
+            reo_at: None,
+            pace_at: None,
             due: Due::Nothing,
             tail: None,
             probed: false,
             after_rto: false,
-            timed: None,
             last_sent: now,
-            cwnd_limited: false,
+            resent_bytes: 0,
+            duplicate_bytes: 0,
         }
     }
 
@@ -282,32 +301,42 @@ impl Sender {
     /// Needs nothing outstanding and nothing enqueued.
     pub fn resume_at(&mut self, seq: Seq) {
         debug_assert!(self.is_idle(), "resume_at with bytes of our own");
-        self.window.move_to(self.una, seq);
-        self.una = seq;
-        self.nxt = seq;
+        self.start_over(seq);
+    }
+
+    /// From now on somebody else sees to all that is outstanding, and to what follows until
+    /// [`Sender::resume_at`].
+    pub fn hand_over(&mut self) {
+        self.start_over(self.end);
+    }
+
+    fn start_over(&mut self, seq: Seq) {
+        self.window.move_to(self.board.una(), seq);
+        self.board = Scoreboard::new(seq);
         self.end = seq;
         self.fin = false;
-        self.board.clear();
-        self.recovery = Recovery { threshold: self.recovery.threshold, ..Recovery::new(seq) };
-        self.undo = None;
+        self.recovery = Recovery::new(seq);
+        self.rack.move_to(seq);
+        self.hystart = HyStart::default();
+        self.usage = Usage::new();
+        self.undo.forget();
+        self.ecn.move_to();
         self.backoff.reset();
         self.expiries = 0;
         self.stalled = None;
         self.persist.end();
-        self.rto_at = None;
-        self.pto_at = None;
+        self.clear_timers();
         self.due = Due::Nothing;
         self.tail = None;
         self.probed = false;
         self.after_rto = false;
-        self.timed = None;
     }
 
     /// `bytes` more exist after the current end. Less than 2^31 may be unacknowledged at a time, and
     /// nothing may follow a FIN.
     pub fn enqueue(&mut self, bytes: u32) {
         debug_assert!(!self.fin, "data behind FIN");
-        debug_assert!(self.end.since(self.una).checked_add(bytes).is_some_and(|n| n <= i32::MAX as u32));
+        debug_assert!(self.end.since(self.una()).checked_add(bytes).is_some_and(|n| n <= i32::MAX as u32));
         if !self.fin {
             self.end += bytes;
         }
@@ -321,12 +350,42 @@ impl Sender {
     /// A round-trip time measured elsewhere, such as that of the handshake (RFC 6298 section 2).
     pub fn observe_rtt(&mut self, rtt: Duration) {
         self.rtt.sample(rtt, 1);
+        self.rtt.observe_least(rtt, self.last_sent);
     }
 
-    /// Another segment size from now on, for example after an ICMP "packet too big" (RFC 9293 section 3.7.5).
+    /// The acknowledgment of a SYN-ACK that was sent more than once echoes `ticks` of the card's clock in milliseconds: which of them has arrived, and so a
+    /// round-trip time without ambiguity (RFC 7323 section 4.1). Echoes of the future or of a long time ago are ignored.
+    pub fn observe_echo(&mut self, ticks: u32, now: Time) {
+        let ms = tick(now).wrapping_sub(ticks);
+        if ms <= ECHO_MS_MAX {
+            self.observe_rtt(Duration::from_millis(u64::from(ms.max(1))));
+        }
+    }
+
+    /// The handshake was repeated more than once: the path is full, and the first flight is one segment (RFC 5681 section 3.1). Before anything is
+    /// sent.
+    pub fn handle_lost_handshake(&mut self) {
+        self.cubic = Cubic::new(self.mss, 1);
+    }
+
+    /// Another segment size from now on.
     pub fn set_mss(&mut self, mss: u16) {
         self.mss = u32::from(mss.max(1));
         self.cubic.set_mss(self.mss);
+    }
+
+    /// The path takes no more than `mss` payload bytes in a segment (RFC 9293 section 3.7.5; the caller has believed a router:
+    /// RFC 5927 section 4.1). What is outstanding is cut anew and sent again; congestion has no part in it (RFC 8201 section 5.4).
+    /// Returns false if segments are short enough already.
+    pub fn handle_path_mtu(&mut self, mss: u16) -> bool {
+        if u32::from(mss) >= self.mss {
+            return false;
+        }
+        self.set_mss(mss);
+        if self.flight() > 0 && !self.window_closed() {
+            self.lose_everything();
+        }
+        true
     }
 
     /// The earliest time at which [`Sender::handle_timeout`] has something to do. `Some` whenever
@@ -336,30 +395,29 @@ impl Sender {
         if self.due != Due::Nothing {
             return Some(Time::ZERO);
         }
-        match (self.rto_at, self.pto_at) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (Some(at), None) | (None, Some(at)) => Some(at),
-            (None, None) if self.una != self.limit() => Some(Time::ZERO),
-            (None, None) => None,
+        let armed = [self.rto_at, self.pto_at, self.reo_at, self.pace_at].into_iter().flatten().min();
+        if armed.is_none() && self.una() != self.limit() {
+            return Some(Time::ZERO);
         }
+        armed
     }
 
     /// Oldest unacknowledged sequence number (SND.UNA).
     #[must_use]
     pub fn una(&self) -> Seq {
-        self.una
+        self.board.una()
     }
 
     /// Next sequence number to be sent for the first time (SND.NXT).
     #[must_use]
     pub fn nxt(&self) -> Seq {
-        self.nxt
+        self.board.nxt()
     }
 
     /// Highest number that the peer can acknowledge: SND.NXT, or one more while a window probe's byte is out.
     #[must_use]
     pub fn acknowledgeable(&self) -> Seq {
-        self.nxt + u32::from(self.probed)
+        self.nxt() + u32::from(self.probed)
     }
 
     /// Behind the last enqueued byte; FIN, if any, is here.
@@ -377,13 +435,13 @@ impl Sender {
     /// Everything enqueued, FIN included, was sent at least once.
     #[must_use]
     pub fn all_sent(&self) -> bool {
-        self.nxt == self.limit()
+        self.nxt() == self.limit()
     }
 
     /// Everything enqueued, FIN included, is acknowledged.
     #[must_use]
     pub fn all_acked(&self) -> bool {
-        self.una == self.limit()
+        self.una() == self.limit()
     }
 
     /// Nothing outstanding and nothing waiting: [`Sender::resume_at`] is allowed.
@@ -401,13 +459,15 @@ impl Sender {
     /// Unacknowledged bytes sent (FlightSize, RFC 5681 section 2).
     #[must_use]
     pub fn flight(&self) -> u32 {
-        self.nxt.since(self.una)
+        self.board.outstanding()
     }
 
     /// Bytes thought to be on the path (RFC 6675 section 4, pipe).
     #[must_use]
     pub fn pipe(&self) -> u32 {
-        self.recovery.pipe(&self.board, self.una, self.nxt, self.mss, self.sack)
+        let pipe = self.board.in_flight();
+        // RFC 6582: without SACK, a duplicate acknowledgment says that a segment has left the path.
+        if self.sack { pipe } else { pipe.saturating_sub(u32::from(self.recovery.dupacks) * self.mss) }
     }
 
     /// Smoothed round-trip time, once measured.
@@ -416,10 +476,16 @@ impl Sender {
         self.rtt.smoothed()
     }
 
-    /// Congestion window in bytes.
+    /// Congestion window in bytes: what may be on the path.
     #[must_use]
     pub fn cwnd(&self) -> u32 {
-        self.cubic.window()
+        if self.recovery.is_reducing() { self.prr.window() } else { self.cubic.window() }
+    }
+
+    /// Pacing rate in bytes per second, if frames are paced.
+    #[must_use]
+    pub fn pacing_rate(&self) -> Option<u64> {
+        self.pacer.rate()
     }
 
     /// Slow start threshold in bytes; `u32::MAX` before the first congestion event.
@@ -466,6 +532,28 @@ impl Sender {
 
     /// The peer's window ends at or before what it has acknowledged.
     fn window_closed(&self) -> bool {
-        self.window.edge().le(self.una)
+        self.window.edge().le(self.una())
+    }
+
+    fn clear_timers(&mut self) {
+        (self.rto_at, self.pto_at, self.reo_at, self.pace_at) = (None, None, None, None);
+    }
+
+    /// What RACK needs to know of the path.
+    fn path(&self) -> Path {
+        let micros = |rtt: Option<Duration>| rtt.map_or(0, |rtt| rtt.as_micros().min(u128::from(u32::MAX)) as u32);
+        Path {
+            min_rtt_us: micros(self.rtt.least()),
+            srtt_us: micros(self.rtt.smoothed()),
+            in_recovery: matches!(self.recovery.phase, Phase::Recovery | Phase::Loss),
+            mss: self.mss,
+        }
+    }
+
+    /// The retransmission timer as it runs from the last transmission of the oldest byte, but not before a probe that is sent now can be answered.
+    fn rto_after_probe(&self, now: Time) -> Time {
+        let age = self.board.ranges().next().map_or(0, |head| Stamp::at(now).since(head.sent));
+        let answer = self.rtt.smoothed().unwrap_or_default() * 5 / 4;
+        now + self.rto().saturating_sub(Duration::from_micros(u64::from(age))).max(answer)
     }
 }

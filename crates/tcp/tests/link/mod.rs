@@ -57,6 +57,7 @@ pub struct Setup {
     /// The receiver forgets what it reported by SACK now and then (RFC 2018 section 8).
     pub renege: bool,
     pub burst_bytes: u32,
+    pub ecn: bool,
     pub config: SenderConfig,
 }
 
@@ -82,6 +83,7 @@ impl Setup {
             shrink: false,
             renege: false,
             burst_bytes: 65_160,
+            ecn: false,
             config: SenderConfig::default(),
         }
     }
@@ -215,6 +217,7 @@ impl Peer {
             sack,
             ts_ecr: timestamps.then_some(self.ts_recent),
             carries_data: false,
+            ece: false,
         }
     }
 }
@@ -227,7 +230,8 @@ pub fn run(setup: &Setup) -> Report {
     let start = if random.below(3) == 0 { Seq(0u32.wrapping_sub(setup.bytes / 2)) } else { start };
     let mut now = Time::from_millis(1_000 + random.below(10_000));
     let begun = now;
-    let peer_limits = PeerLimits { mss: setup.mss, window_scale: 7, sack: setup.sack, timestamps: setup.timestamps };
+    let peer_limits =
+        PeerLimits { mss: setup.mss, window_scale: 7, sack: setup.sack, timestamps: setup.timestamps, ecn: setup.ecn };
     let mut sender = Sender::new(&setup.config, start, peer_limits, setup.buffer, now);
     let mut peer = Peer {
         start,

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -439,7 +438,7 @@ fn the_watcher_serves_a_card_until_it_hangs_up() {
     let server = &scene.server;
     let registrar = &mut scene.registrar;
     std::thread::scope(|scope| {
-        let service = scope.spawn(move || nicache_watch::run_watcher(registrar, watcher.as_fd(), None));
+        let service = scope.spawn(move || nicache_watch::run_watcher(registrar, vec![watcher], None));
         while !table.lease_holds(now_ns()) {
             std::thread::yield_now();
         }

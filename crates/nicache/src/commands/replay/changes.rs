@@ -52,6 +52,7 @@ pub fn execute(arguments: &ReplayArgs, trace: &Trace) -> Result<ExitCode> {
         write_pause: Duration::from_millis(arguments.changes.write_pause),
         duration: arguments.duration.map(Duration::from_secs),
         rate: arguments.rate,
+        agents: arguments.changes.agents,
         server_keeps_files_open: arguments.changes.server_keeps_files_open,
         seed: arguments.seed,
     };

@@ -1,0 +1,123 @@
+//! One reply fetched over a connection of its own, by the client's Linux, and how long it took.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use super::lane::client_port;
+use crate::wire::Object;
+use crate::wire::namespace::Namespace;
+
+/// How long a handshake may take.
+const CONNECT: Duration = Duration::from_secs(70);
+/// Most bytes of a reply head.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// A reply, or what had come of it when time was over.
+#[derive(Debug)]
+pub struct Fetched {
+    /// From the request to the last byte.
+    pub time: Duration,
+    /// The body.
+    pub body: Vec<u8>,
+    /// It is all of it.
+    pub is_whole: bool,
+}
+
+impl Fetched {
+    /// Body bits per second, in millions.
+    pub fn mbit_per_s(&self) -> f64 {
+        self.body.len() as f64 * 8.0 / self.time.as_secs_f64().max(1e-9) / 1e6
+    }
+}
+
+/// Fetches a file of so many bytes from `port`. The time runs from the request, so that what the client's own timers do in the handshake is not in it.
+///
+/// # Errors
+/// No connection, or a reply that is no success.
+pub fn fetch(client: &Namespace, server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Result<Fetched> {
+    client.lend(move || fetch_here(server, port, bytes, limit))
+}
+
+/// Fetches it once for each transfer of `numbers`, `at_once` at a time, each from its own port; in their order.
+///
+/// # Errors
+/// Those of the first that fails.
+pub fn fetch_all(
+    client: &Namespace,
+    server: SocketAddr,
+    bytes: u64,
+    limit: Duration,
+    numbers: Range<u32>,
+    at_once: usize,
+) -> Result<Vec<Fetched>> {
+    let next = AtomicU32::new(numbers.start);
+    let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|number| numbers.contains(number));
+    let fetch_some = || {
+        let mut some = Vec::new();
+        while let Some(number) = take() {
+            some.push((number, fetch(client, server, client_port(number), bytes, limit)));
+        }
+        some
+    };
+    let mut all = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_once.max(1)).map(|_| scope.spawn(fetch_some)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("a fetch does not panic")).collect::<Vec<_>>()
+    });
+    all.sort_unstable_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, fetched)| fetched).collect()
+}
+
+/// Connects from a port of one's choice.
+///
+/// # Errors
+/// The port is taken, or nobody answers in time.
+pub fn connect(server: SocketAddr, port: u16, timeout: Duration) -> Result<TcpStream> {
+    let (family, local) = match server {
+        SocketAddr::V4(_) => (AddressFamily::INET, SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))),
+        SocketAddr::V6(_) => (AddressFamily::INET6, SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))),
+    };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, &local).with_context(|| format!("cannot bind port {port}"))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
+    rustix::net::connect(&socket, &server).context("cannot connect")?;
+    Ok(TcpStream::from(socket))
+}
+
+fn fetch_here(server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Result<Fetched> {
+    let mut stream = connect(server, port, CONNECT)?;
+    stream.set_nodelay(true)?;
+    let path = Object { bytes, connections: 1 }.path();
+    let begun = Instant::now();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: bench\r\n\r\n").as_bytes())?;
+    let mut received = Vec::with_capacity(bytes as usize + HEAD_BYTES_MAX);
+    let mut piece = vec![0; 256 << 10];
+    let mut body_at = None;
+    loop {
+        let left = limit.saturating_sub(begun.elapsed());
+        let wanted = body_at.map_or(usize::MAX, |at: usize| at + bytes as usize);
+        if left.is_zero() || received.len() >= wanted {
+            break;
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut piece) {
+            Ok(0) => bail!("the server closed after {} bytes", received.len()),
+            Ok(count) => received.extend_from_slice(&piece[..count]),
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            Err(error) => return Err(error).context(format!("reading after {} bytes", received.len())),
+        }
+        if body_at.is_none() {
+            body_at = received.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4);
+            ensure!(body_at.is_some() || received.len() < HEAD_BYTES_MAX, "no end of the reply's head");
+            ensure!(received.len() < 12 || &received[9..12] == b"200", "the reply is no success");
+        }
+    }
+    let time = begun.elapsed();
+    let body = body_at.map_or_else(Vec::new, |at| received.split_off(at));
+    Ok(Fetched { time, is_whole: body.len() as u64 == bytes, body })
+}

@@ -1,0 +1,295 @@
+//! The client that behaves: Linux' TCP, a few connections, files that the card has and some that it cannot have; every body is compared.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use serde::{Deserialize, Serialize};
+
+use crate::wire::Object;
+use crate::wire::namespace::Namespace;
+
+/// Connections at a time.
+const CONNECTIONS: usize = 4;
+/// How long a connection is used: handshakes are a part of what is looked at.
+const CONNECTION: Duration = Duration::from_secs(2);
+/// How long a reply may take before it counts as an error.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Every so many requests one asks for what the card cannot have.
+const MISS_EVERY: u64 = 100;
+/// Every so many requests one asks for the largest file, so that the card has it again if somebody else's changes below the same folder purge it.
+const LARGE_EVERY: u64 = 501;
+/// Sizes of the files that are asked for in turn, the first one for misses, too.
+pub const SIZES: [u64; 4] = [100, 10_000, 100_000, 1_000_000];
+/// Latencies that are kept of a connection in a phase.
+const LATENCIES_MAX: usize = 4_000_000;
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Phases of an attack that are told apart.
+pub const PHASES: usize = 4;
+/// Number of the phase that ends everything.
+const END: usize = PHASES;
+
+/// What the client saw in one phase.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Seen {
+    /// How long the phase took.
+    pub seconds: f64,
+    /// Replies with the right body.
+    pub requests: u64,
+    /// Of these: to requests for what the card cannot have.
+    pub misses: u64,
+    /// Connections opened.
+    pub connections: u64,
+    /// Replies a second.
+    pub requests_per_s: f64,
+    /// Median latency; a handshake is in that of the connection's first request.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// The longest.
+    pub max_us: f64,
+    /// Replies with a wrong body.
+    pub wrong: u64,
+    /// What else went wrong, by kind.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// What one connection's thread noted in one phase.
+#[derive(Debug, Clone, Default)]
+struct Notes {
+    latencies_us: Vec<u32>,
+    misses: u64,
+    connections: u64,
+    wrong: u64,
+    errors: BTreeMap<String, u64>,
+}
+
+/// The client at work.
+#[derive(Debug)]
+pub struct Client {
+    phase: Arc<AtomicUsize>,
+    replies: Arc<AtomicUsize>,
+    threads: Vec<JoinHandle<[Notes; PHASES]>>,
+    begun: Instant,
+    seconds: [f64; PHASES],
+}
+
+impl Client {
+    /// Begins to ask, in phase 0, on `cpu`.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(namespace: &Namespace, server: SocketAddr, cpu: usize) -> Result<Client> {
+        let (phase, replies) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let bodies: Arc<Vec<Vec<u8>>> =
+            Arc::new(SIZES.iter().map(|&bytes| Object { bytes, connections: 1 }.body()).collect());
+        let mut threads = Vec::new();
+        for number in 0..CONNECTIONS {
+            let (phase, replies, bodies) = (Arc::clone(&phase), Arc::clone(&replies), Arc::clone(&bodies));
+            let body = move || {
+                let mut set = rustix::thread::CpuSet::new();
+                set.set(cpu);
+                let _ = rustix::thread::sched_setaffinity(None, &set);
+                Asker { server, bodies, phase, replies, number: number as u64, asked: 0 }.ask_until_end()
+            };
+            // A thread begins in the namespace of the one that starts it.
+            threads.push(namespace.run(move || std::thread::Builder::new().name("client".into()).spawn(body))?);
+        }
+        Ok(Client { phase, replies, threads, begun: Instant::now(), seconds: [0.0; PHASES] })
+    }
+
+    /// What is noted from now on belongs to another phase.
+    pub fn enter(&mut self, phase: usize) {
+        let before = self.phase.swap(phase, Ordering::Relaxed);
+        if before < PHASES {
+            self.seconds[before] += self.begun.elapsed().as_secs_f64();
+        }
+        self.begun = Instant::now();
+    }
+
+    /// Right replies so far.
+    pub fn replies(&self) -> u64 {
+        self.replies.load(Ordering::Relaxed) as u64
+    }
+
+    /// Ends. What was seen in each phase.
+    ///
+    /// # Errors
+    /// A thread has panicked.
+    pub fn end(mut self) -> Result<[Seen; PHASES]> {
+        self.enter(END);
+        let mut all: [Notes; PHASES] = Default::default();
+        for thread in std::mem::take(&mut self.threads) {
+            let notes = thread.join().map_err(|_| anyhow!("a thread of the client has panicked"))?;
+            for (sum, part) in all.iter_mut().zip(notes) {
+                sum.latencies_us.extend(part.latencies_us);
+                sum.misses += part.misses;
+                sum.connections += part.connections;
+                sum.wrong += part.wrong;
+                for (what, count) in part.errors {
+                    *sum.errors.entry(what).or_default() += count;
+                }
+            }
+        }
+        let mut seconds = self.seconds.into_iter();
+        Ok(all.map(|notes| seen(notes, seconds.next().unwrap_or(0.0))))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.phase.store(END, Ordering::Relaxed);
+    }
+}
+
+fn seen(mut notes: Notes, seconds: f64) -> Seen {
+    notes.latencies_us.sort_unstable();
+    let latencies = &notes.latencies_us;
+    let at = |share: f64| {
+        let place = (latencies.len() as f64 * share) as usize;
+        latencies.get(place.min(latencies.len().saturating_sub(1))).map_or(0.0, |us| f64::from(*us))
+    };
+    let requests = latencies.len() as u64;
+    Seen {
+        seconds,
+        requests,
+        misses: notes.misses,
+        connections: notes.connections,
+        requests_per_s: if seconds > 0.0 { requests as f64 / seconds } else { 0.0 },
+        p50_us: at(0.5),
+        p99_us: at(0.99),
+        max_us: at(1.0),
+        wrong: notes.wrong,
+        errors: notes.errors,
+    }
+}
+
+/// One thread: connection after connection.
+struct Asker {
+    server: SocketAddr,
+    bodies: Arc<Vec<Vec<u8>>>,
+    phase: Arc<AtomicUsize>,
+    replies: Arc<AtomicUsize>,
+    number: u64,
+    asked: u64,
+}
+
+impl Asker {
+    fn ask_until_end(mut self) -> [Notes; PHASES] {
+        let mut notes: [Notes; PHASES] = Default::default();
+        let phase = Arc::clone(&self.phase);
+        loop {
+            // What begins in a phase belongs to it.
+            let now = phase.load(Ordering::Relaxed);
+            let Some(own) = notes.get_mut(now) else { return notes };
+            let begun = Instant::now();
+            own.connections += 1;
+            let stream = TcpStream::connect_timeout(&self.server, PATIENCE).and_then(|stream| {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Ok(stream)
+            });
+            match stream {
+                Ok(stream) => self.use_connection(stream, begun, &mut notes),
+                Err(error) => {
+                    *own.errors.entry(format!("connect: {}", kind(&error))).or_default() += 1;
+                    // What is refused at once shall not be asked for all the time.
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        }
+    }
+
+    fn use_connection(&mut self, mut stream: TcpStream, connected: Instant, notes: &mut [Notes; PHASES]) {
+        let mut buffer = Vec::with_capacity(256 << 10);
+        let mut begun = connected;
+        while connected.elapsed() < CONNECTION {
+            let Some(own) = notes.get_mut(self.phase.load(Ordering::Relaxed)) else { return };
+            self.asked += 1;
+            let is_miss = self.asked.is_multiple_of(MISS_EVERY);
+            let which = match self.asked {
+                _ if is_miss => 0,
+                asked if asked % LARGE_EVERY == 1 => SIZES.len() - 1,
+                asked => (asked % (SIZES.len() as u64 - 1)) as usize,
+            };
+            let query = if is_miss { format!("?miss-{}-{}", self.number, self.asked) } else { String::new() };
+            let request = format!("GET /object-{}{query} HTTP/1.1\r\nHost: siege\r\n\r\n", SIZES[which]);
+            let reply = stream.write_all(request.as_bytes()).and_then(|()| read_reply(&mut stream, &mut buffer));
+            match reply {
+                Ok((body_at, goes_on))
+                    if buffer[body_at..] == self.bodies[which][..] && buffer.starts_with(b"HTTP/1.1 200") =>
+                {
+                    if own.latencies_us.len() < LATENCIES_MAX {
+                        own.latencies_us.push(begun.elapsed().as_micros().min(u128::from(u32::MAX)) as u32);
+                    }
+                    own.misses += u64::from(is_miss);
+                    self.replies.fetch_add(1, Ordering::Relaxed);
+                    if !goes_on {
+                        return;
+                    }
+                }
+                Ok(_) if !buffer.starts_with(b"HTTP/1.1 200") => {
+                    let line = buffer.split(|byte| *byte == b'\r').next().unwrap_or_default();
+                    let line = String::from_utf8_lossy(&line[..line.len().min(40)]).into_owned();
+                    *own.errors.entry(format!("reply: {line}")).or_default() += 1;
+                    return;
+                }
+                Ok(_) => {
+                    own.wrong += 1;
+                    return;
+                }
+                Err(error) => {
+                    *own.errors.entry(format!("reply: {}", kind(&error))).or_default() += 1;
+                    return;
+                }
+            }
+            begun = Instant::now();
+        }
+    }
+}
+
+fn kind(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => "timed out".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Reads a reply with a length into `buffer`; where its body begins, and whether the connection goes on.
+fn read_reply(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::Result<(usize, bool)> {
+    buffer.clear();
+    let mut piece = [0; 64 << 10];
+    let mut goes_on = true;
+    let mut end: Option<(usize, usize)> = None;
+    loop {
+        if let Some((body_at, end)) = end
+            && buffer.len() >= end
+        {
+            return Ok((body_at, goes_on));
+        }
+        let count = stream.read(&mut piece)?;
+        if count == 0 {
+            return Err(std::io::Error::new(ErrorKind::UnexpectedEof, "closed before the reply's end"));
+        }
+        buffer.extend_from_slice(&piece[..count]);
+        if end.is_none()
+            && let Some(at) = buffer.windows(4).position(|end| end == b"\r\n\r\n")
+        {
+            let head = String::from_utf8_lossy(&buffer[..at]).to_ascii_lowercase();
+            goes_on = !head.lines().any(|line| line == "connection: close");
+            let length =
+                head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+            let length = length.ok_or_else(|| std::io::Error::new(ErrorKind::InvalidData, "no Content-Length"))?;
+            end = Some((at + 4, at + 4 + length));
+        } else if end.is_none() && buffer.len() > HEAD_BYTES_MAX {
+            return Err(std::io::Error::new(ErrorKind::InvalidData, "no end of the reply's head"));
+        }
+    }
+}

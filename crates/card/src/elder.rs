@@ -1,0 +1,80 @@
+//! A card that takes the place of another one that still works: the connections of the elder stay its own until they end.
+//!
+//! The younger one has the ports. What it knows nothing of and what opens no connection goes to the elder, which passes on what it does not know either.
+
+use std::io::IoSlice;
+
+use nicache_port::{FrameBuf, Port, SendError};
+use nicache_tcp::Time;
+
+use crate::card::{Card, Keep};
+use crate::flow::Flow;
+use crate::packet::{Side, TcpFrame};
+
+/// The way to the elder: what is sent here, it receives.
+pub struct Elder {
+    /// In place of what comes from the wire.
+    pub wire: Box<dyn Port + Send>,
+    /// In place of what comes from the host.
+    pub host: Box<dyn Port + Send>,
+}
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// Has an elder from now on.
+    pub fn set_elder(&mut self, elder: Elder) {
+        self.elder = Some(elder);
+    }
+
+    /// Hands over a segment that belongs to no flow here; false if it is this card's own business.
+    pub(crate) fn pass_to_elder(&mut self, frame: &FrameBuf, tcp: &TcpFrame, side: Side) -> bool {
+        let Some(elder) = &mut self.elder else { return false };
+        let flags = tcp.head.flags;
+        if side == Side::Wire && flags.syn() && !flags.ack() {
+            return false;
+        }
+        let port = match side {
+            Side::Wire => &mut elder.wire,
+            Side::Host => &mut elder.host,
+        };
+        match port.send(&[IoSlice::new(frame.data())], frame.offload()) {
+            Ok(()) => true,
+            // It has ended.
+            Err(SendError::Io(_)) => {
+                self.elder = None;
+                false
+            }
+            Err(_) => {
+                self.counters.drops_elder += 1;
+                true
+            }
+        }
+    }
+
+    /// Connections that cannot do without this card.
+    pub fn sole_flows(&self) -> usize {
+        let is_over = |flow: &Flow| flow.is_closing() && flow.output_idle();
+        self.flows.iter().filter(|flow| !flow.is_forgettable() && !is_over(flow)).count()
+    }
+
+    /// Ends all connections that cannot do without this card.
+    pub fn reset_all(&mut self, now: Time) {
+        for index in 0..self.config.flows as u32 {
+            self.with_flow(index, now, |card, flow| {
+                if !flow.is_forgettable() {
+                    card.abort_client(flow, now);
+                }
+                Keep::No
+            });
+        }
+    }
+
+    /// The port to the wire.
+    pub fn wire_mut(&mut self) -> &mut W {
+        &mut self.ports.wire
+    }
+
+    /// The port to the host.
+    pub fn host_mut(&mut self) -> &mut H {
+        &mut self.ports.host
+    }
+}

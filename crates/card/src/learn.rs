@@ -1,0 +1,53 @@
+//! Learning from the server's own replies how it says the same in another form (304, 206).
+
+use nicache_http::{HeadTemplate, PartFormat, PartialTemplate, ReplyHead};
+use nicache_port::Port;
+
+use crate::card::Card;
+use crate::flow::lesson::{Lesson, LessonForm};
+use crate::store::LearnedParts;
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// The server's reply has come: its head, and what of its body has come with it. Nothing is learned from one that is not of the entry's
+    /// version, or in which the server says otherwise than usual whether the connection goes on; `last`: the request wants it closed.
+    pub(crate) fn learn(&mut self, lesson: Lesson, reply: &ReplyHead<'_>, head: &[u8], body: &[u8], last: bool) {
+        let Some(entry) = self.store.get(lesson.entry) else { return };
+        let is_of_entry = (reply.etag.is_none() || reply.etag == entry.etag.as_deref())
+            && (reply.last_modified.is_none() || reply.last_modified == entry.last_modified.as_deref());
+        if !is_of_entry || reply.keep_alive == last {
+            return;
+        }
+        let len = entry.body_len;
+        let Some(learned) = self.store.learned_mut(lesson.entry) else { return };
+        // What was learned stays: replies that were begun with it are sent again with the same bytes.
+        match lesson.form {
+            LessonForm::NotModified => {
+                if reply.learnable_304
+                    && learned.not_modified.is_none()
+                    && let Ok(template) = HeadTemplate::new(head)
+                {
+                    learned.not_modified = Some(template);
+                }
+            }
+            LessonForm::Range(range) => {
+                if learned.range.is_none()
+                    && let Some(template) = PartialTemplate::learn(reply, head, Some(range), len)
+                {
+                    learned.range = Some(template);
+                }
+            }
+            LessonForm::Parts(asked) => {
+                let kind = reply.content_type.unwrap_or_default();
+                if let Some(template) = PartialTemplate::learn(reply, head, None, len)
+                    && let Some(format) = PartFormat::learn(reply, kind, body, &asked, len)
+                {
+                    let count_max = asked.count;
+                    match &mut learned.parts {
+                        Some(known) => known.count_max = known.count_max.max(count_max),
+                        none => *none = Some(Box::new(LearnedParts { template, format, count_max })),
+                    }
+                }
+            }
+        }
+    }
+}

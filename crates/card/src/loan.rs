@@ -1,0 +1,193 @@
+//! Connections that are lent to L0 and taken back.
+//!
+//! A connection can be lent when the card has just sent a reply that L0 has, too, and nothing else is under way. From then on L0 has its numbers. It gives
+//! the connection back with the first segment that it does not answer; the card takes it back for any other reason, too. There is no timer on what L0 has
+//! sent: the client, whose request it acknowledges, sends the request again if the reply was lost, and with that the connection comes back and the
+//! reply is repeated.
+
+use nicache_port::Port;
+use nicache_tcp::splice::window_field;
+use nicache_tcp::timestamps::Paws;
+use nicache_tcp::{Seq, Time};
+
+use crate::card::Card;
+use crate::flow::reply::{Reply, ReplyKind};
+use crate::flow::{Flow, HostPhase, Phase};
+use crate::l0::whole;
+use crate::limits::REQUEST_WINDOW_BYTES;
+use crate::packet::FlowKey;
+use crate::payload;
+use crate::store::EntryId;
+
+/// A connection on loan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loan {
+    /// Its ends; no VLAN tags.
+    pub key: FlowKey,
+    /// Next byte expected from the client.
+    pub rcv_nxt: Seq,
+    /// First byte that the client has not acknowledged.
+    pub snd_una: Seq,
+    /// First byte that it has not been sent.
+    pub snd_nxt: Seq,
+    /// Right edge of the client's window.
+    pub edge: Seq,
+    /// Shift of the client's windows.
+    pub client_scale: u8,
+    /// The window field of segments to the client.
+    pub window: u16,
+    /// Payload of a segment at most, in bytes.
+    pub segment_bytes: u16,
+    /// If timestamps were agreed on.
+    pub timestamps: Option<LoanTimestamps>,
+    /// When L0 last did something for it; 0: it has not yet.
+    pub used: Time,
+    /// Of the reply from `snd_una` to `snd_nxt`: [`Published::tag`](crate::Published), and `Date` in seconds since 1970.
+    pub tag: u64,
+    /// See `tag`.
+    pub date: u64,
+}
+
+/// Timestamps of a connection on loan (RFC 7323), in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoanTimestamps {
+    /// TS.Recent.
+    pub recent: u32,
+    /// TSval at 0 ms of the card's time.
+    pub stamp: u32,
+    /// The last TSval that was sent.
+    pub sent: u32,
+}
+
+impl<W: Port, H: Port> Card<W, H> {
+    /// Lends a connection whose last reply L0 has, if nothing speaks against it.
+    pub(crate) fn lend(&mut self, flow: &mut Flow) {
+        let Some(first) = &mut self.first_level else { return };
+        let Some(reply) = flow.replies.iter().next().copied().filter(|_| may_be_lent(flow)) else { return };
+        let timestamps = flow.timestamps.as_ref().map(|stamps| LoanTimestamps {
+            recent: stamps.client.recent(),
+            stamp: stamps.clock.at(Time::ZERO),
+            sent: stamps.sent,
+        });
+        let loan = Loan {
+            key: flow.key,
+            rcv_nxt: flow.rcv_nxt,
+            snd_una: reply.start,
+            snd_nxt: reply.end(),
+            edge: flow.client_edge,
+            client_scale: flow.splice.client_scale,
+            window: window_field(REQUEST_WINDOW_BYTES, flow.card_scale),
+            segment_bytes: flow.mss,
+            timestamps,
+            used: Time::ZERO,
+            tag: reply.entry.to_wire(),
+            date: reply.date,
+        };
+        let Some(place) = first.l0.lend(&loan) else { return };
+        self.counters.l0_lent += 1;
+        flow.loan = Some(place);
+        flow.sender.hand_over();
+        // To the card's timers the client is idle.
+        flow.client_acked = flow.out_next;
+        if let Some(reply) = flow.replies.pop() {
+            self.forget_reply(&reply);
+        }
+    }
+
+    /// Takes a connection back. `ack`: what the segment acknowledges that is at hand. False: what the client lacks is no more, so that the
+    /// connection cannot go on.
+    #[must_use]
+    pub(crate) fn take_back(&mut self, flow: &mut Flow, ack: Option<Seq>, now: Time) -> bool {
+        let (Some(place), Some(first)) = (flow.loan.take(), &mut self.first_level) else { return true };
+        let Some(loan) = first.l0.take_back(place) else { return false };
+        flow.rcv_nxt = loan.rcv_nxt;
+        flow.acked_to_client = loan.rcv_nxt;
+        flow.client_seq = loan.rcv_nxt;
+        flow.client_edge = loan.edge;
+        if loan.used > flow.active {
+            flow.active = loan.used;
+            flow.last_hit = Some(loan.used);
+            flow.keep_alive.handle_segment(loan.used);
+        }
+        if let (Some(stamps), Some(theirs)) = (&mut flow.timestamps, loan.timestamps) {
+            stamps.client = Paws::new(theirs.recent, loan.used.max(flow.active));
+            stamps.sent = theirs.sent;
+        }
+        flow.out_next = loan.snd_nxt;
+        // A segment at hand that acknowledges more than was sent is judged as any other.
+        let is_acked = loan.snd_una == loan.snd_nxt || ack.is_some_and(|ack| ack.ge(loan.snd_nxt));
+        flow.client_acked = if is_acked { loan.snd_nxt } else { loan.snd_una };
+        is_acked || self.repeat(flow, &loan, now)
+    }
+
+    /// The reply that L0, or the card before it, has sent last is the card's again, which sends it once more.
+    fn repeat(&mut self, flow: &mut Flow, loan: &Loan, now: Time) -> bool {
+        let id = EntryId::from_wire(loan.tag);
+        let Some(entry) = self.store.get(id) else { return false };
+        let status = self.hit_status();
+        let body_len = entry.body_len;
+        let Some(head_len) = payload::head_len(entry, ReplyKind::Full, whole(body_len), body_len) else { return false };
+        let reply = Reply {
+            start: loan.snd_una,
+            head_len: (head_len + status.line().len()) as u32,
+            body_len: body_len as u32,
+            status,
+            entry: id,
+            kind: ReplyKind::Full,
+            date: loan.date,
+            ..Reply::default()
+        };
+        if reply.end() != loan.snd_nxt || !flow.replies.push(reply) {
+            return false;
+        }
+        self.store.pin(id);
+        flow.out_next = loan.snd_una;
+        flow.resume_sender(now);
+        flow.sender.enqueue(reply.len());
+        flow.out_next = reply.end();
+        self.counters.l0_repeated += 1;
+        self.pump_client(flow, now);
+        true
+    }
+
+    /// When a connection on loan is to be looked at, if it need not be taken back for that.
+    pub(crate) fn loan_due(&mut self, index: u32, now: Time) -> Option<Time> {
+        let mut flow = self.flows.take(index)?;
+        let due = self.due_on_loan(&mut flow, now);
+        self.flows.put(index, flow);
+        due
+    }
+
+    fn due_on_loan(&self, flow: &mut Flow, now: Time) -> Option<Time> {
+        let used = self.first_level.as_ref()?.l0.used(flow.loan?);
+        if used > flow.active {
+            flow.active = used;
+            flow.keep_alive.handle_segment(used);
+        }
+        self.deadline(flow, now).filter(|&due| due > now)
+    }
+}
+
+/// One reply is under way, and nothing else.
+fn may_be_lent(flow: &Flow) -> bool {
+    let mut replies = flow.replies.iter();
+    let (Some(reply), None) = (replies.next(), replies.next()) else { return false };
+    flow.phase == Phase::Requests
+        && matches!(flow.host.phase, HostPhase::Absent | HostPhase::Open)
+        && (flow.host.phase == HostPhase::Absent || flow.host.acked == flow.host.rcv_nxt)
+        && !flow.host.fin_passed
+        && !flow.host.fin_taken
+        && !flow.host_replying()
+        && flow.forwarded == 0
+        && flow.held() == 0
+        && flow.wait.is_none()
+        && !flow.client_fin
+        && !flow.card_fin
+        && flow.ack_due.is_none()
+        && flow.tags.is_empty()
+        && !flow.ecn.is_in_use()
+        && flow.sender.all_sent()
+        && flow.sender.una() == reply.start
+        && flow.sender.end() == reply.end()
+        && flow.out_next == reply.end()
+}

@@ -1,0 +1,64 @@
+//! Replays the corpus of the fuzz targets through the same functions, and lets a fixed seed decide some runs more.
+
+mod exercise;
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+fn replay(target: &str, exercise: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
+    let mut files: Vec<_> = std::fs::read_dir(&folder).expect("a corpus").map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 8, "{} seeds in {}", files.len(), folder.display());
+    for file in files {
+        println!("{}", file.display());
+        exercise(&std::fs::read(&file).unwrap());
+    }
+}
+
+#[test]
+fn frames() {
+    replay("frames", exercise::frames);
+}
+
+#[test]
+fn connections() {
+    replay("connections", exercise::connections);
+}
+
+/// What happens in a run, as `exercise/world.rs` reads it: two clients open connections, and then requests for two objects and changes of these more often than the
+/// rest, or there would hardly be a hit.
+fn happenings() -> impl Strategy<Value = Vec<u8>> {
+    let slot = || prop_oneof![Just(0u8), Just(64u8)];
+    let path = || prop_oneof![Just(3u8), Just(5u8)];
+    let how = prop_oneof![4 => Just(0u8), 1 => any::<u8>()];
+    let opening = (slot(), any::<u8>(), 0u8..8, any::<u8>()).prop_map(|(slot, what, size, path)| {
+        vec![slot, what & !1, size, path, 0] // By a port of its own.
+    });
+    let one = prop_oneof![
+        8 => (slot(), path(), how).prop_map(|(slot, path, how)| vec![slot, path, how]),
+        1 => (slot(), any::<u8>(), any::<u8>()).prop_map(|(slot, what, how)| vec![slot, what, how]),
+        2 => (48u8..51, path()).prop_map(|(what, path)| vec![what, path]),
+        2 => (41u8..46, 0u8..14).prop_map(|(what, time)| vec![what, time]),
+        2 => (24u8..63, slot(), any::<[u8; 2]>()).prop_map(|(what, slot, more)| vec![what | slot, more[0], more[1]]),
+    ];
+    let openings = proptest::collection::vec(opening, 2);
+    (any::<[u8; 3]>(), openings, proptest::collection::vec(one, 1..40))
+        .prop_map(|(shape, openings, several)| [shape.to_vec(), openings.concat(), several.concat()].concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(16),
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn clients_get_what_the_server_sends(bytes in happenings()) {
+        exercise::connections(&bytes);
+    }
+}

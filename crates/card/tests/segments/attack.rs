@@ -1,0 +1,288 @@
+//! Floods, forged segments, and clients that take their time.
+
+use std::time::Duration;
+
+use nicache_card::Handshake;
+use nicache_coherence::Class;
+use nicache_tcp::{Flags, Seq};
+
+use crate::script::Script;
+
+const S: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_flood_of_syns_leaves_nothing_and_hits_go_on() {
+    let mut script = Script::with_stored(b"body");
+    let flows = script.card.flows();
+    script.flood(200);
+    assert!(script.card.flows() <= flows + 10, "{} flows", script.card.flows());
+    assert!(script.card.counters().syn_cookies_sent >= 190);
+    for timestamps in [false, true] {
+        script.timestamps = timestamps;
+        script.open_another();
+        script.ask(60_000);
+        assert!(script.take_body().ends_with(b"body"), "a hit on a connection that a cookie has opened");
+    }
+    assert_eq!(script.card.counters().syn_cookies_accepted, 2);
+    assert_eq!(script.card.counters().hits, 2);
+    assert!(script.take_at_host().is_empty());
+}
+
+#[test]
+fn forged_answers_to_cookies_are_the_host_s_business() {
+    let mut script = Script::new(Handshake::Card);
+    script.flood(50);
+    let flows = script.card.flows();
+    for guess in 0..100 {
+        script.seq = Seq(5_000 + guess);
+        script.ack = Seq(guess.wrapping_mul(0x9e37_79b9));
+        script.acknowledge(60_000);
+    }
+    assert_eq!((script.card.flows(), script.card.counters().syn_cookies_accepted), (flows, 0));
+    assert_eq!(script.take_at_host().len(), 100);
+}
+
+#[test]
+fn a_cookie_is_good_for_two_minutes() {
+    for (late, is_good) in [(60, true), (200, false)] {
+        let mut script = Script::new(Handshake::Card);
+        script.flood(50);
+        script.send_client(Flags::SYN, 60_000, b"");
+        let syn_ack = script.take_at_client().remove(0);
+        script.wait(S * late);
+        script.flood(50);
+        script.seq += 1;
+        script.ack = syn_ack.head.seq + 1;
+        script.acknowledge(60_000);
+        assert_eq!(script.card.counters().syn_cookies_accepted, u64::from(is_good), "after {late} s");
+    }
+}
+
+#[test]
+fn half_open_connections_give_way_to_each_other_and_not_those_that_are_established() {
+    let mut script = Script::new(Handshake::PassThrough);
+    script.send_client(Flags::SYN, 60_000, b"");
+    script.seq += 1;
+    script.send_host(Flags::SYN | Flags::ACK, Seq(700_000), script.seq, b"");
+    script.ack = Seq(700_001);
+    script.acknowledge(60_000);
+    script.flood(200);
+    assert!(script.card.counters().half_open_evicted >= 180, "{:?}", script.card.counters().half_open_evicted);
+    script.ask(60_000);
+    assert_eq!(script.card.counters().misses, 1, "the card still follows the connection");
+}
+
+#[test]
+fn challenges_are_limited() {
+    // RFC 5961 sections 3.2, 4.2 and 7.
+    let mut script = Script::with_stored(b"body");
+    let seq = script.seq;
+    let mut answers = 0;
+    for round in 0..40 {
+        script.seq = seq + 10 + round;
+        script.send_client(if round % 2 == 0 { Flags::RST } else { Flags::SYN }, 60_000, b"");
+        answers += script.take_at_client().len();
+        script.wait(Duration::from_millis(25));
+    }
+    assert!((1..=3).contains(&answers), "{answers} in a second");
+    script.seq = seq;
+    script.ask(60_000);
+    assert!(script.take_body().ends_with(b"body"), "it lives");
+}
+
+#[test]
+fn acknowledgments_from_outside_of_the_window_do_not_count() {
+    // RFC 9293 section 3.10.7.4, RFC 5961 section 5.
+    let mut script = Script::with_stored(&[7; 3_000]);
+    script.ask(60_000);
+    let sent = script.take_at_client();
+    let (seq, end) = (script.seq, sent.last().expect("a reply").end());
+    for (forged_seq, forged_ack) in [(seq + 200_000, end), (seq - 200_000, end), (seq, end + 1), (seq, end - (1 << 30))]
+    {
+        (script.seq, script.ack) = (forged_seq, forged_ack);
+        script.acknowledge(60_000);
+    }
+    script.wait(S * 2);
+    let again = script.take_at_client();
+    assert!(
+        again.iter().any(|segment| segment.head.seq == sent[0].head.seq && !segment.payload.is_empty()),
+        "what is not acknowledged is repeated"
+    );
+}
+
+#[test]
+fn a_head_must_come_whole_in_time() {
+    let mut script = Script::with_stored(b"body");
+    for byte in Script::request()[..20].chunks(1) {
+        script.send_client(Flags::ACK, 60_000, byte);
+        script.seq += 1;
+        script.wait(S * 4);
+    }
+    assert_eq!(script.card.counters().clients_head_slow, 1);
+    assert!(script.take_at_client().iter().any(|segment| segment.head.flags.rst()));
+    assert_eq!(script.card.flows(), 0);
+}
+
+#[test]
+fn a_window_is_not_closed_for_ever() {
+    let mut script = Script::with_stored(&[7; 30_000]);
+    script.ask(2_000);
+    let mut reset = false;
+    for second in 0..200 {
+        script.wait(S);
+        for segment in script.take_at_client() {
+            reset |= segment.head.flags.rst();
+            // What is in order is taken, and the window is closed by it.
+            if segment.head.seq == script.ack && segment.payload.len() > 1 {
+                script.ack = segment.end();
+            }
+        }
+        if !reset {
+            script.acknowledge(0);
+        }
+        assert!(!reset || second > 100, "after {second} s");
+    }
+    assert!(reset);
+    assert_eq!(script.card.counters().clients_window_closed, 1);
+}
+
+#[test]
+fn a_reader_that_crawls_is_reset() {
+    let mut script = Script::with_stored(&[7; 30_000]);
+    script.ask(2_000);
+    let mut reset = false;
+    for _ in 0..100 {
+        script.wait(S);
+        reset |= script.take_at_client().iter().any(|segment| segment.head.flags.rst());
+        if !reset {
+            script.ack += 20;
+            script.acknowledge(2_000);
+        }
+    }
+    assert!(reset);
+    assert_eq!(script.card.counters().clients_slow, 1);
+}
+
+/// The host begins to reply to a miss with 20 KB; the client acknowledges none of it.
+fn unread_miss(script: &mut Script) -> (Seq, Seq) {
+    script.open_another();
+    script.ask(60_000);
+    let syn = script.take_at_host().remove(0);
+    script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), syn.head.seq + 1, b"");
+    let request = script.take_at_host().into_iter().find(|segment| !segment.payload.is_empty()).expect("the request");
+    let head = b"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Length: 20000\r\n\r\nbegin";
+    script.send_host(Flags::ACK, Seq(500_001), request.end(), head);
+    assert_eq!(script.card.fills_in_use(), 1);
+    (Seq(500_001), request.end())
+}
+
+#[test]
+fn who_does_not_read_a_miss_keeps_nobody_from_storing_it() {
+    let mut script = Script::new(Handshake::Card);
+    let (seq, ack) = unread_miss(&mut script);
+    for second in 0..40 {
+        // The host repeats it.
+        script.send_host(Flags::ACK, seq, ack, b"HTTP/1.1 200 OK\r\n");
+        script.wait(S);
+        assert!(second != 32 || script.card.flows() == 1, "the connection goes on");
+    }
+    assert_eq!(script.card.fills_in_use(), 0);
+    assert_eq!(script.card.counters().fills_aborted[nicache_card::FillAbort::SlowClient as usize], 1);
+}
+
+#[test]
+fn a_connection_whose_ends_are_both_silent_with_bytes_on_the_way_is_forgotten() {
+    let mut script = Script::new(Handshake::Card);
+    unread_miss(&mut script);
+    script.wait(S * 250);
+    assert_eq!(script.card.flows(), 1, "the host repeats its bytes every two minutes at least");
+    script.wait(S * 60);
+    assert_eq!(script.card.flows(), 0);
+    assert_eq!(script.card.holds_in_use(), 0);
+}
+
+#[test]
+fn who_says_nothing_gives_way_when_the_table_is_full() {
+    let mut script = Script::with_stored(b"body");
+    for _ in 0..20 {
+        script.open_another();
+        script.wait(Duration::from_millis(500));
+    }
+    assert_eq!(script.card.flows(), 16, "the table is full");
+    assert!(script.card.counters().silent_evicted >= 4, "{}", script.card.counters().silent_evicted);
+    script.ask(60_000);
+    assert!(script.take_body().ends_with(b"body"), "the newest is served");
+    assert_eq!(script.card.counters().flows_untracked, 0);
+}
+
+#[test]
+fn who_has_vanished_is_not_waited_for_long_when_the_card_closes() {
+    let mut script = Script::with_stored(b"body");
+    script.open_another();
+    script.ask(60_000);
+    script.take_body();
+    script.acknowledge(60_000);
+    assert_eq!(script.card.flows(), 2);
+    script.wait(S * 74);
+    assert_eq!(script.card.flows(), 2);
+    script.wait(S * 62);
+    assert_eq!(script.card.flows(), 1, "75 s idle, and 60 s for the FIN; the other is shared with the host");
+}
+
+#[test]
+fn who_has_just_spoken_does_not_give_way() {
+    let mut script = Script::with_stored(b"body");
+    (0..15).for_each(|_| script.open_another());
+    let evicted = script.card.counters().silent_evicted;
+    script.take_at_host();
+    script.client_port += 1;
+    script.send_client(Flags::SYN, 60_000, b"");
+    assert_eq!((script.card.counters().silent_evicted, script.card.counters().flows_untracked), (evicted, 1));
+    assert_eq!(script.take_at_host().len(), 1, "the host answers it");
+}
+
+#[test]
+fn timers_that_are_due_at_once_do_not_keep_the_card_from_its_frames() {
+    let mut script = Script::with_flows(Handshake::Card, Class::Static, 1_000);
+    script.flood(200);
+    assert_eq!(script.card.half_open(), 200);
+    let mut repeated = Vec::new();
+    while repeated.len() < 10 && repeated.iter().sum::<usize>() < 200 {
+        script.poll_once_after(if repeated.is_empty() { S + Duration::from_millis(100) } else { Duration::ZERO });
+        assert!(script.card.next_due().is_some());
+        repeated.push(script.take_at_client().len());
+    }
+    assert_eq!(repeated, [64, 64, 64, 8]);
+}
+
+#[test]
+fn handshakes_do_not_push_each_other_out_of_a_full_table() {
+    let mut script = Script::with_stored(b"body");
+    (0..14).for_each(|_| script.open_another());
+    assert_eq!(script.card.flows(), 15);
+    // One that is slow to answer takes the last place; then others come.
+    script.client_port += 1;
+    script.send_client(Flags::SYN, 60_000, b"");
+    let syn_ack = script.take_at_client().pop().expect("an answer");
+    script.flood(20);
+    assert_eq!(script.card.counters().half_open_evicted, 0);
+    assert_eq!(script.card.counters().flows_untracked, 20, "the host answers them");
+    script.seq += 1;
+    script.ack = syn_ack.head.seq + 1;
+    script.ask(60_000);
+    assert!(script.take_body().ends_with(b"body"));
+}
+
+#[test]
+fn who_says_nothing_gives_his_buffer_to_others() {
+    // 16 buffers are there at least.
+    let mut script = Script::with_flows(Handshake::Card, Class::Static, 40);
+    for _ in 0..17 {
+        script.open_another();
+        // The beginning of a head.
+        script.send_client(Flags::ACK, 60_000, b"GET /");
+        script.wait(Duration::from_millis(400));
+    }
+    assert_eq!((script.card.holds_in_use(), script.card.counters().silent_evicted), (16, 1));
+    assert_eq!(script.card.counters().bypasses(), 0);
+}

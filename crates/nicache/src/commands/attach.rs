@@ -1,0 +1,13 @@
+//! `nicache attach`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::options::RunOptions;
+use crate::supervisor;
+
+/// Stands between two interfaces.
+pub fn execute(options: RunOptions) -> Result<ExitCode> {
+    supervisor::attach::run(&options.resolve_attach()?)
+}

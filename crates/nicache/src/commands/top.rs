@@ -1,0 +1,13 @@
+//! `nicache top`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::cli::TopArgs;
+use crate::top;
+
+/// Shows what a running nicache does.
+pub fn execute(arguments: &TopArgs) -> Result<ExitCode> {
+    top::run(arguments)
+}

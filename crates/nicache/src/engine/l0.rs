@@ -1,0 +1,113 @@
+//! The program that answers single-segment hits, for the card.
+
+use std::os::fd::BorrowedFd;
+
+use anyhow::Result;
+use nicache_card::{FlowKey, L0, Loan, LoanTimestamps, Published};
+use nicache_tcp::frame::Address;
+use nicache_tcp::{Seq, Time};
+use nicache_xdp::l0;
+
+/// See [`nicache_xdp::l0`].
+pub struct KernelL0(l0::L0);
+
+impl KernelL0 {
+    /// At tc egress of a TAP toward the clients; `control` is the control page of the kernel's witness.
+    pub fn attach(tap: &str, control: BorrowedFd<'_>, seed: u64) -> Result<KernelL0> {
+        Ok(KernelL0(l0::L0::attach_egress(tap, control, seed)?))
+    }
+}
+
+impl L0 for KernelL0 {
+    fn lend(&mut self, loan: &Loan) -> Option<u32> {
+        let timestamps = loan.timestamps.map(|stamps| {
+            let LoanTimestamps { recent, stamp, sent } = stamps;
+            l0::LoanTimestamps { recent, stamp, sent }
+        });
+        self.0.lend(&l0::Loan {
+            client: loan.key.client.octets(),
+            server: loan.key.server.octets(),
+            client_port: loan.key.client_port,
+            server_port: loan.key.server_port,
+            rcv_nxt: loan.rcv_nxt.0,
+            snd_una: loan.snd_una.0,
+            snd_nxt: loan.snd_nxt.0,
+            edge: loan.edge.0,
+            client_scale: loan.client_scale,
+            window: loan.window,
+            segment_bytes: loan.segment_bytes,
+            timestamps,
+            used_ns: loan.used.0,
+            tag: loan.tag,
+            date: loan.date,
+        })
+    }
+
+    fn take_back(&mut self, place: u32) -> Option<Loan> {
+        let loan = self.0.take_back(place)?;
+        let timestamps = loan.timestamps.map(|stamps| {
+            let l0::LoanTimestamps { recent, stamp, sent } = stamps;
+            LoanTimestamps { recent, stamp, sent }
+        });
+        let key = FlowKey {
+            client: address(loan.client),
+            server: address(loan.server),
+            client_port: loan.client_port,
+            server_port: loan.server_port,
+            ..FlowKey::default()
+        };
+        Some(Loan {
+            key,
+            rcv_nxt: Seq(loan.rcv_nxt),
+            snd_una: Seq(loan.snd_una),
+            snd_nxt: Seq(loan.snd_nxt),
+            edge: Seq(loan.edge),
+            client_scale: loan.client_scale,
+            window: loan.window,
+            segment_bytes: loan.segment_bytes,
+            timestamps,
+            used: Time(loan.used_ns),
+            tag: loan.tag,
+            date: loan.date,
+        })
+    }
+
+    fn used(&self, place: u32) -> Time {
+        Time(self.0.used_ns(place))
+    }
+
+    fn slot_of(&self, head: &[u8]) -> Option<usize> {
+        self.0.slot_of(head)
+    }
+
+    fn slots(&self) -> usize {
+        l0::REPLIES
+    }
+
+    fn publish(&mut self, reply: &Published<'_>) -> bool {
+        self.0.publish(&l0::Reply {
+            head: reply.head,
+            bytes: reply.bytes,
+            sum: reply.sum,
+            epoch: reply.epoch.0,
+            until_ns: reply.until.0,
+            tag: reply.tag,
+            date: reply.date,
+        })
+    }
+
+    fn revoke(&mut self) {
+        self.0.revoke();
+    }
+
+    fn served(&self, slot: usize) -> u64 {
+        self.0.served(slot)
+    }
+}
+
+fn address(octets: [u8; 16]) -> Address {
+    Address::from(std::net::Ipv6Addr::from(octets))
+}
+
+const _: () = assert!(l0::HEAD_BYTES_MAX == nicache_card::L0_HEAD_BYTES);
+const _: () = assert!(l0::REPLY_BYTES_MAX == nicache_card::L0_REPLY_BYTES);

@@ -1,0 +1,77 @@
+//! The ports of a card: TAP queues that the supervisor has made, or sockets on existing interfaces.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use anyhow::{Context, Result};
+use nicache_port::{PacketConfig, PacketSocket, Port, Reception, TapConfig, TapQueue};
+use nicache_xdp::{Heartbeat, XdpConfig, XdpSocket};
+
+use crate::setup::{InterfaceKind, PortsSetup};
+
+/// A port of any kind.
+pub type AnyPort = Box<dyn Port + Send>;
+
+/// The two ports of each queue, and what the kernel knows of the card's life.
+pub struct Ports {
+    /// Toward the clients, toward the server.
+    pub pairs: Vec<(AnyPort, AnyPort)>,
+    /// Of existing interfaces: while it beats, frames come here.
+    pub heartbeat: Option<Heartbeat>,
+    /// Name of the TAP toward the clients.
+    pub tap: Option<String>,
+}
+
+impl Ports {
+    /// Takes the TAP queues out of `files`, or opens sockets with what is there instead ([`CardSetup`](crate::setup::CardSetup)).
+    pub fn open(setup: &PortsSetup, queues: u16, files: &mut impl Iterator<Item = OwnedFd>) -> Result<Ports> {
+        let mut next = || files.next().context("a file of the card's ports did not come with the setup");
+        match setup {
+            PortsSetup::Taps => {
+                let mut taps = || (0..queues).map(|_| tap(next()?)).collect::<Result<Vec<_>>>();
+                let (wire, host) = (taps()?, taps()?);
+                let tap = wire.first().map(|queue| queue.interface().to_owned());
+                let boxed = |queue: TapQueue| -> AnyPort { Box::new(queue) };
+                let pairs = wire.into_iter().map(boxed).zip(host.into_iter().map(boxed)).collect();
+                Ok(Ports { pairs, heartbeat: None, tap })
+            }
+            PortsSetup::Interfaces { wire, host } => {
+                let heartbeat = Heartbeat::map(next()?.as_fd()).context("the card's sign of life")?;
+                let host_queue = next()?;
+                // The network card has spread what comes from the wire; the kernel spreads what comes from the host alike.
+                let queue = matches!(wire, InterfaceKind::Xdp { .. }).then(|| host_queue.as_fd());
+                let mut open = |interface: &InterfaceKind, queue| sockets(interface, queues, queue, &next()?, &next()?);
+                let (wire, host) = (open(wire, None)?, open(host, queue)?);
+                Ok(Ports { pairs: wire.into_iter().zip(host).collect(), heartbeat: Some(heartbeat), tap: None })
+            }
+        }
+    }
+}
+
+fn tap(file: OwnedFd) -> Result<TapQueue> {
+    TapQueue::from_owned_fd(file, &TapConfig::default()).context("a TAP queue from the supervisor")
+}
+
+/// Sockets that receive frames of services only. Others on the interface see to what it receives at all.
+fn sockets(
+    interface: &InterfaceKind,
+    queues: u16,
+    queue: Option<BorrowedFd<'_>>,
+    filter: &OwnedFd,
+    map: &OwnedFd,
+) -> Result<Vec<AnyPort>> {
+    match interface {
+        InterfaceKind::Packet { name } => {
+            let filter = Some(filter.as_fd());
+            let config = PacketConfig { reception: Reception::Own, filter, queue, ..PacketConfig::default() };
+            let sockets = PacketSocket::open(name, usize::from(queues), &config)?;
+            Ok(sockets.into_iter().map(|socket| -> AnyPort { Box::new(socket) }).collect())
+        }
+        InterfaceKind::Xdp { name } => (0..u32::from(queues))
+            .map(|queue| -> Result<AnyPort> {
+                let socket = XdpSocket::open(name, queue, map.as_fd(), &XdpConfig::default())?;
+                tracing::info!(interface = name, queue, zero_copy = socket.is_zero_copy(), "AF_XDP socket");
+                Ok(Box::new(socket))
+            })
+            .collect(),
+    }
+}

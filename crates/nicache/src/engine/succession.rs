@@ -1,0 +1,105 @@
+//! One card takes the place of another that still works ([`nicache_card::Elder`]).
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nicache_card::Elder;
+use nicache_port::{Divertible, PairSocket};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::ports::AnyPort;
+use super::shard::{Shard, monotonic};
+
+/// A port of a shard.
+pub type ShardPort = Divertible<AnyPort>;
+
+/// How often the elder looks whether its connections have ended.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long connections may go on with the elder. Then they are reset.
+const ELDER_TIME: Duration = Duration::from_secs(120);
+
+/// The elder of each shard, by two sockets for the wire and for the host, and a file that tells whether it lives.
+pub fn elders(files: Vec<OwnedFd>) -> Result<(Vec<Elder>, OwnedFd)> {
+    let life = files.first().context("the sockets to the elder did not come")?.try_clone()?;
+    let mut sockets = files.into_iter().map(|file| Box::new(PairSocket::from(file)));
+    let mut elders = Vec::new();
+    while let Some((wire, host)) = sockets.next().zip(sockets.next()) {
+        elders.push(Elder { wire, host });
+    }
+    Ok((elders, life))
+}
+
+/// Waits until the elder reads its ports no more.
+pub fn wait_for(elder: &OwnedFd) {
+    let limit = Timespec { tv_sec: 1, tv_nsec: 0 };
+    // One that does not say so has ended, or is about to.
+    let _ = poll(&mut [PollFd::new(elder, PollFlags::IN)], Some(&limit));
+}
+
+/// Is the other end of a socket open?
+fn is_open(socket: &OwnedFd) -> bool {
+    let mut files = [PollFd::new(socket, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut files, Some(&now)).is_ok() && !files[0].revents().contains(PollFlags::HUP)
+}
+
+/// A thread that ends this process when its connections have ended, once it is told that another card has taken over.
+pub struct Yielding(Sender<()>);
+
+impl Yielding {
+    /// Starts the thread, which waits to be told.
+    ///
+    /// `elder`: who is older still. What is meant for that one comes by here, so it ends first.
+    pub fn prepare(shards: Arc<Vec<Shard<ShardPort, ShardPort>>>, elder: Option<OwnedFd>) -> Result<Yielding> {
+        let (told, tell) = channel();
+        let body = move || end_when_done(&shards, elder.as_ref(), &tell);
+        std::thread::Builder::new().name("yielding".into()).spawn(body)?;
+        Ok(Yielding(told))
+    }
+
+    /// The shards receive from the younger card from now on, and the process ends with their connections.
+    pub fn begin(&self, shards: &[Shard<ShardPort, ShardPort>], files: Vec<OwnedFd>) -> Result<()> {
+        let first = files.first().context("the younger card's sockets did not come")?.try_clone()?;
+        let mut sockets = files.into_iter().map(PairSocket::from);
+        for shard in shards {
+            let (wire, host) = sockets.next().zip(sockets.next()).context("the younger card's sockets did not come")?;
+            shard.ask(move |card| {
+                card.wire_mut().divert(wire);
+                card.host_mut().divert(host);
+                // What an operator purges from now on is told to the younger card only.
+                card.set_bypass(true);
+            })?;
+        }
+        rustix::io::write(&first, &[1]).context("telling the younger card")?;
+        let _ = self.0.send(());
+        Ok(())
+    }
+}
+
+fn end_when_done(shards: &[Shard<ShardPort, ShardPort>], elder: Option<&OwnedFd>, tell: &Receiver<()>) {
+    if tell.recv().is_err() {
+        return;
+    }
+    let until = Instant::now() + ELDER_TIME;
+    let left = || -> Result<usize> {
+        let flows = shards.iter().map(|shard| shard.ask(|card| card.sole_flows())).collect::<Result<Vec<_>>>()?;
+        Ok(flows.into_iter().sum())
+    };
+    loop {
+        match left() {
+            Ok(0) if !elder.is_some_and(is_open) => break,
+            Err(_) => break,
+            Ok(_) if Instant::now() > until => {
+                for shard in shards {
+                    let _ = shard.ask(|card| card.reset_all(monotonic()));
+                }
+                break;
+            }
+            Ok(_) => std::thread::sleep(LOOK_EVERY),
+        }
+    }
+    std::process::exit(0);
+}

@@ -1,0 +1,286 @@
+//! What `nicache attach` does: a card between two interfaces that are there, in front of a server that runs.
+//!
+//! Programs at both interfaces leave the service's frames to the card and let all others go from one to the other ([`nicache_xdp::Steering`]). They do so with all frames
+//! while no card shows that it lives, whatever becomes of the processes here; and they end with them.
+
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use nicache_admin::AdminServer;
+use nicache_xdp::{CardPort, Rest, Service, Side, Steering, SteeringConfig};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+
+use super::card_link::CardLink;
+use super::card_unit::{CardFiles, CardPorts, CardUnit};
+use super::cards::Cards;
+use super::children::{Child, describe};
+use super::control_server::ControlServer;
+use super::end::Signals;
+use super::instance::Instance;
+use super::netlink::Netlink;
+use super::orders::{Order, Orders, orders};
+use super::sampler::Sampler;
+use super::watch_link::WatchLink;
+use super::{card_setup, check_privilege, notify, start_watch};
+use crate::access_log::AccessLog;
+use crate::control::{Counters, Status};
+use crate::live::Live;
+use crate::logs;
+use crate::options::{AttachPlan, PortKind};
+use crate::setup::{InterfaceKind, PortsSetup, WatchSetup};
+
+/// Runs until a signal.
+pub fn run(plan: &AttachPlan) -> Result<ExitCode> {
+    logs::start(plan.run.log_format);
+    check_privilege("attach")?;
+    let signals = Signals::catch()?;
+    let mut attached = Attached::start(plan)?;
+    attached.announce()?;
+    attached.supervise(&signals)?;
+    attached.stop();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Fields are dropped in this order.
+struct Attached<'a> {
+    plan: &'a AttachPlan,
+    live: Option<Live>,
+    _admin: Option<AdminServer>,
+    _control: ControlServer,
+    cards: Arc<Cards>,
+    card: CardUnit,
+    orders: Orders,
+    watch: Option<Child>,
+    access_log: Option<Arc<AccessLog>>,
+    status: Status,
+    _instance: Instance,
+}
+
+impl<'a> Attached<'a> {
+    fn start(plan: &'a AttachPlan) -> Result<Attached<'a>> {
+        let started = Instant::now();
+        let run = &plan.run;
+        let access_log = run.access_log.as_deref().map(AccessLog::open).transpose()?.map(Arc::new);
+        let mut admin = run.admin.map(|address| AdminServer::bind(address.0, run.admin_reach)).transpose()?;
+        let (instance, setting_up) = Instance::reserve(run.name.as_deref(), None)?;
+        drop(setting_up);
+        let control = ControlServer::bind(&instance.socket_path())?;
+        let steering = steer(plan)?;
+
+        let (watch, watch_unavailable, witness) = match server_netns(plan)? {
+            Some(server_netns) => {
+                let (watch, report, witness) = start_watch(&watch_setup(plan, server_netns))?;
+                (Some(watch), report.unavailable, witness)
+            }
+            None => (None, Some(UNKNOWN_SERVER.to_owned()), Vec::new()),
+        };
+        if let Some(reason) = &watch_unavailable {
+            tracing::warn!("nothing is cached, every request goes to the server: {reason}");
+        }
+        let watch_link = Arc::new(match &watch {
+            Some(watch) => WatchLink::new(watch.channel.try_clone()?),
+            None => WatchLink::to_nobody()?,
+        });
+        let card_link = Arc::new(CardLink::new(access_log.clone()));
+        let mut setup = card_setup(run, witness.len());
+        setup.mtu = Netlink::open()?.mtu(&plan.wire).with_context(|| format!("asking for the MTU of {}", plan.wire))?;
+        setup.ports = PortsSetup::Interfaces { wire: wire_kind(plan), host: host_kind(plan) };
+        let files = CardFiles { ports: CardPorts::Interfaces(Box::new(steering)), witness: Arc::new(witness) };
+        let card = CardUnit::start(setup, files, Arc::clone(&card_link), Arc::clone(&watch_link))?;
+
+        let cards = Arc::new(Cards::new(vec![card_link]));
+        let status = status(plan, &instance, &cards, watch.as_ref(), watch_unavailable, admin.as_ref());
+        let links = (Arc::clone(&cards), Arc::clone(&watch_link));
+        let sampler = Arc::new(Sampler::new(status.clone(), "kernel", started, links.0, links.1));
+        let links = (Arc::clone(&cards), watch_link);
+        let (orders, desk) = orders()?;
+        let control = control.serve(status.clone(), started, links.0, links.1, Arc::clone(&sampler), desk)?;
+        if let Some(admin) = &mut admin {
+            admin.serve(sampler)?;
+        }
+        Ok(Attached {
+            plan,
+            live: None,
+            _admin: admin,
+            _control: control,
+            cards,
+            card,
+            orders,
+            watch,
+            access_log,
+            status,
+            _instance: instance,
+        })
+    }
+
+    fn announce(&mut self) -> Result<()> {
+        notify::tell("READY=1");
+        if self.plan.run.json {
+            logs::print(&serde_json::json!({ "event": "ready", "status": self.status }).to_string());
+        } else {
+            let ports = self.plan.run.http_ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            logs::print(&format!("port {ports} between {} and {} is the card's", self.plan.wire, self.plan.host));
+            if let Some(admin) = self.status.admin {
+                logs::print(&format!("its figures are at http://{admin}/"));
+            }
+        }
+        self.live = Some(Live::start(Arc::clone(&self.cards), self.plan.run.log_format)?);
+        Ok(())
+    }
+
+    fn supervise(&mut self, signals: &Signals) -> Result<()> {
+        loop {
+            self.wait(signals)?;
+            self.card.handle(Instant::now())?;
+            while let Some(Order::Upgrade { program, reply }) = self.orders.take() {
+                self.card.upgrade(&program, reply);
+            }
+            if let Some(status) = self.watch.as_mut().map(Child::try_wait).transpose()?.flatten() {
+                tracing::error!(
+                    "the watcher {}: nothing is cached any more, every request goes to the server, until nicache is started again",
+                    describe(status)
+                );
+                self.watch = None;
+            }
+            while let Some(number) = signals.take() {
+                match number {
+                    SIGINT | SIGTERM => return Ok(()),
+                    SIGUSR1 => {
+                        if let Some(Err(error)) = self.access_log.as_ref().map(|log| log.reopen()) {
+                            tracing::warn!("{error:#}");
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn wait(&self, signals: &Signals) -> Result<()> {
+        let files = signals
+            .files()
+            .chain(self.watch.as_ref().map(AsFd::as_fd))
+            .chain(self.card.files())
+            .chain([self.orders.as_fd()]);
+        let mut files: Vec<PollFd<'_>> = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
+        let due = self.card.due().map(|due| due.saturating_duration_since(Instant::now()));
+        match poll(&mut files, due.map(Timespec::try_from).transpose()?.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn stop(&mut self) {
+        notify::tell("STOPPING=1");
+        self.live = None;
+        self.card.stop();
+        if self.plan.run.json {
+            logs::print(&serde_json::json!({ "event": "ended", "failed": false }).to_string());
+        }
+    }
+}
+
+const UNKNOWN_SERVER: &str = "which programs are the server is not known, as --host is not one end of a veth whose other end is in the server's network \
+                              namespace; name one of them with --server-pid";
+
+fn steer(plan: &AttachPlan) -> Result<Steering> {
+    let services: Vec<Service> = plan.run.http_ports.iter().map(|&port| Service::port(port)).collect();
+    let port = match plan.port {
+        PortKind::Packet => CardPort::Packet,
+        PortKind::Xdp => CardPort::Xdp { queues: u32::from(plan.run.queues) },
+    };
+    let side = |interface, port| Side { interface, rest: Rest::Redirect, port };
+    let config =
+        SteeringConfig { services: &services, wire: side(&plan.wire, port), host: side(&plan.host, CardPort::Packet) };
+    let steering =
+        Steering::attach(&config).with_context(|| format!("cannot stand between {} and {}", plan.wire, plan.host))?;
+    if let [Some(mode), _] = steering.modes() {
+        tracing::info!(interface = plan.wire, ?mode, "XDP program");
+    }
+    Ok(steering)
+}
+
+fn wire_kind(plan: &AttachPlan) -> InterfaceKind {
+    let name = plan.wire.clone();
+    match plan.port {
+        PortKind::Packet => InterfaceKind::Packet { name },
+        PortKind::Xdp => InterfaceKind::Xdp { name },
+    }
+}
+
+fn host_kind(plan: &AttachPlan) -> InterfaceKind {
+    InterfaceKind::Packet { name: plan.host.clone() }
+}
+
+/// The server's network namespace, by its inode number.
+fn server_netns(plan: &AttachPlan) -> Result<Option<u64>> {
+    if let Some(pid) = plan.server_pid {
+        let namespace = std::fs::metadata(format!("/proc/{pid}/ns/net"));
+        return Ok(Some(namespace.with_context(|| format!("--server-pid: there is no process {pid}"))?.ino()));
+    }
+    let mut netlink = Netlink::open()?;
+    let Some(wanted) = netlink.peer_namespace(&plan.host).context("looking for the other end of --host")? else {
+        return Ok(None);
+    };
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        // Processes end while one looks.
+        let Ok(namespace) = std::fs::File::open(entry.path().join("ns/net")) else { continue };
+        if netlink.namespace_number(namespace.as_fd()).ok().flatten() == Some(wanted) {
+            return Ok(Some(namespace.metadata()?.ino()));
+        }
+    }
+    Ok(None)
+}
+
+fn watch_setup(plan: &AttachPlan, server_netns: u64) -> WatchSetup {
+    WatchSetup {
+        log_format: plan.run.log_format,
+        server_netns,
+        http_ports: plan.run.http_ports.clone(),
+        session_files: plan.run.session_files.clone(),
+        data_folders: plan.run.data_folders.clone(),
+        remote_databases: Vec::new(),
+        preload: None,
+    }
+}
+
+fn status(
+    plan: &AttachPlan,
+    instance: &Instance,
+    cards: &Cards,
+    watch: Option<&Child>,
+    watch_unavailable: Option<String>,
+    admin: Option<&AdminServer>,
+) -> Status {
+    Status {
+        name: instance.name.clone(),
+        pid: std::process::id(),
+        uptime_s: 0,
+        url: format!("{} - {}", plan.wire, plan.host),
+        interface: plan.wire.clone(),
+        gateway: std::net::Ipv4Addr::UNSPECIFIED,
+        server_address: std::net::Ipv4Addr::UNSPECIFIED,
+        server_addresses: Vec::new(),
+        server_address6: std::net::Ipv6Addr::UNSPECIFIED,
+        http_ports: plan.run.http_ports.clone(),
+        server: Vec::new(),
+        with: Vec::new(),
+        server_pid: plan.server_pid.unwrap_or(0),
+        card_pid: cards.pids().first().copied().unwrap_or(0),
+        card_pids: cards.pids(),
+        card_restarts: 0,
+        watch_pid: watch.map_or(0, Child::pid),
+        published: Vec::new(),
+        admin: admin.map(AdminServer::address),
+        shared: Vec::new(),
+        watch_unavailable,
+        writer_environment: Vec::new(),
+        databases: Vec::new(),
+        counters: Counters::default(),
+    }
+}

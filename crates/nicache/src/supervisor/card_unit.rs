@@ -1,0 +1,379 @@
+//! A card as the supervisor has it: its process, all that another process needs to take its place, and who passes frames meanwhile.
+//!
+//! ```text
+//!           Ready, Begin                 ends or is killed
+//!  Starting ───────────▶ Serving ──────────────────────────▶ Waiting ──▶ Starting ...
+//!     frames pass           the card has the frames             frames pass
+//! ```
+//!
+//! A card that ends is started again, at once the first time, then less and less often. Its memory is empty then; connections that it had changed are lost, others go on.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use nicache_bus::Window;
+use nicache_port::{PairSocket, TapConfig, TapQueue};
+use nicache_xdp::{Heartbeat, Steering, SteeringFiles};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+use super::card_link::CardLink;
+use super::children::{Child, OWN_PROGRAM, Role, describe, wait_readable};
+use super::first_word;
+use super::passing::Passing;
+use super::watch_link::WatchLink;
+use super::watchdog::Watchdog;
+use crate::control::{FromCard, ToCard};
+use crate::engine::ledger_bytes;
+use crate::inquiry::{FromWatch, ToWatch};
+use crate::setup::{CardSetup, receive_message, send_message};
+
+/// How long the card may take to make its memory ready; many gigabytes take seconds.
+const START: Duration = Duration::from_secs(120);
+/// How long the watcher may take to hear of a new card.
+const WATCHER: Duration = Duration::from_secs(2);
+/// A card that has served for so long may be started again at once.
+const STEADY: Duration = Duration::from_secs(60);
+/// Longest pause before a card is started again.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long the card may take to flush its files.
+const FLUSH: Duration = Duration::from_millis(500);
+
+/// What a card's process is given beside its setup. It is kept open here, so that interfaces and witness outlive a card.
+#[derive(Debug)]
+pub struct CardFiles {
+    /// Between what it stands.
+    pub ports: CardPorts,
+    /// Of the witness.
+    pub witness: Arc<Vec<OwnedFd>>,
+}
+
+/// Between what a card stands.
+#[derive(Debug)]
+pub enum CardPorts {
+    /// Queues of TAPs. While there is no card, a thread passes their frames.
+    Taps {
+        /// Toward the clients.
+        wire: Vec<TapQueue>,
+        /// Toward the server.
+        host: Vec<TapQueue>,
+    },
+    /// Existing interfaces. While there is no card, the programs pass their frames in the kernel.
+    Interfaces(Box<Steering>),
+}
+
+impl CardPorts {
+    /// As [`PortsSetup`](crate::setup::PortsSetup) says.
+    fn files(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            CardPorts::Taps { wire, host } => wire.iter().chain(host).map(AsFd::as_fd).collect(),
+            CardPorts::Interfaces(steering) => {
+                let SteeringFiles { heartbeat, wire, host, host_queue } = steering.files();
+                vec![heartbeat, host_queue, wire.filter, wire.sockets, host.filter, host.sockets]
+            }
+        }
+    }
+
+    /// Has frames pass without a card, from now on until what is returned is dropped.
+    fn pass(&self) -> Result<Passing> {
+        match self {
+            CardPorts::Taps { wire, host } => {
+                let again = |queue: &TapQueue| -> Result<TapQueue> {
+                    let file = queue.as_fd().try_clone_to_owned()?;
+                    TapQueue::from_owned_fd(file, &TapConfig::default()).context("a TAP queue")
+                };
+                let pairs = wire.iter().zip(host).map(|(wire, host)| Ok((again(wire)?, again(host)?)));
+                Passing::start(pairs.collect::<Result<_>>()?)
+            }
+            CardPorts::Interfaces(steering) => {
+                // Its last beat may have been just now.
+                Heartbeat::map(steering.files().heartbeat)?.stop();
+                Ok(Passing::in_kernel())
+            }
+        }
+    }
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct CardUnit {
+    /// Of which cards are started.
+    program: PathBuf,
+    setup: CardSetup,
+    files: CardFiles,
+    link: Arc<CardLink>,
+    watch: Arc<WatchLink>,
+    /// What the card says of its connections, for the next one.
+    ledger: Window,
+    state: State,
+    /// The card that is to take the place of the one at work, who wants it, and what it has of its own.
+    successor: Option<Successor>,
+    /// Cards that have been replaced and serve their last connections.
+    elders: Vec<Child>,
+    /// Ends in a row, without a steady time between.
+    failures: u32,
+}
+
+#[derive(Debug)]
+struct Successor {
+    card: Child,
+    until: Instant,
+    ledger: Window,
+    reply: mpsc::Sender<Result<u32>>,
+}
+
+#[derive(Debug)]
+enum State {
+    Serving { card: Child, since: Instant, watchdog: Watchdog },
+    Starting { card: Child, until: Instant, passing: Option<Passing> },
+    Waiting { until: Instant, passing: Option<Passing> },
+}
+
+impl CardUnit {
+    /// Starts a card and waits until it serves.
+    pub fn start(setup: CardSetup, files: CardFiles, link: Arc<CardLink>, watch: Arc<WatchLink>) -> Result<CardUnit> {
+        let ledger = Window::create("nicache-ledger", ledger_bytes(setup.queues, setup.clients.connections))?;
+        let program = PathBuf::from(OWN_PROGRAM);
+        let mut card = spawn(&program, &setup, &files, &ledger, &watch)?;
+        match first_word(&mut card, START)?.0 {
+            FromCard::Ready => {}
+            other => bail!("the card began with {other:?}"),
+        }
+        send_message(&card.channel, &ToCard::Begin, &[])?;
+        let state = serving(card, &link)?;
+        Ok(CardUnit {
+            program,
+            setup,
+            files,
+            link,
+            watch,
+            ledger,
+            state,
+            successor: None,
+            elders: Vec::new(),
+            failures: 0,
+        })
+    }
+
+    /// Readable when something has happened that [`handle`](CardUnit::handle) is for.
+    pub fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let card = match &self.state {
+            State::Serving { card, .. } => Some(card.as_fd()),
+            State::Starting { card, .. } => Some(card.channel.as_fd()),
+            State::Waiting { .. } => None,
+        };
+        let successor = self.successor.as_ref().map(|successor| successor.card.channel.as_fd());
+        card.into_iter().chain(successor).chain(self.elders.iter().map(AsFd::as_fd))
+    }
+
+    /// When [`handle`](CardUnit::handle) wants to be called at the latest.
+    pub fn due(&self) -> Option<Instant> {
+        let state = match &self.state {
+            State::Serving { .. } => None,
+            State::Starting { until, .. } | State::Waiting { until, .. } => Some(*until),
+        };
+        state.into_iter().chain(self.successor.as_ref().map(|successor| successor.until)).min()
+    }
+
+    /// Has a card of `program` take the place of the one at work, whose connections stay with it until they end. Who asked hears when the other one serves, or why it does not; then
+    /// nothing has changed.
+    pub fn upgrade(&mut self, program: &Path, reply: mpsc::Sender<Result<u32>>) {
+        let spawn = || -> Result<(Child, Window)> {
+            if self.successor.is_some() || !matches!(self.state, State::Serving { .. }) {
+                bail!("a card is being started already: try again");
+            }
+            let ledger =
+                Window::create("nicache-ledger", ledger_bytes(self.setup.queues, self.setup.clients.connections))?;
+            let setup = CardSetup { pcap: None, ..self.setup.clone() };
+            Ok((spawn(program, &setup, &self.files, &ledger, &self.watch)?, ledger))
+        };
+        match spawn() {
+            Ok((card, ledger)) => {
+                self.successor = Some(Successor { card, until: Instant::now() + START, ledger, reply });
+            }
+            Err(error) => drop(reply.send(Err(error))),
+        }
+    }
+
+    /// Looks after the card; does not wait for anything.
+    pub fn handle(&mut self, now: Instant) -> Result<()> {
+        self.elders.retain_mut(|elder| matches!(elder.try_wait(), Ok(None)));
+        self.handle_successor(now);
+        match &mut self.state {
+            State::Serving { card, since, .. } => {
+                let Some(status) = card.try_wait()? else { return Ok(()) };
+                if now.duration_since(*since) > STEADY {
+                    self.failures = 0;
+                }
+                self.fail(&format!("the card {}", describe(status)), now)
+            }
+            State::Starting { card, until, .. } => {
+                if !wait_readable(card.channel.as_fd(), Duration::ZERO)? {
+                    return match now >= *until {
+                        true => self.fail("a new card did not start in time", now),
+                        false => Ok(()),
+                    };
+                }
+                match receive_message(&card.channel) {
+                    Ok(Some((FromCard::Ready, _))) => self.serve(),
+                    Ok(_) | Err(_) => self.fail("a new card ended at its start", now),
+                }
+            }
+            State::Waiting { until, passing } if now >= *until => {
+                let passing = passing.take();
+                match spawn(&self.program, &self.setup, &self.files, &self.ledger, &self.watch) {
+                    Ok(card) => {
+                        self.state = State::Starting { card, until: now + START, passing };
+                        Ok(())
+                    }
+                    Err(error) => self.fail(&format!("{error:#}"), now),
+                }
+            }
+            State::Waiting { .. } => Ok(()),
+        }
+    }
+
+    /// Looks whether a successor is ready, or has failed.
+    fn handle_successor(&mut self, now: Instant) {
+        let Some(successor) = &self.successor else { return };
+        let said = match wait_readable(successor.card.channel.as_fd(), Duration::ZERO) {
+            Ok(true) => Some(receive_message(&successor.card.channel)),
+            _ if now >= successor.until => None,
+            _ => return,
+        };
+        let Some(Successor { card, ledger, reply, .. }) = self.successor.take() else { return };
+        let program = card.program.clone();
+        let result = match said {
+            Some(Ok(Some((FromCard::Ready, _)))) => self.succeed(card, ledger),
+            Some(_) => Err(anyhow!("the new card ended at its start; its own message is in the log")),
+            None => Err(anyhow!("the new card did not start in time")),
+        };
+        match &result {
+            Ok(pid) => {
+                tracing::info!(pid, program = %program.display(), "another card has taken over");
+                self.program = program;
+            }
+            Err(error) => tracing::error!("the card was not replaced: {error:#}"),
+        }
+        // Whoever asked may be gone.
+        let _ = reply.send(result);
+    }
+
+    /// The successor takes the frames; the card at work keeps its connections.
+    fn succeed(&mut self, card: Child, ledger: Window) -> Result<u32> {
+        if !matches!(self.state, State::Serving { .. }) {
+            bail!("the card at work ended meanwhile");
+        }
+        let pid = card.pid();
+        let State::Serving { card: elder, .. } = &self.state else { bail!("no card is at work") };
+        begin_after(&card, elder, self.setup.queues)?;
+        let state = serving(card, &self.link)?;
+        if let State::Serving { card: elder, .. } = std::mem::replace(&mut self.state, state) {
+            self.elders.push(elder);
+        }
+        self.ledger = ledger;
+        Ok(pid)
+    }
+
+    /// Has the card flush its files and end; nobody takes its place.
+    pub fn stop(&mut self) {
+        if let State::Serving { card, watchdog, .. } =
+            std::mem::replace(&mut self.state, State::Waiting { until: Instant::now() + PAUSE_MAX, passing: None })
+        {
+            drop(watchdog);
+            let mut card = card;
+            self.link.tell(&ToCard::Stop);
+            let _ = card.wait(FLUSH);
+        }
+        self.link.disconnect();
+    }
+
+    /// The new card has all that it needs: nobody else passes frames from now on.
+    fn serve(&mut self) -> Result<()> {
+        let waiting = State::Waiting { until: Instant::now(), passing: None };
+        let State::Starting { card, passing, .. } = std::mem::replace(&mut self.state, waiting) else {
+            return Ok(());
+        };
+        drop(passing);
+        match self.elders.last() {
+            Some(elder) => begin_after(&card, elder, self.setup.queues)?,
+            None => send_message(&card.channel, &ToCard::Begin, &[])?,
+        }
+        self.state = serving(card, &self.link)?;
+        tracing::warn!("another card serves, with an empty memory");
+        Ok(())
+    }
+
+    fn fail(&mut self, what: &str, now: Instant) -> Result<()> {
+        let pause = match self.failures {
+            0 => Duration::ZERO,
+            failures => Duration::from_secs(1 << failures.min(6)).min(PAUSE_MAX),
+        };
+        self.failures += 1;
+        self.link.disconnect();
+        // A capture file has one writer, and has ended with it.
+        self.setup.pcap = None;
+        let old = std::mem::replace(&mut self.state, State::Waiting { until: now + pause, passing: None });
+        let passing = match old {
+            State::Starting { passing, .. } => passing,
+            State::Waiting { passing, .. } => passing,
+            State::Serving { .. } => None,
+        };
+        let passing = match passing {
+            Some(passing) => passing,
+            None => self.files.ports.pass()?,
+        };
+        tracing::error!("{what}; requests pass to the server, and a card is started again in {} s", pause.as_secs());
+        self.state = State::Waiting { until: now + pause, passing: Some(passing) };
+        Ok(())
+    }
+}
+
+/// Has cards of `program` take the place of all; who asked hears of the last one, or of what has failed.
+pub fn upgrade_all(cards: &mut [CardUnit], program: &Path, reply: mpsc::Sender<Result<u32>>) -> Result<()> {
+    let (sender, results) = mpsc::channel();
+    cards.iter_mut().for_each(|card| card.upgrade(program, sender.clone()));
+    drop(sender);
+    let collect = move || {
+        let all: Result<Vec<u32>> = results.into_iter().collect();
+        let _ = reply.send(all.and_then(|pids| pids.first().copied().context("there is no card")));
+    };
+    std::thread::Builder::new().name("upgrade".into()).spawn(collect)?;
+    Ok(())
+}
+
+/// The card may take frames, and an older one goes on with its connections.
+fn begin_after(card: &Child, elder: &Child, queues: u16) -> Result<()> {
+    let pairs = (0..2 * queues).map(|_| PairSocket::pair()).collect::<Result<Vec<_>, _>>()?;
+    let (to_elder, from_younger): (Vec<_>, Vec<_>) =
+        pairs.iter().map(|(one, other)| (one.as_fd(), other.as_fd())).unzip();
+    // One first stops reading, then the other begins, so that no frame is taken by the wrong one.
+    send_message(&elder.channel, &ToCard::Yield, &from_younger)?;
+    send_message(&card.channel, &ToCard::BeginAfter, &to_elder)
+}
+
+fn serving(card: Child, link: &Arc<CardLink>) -> Result<State> {
+    link.connect(card.channel.try_clone()?, card.pid())?;
+    let watchdog = Watchdog::start(Arc::clone(link), card.as_fd().try_clone_to_owned()?)?;
+    Ok(State::Serving { card, since: Instant::now(), watchdog })
+}
+
+/// Starts a card's process and gives it what it needs.
+fn spawn(program: &Path, setup: &CardSetup, files: &CardFiles, ledger: &Window, watch: &WatchLink) -> Result<Child> {
+    let (card_side, watch_side) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    if setup.witness_files > 0 {
+        // Without a watcher a card passes everything, which is better than no card.
+        match watch.ask_with(&ToWatch::ServeCard, &[watch_side.as_fd()], WATCHER) {
+            Ok(FromWatch::CardServed) => {}
+            Ok(other) => bail!("the watcher answered {other:?}"),
+            Err(error) => tracing::error!("the card has no watcher, and caches nothing: {error:#}"),
+        }
+    }
+    let card = Child::start_program(program, Role::Card)?;
+    let others = [card_side.as_fd(), ledger.file()].into_iter().chain(files.witness.iter().map(AsFd::as_fd));
+    let attached: Vec<BorrowedFd<'_>> = files.ports.files().into_iter().chain(others).collect();
+    send_message(&card.channel, setup, &attached)?;
+    Ok(card)
+}

@@ -1,0 +1,136 @@
+//! All cards of one nicache as one: questions go to each, answers are put together.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+
+use super::card_link::CardLink;
+use crate::control::{Answer, Counters, Question};
+use crate::engine::{HOTTEST_MAX, merge};
+use crate::inquiry::ENTRIES_MAX;
+
+/// The ways to them; at least one.
+#[derive(Debug)]
+pub struct Cards(Vec<Arc<CardLink>>);
+
+impl Cards {
+    /// The cards behind these links.
+    pub fn new(links: Vec<Arc<CardLink>>) -> Cards {
+        Cards(links)
+    }
+
+    /// Process numbers.
+    pub fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(|link| link.pid()).collect()
+    }
+
+    /// How often a card has taken the place of one that ended.
+    pub fn restarts(&self) -> u64 {
+        self.0.iter().map(|link| link.restarts()).sum()
+    }
+
+    /// Asks for the counters.
+    pub fn counters(&self) -> Result<Counters> {
+        match self.ask(Question::Counters)? {
+            Answer::Counters(counters) => Ok(counters),
+            Answer::Refused { reason } => bail!("{reason}"),
+            other => bail!("the card answered {other:?}"),
+        }
+    }
+
+    /// Asks all and puts their answers together. A question that only looks is answered by those that are there; one that does something fails if not all have done it.
+    pub fn ask(&self, question: Question) -> Result<Answer> {
+        let only_looks =
+            !matches!(question, Question::PurgeAll | Question::PurgeTarget { .. } | Question::Bypass { .. });
+        let answers = self.0.iter().map(|link| link.ask(question.clone()));
+        let mut answers: Vec<(usize, Result<Answer>)> = answers.enumerate().collect();
+        let is_answered =
+            |answer: &Result<Answer>| matches!(answer, Ok(answer) if !matches!(answer, Answer::Refused { .. }));
+        if only_looks && answers.iter().any(|(_, answer)| is_answered(answer)) {
+            answers.retain(|(_, answer)| is_answered(answer));
+        }
+        let are_several = self.0.len() > 1;
+        let mut all: Option<Answer> = None;
+        for (number, answer) in answers {
+            let answer = if are_several { named(answer?, number) } else { answer? };
+            all = Some(match all {
+                None => answer,
+                Some(before) => joined(before, answer)?,
+            });
+        }
+        match all {
+            Some(answer) => Ok(answer),
+            None => bail!("there is no card"),
+        }
+    }
+}
+
+/// Queues are told apart by the card, too.
+fn named(mut answer: Answer, number: usize) -> Answer {
+    if let Answer::Cards { cards, .. } = &mut answer {
+        for card in cards {
+            card.id = format!("{number}.{}", card.id);
+        }
+    }
+    answer
+}
+
+fn joined(one: Answer, other: Answer) -> Result<Answer> {
+    Ok(match (one, other) {
+        (Answer::Alive, Answer::Alive) => Answer::Alive,
+        (Answer::Counters(one), Answer::Counters(other)) => Answer::Counters(merge([one, other])),
+        (Answer::Cards { cards, counters }, Answer::Cards { cards: more, counters: others }) => {
+            Answer::Cards { cards: [cards, more].concat(), counters: Box::new(merge([*counters, *others])) }
+        }
+        (Answer::Hottest { mut objects }, Answer::Hottest { objects: more }) => {
+            for object in more {
+                match objects.iter_mut().find(|known| known.host == object.host && known.target == object.target) {
+                    Some(known) => known.hits_per_s += object.hits_per_s,
+                    None => objects.push(object),
+                }
+            }
+            objects.sort_by(|one, other| other.hits_per_s.total_cmp(&one.hits_per_s));
+            objects.truncate(HOTTEST_MAX);
+            Answer::Hottest { objects }
+        }
+        (Answer::Purged { entries }, Answer::Purged { entries: more }) => Answer::Purged { entries: entries + more },
+        (Answer::Page(mut page), Answer::Page(other)) => {
+            page.entries.extend(other.entries);
+            page.entries.truncate(ENTRIES_MAX);
+            page.entries_count += other.entries_count;
+            page.last_ms = page.last_ms.into_iter().chain(other.last_ms).min();
+            Answer::Page(page)
+        }
+        (Answer::Entries { mut entries, count }, Answer::Entries { entries: more, count: others }) => {
+            entries.extend(more);
+            entries.truncate(ENTRIES_MAX);
+            Answer::Entries { entries, count: count + others }
+        }
+        (Answer::Bypass { on }, Answer::Bypass { .. }) => Answer::Bypass { on },
+        (Answer::Refused { reason }, _) | (_, Answer::Refused { reason }) => Answer::Refused { reason },
+        (one, other) => bail!("cards answered {one:?} and {other:?}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use nicache_admin::HotObject;
+
+    use super::*;
+
+    #[test]
+    fn answers_are_put_together() {
+        let hot = |target: &str, hits_per_s| HotObject { target: target.into(), hits_per_s, ..HotObject::default() };
+        let one = Answer::Hottest { objects: vec![hot("/a", 3.0), hot("/b", 2.0)] };
+        let other = Answer::Hottest { objects: vec![hot("/b", 2.0), hot("/c", 1.0)] };
+        let Answer::Hottest { objects } = joined(one, other).unwrap() else { panic!() };
+        let told: Vec<_> = objects.iter().map(|object| (object.target.as_str(), object.hits_per_s)).collect();
+        assert_eq!(told, [("/b", 4.0), ("/a", 3.0), ("/c", 1.0)]);
+        let counters = |hits| Answer::Counters(Counters { hits, ..Counters::default() });
+        let Answer::Counters(sum) = joined(counters(2), counters(3)).unwrap() else { panic!() };
+        assert_eq!(sum.hits, 5);
+        let refused = Answer::Refused { reason: "no".into() };
+        assert_eq!(joined(Answer::Purged { entries: 1 }, refused.clone()).unwrap(), refused);
+        assert!(joined(Answer::Alive, Answer::Purged { entries: 1 }).is_err());
+    }
+}

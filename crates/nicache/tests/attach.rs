@@ -1,0 +1,287 @@
+//! `nicache attach`: a card between two interfaces, in front of a server that runs already.
+//!
+//! Three network namespaces: a client's, the thread's own with the card, and a server's, joined by two veths. Without a card nothing passes, as the one in the middle
+//! does not forward.
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{Nicache, Site, inside, ip, is_running, kill, private_network, status, within};
+use rustix::process::Signal;
+
+/// How long things may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A network namespace with one end of a veth, whose other end is here.
+struct Machine {
+    process: Child,
+}
+
+impl Machine {
+    /// `link` is the end here, `name` the one there; `last` is the last number of its addresses.
+    fn connect(link: &str, name: &'static str, last: u8, queues: u8) -> Machine {
+        let process =
+            Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let here = std::fs::read_link("/proc/thread-self/ns/net").unwrap();
+        let there = format!("/proc/{}/ns/net", process.id());
+        within(Duration::from_secs(5), || (std::fs::read_link(&there).ok()? != here).then_some(())).unwrap();
+        let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+        ip(&format!("link add {link} {queues} type veth peer name {name} {queues} netns {}", process.id()));
+        ip(&format!("link set {link} up"));
+        let machine = Machine { process };
+        machine.run(move || {
+            ip("link set lo up");
+            ip(&format!("addr add 192.0.2.{last}/24 dev {name}"));
+            ip(&format!("addr add 2001:db8::{last}/64 dev {name} nodad"));
+            ip(&format!("link set {name} up"));
+        });
+        machine
+    }
+
+    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        inside(u64::from(self.process.id()), work)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+struct Scene {
+    client: Machine,
+    _server: Option<Machine>,
+    nginx: Option<Child>,
+    site: Site,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        Scene::with_queues(1)
+    }
+
+    fn with_queues(queues: u8) -> Scene {
+        private_network();
+        let (client, server) = (Machine::connect("w0", "c0", 2, queues), Machine::connect("h0", "s0", 1, queues));
+        let site = Site::with("", "listen [::]:80; listen 8081; root @ROOT@/site;");
+        let command = site.command();
+        let nginx = server.run(move || Command::new(&command[0]).args(&command[1..]).spawn().unwrap());
+        Scene { client, _server: Some(server), nginx: Some(nginx), site }
+    }
+
+    fn edit(&self, text: &str) {
+        std::fs::write(self.site.folder.path().join("site/page.html"), text).unwrap();
+    }
+
+    /// A body, from a connection of its own, if it comes within a second.
+    fn curl(&self, url: &str) -> Option<Vec<u8>> {
+        let url = url.to_owned();
+        let output = self
+            .client
+            .run(move || Command::new("curl").args(["-sS", "-g", "-m", "1", "--fail", &url]).output().unwrap());
+        output.status.success().then_some(output.stdout)
+    }
+
+    fn wait_for_hits(&self, nicache: &Nicache, url: &str, body: &[u8]) {
+        let hits = || status(nicache.name())["counters"]["hits"].as_u64();
+        let before = hits();
+        let hit = within(PATIENCE, || {
+            assert!(self.curl(url)? == body, "another body of {url}");
+            (hits() > before).then_some(())
+        });
+        assert!(hit.is_some(), "no hits of {url}: {}", status(nicache.name()));
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // Its workers end with it.
+        if let Some(nginx) = &mut self.nginx {
+            let _ = rustix::process::kill_process(rustix::process::Pid::from_child(nginx), Signal::TERM);
+            let _ = nginx.wait();
+        }
+    }
+}
+
+const PAGE: &str = "http://192.0.2.1/page.html";
+
+fn serves(arguments: &[&str]) {
+    serves_in(&Scene::new(), arguments);
+}
+
+fn serves_in(scene: &Scene, arguments: &[&str]) {
+    assert_eq!(scene.curl(PAGE), None, "nobody forwards here yet");
+    let nicache = Nicache::attach(&[&["--wire", "w0", "--host", "h0"], arguments].concat());
+    assert!(nicache.status["watch_unavailable"].is_null(), "{}", nicache.status);
+    for host in ["192.0.2.1", "[2001:db8::1]"] {
+        let url = |path: &str| format!("http://{host}/{path}");
+        scene.wait_for_hits(
+            &nicache,
+            &url("page.html"),
+            &std::fs::read(scene.site.folder.path().join("site/page.html")).unwrap(),
+        );
+        scene.wait_for_hits(&nicache, &url("large"), &vec![b'x'; 3 << 20]);
+        scene.edit(host);
+        assert_eq!(scene.curl(&url("page.html")).as_deref(), Some(host.as_bytes()));
+    }
+    // What is not the service's passes in the kernel.
+    assert_eq!(scene.curl("http://192.0.2.1:8081/page.html").as_deref(), Some(&b"[2001:db8::1]"[..]));
+    let pinged = scene.client.run(|| Command::new("python3").args(["-c", PING]).output().unwrap());
+    assert!(pinged.status.success(), "{}", String::from_utf8_lossy(&pinged.stderr));
+}
+
+/// One echo request of 3000 bytes, in fragments.
+const PING: &str = "
+import socket, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+s.settimeout(5)
+body = bytes(range(256)) * 12
+def sum16(b):
+    t = sum(struct.unpack('!%dH' % (len(b) // 2), b))
+    while t >> 16: t = (t & 0xffff) + (t >> 16)
+    return ~t & 0xffff
+head = struct.pack('!BBHHH', 8, 0, 0, 77, 1)
+head = struct.pack('!BBHHH', 8, 0, sum16(head + body), 77, 1)
+s.sendto(head + body, ('192.0.2.1', 0))
+while True:
+    got = s.recv(65535)[20:]
+    if got[0] == 0: break
+assert got[8:] == body
+";
+
+#[test]
+fn packet_sockets() {
+    serves(&[]);
+}
+
+#[test]
+fn packet_sockets_and_the_cards_handshake() {
+    serves(&["--handshake", "card", "--queues", "2"]);
+}
+
+#[test]
+fn xdp_sockets() {
+    serves(&["--port", "xdp", "--handshake", "card"]);
+}
+
+#[test]
+fn xdp_sockets_on_two_queues() {
+    serves_in(&Scene::with_queues(2), &["--port", "xdp", "--handshake", "card", "--queues", "2"]);
+}
+
+#[test]
+fn a_dead_card_is_passed_by_and_replaced() {
+    for arguments in [&[][..], &["--handshake", "card"], &["--port", "xdp"]] {
+        let scene = Scene::new();
+        let nicache = Nicache::attach(&[&["--wire", "w0", "--host", "h0"], arguments].concat());
+        scene.wait_for_hits(&nicache, PAGE, b"hello from nginx\n");
+        for signal in [Signal::KILL, Signal::STOP] {
+            let pid = status(nicache.name())["card_pid"].as_u64().unwrap();
+            kill(pid, signal);
+            scene.edit("edited");
+            assert_eq!(within(PATIENCE, || scene.curl(PAGE)).as_deref(), Some(&b"edited"[..]));
+            let another = || {
+                let output = common::command(&["status", "--json", "--name", nicache.name()]);
+                let status: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+                (status["card_pid"].as_u64()? != pid).then_some(())
+            };
+            assert!(within(PATIENCE, another).is_some(), "no other card");
+            scene.wait_for_hits(&nicache, PAGE, b"edited");
+            scene.edit("hello from nginx\n");
+            assert_eq!(scene.curl(PAGE).as_deref(), Some(&b"hello from nginx\n"[..]));
+        }
+    }
+}
+
+#[test]
+fn with_all_processes_standing_still_the_server_is_reached() {
+    let scene = Scene::new();
+    let nicache = Nicache::attach(&["--wire", "w0", "--host", "h0"]);
+    scene.wait_for_hits(&nicache, PAGE, b"hello from nginx\n");
+    let processes: Vec<u64> = nicache.processes().into_iter().collect();
+    processes.iter().for_each(|&pid| kill(pid, Signal::STOP));
+    scene.edit("edited");
+    assert_eq!(within(PATIENCE, || scene.curl(PAGE)).as_deref(), Some(&b"edited"[..]));
+    scene.edit("edited again");
+    assert_eq!(scene.curl(PAGE).as_deref(), Some(&b"edited again"[..]));
+    processes.iter().for_each(|&pid| kill(pid, Signal::CONT));
+    scene.wait_for_hits(&nicache, PAGE, b"edited again");
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let scene = Scene::new();
+    for signal in [Signal::INT, Signal::KILL] {
+        let mut nicache = Nicache::attach(&["--wire", "w0", "--host", "h0", "--port", "xdp"]);
+        scene.wait_for_hits(&nicache, PAGE, b"hello from nginx\n");
+        let processes = nicache.processes();
+        nicache.signal(signal);
+        assert!(nicache.wait(PATIENCE).is_some());
+        let gone = within(PATIENCE, || processes.iter().all(|&pid| !is_running(pid)).then_some(()));
+        assert!(gone.is_some(), "processes are left");
+        let shown = || common::output("ip", &["-d", "link", "show"]);
+        let clean = within(PATIENCE, || {
+            let shown = shown();
+            (!shown.contains("xdp") && !shown.contains("PROMISC") && !shown.contains("promiscuity 1")).then_some(())
+        });
+        assert!(clean.is_some(), "{}", shown());
+        assert_eq!(scene.curl(PAGE), None);
+    }
+    // And they can be taken once more.
+    let nicache = Nicache::attach(&["--wire", "w0", "--host", "h0"]);
+    scene.wait_for_hits(&nicache, PAGE, b"hello from nginx\n");
+}
+
+#[test]
+fn a_server_on_the_wire() {
+    for arguments in [&[][..], &["--handshake", "card"], &["--port", "xdp"]] {
+        private_network();
+        let client = Machine::connect("w0", "c0", 2, 1);
+        ip("addr add 192.0.2.3/24 dev w0");
+        let site = Site::with("", "listen [::]:80; root @ROOT@/site;");
+        let place =
+            ["--wire", "w0", "--address", "192.0.2.1/24", "--address", "2001:db8::1/64", "--gateway", "192.0.2.2"];
+        let nicache = Nicache::start(&[&place, arguments].concat(), &site.command());
+        assert_eq!(nicache.status["server_address"], "192.0.2.1");
+        let scene = Scene { client, _server: None, nginx: None, site };
+        for host in ["192.0.2.1", "[2001:db8::1]"] {
+            scene.edit("first");
+            let url = format!("http://{host}/page.html");
+            scene.wait_for_hits(&nicache, &url, b"first");
+            scene.wait_for_hits(&nicache, &format!("http://{host}/large"), &vec![b'x'; 3 << 20]);
+            scene.edit("second");
+            assert_eq!(scene.curl(&url).as_deref(), Some(&b"second"[..]));
+        }
+        // This machine is on the same network, as before.
+        let listener = std::net::TcpListener::bind("192.0.2.3:8080").unwrap();
+        let connected = scene.client.run(|| std::net::TcpStream::connect("192.0.2.3:8080").is_ok());
+        assert!(connected);
+        drop(listener);
+        let pid = status(nicache.name())["card_pid"].as_u64().unwrap();
+        kill(pid, Signal::KILL);
+        scene.edit("third");
+        assert_eq!(within(PATIENCE, || scene.curl(PAGE)).as_deref(), Some(&b"third"[..]));
+    }
+}
+
+#[test]
+fn mistakes_are_explained() {
+    let _scene = Scene::new();
+    for (arguments, says) in [
+        (&["--wire", "w0"][..], "attach needs two interfaces"),
+        (&["--wire", "w0", "--host", "nowhere"], "no interface `nowhere`"),
+        (&["--wire", "w0", "--host", "w0"], "cannot be the same interface"),
+        (&["--wire", "w0", "--host", "h0", "--publish", "0.0.0.0:80"], "belongs to `nicache run`"),
+        (&["--wire", "w0", "--host", "h0", "--port", "xdp", "--queues", "2"], "has no queue 1"),
+        (&["--wire", "w0", "--host", "h0", "--server-pid", "4000000"], "there is no process 4000000"),
+    ] {
+        let output = common::command(&[&["attach"], arguments].concat());
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains(says), "{arguments:?}: {text}");
+    }
+}

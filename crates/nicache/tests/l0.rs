@@ -1,0 +1,271 @@
+//! Hits that are answered in the kernel: the same bytes as ever, never stale, through loss, odd segments, and the card's end.
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use common::{NICACHE, Nicache, Site, is_running, kill, output, private_network, status, within};
+
+fn site() -> Site {
+    Site::with("keepalive_requests 1000000;", "listen [::]:80; root @ROOT@/site; location /post { return 204; }")
+}
+
+fn start(site: &Site, handshake: &str) -> Nicache {
+    Nicache::start(&["--l0", "--handshake", handshake], &site.command())
+}
+
+fn counter(nicache: &Nicache, name: &str) -> u64 {
+    let status: Value = status(nicache.name());
+    status["counters"][name]
+        .as_u64()
+        .or(status["counters"]["more"][name].as_u64())
+        .unwrap_or_else(|| panic!("{status}"))
+}
+
+/// A connection on which requests follow each other.
+struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream: BufReader::new(stream) }
+    }
+
+    fn send(&mut self, bytes: &str) {
+        self.stream.get_mut().write_all(bytes.as_bytes()).unwrap();
+    }
+
+    /// Status and body of the next reply.
+    fn receive(&mut self) -> std::io::Result<(u16, Vec<u8>)> {
+        let (mut line, mut length, mut status) = (String::new(), 0, 0);
+        loop {
+            line.clear();
+            if self.stream.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
+                status = rest[..3].parse().unwrap();
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body)?;
+        Ok((status, body))
+    }
+
+    fn get(&mut self, path: &str) -> Vec<u8> {
+        self.send(&request(path));
+        let (status, body) = self.receive().unwrap();
+        assert_eq!(status, 200, "{path}");
+        body
+    }
+}
+
+fn request(path: &str) -> String {
+    format!("GET /{path} HTTP/1.1\r\nHost: site\r\n\r\n")
+}
+
+fn addresses(nicache: &Nicache) -> [SocketAddr; 2] {
+    let v6 = nicache.status["server_address6"].as_str().unwrap();
+    [SocketAddr::new(nicache.server().into(), 80), format!("[{v6}]:80").parse().unwrap()]
+}
+
+fn write(site: &Site, name: &str, body: &str) {
+    std::fs::write(site.folder.path().join("site").join(name), body).unwrap();
+}
+
+/// Requests a page until L0 answers.
+fn warm(nicache: &Nicache, client: &mut Client, path: &str) {
+    let before = counter(nicache, "hits_l0");
+    let warm = within(Duration::from_secs(10), || {
+        (0..20).for_each(|_| drop(client.get(path)));
+        (counter(nicache, "hits_l0") > before).then_some(())
+    });
+    assert!(warm.is_some(), "{}", status(nicache.name()));
+}
+
+#[test]
+fn nearly_all_hits_are() {
+    for (handshake, timestamps) in [("pass-through", "1"), ("card", "1"), ("pass-through", "0"), ("card", "0")] {
+        private_network();
+        std::fs::write("/proc/sys/net/ipv4/tcp_timestamps", timestamps).unwrap();
+        let site = site();
+        let nicache = start(&site, handshake);
+        write(&site, "thousand", &"0123456789".repeat(100));
+        for address in addresses(&nicache) {
+            let mut client = Client::connect(address);
+            warm(&nicache, &mut client, "page.html");
+            warm(&nicache, &mut client, "thousand");
+            let (l0, misses) = (counter(&nicache, "hits_l0"), counter(&nicache, "misses"));
+            for _ in 0..500 {
+                assert_eq!(client.get("page.html"), b"hello from nginx\n");
+                assert_eq!(client.get("thousand"), "0123456789".repeat(100).as_bytes());
+            }
+            let answered = counter(&nicache, "hits_l0") - l0;
+            assert!(answered > 900, "{answered}: {}", status(nicache.name()));
+            // A write elsewhere on the machine may share a slot of the revision table.
+            assert!(counter(&nicache, "misses") < misses + 20);
+            // What it cannot do, the card does, on the same connection.
+            assert_eq!(client.get("large").len(), 3 << 20);
+            assert_eq!(client.get("page.html"), b"hello from nginx\n");
+        }
+    }
+}
+
+#[test]
+fn a_write_is_seen_at_once() {
+    for handshake in ["pass-through", "card"] {
+        private_network();
+        let site = site();
+        let nicache = start(&site, handshake);
+        let mut clients = addresses(&nicache).map(Client::connect);
+        warm(&nicache, &mut clients[0], "page.html");
+        let before = counter(&nicache, "hits_l0");
+        for version in 0..300 {
+            let body = format!("version {version}\n");
+            write(&site, "page.html", &body);
+            for turn in 0..12 {
+                for client in &mut clients {
+                    assert_eq!(client.get("page.html"), body.as_bytes(), "turn {turn}");
+                }
+            }
+        }
+        assert!(counter(&nicache, "hits_l0") > before + 300, "{}", status(nicache.name()));
+    }
+}
+
+#[test]
+fn lost_replies_and_requests_are_repeated() {
+    for handshake in ["pass-through", "card"] {
+        private_network();
+        let site = site();
+        let nicache = start(&site, handshake);
+        let server = addresses(&nicache)[0];
+        warm(&nicache, &mut Client::connect(server), "page.html");
+        let before = counter(&nicache, "l0_repeated");
+        // What comes back from the kernel's program passes here, what goes to it has passed.
+        output("nft", &["add table inet lossy"]);
+        output("nft", &["add chain inet lossy input { type filter hook input priority 0; }"]);
+        output(
+            "nft",
+            &["add rule inet lossy input tcp sport 80 tcp flags & (syn|rst|fin) == 0 numgen random mod 8 == 0 drop"],
+        );
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut client = Client::connect(server);
+                    (0..60).for_each(|_| assert_eq!(client.get("page.html"), b"hello from nginx\n"));
+                });
+            }
+        });
+        assert!(counter(&nicache, "l0_repeated") > before, "{}", status(nicache.name()));
+        assert_eq!(counter(&nicache, "l0_lost"), 0);
+    }
+}
+
+#[test]
+fn odd_segments_go_to_the_card() {
+    private_network();
+    let site = site();
+    let nicache = start(&site, "pass-through");
+    let server = addresses(&nicache)[0];
+    let mut client = Client::connect(server);
+    warm(&nicache, &mut client, "page.html");
+    let good = |client: &mut Client| {
+        let (status, body) = client.receive().unwrap();
+        assert_eq!((status, &*body), (200, &b"hello from nginx\n"[..]));
+    };
+    for round in 0..20 {
+        // Two at once, one in two pieces, one that changes something, one that does not exist, one with another header.
+        client.send(&request("page.html").repeat(2));
+        good(&mut client);
+        good(&mut client);
+        let (first, rest) = (&request("page.html")[..9], &request("page.html")[9..]);
+        client.send(first);
+        std::thread::sleep(Duration::from_millis(round % 3));
+        client.send(rest);
+        good(&mut client);
+        client.send("POST /post HTTP/1.1\r\nHost: site\r\nContent-Length: 3\r\n\r\nabc");
+        assert_eq!(client.receive().unwrap().0, 204);
+        client.send(&request("missing"));
+        assert_eq!(client.receive().unwrap().0, 404);
+        client.send("HEAD /page.html HTTP/1.1\r\nHost: site\r\n\r\nGET /page.html HTTP/1.1\r\nHost: site\r\n\r\n");
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            client.stream.read_line(&mut line).unwrap();
+        }
+        good(&mut client);
+        (0..5).for_each(|_| assert_eq!(client.get("page.html"), b"hello from nginx\n"));
+    }
+    assert!(counter(&nicache, "hits_l0") > 30, "{}", status(nicache.name()));
+    // The end of a connection that is on loan.
+    client.get("page.html");
+    client.send("GET /page.html HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n");
+    good(&mut client);
+    assert_eq!(client.stream.read(&mut [0; 1]).unwrap(), 0);
+}
+
+#[test]
+fn operators_are_obeyed() {
+    private_network();
+    let site = site();
+    let nicache = start(&site, "card");
+    let mut client = Client::connect(addresses(&nicache)[0]);
+    warm(&nicache, &mut client, "page.html");
+    output(NICACHE, &["bypass", "on", "--name", nicache.name()]);
+    let (hits, all) = (counter(&nicache, "hits_l0"), counter(&nicache, "hits"));
+    (0..50).for_each(|_| assert_eq!(client.get("page.html"), b"hello from nginx\n"));
+    assert_eq!((counter(&nicache, "hits_l0"), counter(&nicache, "hits")), (hits, all));
+    output(NICACHE, &["bypass", "off", "--name", nicache.name()]);
+    warm(&nicache, &mut client, "page.html");
+    let misses = counter(&nicache, "misses");
+    output(NICACHE, &["purge", "--name", nicache.name(), "--all"]);
+    client.get("page.html");
+    assert!(counter(&nicache, "misses") > misses);
+}
+
+#[test]
+fn it_ends_with_the_card() {
+    private_network();
+    let site = site();
+    let nicache = start(&site, "pass-through");
+    let server = addresses(&nicache)[0];
+    let mut client = Client::connect(server);
+    warm(&nicache, &mut client, "page.html");
+    let card = nicache.pid("card_pid");
+    kill(card, Signal::KILL);
+    assert!(within(Duration::from_secs(5), || (!is_running(card)).then_some(())).is_some());
+    write(&site, "page.html", "after its end\n");
+    // The connection is lost, or goes on; it is not answered from what was.
+    client.send(&request("page.html"));
+    if let Ok((_, body)) = client.receive() {
+        assert_eq!(body, b"after its end\n");
+    }
+    let mut other = Client::connect(server);
+    assert_eq!(other.get("page.html"), b"after its end\n");
+    let again = within(Duration::from_secs(20), || {
+        let shown = Command::new(NICACHE).args(["status", "--json", "--name", nicache.name()]).output().unwrap();
+        let status: Value = serde_json::from_slice(&shown.stdout).ok()?;
+        (status["card_pid"].as_u64()? != card).then_some(())
+    });
+    assert!(again.is_some());
+    let mut other = Client::connect(server);
+    warm(&nicache, &mut other, "page.html");
+}

@@ -1,0 +1,329 @@
+//! L0: a program that answers single-segment hits before the card hears of them (`ebpf/l0.bpf.c`), and the arrays that it works on.
+//!
+//! ```text
+//! mod.rs      the program at its interface; connections lent and taken back, replies published and withdrawn
+//! layout.rs   the arrays       hash.rs   where in them       mapping.rs   their memory
+//! ```
+//!
+//! One thread owns the value; the program runs on whichever CPU a frame is on.
+
+mod hash;
+mod layout;
+mod mapping;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::{MapCore, ObjectBuilder};
+
+use self::layout::{BUSY, Desk, FREE, LENT, OBJECTS, Object, PLACES, Place};
+use self::mapping::Mapped;
+use crate::error::{SteeringError, step};
+use crate::link::attach_egress;
+use crate::log::with_log;
+use crate::program::{Aligned, check_capabilities};
+use crate::steering::index_of;
+
+/// Longest request whose reply can be there, in bytes.
+pub const HEAD_BYTES_MAX: usize = layout::HEAD_BYTES;
+/// Longest reply, in bytes.
+pub const REPLY_BYTES_MAX: usize = layout::REPLY_BYTES;
+/// Replies that can be there at a time.
+pub const REPLIES: usize = OBJECTS;
+
+const PROGRAM_NAME: &str = "l0";
+
+static PROGRAM: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/l0.bpf.o")));
+
+/// How long the program may have a connection in its hands. It takes microseconds, unless its CPU is taken away.
+const HANDS_OFF: Duration = Duration::from_millis(100);
+
+/// A connection on loan. The program answers its next request if nothing is between: what the client sends begins at `rcv_nxt` and
+/// acknowledges everything up to `snd_nxt`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Loan {
+    /// The client's address; IPv4 mapped (RFC 4291 section 2.5.5.2).
+    pub client: [u8; 16],
+    /// The server's, likewise.
+    pub server: [u8; 16],
+    /// The client's TCP port.
+    pub client_port: u16,
+    /// The server's.
+    pub server_port: u16,
+    /// Next byte expected from the client.
+    pub rcv_nxt: u32,
+    /// First byte that the client has not acknowledged.
+    pub snd_una: u32,
+    /// First byte that it has not been sent.
+    pub snd_nxt: u32,
+    /// Right edge of the client's window.
+    pub edge: u32,
+    /// Shift of the client's windows.
+    pub client_scale: u8,
+    /// The window field of segments to the client, scaled.
+    pub window: u16,
+    /// Payload of a segment to the client at most, in bytes.
+    pub segment_bytes: u16,
+    /// If timestamps were agreed on.
+    pub timestamps: Option<LoanTimestamps>,
+    /// When the program last answered or took an acknowledgment, in ns of CLOCK_MONOTONIC; 0: it has not yet.
+    pub used_ns: u64,
+    /// Of the reply from `snd_una` to `snd_nxt`: its [`Reply::tag`] and its date in seconds since 1970.
+    pub tag: u64,
+    /// See `tag`.
+    pub date: u64,
+}
+
+/// Timestamps of a connection on loan (RFC 7323), in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoanTimestamps {
+    /// TS.Recent.
+    pub recent: u32,
+    /// TSval at 0 ms of CLOCK_MONOTONIC.
+    pub stamp: u32,
+    /// The last TSval that was sent; later ones are not lower.
+    pub sent: u32,
+}
+
+/// A reply that is published.
+#[derive(Debug, Clone, Copy)]
+pub struct Reply<'a> {
+    /// Its request, byte for byte; at most [`HEAD_BYTES_MAX`].
+    pub head: &'a [u8],
+    /// Head and body; at most [`REPLY_BYTES_MAX`].
+    pub bytes: &'a [u8],
+    /// Ones'-complement sum of `bytes` in 16-bit words of network order.
+    pub sum: u16,
+    /// The epoch at which its sources were compared.
+    pub epoch: u64,
+    /// Until when it may be given, in ns of CLOCK_MONOTONIC.
+    pub until_ns: u64,
+    /// For the owner.
+    pub tag: u64,
+    /// `Date` of the head, in seconds since 1970.
+    pub date: u64,
+}
+
+/// The program at work. When the value is dropped, or its process ends in whatever way, it is gone.
+pub struct L0 {
+    _link: Option<OwnedFd>,
+    desk: Mapped<Desk>,
+    places: Mapped<Place>,
+    objects: Mapped<Object>,
+    generation: u64,
+    seed: u64,
+}
+
+impl std::fmt::Debug for L0 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("L0").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}
+
+impl L0 {
+    /// Answers frames that leave the machine's stack by `interface`, a TAP toward the clients.
+    ///
+    /// `control`: the control page of the kernel's revision table, a BPF array. `seed`: keeps clients from choosing places.
+    ///
+    /// # Errors
+    /// [`SteeringError`], for example if the kernel has no tcx (before Linux 6.6), or `control` is no BPF array. Then nothing is left behind.
+    pub fn attach_egress(interface: &str, control: BorrowedFd<'_>, seed: u64) -> Result<L0, SteeringError> {
+        check_capabilities()?;
+        let index = index_of(interface)?;
+        let (loaded, log) = with_log(|| load(control));
+        let loaded = loaded.map_err(|error| SteeringError::Refused(format!("{error}\n{log}")))?;
+        let link = attach_egress(loaded.egress.as_fd(), index).map_err(step("attaching L0 at tc egress"))?;
+        Self::over(&loaded, Some(link), seed).map_err(step("mapping the arrays of L0"))
+    }
+
+    fn over(loaded: &Loaded, link: Option<OwnedFd>, seed: u64) -> io::Result<L0> {
+        let desk: Mapped<Desk> = Mapped::new(loaded.desk.as_fd(), 1)?;
+        let places = Mapped::new(loaded.places.as_fd(), PLACES)?;
+        let objects = Mapped::new(loaded.objects.as_fd(), OBJECTS)?;
+        desk[0].seed.store(seed, SeqCst);
+        desk[0].generation.store(1, SeqCst);
+        Ok(L0 { _link: link, desk, places, objects, generation: 1, seed })
+    }
+
+    /// Lends a connection; its place, or `None` if another one is there.
+    pub fn lend(&mut self, loan: &Loan) -> Option<u32> {
+        let client = words_of(&loan.client);
+        let index = hash::place_of(self.seed, client, loan.client_port.to_be(), loan.server_port.to_be());
+        let place = &self.places[index];
+        if place.state.load(Acquire) != FREE {
+            return None;
+        }
+        for (to, from) in place.client.iter().zip(client).chain(place.server.iter().zip(words_of(&loan.server))) {
+            to.store(from, Relaxed);
+        }
+        place.client_port.store(loan.client_port.to_be(), Relaxed);
+        place.server_port.store(loan.server_port.to_be(), Relaxed);
+        place.rcv_nxt.store(loan.rcv_nxt, Relaxed);
+        place.snd_una.store(loan.snd_una, Relaxed);
+        place.snd_nxt.store(loan.snd_nxt, Relaxed);
+        place.edge.store(loan.edge, Relaxed);
+        place.window.store(loan.window.to_be(), Relaxed);
+        place.segment_bytes.store(loan.segment_bytes, Relaxed);
+        place.client_scale.store(loan.client_scale, Relaxed);
+        place.has_timestamps.store(u8::from(loan.timestamps.is_some()), Relaxed);
+        let stamps = loan.timestamps.unwrap_or_default();
+        place.recent.store(stamps.recent, Relaxed);
+        place.stamp.store(stamps.stamp, Relaxed);
+        place.stamp_sent.store(stamps.sent, Relaxed);
+        place.used_ns.store(loan.used_ns, Relaxed);
+        place.tag.store(loan.tag, Relaxed);
+        place.date.store(loan.date, Relaxed);
+        place.state.store(LENT, SeqCst);
+        Some(index as u32)
+    }
+
+    /// Takes a connection back as it stands; `None` if the program does not let go of it, or there is no such place.
+    pub fn take_back(&mut self, place: u32) -> Option<Loan> {
+        let place = self.places.get(place as usize)?;
+        let mut since = None;
+        loop {
+            let state = place.state.load(SeqCst);
+            if state == FREE {
+                return None;
+            }
+            // Both what is lent and what was returned becomes ours by one exchange.
+            if state != BUSY && place.state.compare_exchange(state, BUSY, SeqCst, SeqCst).is_ok() {
+                break;
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() > HANDS_OFF {
+                return None;
+            }
+            std::hint::spin_loop();
+        }
+        let has_timestamps = place.has_timestamps.load(Relaxed) != 0;
+        let loan = Loan {
+            client: octets_of(&place.client),
+            server: octets_of(&place.server),
+            client_port: u16::from_be(place.client_port.load(Relaxed)),
+            server_port: u16::from_be(place.server_port.load(Relaxed)),
+            rcv_nxt: place.rcv_nxt.load(Relaxed),
+            snd_una: place.snd_una.load(Relaxed),
+            snd_nxt: place.snd_nxt.load(Relaxed),
+            edge: place.edge.load(Relaxed),
+            client_scale: place.client_scale.load(Relaxed),
+            window: u16::from_be(place.window.load(Relaxed)),
+            segment_bytes: place.segment_bytes.load(Relaxed),
+            timestamps: has_timestamps.then(|| LoanTimestamps {
+                recent: place.recent.load(Relaxed),
+                stamp: place.stamp.load(Relaxed),
+                sent: place.stamp_sent.load(Relaxed),
+            }),
+            used_ns: place.used_ns.load(Relaxed),
+            tag: place.tag.load(Relaxed),
+            date: place.date.load(Relaxed),
+        };
+        place.state.store(FREE, SeqCst);
+        Some(loan)
+    }
+
+    /// When the program last did something for the connection at that place, in ns of CLOCK_MONOTONIC.
+    pub fn used_ns(&self, place: u32) -> u64 {
+        self.places.get(place as usize).map_or(0, |place| place.used_ns.load(Relaxed))
+    }
+
+    /// Where the reply to that request would be, below [`REPLIES`]; `None` if it is too long.
+    pub fn slot_of(&self, head: &[u8]) -> Option<usize> {
+        (!head.is_empty() && head.len() <= HEAD_BYTES_MAX).then(|| hash::object_of(self.seed, head.len(), words(head)))
+    }
+
+    /// Publishes a reply, in place of whatever has its slot; false if it is too long.
+    pub fn publish(&mut self, reply: &Reply<'_>) -> bool {
+        let (head_len, reply_len) = (reply.head.len(), reply.bytes.len());
+        let Some(slot) = self.slot_of(reply.head) else { return false };
+        if reply_len == 0 || reply_len > REPLY_BYTES_MAX {
+            return false;
+        }
+        let object = &self.objects[slot];
+        let version = object.version.load(Relaxed);
+        object.version.store(version | 1, SeqCst);
+        std::sync::atomic::fence(SeqCst);
+        object.generation.store(self.generation, Relaxed);
+        object.epoch.store(reply.epoch, Relaxed);
+        object.until_ns.store(reply.until_ns, Relaxed);
+        object.tag.store(reply.tag, Relaxed);
+        object.date.store(reply.date, Relaxed);
+        object.head_len.store(head_len as u32, Relaxed);
+        object.reply_len.store(reply_len as u32, Relaxed);
+        // As the kernel has it, in memory order.
+        object.sum.store(reply.sum.to_be().into(), Relaxed);
+        object.head.iter().zip(words(reply.head)).for_each(|(to, from)| to.store(from, Relaxed));
+        object.reply.iter().zip(words(reply.bytes)).for_each(|(to, from)| to.store(from, Relaxed));
+        object.version.store((version | 1) + 1, Release);
+        true
+    }
+
+    /// Withdraws all replies that are published now: no request that comes from now on gets one of them.
+    pub fn revoke(&mut self) {
+        self.generation += 1;
+        self.desk[0].generation.store(self.generation, SeqCst);
+    }
+
+    /// Requests that the replies in a slot have answered so far.
+    pub fn served(&self, slot: usize) -> u64 {
+        self.objects.get(slot).map_or(0, |object| object.served.load(Relaxed))
+    }
+}
+
+struct Loaded {
+    egress: OwnedFd,
+    desk: OwnedFd,
+    places: OwnedFd,
+    objects: OwnedFd,
+}
+
+fn load(control: BorrowedFd<'_>) -> io::Result<Loaded> {
+    let object = load_object(control).map_err(|error| io::Error::other(format!("{error:#}")))?;
+    let map = |name: &str| {
+        let map = object.maps().find(|map| map.name() == OsStr::new(name));
+        map.ok_or_else(|| io::Error::other(format!("{name} is not in the object")))?.as_fd().try_clone_to_owned()
+    };
+    let program = object.progs().find(|program| program.name() == OsStr::new(PROGRAM_NAME));
+    let program = program.ok_or_else(|| io::Error::other(format!("{PROGRAM_NAME} is not in the object")))?;
+    Ok(Loaded {
+        egress: program.as_fd().try_clone_to_owned()?,
+        desk: map("desk")?,
+        places: map("places")?,
+        objects: map("objects")?,
+    })
+}
+
+fn load_object(control: BorrowedFd<'_>) -> libbpf_rs::Result<libbpf_rs::Object> {
+    let mut open = ObjectBuilder::default().open_memory(&PROGRAM.0)?;
+    for mut map in open.maps_mut() {
+        if map.name() == "control" {
+            map.reuse_fd(control)?;
+        }
+    }
+    open.load()
+}
+
+/// Bytes as words in memory order, zeros behind them.
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    })
+}
+
+fn words_of(octets: &[u8; 16]) -> [u32; 4] {
+    std::array::from_fn(|word| u32::from_ne_bytes(std::array::from_fn(|byte| octets[4 * word + byte])))
+}
+
+fn octets_of(words: &[std::sync::atomic::AtomicU32; 4]) -> [u8; 16] {
+    let mut octets = [0; 16];
+    for (to, word) in octets.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
+    }
+    octets
+}

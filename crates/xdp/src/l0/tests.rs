@@ -1,0 +1,333 @@
+//! The program as the kernel runs it on frames that are handed to it (BPF_PROG_TEST_RUN).
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::SeqCst;
+
+use libbpf_rs::{MapFlags, MapHandle, MapType, Object, ProgramInput};
+use proptest::prelude::*;
+
+use super::layout::{LENT, RETURNED};
+use super::*;
+
+const ANSWERED: u32 = 7;
+const DROPPED: u32 = 2;
+const TO_CARD: u32 = u32::MAX;
+const HEAD: &[u8] = b"GET /page HTTP/1.1\r\nHost: site\r\nUser-Agent: odd\r\n\r\n";
+const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+const EPOCH: u64 = 0;
+const LEASE: usize = 24;
+
+/// Program, arrays, and the control page that the watcher would write.
+struct Bench {
+    object: Object,
+    l0: L0,
+    control: MapHandle,
+}
+
+impl Bench {
+    /// `None` where programs cannot be loaded.
+    fn new() -> Option<Bench> {
+        check_capabilities().ok()?;
+        let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+            map_flags: 1 << 10,
+            ..Default::default()
+        };
+        let control = MapHandle::create(MapType::Array, Some("control"), 4, 4096, 1, &options).unwrap();
+        let (object, log) = with_log(|| load_object(control.as_fd()));
+        let object = object.unwrap_or_else(|error| panic!("{error:#}\n{log}"));
+        let map = |name: &str| {
+            let map = object.maps().find(|map| map.name() == OsStr::new(name)).unwrap();
+            map.as_fd().try_clone_to_owned().unwrap()
+        };
+        let program = object.progs().next().unwrap().as_fd().try_clone_to_owned().unwrap();
+        let loaded = Loaded { egress: program, desk: map("desk"), places: map("places"), objects: map("objects") };
+        let l0 = L0::over(&loaded, None, 0x1234_5678_9abc_def1).unwrap();
+        let mut bench = Bench { object, l0, control };
+        bench.set_control(EPOCH, u64::MAX);
+        Some(bench)
+    }
+
+    fn set_control(&mut self, epoch: u64, lease: u64) {
+        let mut page = vec![0u8; 4096];
+        page[..8].copy_from_slice(&epoch.to_ne_bytes());
+        page[8 * LEASE..8 * LEASE + 8].copy_from_slice(&lease.to_ne_bytes());
+        self.control.update(&0u32.to_ne_bytes(), &page, MapFlags::ANY).unwrap();
+    }
+
+    fn publish(&mut self, epoch: u64, until_ns: u64) {
+        let sum = sum(REPLY);
+        let reply = Reply { head: HEAD, bytes: REPLY, sum, epoch, until_ns, tag: 77, date: 88 };
+        assert!(self.l0.publish(&reply));
+    }
+
+    /// What becomes of a frame, and how it looks then.
+    fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
+        let mut out = vec![0; 4096];
+        let input = ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..Default::default() };
+        let program = self.object.progs_mut().next().unwrap();
+        let output = program.test_run(input).unwrap();
+        let len = output.data.map_or(0, |data| data.len());
+        (output.return_value, out[..len].to_vec())
+    }
+
+    fn state(&self, place: u32) -> u64 {
+        self.l0.places[place as usize].state.load(SeqCst)
+    }
+}
+
+/// Ones'-complement sum of 16-bit words of network order.
+fn sum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+fn joined_sum(parts: &[&[u8]]) -> u16 {
+    sum(&parts.concat())
+}
+
+/// A segment's fields.
+#[derive(Debug, Clone)]
+struct Segment {
+    v4: bool,
+    stamps: Option<(u32, u32)>,
+    from_client: bool,
+    seq: u32,
+    ack: u32,
+    flags: u8,
+    payload: Vec<u8>,
+    /// The checksum is left to the device.
+    pending: bool,
+}
+
+impl Segment {
+    fn addresses(&self) -> (Vec<u8>, Vec<u8>) {
+        let (client, server) = match self.v4 {
+            true => (vec![10, 0, 0, 1], vec![10, 0, 0, 2]),
+            false => ((1..=16).collect(), (101..=116).collect()),
+        };
+        if self.from_client { (client, server) } else { (server, client) }
+    }
+
+    fn pseudo(&self, tcp_len: usize) -> Vec<u8> {
+        let (from, to) = self.addresses();
+        let mut pseudo = [from, to].concat();
+        match self.v4 {
+            true => pseudo.extend([0, 6, (tcp_len >> 8) as u8, tcp_len as u8]),
+            false => pseudo.extend([0, 0, (tcp_len >> 8) as u8, tcp_len as u8, 0, 0, 0, 6]),
+        }
+        pseudo
+    }
+
+    fn frame(&self) -> Vec<u8> {
+        let (from, to) = self.addresses();
+        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+        let header = if self.stamps.is_some() { 32 } else { 20 };
+        let tcp_len = header + self.payload.len();
+        if self.v4 {
+            frame.extend([8, 0, 0x45, 0]);
+            frame.extend(((20 + tcp_len) as u16).to_be_bytes());
+            frame.extend([0, 1, 0x40, 0, 64, 6, 0, 0]);
+        } else {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend((tcp_len as u16).to_be_bytes());
+            frame.extend([6, 64]);
+        }
+        frame.extend([from, to].concat());
+        if self.v4 {
+            let checksum = !sum(&frame[14..34]);
+            frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+        }
+        let tcp_at = frame.len();
+        let ports: [u16; 2] = if self.from_client { [40_000, 80] } else { [80, 40_000] };
+        frame.extend(ports.map(u16::to_be_bytes).concat());
+        frame.extend(self.seq.to_be_bytes());
+        frame.extend(self.ack.to_be_bytes());
+        frame.extend([(header / 4 << 4) as u8, self.flags, 1, 0, 0, 0, 0, 0]);
+        if let Some((value, echo)) = self.stamps {
+            frame.extend([1, 1, 8, 10]);
+            frame.extend(value.to_be_bytes());
+            frame.extend(echo.to_be_bytes());
+        }
+        frame.extend(&self.payload);
+        let pseudo = self.pseudo(tcp_len);
+        let checksum = if self.pending { sum(&pseudo) } else { !joined_sum(&[&pseudo, &frame[tcp_at..]]) };
+        frame[tcp_at + 16..tcp_at + 18].copy_from_slice(&checksum.to_be_bytes());
+        frame
+    }
+}
+
+fn request(v4: bool, stamps: bool, pending: bool) -> Segment {
+    let stamps = stamps.then_some((5_000, 9));
+    Segment {
+        v4,
+        stamps,
+        from_client: true,
+        seq: 1_000,
+        ack: u32::MAX - 3,
+        flags: 0x18,
+        payload: HEAD.to_vec(),
+        pending,
+    }
+}
+
+fn loan(request: &Segment) -> Loan {
+    let mapped = |address: Vec<u8>| {
+        let mut octets = [0; 16];
+        if address.len() == 4 {
+            octets[10..12].fill(0xff);
+        }
+        octets[16 - address.len()..].copy_from_slice(&address);
+        octets
+    };
+    let (client, server) = request.addresses();
+    Loan {
+        client: mapped(client),
+        server: mapped(server),
+        client_port: 40_000,
+        server_port: 80,
+        rcv_nxt: 1_000,
+        snd_una: u32::MAX - 3,
+        snd_nxt: u32::MAX - 3,
+        window: 700,
+        segment_bytes: 1_448,
+        client_scale: 2,
+        timestamps: request.stamps.map(|_| LoanTimestamps { recent: 5_000, stamp: 17, sent: 3 }),
+        ..Loan::default()
+    }
+}
+
+#[test]
+fn a_request_is_answered_whole() {
+    let Some(mut bench) = Bench::new() else { return println!("skipped: no programs can be loaded") };
+    for case in 0..8 {
+        let request = request(case & 1 == 0, case & 2 == 0, case & 4 == 0);
+        bench.publish(EPOCH, u64::MAX);
+        let served = bench.l0.served(bench.l0.slot_of(HEAD).unwrap());
+        let place = bench.l0.lend(&loan(&request)).unwrap();
+        assert_eq!(bench.l0.lend(&loan(&request)), None, "the place is taken");
+        let (verdict, frame) = bench.run(&request.frame());
+        assert_eq!(verdict, ANSWERED, "{request:?}");
+        let mut expected = Segment {
+            from_client: false,
+            seq: u32::MAX - 3,
+            ack: 1_000 + HEAD.len() as u32,
+            payload: REPLY.to_vec(),
+            ..request.clone()
+        };
+        let tcp_at = if request.v4 { 34 } else { 54 };
+        if request.stamps.is_some() {
+            // The value is the time.
+            let value = u32::from_be_bytes(frame[tcp_at + 24..tcp_at + 28].try_into().unwrap());
+            expected.stamps = Some((value, 5_000));
+        }
+        let mut expected = expected.frame();
+        // MACs are swapped, the window is the card's, the identification the request's.
+        let macs = [&expected[6..12], &expected[..6]].concat();
+        expected[..12].copy_from_slice(&macs);
+        let old_window = expected[tcp_at + 14..tcp_at + 16].to_vec();
+        expected[tcp_at + 14..tcp_at + 16].copy_from_slice(&700u16.to_be_bytes());
+        if !request.pending {
+            let field = u16::from_be_bytes([expected[tcp_at + 16], expected[tcp_at + 17]]);
+            let fixed =
+                !joined_sum(&[&(!field).to_be_bytes(), &[!old_window[0], !old_window[1]], &700u16.to_be_bytes()]);
+            expected[tcp_at + 16..tcp_at + 18].copy_from_slice(&fixed.to_be_bytes());
+        }
+        assert_eq!(frame, expected, "{request:?}");
+        assert_eq!(bench.l0.served(bench.l0.slot_of(HEAD).unwrap()), served + 1);
+        // Its acknowledgment is taken, and the same request again is the card's business.
+        let ack = (u32::MAX - 3).wrapping_add(REPLY.len() as u32);
+        let seq = 1_000 + HEAD.len() as u32;
+        let taken = Segment { seq, ack, flags: 0x10, payload: Vec::new(), ..request.clone() };
+        assert_eq!(bench.run(&taken.frame()).0, DROPPED);
+        assert_eq!(bench.state(place), LENT);
+        assert_eq!(bench.run(&request.frame()), (TO_CARD, request.frame()));
+        assert_eq!(bench.state(place), RETURNED);
+        assert_eq!(bench.run(&request.frame()).0, TO_CARD);
+        let back = bench.l0.take_back(place).unwrap();
+        assert_eq!((back.rcv_nxt, back.snd_una, back.snd_nxt), (seq, ack, ack));
+        assert_eq!((back.tag, back.date), (77, 88));
+        assert!(back.used_ns > 0 && bench.l0.take_back(place).is_none());
+    }
+}
+
+#[test]
+fn only_what_is_valid_is_given() {
+    let Some(mut bench) = Bench::new() else { return println!("skipped: no programs can be loaded") };
+    let request = request(true, true, false);
+    let frame = request.frame();
+    let mut verdict = |spoil: &dyn Fn(&mut Bench)| {
+        bench.set_control(EPOCH, u64::MAX);
+        bench.publish(EPOCH, u64::MAX);
+        let place = bench.l0.lend(&loan(&request)).unwrap();
+        spoil(&mut bench);
+        let (verdict, after) = bench.run(&frame);
+        let back = bench.l0.take_back(place).unwrap();
+        if verdict == TO_CARD {
+            assert_eq!(after, frame);
+            assert_eq!((back.rcv_nxt, back.snd_nxt), (1_000, u32::MAX - 3));
+        }
+        verdict
+    };
+    assert_eq!(verdict(&|_| ()), ANSWERED);
+    assert_eq!(verdict(&|bench| bench.set_control(EPOCH + 1, u64::MAX)), TO_CARD, "a source may have changed");
+    assert_eq!(verdict(&|bench| bench.set_control(EPOCH, 1)), TO_CARD, "the lease is over");
+    assert_eq!(verdict(&|bench| bench.publish(EPOCH, 1)), TO_CARD, "its time is over");
+    assert_eq!(verdict(&|bench| bench.publish(EPOCH + 1, u64::MAX)), TO_CARD, "of another epoch");
+    assert_eq!(verdict(&|bench| bench.l0.revoke()), TO_CARD, "withdrawn");
+    let writing = |bench: &mut Bench| {
+        let slot = bench.l0.slot_of(HEAD).unwrap();
+        bench.l0.objects[slot].version.fetch_or(1, SeqCst);
+    };
+    assert_eq!(verdict(&writing), TO_CARD, "it is being written");
+    assert_eq!(verdict(&|_| ()), ANSWERED);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// Whatever is changed in a frame: it is answered only if it is that request, whole and in order, of that connection.
+    #[test]
+    fn nothing_else_is_answered(
+        v4: bool,
+        stamps: bool,
+        changes in prop::collection::vec(prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), 64),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let Some(mut bench) = Bench::new() else { return Ok(()) };
+        let request = request(v4, stamps, false);
+        let whole = request.frame();
+        let tcp_at = if v4 { 34 } else { 54 };
+        let payload_at = tcp_at + if stamps { 32 } else { 20 };
+        bench.publish(EPOCH, u64::MAX);
+        let mut frames: Vec<Vec<u8>> = changes.iter().map(|changes| {
+            let mut frame = whole.clone();
+            changes.iter().for_each(|(at, byte)| { let at = at.index(frame.len()); frame[at] = *byte; });
+            frame
+        }).collect();
+        // The kernel takes no test frames without a network header.
+        frames.push(whole[..54 + cut.index(whole.len() - 54)].to_vec());
+        for frame in frames {
+            let place = bench.l0.lend(&loan(&request)).unwrap();
+            let (verdict, after) = bench.run(&frame);
+            let back = bench.l0.take_back(place).unwrap();
+            if verdict == ANSWERED {
+                prop_assert_eq!(&frame[payload_at..], HEAD);
+                prop_assert_eq!(&frame[tcp_at..tcp_at + 12], &whole[tcp_at..tcp_at + 12]);
+                prop_assert_eq!(&after[payload_at..], REPLY);
+                // In what may differ, the sum must be right; else it is luck of one in 65536.
+                let segment = [&request.pseudo(frame.len() - tcp_at), &frame[tcp_at..]].concat();
+                let field = u16::from_be_bytes([frame[tcp_at + 16], frame[tcp_at + 17]]);
+                let is_pending = field == sum(&request.pseudo(frame.len() - tcp_at));
+                prop_assert!(sum(&segment) == 0xffff || is_pending);
+            } else {
+                prop_assert!(verdict == TO_CARD && after == frame, "{}", verdict);
+                prop_assert_eq!((back.rcv_nxt, back.snd_una, back.snd_nxt), (1_000, u32::MAX - 3, u32::MAX - 3));
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Entries of the programs' maps by file descriptor, in whichever process holds it.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Frames of one side by what was done with them, as counted at the driver and at tc ingress.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Left to the card.
+    pub card: u64,
+    /// Went on to the kernel's stack.
+    pub passed: u64,
+    /// Went out on the other side.
+    pub redirected: u64,
+    /// Did both, as they were for many.
+    pub copied: u64,
+}
+
+/// Sets an entry.
+pub(crate) fn set<const K: usize, const V: usize>(map: BorrowedFd<'_>, key: [u8; K], value: [u8; V]) -> io::Result<()> {
+    // SAFETY: key and value live during the call; they are as long as those of the map, which all callers know by name.
+    let result =
+        unsafe { libbpf_sys::bpf_map_update_elem(map.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), 0) };
+    check(result)
+}
+
+/// Removes an entry; that there was none is no error.
+pub(crate) fn remove<const K: usize>(map: BorrowedFd<'_>, key: [u8; K]) -> io::Result<()> {
+    // SAFETY: the key lives during the call and is as long as those of the map.
+    let result = unsafe { libbpf_sys::bpf_map_delete_elem(map.as_raw_fd(), key.as_ptr().cast()) };
+    match check(result) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        result => result,
+    }
+}
+
+/// Reads the counts of a side, of all CPUs.
+pub(crate) fn counts(map: BorrowedFd<'_>, side: u32) -> io::Result<Counts> {
+    const WORDS: usize = size_of::<Counts>() / 8;
+    let cpus = libbpf_rs::num_possible_cpus().map_err(io::Error::other)?;
+    let mut words = vec![0u64; cpus * WORDS];
+    // SAFETY: the kernel writes one value of `WORDS` words for each possible CPU, which is what there is room for.
+    check(unsafe {
+        libbpf_sys::bpf_map_lookup_elem(map.as_raw_fd(), (&raw const side).cast(), words.as_mut_ptr().cast())
+    })?;
+    let mut sum = Counts::default();
+    for cpu in words.chunks_exact(WORDS) {
+        let [card, passed, redirected, copied] = [cpu[0], cpu[1], cpu[2], cpu[3]];
+        sum.card += card;
+        sum.passed += passed;
+        sum.redirected += redirected;
+        sum.copied += copied;
+    }
+    Ok(sum)
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}

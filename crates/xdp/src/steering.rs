@@ -1,0 +1,279 @@
+//! Programs at two interfaces that leave the frames of services to a card between them.
+//!
+//! ```no_run
+//! use nicache_xdp::*;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = SteeringConfig {
+//!     services: &[Service::port(80)],
+//!     wire: Side { interface: "eth0", rest: Rest::Redirect, port: CardPort::Packet },
+//!     host: Side { interface: "server", rest: Rest::Redirect, port: CardPort::Packet },
+//! };
+//! let steering = Steering::attach(&config)?;
+//! let heartbeat = Heartbeat::map(steering.files().heartbeat)?;
+//! // ... open ports with `steering.files().wire.filter`, and beat.
+//! # Ok(())
+//! # }
+//! ```
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nicache_port::{PacketSocket, Reception};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::error::{SteeringError, step};
+use crate::link::{Ingress, XdpMode, attach_ingress, attach_xdp, is_taken};
+use crate::maps::{self, Counts};
+use crate::program::{SidePrograms, load};
+use crate::service::{SERVICES_MAX, Service};
+
+/// What becomes of frames that are not the card's, or of all if the card is not alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// They go on to the kernel's stack, to which the interface belongs.
+    Pass,
+    /// They go out on the other side, as on a wire. The interface receives everything that is on its own wire, as a bridge's would.
+    Redirect,
+    /// The other side is a station with this MAC address beside the kernel's own stack: its frames go there, those for many to both, the
+    /// others to the stack.
+    Station([u8; 6]),
+}
+
+/// What the card receives by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CardPort {
+    /// A [`PacketSocket`] with the side's [`filter`](SideFiles::filter).
+    Packet,
+    /// An [`XdpSocket`](crate::XdpSocket) on each of so many queues. More than one is possible toward the wire only, with as many packet
+    /// sockets toward the host, as the network card chooses the queue of a flow.
+    Xdp {
+        /// Queues of the interface, from 0 on.
+        queues: u32,
+    },
+}
+
+/// One of the two interfaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Side<'a> {
+    /// Its name, in the network namespace of the calling thread.
+    pub interface: &'a str,
+    /// Where frames go that are not the card's.
+    pub rest: Rest,
+    /// What the card receives by.
+    pub port: CardPort,
+}
+
+/// What is steered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SteeringConfig<'a> {
+    /// What the card serves, at most [`SERVICES_MAX`]; see [`Steering::add_service`].
+    pub services: &'a [Service],
+    /// Toward the clients: frames *to* a service are the card's.
+    pub wire: Side<'a>,
+    /// Toward the server: frames *from* a service are the card's.
+    pub host: Side<'a>,
+}
+
+/// The programs at work.
+///
+/// When this is dropped, or the process that has it ends in whatever way, both interfaces are as before, unless another process holds
+/// the [files](Steering::held). (Before Linux 6.6 a process that is killed leaves its filters, which let frames pass as if the card
+/// were dead.)
+#[derive(Debug)]
+pub struct Steering {
+    heartbeat: OwnedFd,
+    services: OwnedFd,
+    counts: OwnedFd,
+    host_queue: OwnedFd,
+    wire: Attached,
+    host: Attached,
+}
+
+/// What is attached to one interface.
+#[derive(Debug)]
+struct Attached {
+    filter: OwnedFd,
+    sockets: OwnedFd,
+    ingress: Ingress,
+    driver: Option<(OwnedFd, XdpMode)>,
+    /// Keeps the interface receiving frames for others.
+    reception: Option<OwnedFd>,
+}
+
+/// The files behind [`Steering`], to be borrowed for a port or passed to another process.
+#[derive(Debug, Clone, Copy)]
+pub struct SteeringFiles<'a> {
+    /// For [`Heartbeat::map`](crate::Heartbeat::map).
+    pub heartbeat: BorrowedFd<'a>,
+    /// Toward the clients.
+    pub wire: SideFiles<'a>,
+    /// Toward the server.
+    pub host: SideFiles<'a>,
+    /// For [`PacketConfig::queue`](nicache_port::PacketConfig) toward the server if the card has several AF_XDP sockets toward the
+    /// clients: gives both directions of a flow the same number.
+    pub host_queue: BorrowedFd<'a>,
+}
+
+/// What the card needs of one side.
+#[derive(Debug, Clone, Copy)]
+pub struct SideFiles<'a> {
+    /// For [`PacketConfig::filter`](nicache_port::PacketConfig): lets the socket receive frames of services only.
+    pub filter: BorrowedFd<'a>,
+    /// For [`XdpSocket::open`](crate::XdpSocket::open): the map of sockets by queue.
+    pub sockets: BorrowedFd<'a>,
+}
+
+/// Numbers of the sides (`enum side` in `ebpf/service.h`).
+const WIRE: u32 = 0;
+const HOST: u32 = 1;
+
+impl Steering {
+    /// Loads the programs and attaches them to both interfaces. The card does not count as alive yet, so no frame is its own until the
+    /// first beat.
+    ///
+    /// # Errors
+    /// See [`SteeringError`]; then nothing is left behind.
+    pub fn attach(config: &SteeringConfig<'_>) -> Result<Steering, SteeringError> {
+        let (wire, host) = (&config.wire, &config.host);
+        let (wire_index, host_index) = (index_of(wire.interface)?, index_of(host.interface)?);
+        if wire_index == host_index {
+            return Err(SteeringError::SameInterface(wire.interface.to_owned()));
+        }
+        if config.services.len() > SERVICES_MAX {
+            return Err(SteeringError::TooManyServices);
+        }
+        let queues = |side: &Side<'_>| match side.port {
+            CardPort::Packet => 0,
+            CardPort::Xdp { queues } => queues,
+        };
+        if queues(host) > 1 || (queues(wire) > 1 && queues(host) > 0) {
+            return Err(SteeringError::Queues);
+        }
+        let loaded = load(queues(wire).max(queues(host)))?;
+        for service in config.services {
+            set_service(loaded.services.as_fd(), service).map_err(step("telling the programs about a service"))?;
+        }
+        for (side, number, other) in [(wire, WIRE, host_index), (host, HOST, wire_index)] {
+            maps::set(loaded.ways.as_fd(), number.to_ne_bytes(), way(side, other))
+                .map_err(step("telling the programs about an interface"))?;
+        }
+        Ok(Steering {
+            wire: attach_side(wire, wire_index, loaded.wire)?,
+            host: attach_side(host, host_index, loaded.host)?,
+            heartbeat: loaded.heartbeat,
+            services: loaded.services,
+            counts: loaded.counts,
+            host_queue: loaded.host_queue,
+        })
+    }
+
+    /// From now on the connections of this service go to the card, too.
+    ///
+    /// # Errors
+    /// [`SteeringError::TooManyServices`], or what the kernel says.
+    pub fn add_service(&self, service: &Service) -> Result<(), SteeringError> {
+        set_service(self.services.as_fd(), service).map_err(|error| match error.raw_os_error() {
+            Some(libc::E2BIG) => SteeringError::TooManyServices,
+            _ => step("telling the programs about a service")(error),
+        })
+    }
+
+    /// From now on the connections of this service do not go to the card any more.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn remove_service(&self, service: &Service) -> Result<(), SteeringError> {
+        maps::remove(self.services.as_fd(), service.key()).map_err(step("telling the programs about a service"))
+    }
+
+    /// Frames from the wire and from the host since the programs were attached.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn counts(&self) -> io::Result<[Counts; 2]> {
+        Ok([maps::counts(self.counts.as_fd(), WIRE)?, maps::counts(self.counts.as_fd(), HOST)?])
+    }
+
+    /// Who runs the XDP programs at wire and host; `None` where the card has packet sockets.
+    pub fn modes(&self) -> [Option<XdpMode>; 2] {
+        [&self.wire, &self.host].map(|side| side.driver.as_ref().map(|(_, mode)| *mode))
+    }
+
+    /// What a card needs.
+    pub fn files(&self) -> SteeringFiles<'_> {
+        SteeringFiles {
+            heartbeat: self.heartbeat.as_fd(),
+            wire: self.wire.files(),
+            host: self.host.files(),
+            host_queue: self.host_queue.as_fd(),
+        }
+    }
+
+    /// The files that keep the programs attached: they stay until the last process that holds one of each kind has closed it.
+    pub fn held(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [&self.wire, &self.host].into_iter().flat_map(|side| {
+            let driver = side.driver.as_ref().map(|(link, _)| link.as_fd());
+            side.ingress.link().into_iter().chain(driver).chain(side.reception.as_ref().map(AsFd::as_fd))
+        })
+    }
+}
+
+impl Attached {
+    fn files(&self) -> SideFiles<'_> {
+        SideFiles { filter: self.filter.as_fd(), sockets: self.sockets.as_fd() }
+    }
+}
+
+fn attach_side(side: &Side<'_>, index: u32, programs: SidePrograms) -> Result<Attached, SteeringError> {
+    let name = || side.interface.to_owned();
+    let ingress = attach_ingress(programs.ingress.as_fd(), index).map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
+        _ => step("attaching a program at tc ingress")(error),
+    })?;
+    let driver = match side.port {
+        CardPort::Packet => None,
+        CardPort::Xdp { .. } => {
+            let attached = attach_xdp(programs.driver.as_fd(), index);
+            Some(attached.map_err(|error| match error.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
+                _ if is_taken(&error) => SteeringError::Busy(name()),
+                _ => SteeringError::NoXdp { interface: name(), error },
+            })?)
+        }
+    };
+    let reception = match side.rest {
+        Rest::Pass => None,
+        Rest::Redirect => Some(PacketSocket::listen(side.interface, Reception::Promiscuous)?),
+        Rest::Station(address) => Some(PacketSocket::listen(side.interface, Reception::Addresses(&[address]))?),
+    };
+    Ok(Attached { filter: programs.filter, sockets: programs.sockets, ingress, driver, reception })
+}
+
+fn set_service(services: BorrowedFd<'_>, service: &Service) -> io::Result<()> {
+    maps::set(services, service.key(), 1u32.to_ne_bytes())
+}
+
+/// `struct way` in `ebpf/steer.bpf.c`.
+fn way(side: &Side<'_>, other: u32) -> [u8; 20] {
+    let (rest, station) = match side.rest {
+        Rest::Pass => (0u32, [0; 6]),
+        Rest::Redirect => (1, [0; 6]),
+        Rest::Station(address) => (2, address),
+    };
+    let mut way = [0; 20];
+    way[..4].copy_from_slice(&other.to_ne_bytes());
+    way[4..8].copy_from_slice(&rest.to_ne_bytes());
+    way[8..12].copy_from_slice(&u32::from(side.port == CardPort::Packet).to_ne_bytes());
+    way[12..18].copy_from_slice(&station);
+    if let CardPort::Xdp { queues } = side.port {
+        way[18..].copy_from_slice(&u16::try_from(queues).unwrap_or(u16::MAX).to_ne_bytes());
+    }
+    way
+}
+
+pub(crate) fn index_of(interface: &str) -> Result<u32, SteeringError> {
+    let failed = step::<rustix::io::Errno>("opening a socket to ask for interfaces");
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(failed)?;
+    rustix::net::netdevice::name_to_index(&socket, interface)
+        .map_err(|_| SteeringError::NoInterface(interface.to_owned()))
+}

@@ -1,0 +1,213 @@
+//! Namespaces, veth pairs between them, and traffic of the kernels at both ends.
+
+use std::io::{IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nicache_port::*;
+
+pub const DEADLINE: Duration = Duration::from_secs(20);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A network namespace: a thread that is in it and runs what it is given. Sockets made there stay in it, and children live in it.
+pub struct Namespace {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Namespace {
+    /// `None`, with the reason printed, without the privilege.
+    pub fn new() -> Option<Namespace> {
+        let (jobs, inbox) = channel::<Job>();
+        let (started, start) = channel();
+        let thread = std::thread::spawn(move || {
+            // Sound: only `UnshareFlags::FILES` is not.
+            #[allow(deprecated)]
+            let result = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET);
+            started.send(result).unwrap();
+            inbox.iter().for_each(|job| job());
+        });
+        if let Err(errno) = start.recv().unwrap() {
+            println!("skipped: no network namespace: {errno}");
+            return None;
+        }
+        Some(Namespace { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    pub fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
+        let (done, result) = channel();
+        let job = Box::new(move || drop(done.send(job())));
+        self.jobs.as_ref().unwrap().send(job).unwrap();
+        result.recv().expect("the job panicked")
+    }
+
+    pub fn command(&self, program: &'static str, arguments: String) -> String {
+        self.run(move || {
+            let output = Command::new(program).args(arguments.split_whitespace()).output().expect(program);
+            assert!(output.status.success(), "{program} {arguments}: {output:?}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        })
+    }
+
+    pub fn ip(&self, arguments: impl Into<String>) -> String {
+        self.command("ip", arguments.into())
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// MAC address of host 1 (the client) or 2 (the server).
+pub fn mac(host: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, host]
+}
+
+/// A client's namespace, a server's, each with an interface `eth0`, and the card's between them with the other ends, `wire` and `host`.
+pub struct Scene {
+    pub client: Namespace,
+    pub server: Namespace,
+    pub card: Namespace,
+}
+
+pub fn scene() -> Option<Scene> {
+    scene_with("")
+}
+
+/// `options` are those of `ip link add`, for both ends.
+pub fn scene_with(options: &str) -> Option<Scene> {
+    let scene = Scene { client: Namespace::new()?, server: Namespace::new()?, card: Namespace::new()? };
+    for (number, namespace, name) in [(1, &scene.client, "wire"), (2, &scene.server, "host")] {
+        let thread = namespace.run(rustix::thread::gettid).as_raw_nonzero();
+        scene.card.ip(format!(
+            "link add {name} {options} type veth peer name eth0 address 02:00:00:00:00:0{number} {options} netns {thread}"
+        ));
+        scene.card.ip(format!("link set {name} addrgenmode none up"));
+        namespace.ip("link set eth0 addrgenmode none");
+        namespace.ip(format!("address add 10.77.0.{number}/24 dev eth0"));
+        namespace.ip(format!("address add fd77::{number}/64 dev eth0 nodad"));
+        namespace.ip("link set eth0 up");
+    }
+    Some(scene)
+}
+
+impl Scene {
+    /// Lets both kernels at the ends send complete checksums: AF_XDP cannot tell those that are not.
+    pub fn complete_checksums(&self) {
+        for namespace in [&self.client, &self.server] {
+            namespace.command("ethtool", "-K eth0 tx off".into());
+        }
+    }
+}
+
+pub fn v4(host: u8, port: u16) -> SocketAddr {
+    format!("10.77.0.{host}:{port}").parse().unwrap()
+}
+
+pub fn v6(host: u8, port: u16) -> SocketAddr {
+    format!("[fd77::{host}]:{port}").parse().unwrap()
+}
+
+/// Kills the child if the test fails.
+pub struct Reaped(pub Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A bump in the wire between two ports.
+pub struct Bridge {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    counters: [Arc<PortCounters>; 2],
+}
+
+impl Bridge {
+    /// `beat` is called over and over.
+    pub fn start(
+        first: impl Port + Send + 'static,
+        second: impl Port + Send + 'static,
+        beat: impl Fn(u64) + Send + 'static,
+    ) -> Bridge {
+        let (mut first, mut second) = (Counted::new(first), Counted::new(second));
+        let counters = [first.counters(), second.counters()];
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut clock = MonotonicClock;
+            let mut idle = Idle::new(IdlePolicy::default());
+            let mut burst = Burst::new(64);
+            while !stopped.load(Ordering::Relaxed) {
+                let now_ns = clock.now_ns();
+                beat(now_ns);
+                let moved = forward(&mut first, &mut second, &mut burst) + forward(&mut second, &mut first, &mut burst);
+                if moved > 0 {
+                    idle.handle_work(now_ns, moved);
+                } else if idle.poll(now_ns) == IdleStep::Sleep {
+                    let fds = [first.wait_fd().unwrap(), second.wait_fd().unwrap()];
+                    wait(&fds, Some(Duration::from_millis(20))).unwrap();
+                }
+            }
+        });
+        Bridge { stop, thread: Some(thread), counters }
+    }
+
+    /// Ends the bridge and tells what went through either port.
+    pub fn stop(mut self) -> [PortSnapshot; 2] {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+        self.counters.each_ref().map(|counters| counters.snapshot())
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn forward(from: &mut impl Port, to: &mut impl Port, burst: &mut Burst) -> usize {
+    from.receive(burst).unwrap();
+    for frame in burst.iter() {
+        match send_with_fallback(to, &[IoSlice::new(frame.data())], frame.offload()) {
+            // The interface at the other end may be going down.
+            Ok(_) | Err(SendError::Full | SendError::Io(_)) => {}
+            Err(error) => panic!("{error}: {frame:?}"),
+        }
+    }
+    to.flush().unwrap();
+    burst.len()
+}
+
+/// Sends `bytes` bytes from the first namespace to the second over TCP, and compares them.
+pub fn transfer(first: &Namespace, second: &Namespace, address: SocketAddr, bytes: usize) {
+    let listener = second.run(move || TcpListener::bind(address)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut sender = first.run(move || TcpStream::connect_timeout(&address, DEADLINE)).unwrap();
+    let (mut receiver, _) = listener.accept().unwrap();
+    sender.set_write_timeout(Some(DEADLINE)).unwrap();
+    receiver.set_read_timeout(Some(DEADLINE)).unwrap();
+    let data: Vec<u8> = (0..bytes as u32).map(|n| (n.wrapping_mul(0x9e37_79b9) >> 24) as u8).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            sender.write_all(&data).unwrap();
+            sender.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        let mut received = Vec::new();
+        receiver.read_to_end(&mut received).unwrap();
+        assert!(received == data, "{} of {} bytes", received.len(), data.len());
+    });
+}

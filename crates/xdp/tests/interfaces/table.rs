@@ -1,0 +1,116 @@
+//! Which frames go where, case by case.
+
+use super::frames::{Case, cases};
+use super::*;
+
+/// Sends the cases and sees to it that each arrives in exactly one place.
+pub fn check(cases: &[Case], from: &mut impl Port, card: &mut impl Port, rest: &mut impl Port, is_alive: bool) {
+    let (mut at_card, mut at_rest) = (Vec::new(), Vec::new());
+    for case in cases {
+        send(from, &case.frame);
+        at_card.extend(arrived(card));
+        at_rest.extend(arrived(rest));
+    }
+    // What the kernel received on another CPU.
+    let began = std::time::Instant::now();
+    while at_card.len() + at_rest.len() < cases.len() && began.elapsed() < Duration::from_secs(2) {
+        at_card.extend(arrived(card));
+        at_rest.extend(arrived(rest));
+    }
+    for (number, case) in cases.iter().enumerate() {
+        let count = |place: &[usize]| place.iter().filter(|found| **found == number).count();
+        let expected = if case.is_cards && is_alive { (1, 0) } else { (0, 1) };
+        assert_eq!((count(&at_card), count(&at_rest)), expected, "(card, rest) for {}, alive: {is_alive}", case.name);
+    }
+}
+
+#[test]
+fn packet_sockets_get_the_services_and_the_rest_goes_by() {
+    let Some(scene) = scene() else { return };
+    let steering = attach(&scene.card, INLINE, INLINE).unwrap();
+    let files = steering.files();
+    let (mut wire, mut host) = (filtered(&scene.card, "wire", files.wire), filtered(&scene.card, "host", files.host));
+    let (mut client, mut server) = (tapped(&scene.client, "eth0"), tapped(&scene.server, "eth0"));
+    let (there, back) = (cases(false), cases(true));
+    // Not alive yet.
+    check(&there, &mut client, &mut wire, &mut server, false);
+    check(&back, &mut server, &mut host, &mut client, false);
+    let heartbeat = heartbeat(&steering);
+    heartbeat.beat(now_ns(), LONG);
+    let before = steering.counts().unwrap();
+    check(&there, &mut client, &mut wire, &mut server, true);
+    check(&back, &mut server, &mut host, &mut client, true);
+    let after = steering.counts().unwrap();
+    for (side, cases) in [&there, &back].into_iter().enumerate() {
+        let cards = cases.iter().filter(|case| case.is_cards).count() as u64;
+        assert_eq!(after[side].card - before[side].card, cards);
+        // The kernels at the ends send some frames of their own.
+        assert!(after[side].redirected - before[side].redirected >= cases.len() as u64 - cards);
+        assert_eq!((after[side].passed, after[side].copied), (0, 0));
+    }
+    heartbeat.stop();
+    check(&there, &mut client, &mut wire, &mut server, false);
+    // Over is over, also if nobody says so.
+    heartbeat.beat(now_ns(), Duration::ZERO);
+    check(&back, &mut server, &mut host, &mut client, false);
+}
+
+#[test]
+fn services_come_and_go() {
+    let Some(scene) = scene() else { return };
+    let steering = attach(&scene.card, INLINE, INLINE).unwrap();
+    let mut wire = filtered(&scene.card, "wire", steering.files().wire);
+    let (mut client, mut server) = (tapped(&scene.client, "eth0"), tapped(&scene.server, "eth0"));
+    heartbeat(&steering).beat(now_ns(), LONG);
+    let case = |is_cards| {
+        let mut cases = cases(false);
+        cases.retain(|case| case.name == "ipv4 other port");
+        cases.iter_mut().for_each(|case| {
+            case.is_cards = is_cards;
+            let len = case.frame.len();
+            case.frame[len - 2..].fill(0);
+        });
+        cases
+    };
+    check(&case(false), &mut client, &mut wire, &mut server, true);
+    steering.add_service(&Service::port(443)).unwrap();
+    check(&case(true), &mut client, &mut wire, &mut server, true);
+    steering.remove_service(&Service::port(443)).unwrap();
+    steering.remove_service(&Service::port(443)).unwrap();
+    check(&case(false), &mut client, &mut wire, &mut server, true);
+    for port in 1000..2000 {
+        steering.add_service(&Service::port(port)).unwrap();
+    }
+    let full = (2000..2100).map(|port| steering.add_service(&Service::port(port))).find(Result::is_err);
+    assert!(matches!(full, Some(Err(SteeringError::TooManyServices))), "{full:?}");
+}
+
+#[test]
+fn a_station_has_its_frames_and_shares_those_for_many() {
+    let Some(scene) = scene() else { return };
+    let station = (Rest::Station(mac(2)), CardPort::Packet);
+    let steering = attach(&scene.card, station, INLINE).unwrap();
+    let (mut client, mut server) = (tapped(&scene.client, "eth0"), tapped(&scene.server, "eth0"));
+    let frame = |to: [u8; 6], number: u8| [&to[..], &mac(1), &[8, 0], &[0xca; 60], &[0, number]].concat();
+    for (number, to) in [mac(2), mac(9), [0xff; 6], [1, 0, 0x5e, 0, 0, 1]].into_iter().enumerate() {
+        send(&mut client, &frame(to, number as u8));
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    let mut there = arrived(&mut server);
+    there.sort_unstable();
+    assert_eq!(there, [0, 2, 3]);
+    let counts = steering.counts().unwrap()[0];
+    assert_eq!((counts.redirected, counts.passed), (1, 1));
+    assert!(counts.copied >= 2);
+}
+
+#[test]
+fn what_passes_reaches_the_stack() {
+    let Some(scene) = scene() else { return };
+    scene.card.ip("address add 10.77.0.3/24 dev wire");
+    let pass = (Rest::Pass, CardPort::Packet);
+    let steering = attach(&scene.card, pass, pass).unwrap();
+    heartbeat(&steering).beat(now_ns(), LONG);
+    transfer(&scene.client, &scene.card, v4(3, 8080), 1 << 20);
+    assert!(steering.counts().unwrap()[0].passed > 0);
+}

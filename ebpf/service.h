@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * Which frames are of a service flow: TCP from or to a service, and the ICMP errors about it, behind at most two VLAN tags.
+ * Read first: RFC 791, 8200 (headers), 792 and 4443 (what an error quotes). Included by steer.bpf.c.
+ *
+ * Deliberately absent: fragments, IPv4 options, IPv6 extension headers. A card does not treat those, so they are none of its frames.
+ */
+#ifndef NICACHE_SERVICE_H
+#define NICACHE_SERVICE_H
+
+#include "headers.h"
+
+#define SERVICES_MAX 1024
+
+struct service {
+	struct address address;
+	__be16 port;
+	__u16 zero;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, SERVICES_MAX);
+	__type(key, struct service);
+	__type(value, __u32);
+} services SEC(".maps");
+
+/* A connection, the same for both directions. */
+struct flow {
+	struct address client, server;
+	__be16 client_port, server_port;
+};
+
+/* From which side a frame comes decides which of its ends is the service. */
+enum side { WIRE = 0, HOST = 1 };
+
+static __always_inline bool is_service(const struct address *address, __be16 port)
+{
+	struct service service = { .port = port };
+
+	if (bpf_map_lookup_elem(&services, &service))
+		return true;
+	service.address = *address;
+	return bpf_map_lookup_elem(&services, &service);
+}
+
+/* Whether the sender, or the receiver, of a TCP segment whose ports are at `at` is a service; tells the flow. */
+static __always_inline bool is_of_flow(struct frame frame, __u32 at, struct address from, struct address to,
+				       bool from_service, struct flow *flow)
+{
+	struct ports ports;
+
+	if (!load(frame, at, &ports, sizeof(ports)))
+		return false;
+	flow->server = from_service ? from : to;
+	flow->client = from_service ? to : from;
+	flow->server_port = from_service ? ports.from : ports.to;
+	flow->client_port = from_service ? ports.to : ports.from;
+	return is_service(&flow->server, flow->server_port);
+}
+
+/* What an IP packet says about itself. */
+enum verdict { OTHER, SERVICE, ERROR };
+
+/* The IPv4 packet at `at`. Of a packet that an error quotes, the first fragment counts, too. */
+static __always_inline enum verdict ipv4_verdict(struct frame frame, __u32 at, bool from_service, bool quoted,
+						 struct flow *flow)
+{
+	struct ipv4 ip;
+	__u8 type[2];
+
+	if (!load(frame, at, &ip, sizeof(ip)) || ip.version_and_length != 0x45 ||
+	    ip.fragment & bpf_htons(quoted ? 0x1fff : 0x3fff))
+		return OTHER;
+	at += sizeof(ip);
+	if (ip.protocol == PROTOCOL_TCP)
+		return is_of_flow(frame, at, mapped(ip.from), mapped(ip.to), from_service, flow) ? SERVICE : OTHER;
+	if (quoted || ip.protocol != PROTOCOL_ICMP || !load(frame, at, type, sizeof(type)))
+		return OTHER;
+	/* Destination unreachable (too big among them), time exceeded, parameter problem. */
+	return type[0] == 3 || type[0] == 11 || type[0] == 12 ? ERROR : OTHER;
+}
+
+static __always_inline enum verdict ipv6_verdict(struct frame frame, __u32 at, bool from_service, bool quoted,
+						 struct flow *flow)
+{
+	struct ipv6 ip;
+	__u8 type[2];
+
+	if (!load(frame, at, &ip, sizeof(ip)) || (ip.version_and_more & bpf_htons(0xf000)) != bpf_htons(0x6000))
+		return OTHER;
+	at += sizeof(ip);
+	if (ip.next == PROTOCOL_TCP)
+		return is_of_flow(frame, at, joined(ip.from), joined(ip.to), from_service, flow) ? SERVICE : OTHER;
+	if (quoted || ip.next != PROTOCOL_ICMPV6 || !load(frame, at, type, sizeof(type)))
+		return OTHER;
+	/* Unreachable, too big, time exceeded, parameter problem. */
+	return type[0] >= 1 && type[0] <= 4 ? ERROR : OTHER;
+}
+
+/* Is this frame, which comes from `side`, of a service flow, or an error about one? Tells the flow if so. */
+static __always_inline enum verdict verdict_of(struct frame frame, enum side side, struct flow *flow)
+{
+	__u32 at = 12, tags = frame.skb && frame.skb->vlan_present ? 1 : 0;
+	bool from_service = side == HOST;
+	__u16 type;
+
+#pragma unroll
+	for (int turn = 0; turn <= VLAN_TAGS_MAX; turn++) {
+		if (!load(frame, at, &type, sizeof(type)))
+			return OTHER;
+		type = bpf_ntohs(type);
+		if (type != ETHERTYPE_VLAN && type != ETHERTYPE_SERVICE_VLAN)
+			break;
+		if (tags == VLAN_TAGS_MAX)
+			return OTHER;
+		tags++;
+		at += 4;
+	}
+	at += 2;
+	/* An error goes to the sender of what it quotes, behind its header of 8 bytes. */
+	if (type == ETHERTYPE_IPV4) {
+		enum verdict verdict = ipv4_verdict(frame, at, from_service, false, flow);
+
+		if (verdict != ERROR)
+			return verdict;
+		at += sizeof(struct ipv4) + 8;
+		return ipv4_verdict(frame, at, !from_service, true, flow) == SERVICE ? ERROR : OTHER;
+	}
+	if (type == ETHERTYPE_IPV6) {
+		enum verdict verdict = ipv6_verdict(frame, at, from_service, false, flow);
+
+		if (verdict != ERROR)
+			return verdict;
+		at += sizeof(struct ipv6) + 8;
+		return ipv6_verdict(frame, at, !from_service, true, flow) == SERVICE ? ERROR : OTHER;
+	}
+	return OTHER;
+}
+
+static __always_inline bool is_of_service(struct frame frame, enum side side)
+{
+	struct flow flow;
+
+	return verdict_of(frame, side, &flow) != OTHER;
+}
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * Which frames of two interfaces go to a card that stands between them, and where the others go. Frames of a service flow (service.h) are
+ * the card's as long as it is alive; all others, and all if it is not, take the way that was chosen for their interface.
+ *
+ *   interface ─▶ XDP ──────────▶ tc ingress ─▶ the kernel's stack, or the interface on the other side
+ *                 │ service       ▲  │ service: dropped, as a packet socket has it already
+ *                 ▼               │  ▼
+ *               AF_XDP socket   packet socket (its filter: service only)
+ *
+ * Read first: Linux Documentation/networking/af_xdp.rst; packet sockets receive before tc ingress (__netif_receive_skb_core).
+ * The Rust side is crates/xdp/src/steering.rs; what both sides agree on are the maps below.
+ *
+ * A card is alive until the time in `heartbeat`, which it moves on again and again. So a card that has died or hangs is passed by when that
+ * time is over, without any process having to notice.
+ */
+#include <linux/bpf.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+#include "service.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* CLOCK_MONOTONIC in ns. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} heartbeat SEC(".maps");
+
+#define REST_PASS 0     /* to the kernel's stack */
+#define REST_REDIRECT 1 /* out on the other side */
+#define REST_STATION 2  /* for one MAC address: out on the other side; for many: there and to the stack; else to the stack */
+
+struct way {
+	__u32 other; /* index of the interface on the other side */
+	__u32 rest;
+	__u32 by_packet_socket; /* the card receives by a packet socket */
+	__u16 station[3]; /* as on the wire */
+	__u16 queues;     /* of AF_XDP sockets */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct way);
+} ways SEC(".maps");
+
+/* Frames by what was done with them, for each side. */
+struct counts {
+	__u64 card, passed, redirected, copied;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct counts);
+} counts SEC(".maps");
+
+/* Sockets by queue of the interface; sized when loaded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} wire_sockets SEC(".maps"), host_sockets SEC(".maps");
+
+/* On which of several AF_XDP queues a flow comes from the wire. The network card decides that; packet sockets toward the host follow. Sized
+ * when loaded.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct flow);
+	__type(value, __u32);
+} flows SEC(".maps");
+
+static __always_inline bool is_alive(void)
+{
+	__u32 zero = 0;
+	volatile __u64 *until_ns = bpf_map_lookup_elem(&heartbeat, &zero);
+
+	return until_ns && bpf_ktime_get_ns() < *until_ns;
+}
+
+#define COUNT(side, outcome)                                                        \
+	({                                                                          \
+		__u32 key_ = (side);                                                \
+		struct counts *counts_ = bpf_map_lookup_elem(&counts, &key_);       \
+		if (counts_)                                                        \
+			counts_->outcome++;                                         \
+	})
+
+static __always_inline void note_queue(const struct flow *flow, __u32 queue)
+{
+	__u32 *known = bpf_map_lookup_elem(&flows, flow);
+
+	if (!known || *known != queue)
+		bpf_map_update_elem(&flows, flow, &queue, BPF_ANY);
+}
+
+static __always_inline int at_driver(struct xdp_md *xdp, enum side side, void *sockets)
+{
+	struct frame frame = { .xdp = xdp };
+	enum verdict verdict;
+	struct flow flow;
+	__u32 key = side;
+	int action;
+
+	if (!is_alive())
+		return XDP_PASS;
+	verdict = verdict_of(frame, side, &flow);
+	if (verdict == OTHER)
+		return XDP_PASS;
+	/* A queue without socket leaves it to tc. */
+	action = bpf_redirect_map(sockets, xdp->rx_queue_index, XDP_PASS);
+	if (action == XDP_REDIRECT) {
+		struct way *way = bpf_map_lookup_elem(&ways, &key);
+
+		/* Errors come from elsewhere, by a queue of their own. */
+		if (verdict == SERVICE && way && way->queues > 1)
+			note_queue(&flow, xdp->rx_queue_index);
+		COUNT(side, card);
+	}
+	return action;
+}
+
+static __always_inline int at_socket(struct __sk_buff *skb, enum side side)
+{
+	struct frame frame = { .skb = skb };
+
+	/* The whole frame, or nothing. */
+	return is_alive() && is_of_service(frame, side) ? -1 : 0;
+}
+
+static __always_inline int at_ingress(struct __sk_buff *skb, enum side side)
+{
+	struct frame frame = { .skb = skb };
+	__u32 key = side;
+	struct way *way = bpf_map_lookup_elem(&ways, &key);
+	__u16 to[3];
+
+	if (!way)
+		return TC_ACT_UNSPEC;
+	if (way->by_packet_socket && is_alive() && is_of_service(frame, side)) {
+		COUNT(side, card);
+		return TC_ACT_SHOT;
+	}
+	if (way->rest == REST_STATION && bpf_skb_load_bytes(skb, 0, to, sizeof(to)) == 0) {
+		if (to[0] & bpf_htons(0x0100)) {
+			COUNT(side, copied);
+			bpf_clone_redirect(skb, way->other, 0);
+			return TC_ACT_UNSPEC;
+		}
+		if (to[0] == way->station[0] && to[1] == way->station[1] && to[2] == way->station[2]) {
+			COUNT(side, redirected);
+			return bpf_redirect(way->other, 0);
+		}
+	}
+	if (way->rest == REST_REDIRECT) {
+		COUNT(side, redirected);
+		return bpf_redirect(way->other, 0);
+	}
+	COUNT(side, passed);
+	/* Other programs at this place, if there are any, go on. */
+	return TC_ACT_UNSPEC;
+}
+
+SEC("xdp.frags")
+int wire_driver(struct xdp_md *xdp)
+{
+	return at_driver(xdp, WIRE, &wire_sockets);
+}
+
+SEC("xdp.frags")
+int host_driver(struct xdp_md *xdp)
+{
+	return at_driver(xdp, HOST, &host_sockets);
+}
+
+SEC("socket")
+int wire_filter(struct __sk_buff *skb)
+{
+	return at_socket(skb, WIRE);
+}
+
+SEC("socket")
+int host_filter(struct __sk_buff *skb)
+{
+	return at_socket(skb, HOST);
+}
+
+/* Which of several packet sockets toward the host gets a frame: that with the number of the flow's queue toward the wire. */
+SEC("socket")
+int host_queue(struct __sk_buff *skb)
+{
+	struct frame frame = { .skb = skb, .starts_at_network = true };
+	struct flow flow;
+	__u32 *queue;
+
+	if (verdict_of(frame, HOST, &flow) == OTHER)
+		return 0;
+	queue = bpf_map_lookup_elem(&flows, &flow);
+	return queue ? *queue : 0;
+}
+
+SEC("tc")
+int wire_ingress(struct __sk_buff *skb)
+{
+	return at_ingress(skb, WIRE);
+}
+
+SEC("tc")
+int host_ingress(struct __sk_buff *skb)
+{
+	return at_ingress(skb, HOST);
+}
