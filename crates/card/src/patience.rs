@@ -14,6 +14,8 @@ use crate::timers::FIN_WAIT;
 
 /// How long a client must have been silent for its connection to give way to another one.
 const SILENT_MIN: Duration = Duration::from_secs(5);
+/// The same for one that has not acknowledged all: longer than several repetitions that are lost.
+const SILENT_OWING_MIN: Duration = Duration::from_secs(30);
 /// Places of the flow table looked at for such a connection.
 const SILENT_TRIES: usize = 32;
 
@@ -77,8 +79,9 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Ends a connection that is `wanted` and has been silent for long, to make room for another one: of some that are looked at the one that has been silent for longest.
     pub(crate) fn end_one_silent(&mut self, now: Time, wanted: impl Fn(&Flow) -> bool) {
-        let before = Time(now.0.saturating_sub(SILENT_MIN.as_nanos() as u64));
-        if let Some(index) = self.flows.find_silent(SILENT_TRIES, before, wanted) {
+        let ago = |time: Duration| Time(now.0.saturating_sub(time.as_nanos() as u64));
+        let found = self.flows.find_silent(SILENT_TRIES, ago(SILENT_MIN), ago(SILENT_OWING_MIN), wanted);
+        if let Some(index) = found {
             self.with_flow(index, now, |card, flow| card.end_silent(flow, now));
         }
     }

@@ -362,7 +362,9 @@ pub(super) mod tests {
         assert!(report().passed());
         assert_eq!(failed(outcome(kind, 12, Some(1.0), |seen| seen[1].requests = 1)), "hits go on");
         assert_eq!(failed(outcome(kind, 12, Some(1.0), |seen| seen[3].wrong = 1)), "every body is right");
-        let error = |seen: &mut [Seen; PHASES]| drop(seen[1].errors.insert("reset".into(), 1));
+        let error = |seen: &mut [Seen; PHASES]| {
+            seen[1].errors.insert("reset".into(), 1);
+        };
         assert_eq!(failed(outcome(kind, 12, Some(1.0), error)), "the client meets no error");
         assert_eq!(failed(outcome(kind, 12, None, |_| {})), "nothing leaks");
         let mut large = outcome(kind, 12, Some(1.0), |_| {});

@@ -354,6 +354,20 @@ impl Flow {
         self.host.phase == HostPhase::Open && self.client_acked.lt(self.out_next)
     }
 
+    /// Is it somebody else's turn than the client's: the host owes a reply, or the card asks for one? Nobody but the two ends knows whose turn it
+    /// is once the host has switched protocols.
+    pub fn awaits_host(&self) -> bool {
+        let has_all = !self.card_speaks() && !self.lacks_acks();
+        let is_asked = self.host.phase == HostPhase::SynSent || self.forwarded > 0;
+        has_all
+            && match self.phase {
+                Phase::HostHandshake | Phase::CardHandshake => false,
+                Phase::Opaque(None) => true,
+                Phase::Opaque(Some(_)) => is_asked || self.expects_continue,
+                Phase::Requests => is_asked || self.host_replying() || self.wait.is_some(),
+            }
+    }
+
     /// Bytes that are held.
     pub fn held(&self) -> usize {
         self.hold.as_ref().map_or(0, Hold::len)

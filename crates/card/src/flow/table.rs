@@ -102,14 +102,24 @@ impl FlowTable {
         self.spare.push(flow);
     }
 
-    /// The one of `tries` places that are `wanted` whose client has said nothing for longest, and since `before` at least. Handshakes under way are not looked at.
-    pub fn find_silent(&mut self, tries: usize, before: Time, wanted: impl Fn(&Flow) -> bool) -> Option<u32> {
+    /// Of `tries` places that are `wanted`, the one whose client has said nothing for longest, as far as that is its own fault: never one whose
+    /// client waits ([`Flow::awaits_host`]), nor a handshake under way. Its last word is older than `before`; that of a client that has not
+    /// acknowledged all, whose segments or ours may be lost, is older than `before_owing`.
+    pub fn find_silent(
+        &mut self,
+        tries: usize,
+        before: Time,
+        before_owing: Time,
+        wanted: impl Fn(&Flow) -> bool,
+    ) -> Option<u32> {
         let mut found: Option<(Time, u32)> = None;
         for _ in 0..tries.min(self.flows.len()) {
             self.hand = (self.hand + 1) % self.flows.len();
             let Some(flow) = &self.flows[self.hand] else { continue };
+            let before = if flow.card_speaks() || flow.lacks_acks() { before_owing } else { before };
+            let is_silent = flow.active <= before && !flow.is_half_open() && !flow.awaits_host();
             // One on loan may have been asked for anything just now.
-            let may_end = flow.active <= before && !flow.is_half_open() && flow.loan.is_none() && wanted(flow);
+            let may_end = is_silent && flow.loan.is_none() && wanted(flow);
             if may_end && found.is_none_or(|(active, _)| flow.active < active) {
                 found = Some((flow.active, self.hand as u32));
             }
