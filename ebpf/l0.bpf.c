@@ -3,9 +3,11 @@
  * L0: requests whose whole reply is one segment, answered where their frame leaves or enters the machine's stack, before the card hears
  * of them.
  *
- *   clients' stack ─▶ tc egress of a TAP ─▶ the card
- *         ▲                  │ L0
- *         └──────────────────┘
+ *   clients' stack ─▶ tc egress of a TAP ─▶ the card        network ─▶ XDP of the wire ─▶ steer.bpf.c ─▶ the card
+ *         ▲                  │ L0                               ▲            │ L0 (AT_DRIVER)
+ *         └──────────────────┘                                  └────────────┘
+ *
+ * This file is compiled twice, without and with AT_DRIVER.
  *
  * The card lends a connection (`places`), as long as nothing but hits happens to it, and publishes replies (`objects`). A segment that is
  * not the next request of a connection on loan, byte for byte one that has a reply here, gives the connection back: it and all that
@@ -47,6 +49,7 @@ struct {
 struct desk {
 	__u64 generation; /* of the replies that are valid */
 	__u64 seed;       /* keeps clients from choosing places */
+	__u64 growth_max; /* by so many bytes a frame can grow here, as far as is known */
 };
 
 struct {
@@ -174,9 +177,15 @@ static __always_inline __u16 folded(__u64 sum)
 	return sum;
 }
 
+struct ethernet {
+	__u8 to[6], from[6];
+	__be16 type;
+} AS_HALVES;
+
 /* A segment as it came. */
 struct segment {
 	bool is_v4;
+	struct ethernet ethernet;
 	struct ipv4 ip4;
 	struct ipv6 ip6;
 	struct tcp tcp;
@@ -184,7 +193,67 @@ struct segment {
 	__u32 tcp_bytes;
 };
 
+#ifdef AT_DRIVER
+/* What is behind L0: nothing, or the rest of steering. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} next SEC(".maps");
+
+typedef struct xdp_md context;
+
+/* What the driver has in front of a frame at least, less what the kernel keeps there. */
+#define HEADROOM 192
+/* The sums of what is sent must be whole; on a veth they may be pending in what comes. */
+#define SUMS_STAY_PENDING false
+
+static __always_inline bool read_bytes(context *frame, __u32 at, void *to, __u32 bytes)
+{
+	return bpf_xdp_load_bytes(frame, at, to, bytes) == 0;
+}
+
+static __always_inline bool write_bytes(context *frame, __u32 at, const void *from, __u32 bytes)
+{
+	return bpf_xdp_store_bytes(frame, at, (void *)from, bytes) == 0;
+}
+
+static __always_inline __u32 length_of(context *frame)
+{
+	return bpf_xdp_get_buff_len(frame);
+}
+
+/* Frames that become longer get the room behind them, or before and behind them. All bytes are written anew afterwards. If there is no room, nothing
+ * has changed.
+ */
+static __always_inline bool resize(context *frame, __u32 bytes)
+{
+	int more = (int)bytes - (int)length_of(frame), before;
+
+	if (bpf_xdp_adjust_tail(frame, more) == 0)
+		return true;
+	if (more <= 0)
+		return false;
+	before = more < HEADROOM ? more : HEADROOM;
+	if (bpf_xdp_adjust_head(frame, -before) != 0)
+		return false;
+	if (more == before || bpf_xdp_adjust_tail(frame, more - before) == 0)
+		return true;
+	bpf_xdp_adjust_head(frame, before);
+	return false;
+}
+
+/* A tag that the network card took out is not to be seen here, nor by the card. */
+static __always_inline bool has_hidden_tag(context *frame)
+{
+	return false;
+}
+#else
 typedef struct __sk_buff context;
+
+/* The other end is the machine's own stack. */
+#define SUMS_STAY_PENDING true
 
 static __always_inline bool read_bytes(context *frame, __u32 at, void *to, __u32 bytes)
 {
@@ -210,18 +279,17 @@ static __always_inline bool has_hidden_tag(context *frame)
 {
 	return frame->vlan_present;
 }
+#endif
 
 /* Is it TCP without anything that the card would have to look at? */
 static __always_inline bool read_segment(context *frame, struct segment *segment)
 {
+	struct ethernet *ethernet = &segment->ethernet;
 	__u32 ip_len;
-	__be16 type;
 
-	if (has_hidden_tag(frame))
+	if (has_hidden_tag(frame) || !read_bytes(frame, 0, ethernet, sizeof(*ethernet)))
 		return false;
-	if (!read_bytes(frame, 12, &type, sizeof(type)))
-		return false;
-	if (type == bpf_htons(ETHERTYPE_IPV4)) {
+	if (ethernet->type == bpf_htons(ETHERTYPE_IPV4)) {
 		struct ipv4 *ip = &segment->ip4;
 
 		if (!read_bytes(frame, ETHERNET_BYTES, ip, sizeof(*ip)) || ip->version_and_length != 0x45 ||
@@ -230,7 +298,7 @@ static __always_inline bool read_segment(context *frame, struct segment *segment
 		segment->is_v4 = true;
 		segment->tcp_at = ETHERNET_BYTES + sizeof(*ip);
 		ip_len = bpf_ntohs(ip->length);
-	} else if (type == bpf_htons(ETHERTYPE_IPV6)) {
+	} else if (ethernet->type == bpf_htons(ETHERTYPE_IPV6)) {
 		struct ipv6 *ip = &segment->ip6;
 
 		if (!read_bytes(frame, ETHERNET_BYTES, ip, sizeof(*ip)) || ip->next != PROTOCOL_TCP ||
@@ -353,31 +421,19 @@ static __always_inline enum sum check_sum(const struct segment *segment, __u64 *
 	return folded(sum) == 0xffff ? RIGHT : WRONG;
 }
 
-struct reply_headers {
-	__u8 to[6], from[6];
-	__be16 type;
-} AS_HALVES;
-
-/* Writes the headers of the reply over those of the request. */
+/* Writes the headers of the reply where those of the request were. */
 static __always_inline bool write_headers(context *frame, struct segment *segment, struct place *place,
 					  const struct object *object, __u32 reply_len, bool is_pending)
 {
 	__u32 tcp_len = segment->tcp_bytes + reply_len, now_ms = bpf_ktime_get_ns() / 1000000;
 	struct tcp *tcp = &segment->tcp;
-	struct reply_headers ethernet;
+	struct ethernet ethernet = segment->ethernet;
 	__be16 port = tcp->from;
 	__u64 sum;
 	__u16 half;
 
-	if (!read_bytes(frame, 0, &ethernet, sizeof(ethernet)))
-		return false;
-#pragma unroll
-	for (int byte = 0; byte < 6; byte++) {
-		__u8 kept = ethernet.to[byte];
-
-		ethernet.to[byte] = ethernet.from[byte];
-		ethernet.from[byte] = kept;
-	}
+	__builtin_memcpy(ethernet.to, segment->ethernet.from, 6);
+	__builtin_memcpy(ethernet.from, segment->ethernet.to, 6);
 	if (!write_bytes(frame, 0, &ethernet, sizeof(ethernet)))
 		return false;
 
@@ -441,7 +497,7 @@ enum outcome { TO_CARD, CONSUMED, ANSWERED };
 
 /* The place is BUSY, so ours. With TO_CARD nothing of the frame has been changed. */
 static __always_inline enum outcome answer(context *frame, struct segment *segment, struct place *place,
-					   const struct desk *desk, const __u64 *table, __u64 *words)
+					   struct desk *desk, const __u64 *table, __u64 *words)
 {
 	struct tcp *tcp = &segment->tcp;
 	__u32 ack = bpf_ntohl(tcp->ack), len = segment->payload_len, reply_len, value = 0;
@@ -485,11 +541,14 @@ static __always_inline enum outcome answer(context *frame, struct segment *segme
 		return TO_CARD;
 	date = object->date;
 	tag = object->tag;
-	if (!resize(frame, segment->payload_at + reply_len))
+	if (!resize(frame, segment->payload_at + reply_len)) {
+		if (reply_len > len && reply_len - len <= desk->growth_max)
+			desk->growth_max = reply_len - len - 1;
 		return TO_CARD;
+	}
 	/* From here on there is no way back: what goes wrong is a frame that was lost. */
 	if (!write_bytes(frame, segment->payload_at, object->reply, reply_len) ||
-	    !write_headers(frame, segment, place, object, reply_len, sum == PENDING))
+	    !write_headers(frame, segment, place, object, reply_len, SUMS_STAY_PENDING && sum == PENDING))
 		return CONSUMED;
 	if (*(volatile __u64 *)&object->version != version)
 		return CONSUMED;
@@ -535,6 +594,34 @@ static __always_inline enum outcome handle(context *frame)
 	return outcome;
 }
 
+#ifdef AT_DRIVER
+static __always_inline int at_driver(context *frame, bool by_redirect)
+{
+	switch (handle(frame)) {
+	case ANSWERED:
+		return by_redirect ? bpf_redirect(frame->ingress_ifindex, 0) : XDP_TX;
+	case CONSUMED:
+		return XDP_DROP;
+	default:
+		bpf_tail_call(frame, &next, 0);
+		return XDP_PASS;
+	}
+}
+
+/* What comes from the network goes back there. */
+SEC("xdp.frags")
+int l0(context *frame)
+{
+	return at_driver(frame, false);
+}
+
+/* On a veth XDP_TX does not wake the other end unless that has an XDP program, too; a redirect does. */
+SEC("xdp.frags")
+int l0_veth(context *frame)
+{
+	return at_driver(frame, true);
+}
+#else
 /* What leaves the machine's stack comes back into it. */
 SEC("tc")
 int l0(context *frame)
@@ -548,3 +635,4 @@ int l0(context *frame)
 		return TC_ACT_UNSPEC;
 	}
 }
+#endif

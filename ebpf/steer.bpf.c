@@ -80,6 +80,14 @@ struct {
 	__type(value, __u32);
 } flows SEC(".maps");
 
+/* What is asked before steering, of frames from the wire, if it is there: L0 (l0.bpf.c), which goes on with `wire_rest`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} first SEC(".maps");
+
 static __always_inline bool is_alive(void)
 {
 	__u32 zero = 0;
@@ -173,6 +181,14 @@ static __always_inline int at_ingress(struct __sk_buff *skb, enum side side)
 
 SEC("xdp.frags")
 int wire_driver(struct xdp_md *xdp)
+{
+	if (is_alive())
+		bpf_tail_call(xdp, &first, 0);
+	return at_driver(xdp, WIRE, &wire_sockets);
+}
+
+SEC("xdp.frags")
+int wire_rest(struct xdp_md *xdp)
 {
 	return at_driver(xdp, WIRE, &wire_sockets);
 }

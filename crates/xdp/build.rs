@@ -10,15 +10,17 @@ fn main() {
         println!("cargo::rerun-if-changed={}", ebpf.join(source).display());
     }
     println!("cargo::rerun-if-env-changed=CLANG");
-    for program in ["steer", "l0"] {
-        compile(&ebpf.join(format!("{program}.bpf.c")), &out.join(format!("{program}.bpf.o")));
+    for (source, object, definitions) in
+        [("steer", "steer", [].as_slice()), ("l0", "l0", &[]), ("l0", "l0_driver", &["-DAT_DRIVER"])]
+    {
+        compile(&ebpf.join(format!("{source}.bpf.c")), &out.join(format!("{object}.bpf.o")), definitions);
     }
 }
 
-fn compile(source: &Path, object: &Path) {
+fn compile(source: &Path, object: &Path, definitions: &[&str]) {
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let mut command = Command::new(&clang);
-    command.args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"]);
+    command.args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"]).args(definitions);
     // The helpers' headers of the vendored libbpf, else those of the system.
     if let Some(include) = std::env::var_os("DEP_BPF_INCLUDE") {
         command.arg("-I").arg(include);

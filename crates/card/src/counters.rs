@@ -131,6 +131,8 @@ pub struct Counters {
     pub l0_repeated: u64,
     /// Connections reset since their last reply was no more there to be sent again.
     pub l0_lost: u64,
+    /// Times that L0 was left out for a while since too many of its replies did not arrive.
+    pub l0_pauses: u64,
     /// Requests that could have been hits and were forwarded.
     pub misses: u64,
     /// Of these: the card had the reply, but the client had yet to acknowledge bytes of the host, which was quicker.
@@ -260,6 +262,7 @@ impl Default for Counters {
             l0_lent: 0,
             l0_repeated: 0,
             l0_lost: 0,
+            l0_pauses: 0,
             misses: 0,
             hits_handed_over: 0,
             bypasses_by_request: [0; BypassReason::ALL.len()],

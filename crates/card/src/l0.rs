@@ -14,6 +14,7 @@ use nicache_port::Port;
 use nicache_tcp::{Time, checksum};
 
 use crate::card::Card;
+use crate::counters::Counters;
 use crate::flow::Flow;
 use crate::flow::reply::ReplyKind;
 use crate::loan::Loan;
@@ -29,6 +30,11 @@ pub const L0_REPLY_BYTES: usize = 1472;
 const FRESH: Duration = Duration::from_millis(250);
 /// How long an entry's bytes are kept after its reply was published last: a client that has lost the reply asks again within this time.
 const KEPT: Duration = Duration::from_secs(10);
+/// L0's replies that must be repeated, of so many at least, before it pauses; of that one in [`REPEATED_SHARE`] is too much.
+const REPEATED_MIN: u64 = 32;
+const REPEATED_SHARE: u64 = 4;
+/// How long it pauses.
+const PAUSE: Duration = Duration::from_secs(60);
 /// Entries that are kept for that reason alone.
 const LEAVING_MAX: usize = 1024;
 
@@ -81,6 +87,9 @@ pub(crate) struct FirstLevel {
     leaving: VecDeque<(Time, EntryId)>,
     bytes: Box<[u8]>,
     look: Time,
+    /// Replies given and repeated when that was last judged, and until when nothing is lent since too many were.
+    judged: (u64, u64),
+    paused_until: Time,
 }
 
 /// What is published in one slot.
@@ -127,13 +136,15 @@ impl<W: Port, H: Port> Card<W, H> {
             leaving: VecDeque::with_capacity(LEAVING_MAX),
             bytes: vec![0; L0_REPLY_BYTES].into_boxed_slice(),
             look: Time::ZERO,
+            judged: (0, 0),
+            paused_until: Time::ZERO,
         });
     }
 
     /// The connection's last reply answers `offer.head`, which was all that its segment held. True: L0 can give it, too.
     pub(crate) fn offer(&mut self, flow: &Flow, offer: &Offer<'_>, now: Time) -> bool {
         let Some(mut first) = self.first_level.take() else { return false };
-        let is_published = !self.bypass && self.publish(&mut first, flow, offer, now);
+        let is_published = !self.bypass && now >= first.paused_until && self.publish(&mut first, flow, offer, now);
         self.first_level = Some(first);
         is_published
     }
@@ -229,6 +240,7 @@ impl<W: Port, H: Port> Card<W, H> {
         while first.leaving.front().is_some_and(|&(until, _)| now >= until) {
             first.let_go(self);
         }
+        first.judge(&mut self.counters, now);
         first.look = now + FRESH;
         self.first_level = Some(first);
     }
@@ -250,6 +262,19 @@ impl<W: Port, H: Port> Card<W, H> {
 }
 
 impl FirstLevel {
+    /// Pauses if too many replies do not arrive: what sends them may have no room, or nobody takes them at the other end.
+    fn judge(&mut self, counters: &mut Counters, now: Time) {
+        let seen = (counters.hits_l0, counters.l0_repeated + counters.l0_lost);
+        let (given, repeated) = (seen.0 - self.judged.0, seen.1 - self.judged.1);
+        if repeated >= REPEATED_MIN && repeated * REPEATED_SHARE > given {
+            self.paused_until = now + PAUSE;
+            counters.l0_pauses += 1;
+            self.judged = seen;
+        } else if given >= 16 * REPEATED_MIN * REPEATED_SHARE {
+            self.judged = seen;
+        }
+    }
+
     fn revoke_if_due(&mut self, revocations: u64) {
         if self.revocations != revocations {
             self.revocations = revocations;

@@ -79,13 +79,15 @@ pub struct CardSetup {
 pub enum PortsSetup {
     /// TAPs. Attached: `queues` queues toward the clients, `queues` toward the server.
     Taps,
-    /// Existing interfaces whose frames programs in the kernel steer. Attached: the heartbeat, the program that chooses a queue of the host's side, then for the wire and for the host a filter and a map of sockets
-    /// ([`nicache_xdp::SteeringFiles`]).
+    /// Existing interfaces whose frames programs in the kernel steer. Attached: the heartbeat, the program that chooses a queue of the host's side, then for the wire and for the host a filter and a map of sockets,
+    /// then the place of a program before steering, and steering itself ([`nicache_xdp::SteeringFiles`]).
     Interfaces {
         /// Toward the clients.
         wire: InterfaceKind,
         /// Toward the server.
         host: InterfaceKind,
+        /// Whether there is an XDP program at the wire, before which another one can be.
+        has_driver: bool,
     },
 }
 

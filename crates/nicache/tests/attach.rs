@@ -9,7 +9,7 @@ mod common;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{Nicache, Site, inside, ip, is_running, kill, private_network, status, within};
+use common::{Nicache, Site, inside, ip, is_running, kill, output, private_network, status, within};
 use rustix::process::Signal;
 
 /// How long things may take on a busy machine.
@@ -172,6 +172,64 @@ fn xdp_sockets() {
 #[test]
 fn xdp_sockets_on_two_queues() {
     serves_in(&Scene::with_queues(2), &["--port", "xdp", "--handshake", "card", "--queues", "2"]);
+}
+
+/// Hits are answered by XDP, before packet sockets and before AF_XDP, and are never stale.
+#[test]
+fn hits_in_the_driver() {
+    for arguments in [&[][..], &["--handshake", "card"], &["--port", "xdp"], &["--port", "xdp", "--handshake", "card"]]
+    {
+        let scene = Scene::new();
+        // A veth takes frames from its other end's XDP only if it has a receive queue of its own.
+        scene.client.run(|| output("ethtool", &["-K", "c0", "gro", "on"]));
+        let nicache = Nicache::attach(&[&["--wire", "w0", "--host", "h0", "--l0"], arguments].concat());
+        let hits = || status(nicache.name())["counters"]["hits_l0"].as_u64().unwrap_or(0);
+        for host in ["192.0.2.1", "[2001:db8::1]"] {
+            let url = format!("http://{host}/page.html");
+            // All on one connection.
+            let get = |count: usize| {
+                let urls = vec![url.clone(); count];
+                scene.client.run(move || {
+                    let output = Command::new("curl").args(["-sS", "-g", "-m", "20", "--fail"]).args(urls).output();
+                    let output = output.unwrap();
+                    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                    output.stdout
+                })
+            };
+            scene.edit("hello");
+            let before = hits();
+            let is_warm = within(PATIENCE, || {
+                assert_eq!(get(20), b"hello".repeat(20));
+                (hits() > before).then_some(())
+            });
+            assert!(is_warm.is_some(), "{arguments:?}: {}\n{}", status(nicache.name()), nicache.name());
+            let before = hits();
+            for version in 0..40 {
+                let body = format!("version {version}\n").repeat(1 + version % 12);
+                scene.edit(&body);
+                assert_eq!(String::from_utf8(get(15)).unwrap(), body.repeat(15), "{arguments:?}");
+            }
+            assert!(hits() > before + 200, "{arguments:?}: {}", status(nicache.name()));
+            // For which a veth has no room.
+            scene.edit(&"long ".repeat(200));
+            assert_eq!(get(30), "long ".repeat(200 * 30).as_bytes());
+        }
+        assert_eq!(status(nicache.name())["counters"]["l0_lost"], 0);
+        // Another card has its own.
+        let (pid, before) = (status(nicache.name())["card_pid"].as_u64().unwrap(), hits());
+        kill(pid, Signal::KILL);
+        scene.edit("edited");
+        assert_eq!(within(PATIENCE, || scene.curl(PAGE)).as_deref(), Some(&b"edited"[..]));
+        let again = || {
+            let urls = vec![PAGE; 20];
+            let output = scene.client.run(move || Command::new("curl").args(["-sS", "-m", "20"]).args(urls).output());
+            assert_eq!(output.unwrap().stdout, b"edited".repeat(20));
+            let said = common::command(&["status", "--json", "--name", nicache.name()]);
+            let said: serde_json::Value = serde_json::from_slice(&said.stdout).ok()?;
+            (said["card_pid"].as_u64()? != pid && said["counters"]["hits_l0"].as_u64()? > 0).then_some(())
+        };
+        assert!(within(PATIENCE, again).is_some(), "{arguments:?}: {before}: {}", status(nicache.name()));
+    }
 }
 
 #[test]

@@ -34,4 +34,4 @@ pub use link::XdpMode;
 pub use maps::Counts;
 pub use service::{SERVICES_MAX, Service};
 pub use socket::{XdpConfig, XdpError, XdpSocket};
-pub use steering::{CardPort, Rest, Side, SideFiles, Steering, SteeringConfig, SteeringFiles};
+pub use steering::{CardPort, FirstFiles, Rest, Side, SideFiles, Steering, SteeringConfig, SteeringFiles};

@@ -35,6 +35,9 @@ pub(crate) struct Loaded {
     pub(crate) counts: OwnedFd,
     /// Says which of several packet sockets toward the host gets a frame.
     pub(crate) host_queue: OwnedFd,
+    /// What is asked before steering at the wire's driver, and steering without that.
+    pub(crate) first: OwnedFd,
+    pub(crate) wire_rest: OwnedFd,
     pub(crate) wire: SidePrograms,
     pub(crate) host: SidePrograms,
 }
@@ -101,6 +104,8 @@ fn load_object(queues: u32) -> Result<Loaded, Failure> {
         ways: map("ways")?,
         counts: map("counts")?,
         host_queue: program("host_queue")?,
+        first: map("first")?,
+        wire_rest: program("wire_rest")?,
         wire: side("wire")?,
         host: side("host")?,
     })

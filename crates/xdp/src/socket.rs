@@ -24,7 +24,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use self::memory::{CHUNK_BYTES, Chunks, chunk_of};
 use self::ring::{FromKernel, ToKernel};
-use self::setup::{Opened, driver, dropped, kick, pending_error, wake_receiver};
+pub(crate) use self::setup::driver;
+use self::setup::{Opened, dropped, kick, pending_error, wake_receiver};
 use crate::maps;
 
 /// Most chunks of a frame: what the kernel takes for one to be sent (`MAX_SKB_FRAGS`).

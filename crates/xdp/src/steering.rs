@@ -7,6 +7,7 @@
 //!     services: &[Service::port(80)],
 //!     wire: Side { interface: "eth0", rest: Rest::Redirect, port: CardPort::Packet },
 //!     host: Side { interface: "server", rest: Rest::Redirect, port: CardPort::Packet },
+//!     has_first: false,
 //! };
 //! let steering = Steering::attach(&config)?;
 //! let heartbeat = Heartbeat::map(steering.files().heartbeat)?;
@@ -72,6 +73,9 @@ pub struct SteeringConfig<'a> {
     pub wire: Side<'a>,
     /// Toward the server: frames *from* a service are the card's.
     pub host: Side<'a>,
+    /// Whether another program may be asked before steering at the wire's driver ([`FirstFiles`]). If XDP cannot be had there, a card with packet
+    /// sockets goes without.
+    pub has_first: bool,
 }
 
 /// The programs at work.
@@ -85,6 +89,8 @@ pub struct Steering {
     services: OwnedFd,
     counts: OwnedFd,
     host_queue: OwnedFd,
+    first: OwnedFd,
+    wire_rest: OwnedFd,
     wire: Attached,
     host: Attached,
 }
@@ -112,6 +118,17 @@ pub struct SteeringFiles<'a> {
     /// For [`PacketConfig::queue`](nicache_port::PacketConfig) toward the server if the card has several AF_XDP sockets toward the
     /// clients: gives both directions of a flow the same number.
     pub host_queue: BorrowedFd<'a>,
+    /// For who answers before the card.
+    pub first: FirstFiles<'a>,
+}
+
+/// The place of a program that is asked before steering, for [`L0`](crate::l0::L0).
+#[derive(Debug, Clone, Copy)]
+pub struct FirstFiles<'a> {
+    /// The array of programs that holds it. It is asked while the heartbeat beats.
+    pub first: BorrowedFd<'a>,
+    /// Steering, to which it passes what it does not answer.
+    pub rest: BorrowedFd<'a>,
 }
 
 /// What the card needs of one side.
@@ -158,12 +175,14 @@ impl Steering {
                 .map_err(step("telling the programs about an interface"))?;
         }
         Ok(Steering {
-            wire: attach_side(wire, wire_index, loaded.wire)?,
-            host: attach_side(host, host_index, loaded.host)?,
+            wire: attach_side(wire, wire_index, loaded.wire, config.has_first)?,
+            host: attach_side(host, host_index, loaded.host, false)?,
             heartbeat: loaded.heartbeat,
             services: loaded.services,
             counts: loaded.counts,
             host_queue: loaded.host_queue,
+            first: loaded.first,
+            wire_rest: loaded.wire_rest,
         })
     }
 
@@ -194,7 +213,7 @@ impl Steering {
         Ok([maps::counts(self.counts.as_fd(), WIRE)?, maps::counts(self.counts.as_fd(), HOST)?])
     }
 
-    /// Who runs the XDP programs at wire and host; `None` where the card has packet sockets.
+    /// Who runs the XDP programs at wire and host; `None` where there is none.
     pub fn modes(&self) -> [Option<XdpMode>; 2] {
         [&self.wire, &self.host].map(|side| side.driver.as_ref().map(|(_, mode)| *mode))
     }
@@ -206,6 +225,7 @@ impl Steering {
             wire: self.wire.files(),
             host: self.host.files(),
             host_queue: self.host_queue.as_fd(),
+            first: FirstFiles { first: self.first.as_fd(), rest: self.wire_rest.as_fd() },
         }
     }
 
@@ -224,13 +244,19 @@ impl Attached {
     }
 }
 
-fn attach_side(side: &Side<'_>, index: u32, programs: SidePrograms) -> Result<Attached, SteeringError> {
+fn attach_side(
+    side: &Side<'_>,
+    index: u32,
+    programs: SidePrograms,
+    has_first: bool,
+) -> Result<Attached, SteeringError> {
     let name = || side.interface.to_owned();
     let ingress = attach_ingress(programs.ingress.as_fd(), index).map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
         _ => step("attaching a program at tc ingress")(error),
     })?;
     let driver = match side.port {
+        CardPort::Packet if has_first => attach_xdp(programs.driver.as_fd(), index).ok(),
         CardPort::Packet => None,
         CardPort::Xdp { .. } => {
             let attached = attach_xdp(programs.driver.as_fd(), index);

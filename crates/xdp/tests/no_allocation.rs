@@ -39,6 +39,7 @@ fn rounds() {
         services: &[Service::port(80)],
         wire: side("far", CardPort::Xdp { queues: 1 }),
         host: side("other", CardPort::Packet),
+        has_first: false,
     })
     .unwrap();
     let heartbeat = Heartbeat::map(steering.files().heartbeat).unwrap();

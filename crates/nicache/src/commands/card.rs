@@ -25,8 +25,8 @@ use crate::control::{
     ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, Counters, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard,
 };
 use crate::engine::{
-    AnyPort, Hottest, KernelL0, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort, SharedLedger, Sign, Waker,
-    WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, wait_for,
+    AnyPort, FirstPlace, Hottest, KernelL0, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort, SharedLedger,
+    Sign, Waker, WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, wait_for,
 };
 use crate::inquiry::{self, ENTRIES_MAX, EntryReport, PageReport};
 use crate::logs;
@@ -49,14 +49,14 @@ pub fn execute() -> Result<ExitCode> {
     logs::start(setup.log_format);
     go_first(CARD_NICENESS);
     let mut files = files.into_iter();
-    let Ports { pairs, heartbeat, tap } = Ports::open(&setup.ports, setup.queues, &mut files)?;
+    let Ports { pairs, heartbeat, tap, first } = Ports::open(&setup.ports, setup.queues, &mut files)?;
     let pairs = capture(&setup, pairs)?;
     let watcher = files.next().context("no socket to the watcher came with the setup")?;
     let ledger = files.next().context("no ledger came with the setup")?;
     // The maps first, then the links, which only need to stay open.
     let witness: Vec<OwnedFd> = files.collect();
     let secret = secret()?;
-    let l0 = if setup.l0 { level0(&setup, tap.as_deref(), &witness, secret) } else { None };
+    let l0 = if setup.l0 { level0(&setup, first.as_ref(), &witness, secret) } else { None };
     // What L0 answers goes back on the CPU that it came from.
     let steered = tap.as_deref().filter(|_| l0.is_none());
     let steering = steering(steered, setup.queues.into());
@@ -217,15 +217,15 @@ fn steering(tap: Option<&str>, queues: usize) -> Vec<Option<ReceiveSteering>> {
 }
 
 /// What answers before the card; `None`, with the reason in the log, if that cannot be.
-fn level0(setup: &CardSetup, tap: Option<&str>, witness: &[OwnedFd], secret: [u8; 16]) -> Option<KernelL0> {
-    let missing = match (tap, witness) {
-        (None, _) => "the wire is no TAP",
+fn level0(setup: &CardSetup, place: Option<&FirstPlace>, witness: &[OwnedFd], secret: [u8; 16]) -> Option<KernelL0> {
+    let missing = match (place, witness) {
+        (None, _) => "there is no XDP on the wire's interface",
         (_, []) => "the kernel is not the witness",
         _ if setup.queues > 1 => "there are several queues",
         _ if setup.access_log || setup.pcap.is_some() => "it writes neither access log nor capture",
-        (Some(tap), [control, ..]) => {
+        (Some(place), [control, ..]) => {
             let seed = u64::from_le_bytes(std::array::from_fn(|at| secret[at]));
-            match KernelL0::attach(tap, control.as_fd(), seed) {
+            match KernelL0::attach(place, control.as_fd(), seed) {
                 Ok(l0) => return Some(l0),
                 Err(error) => {
                     tracing::warn!("hits are not answered in the kernel: {error:#}");

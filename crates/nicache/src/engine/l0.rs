@@ -1,6 +1,6 @@
 //! The program that answers single-segment hits, for the card.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::Result;
 use nicache_card::{FlowKey, L0, Loan, LoanTimestamps, Published};
@@ -8,13 +8,21 @@ use nicache_tcp::frame::Address;
 use nicache_tcp::{Seq, Time};
 use nicache_xdp::l0;
 
+use super::ports::FirstPlace;
+
 /// See [`nicache_xdp::l0`].
 pub struct KernelL0(l0::L0);
 
 impl KernelL0 {
-    /// At tc egress of a TAP toward the clients; `control` is the control page of the kernel's witness.
-    pub fn attach(tap: &str, control: BorrowedFd<'_>, seed: u64) -> Result<KernelL0> {
-        Ok(KernelL0(l0::L0::attach_egress(tap, control, seed)?))
+    /// At `place`; `control` is the control page of the kernel's witness.
+    pub fn attach(place: &FirstPlace, control: BorrowedFd<'_>, seed: u64) -> Result<KernelL0> {
+        Ok(KernelL0(match place {
+            FirstPlace::Tap(name) => l0::L0::attach_egress(name, control, seed)?,
+            FirstPlace::Driver { interface, first, rest } => {
+                let files = nicache_xdp::FirstFiles { first: first.as_fd(), rest: rest.as_fd() };
+                l0::L0::attach_first(files, interface, control, seed)?
+            }
+        }))
     }
 }
 

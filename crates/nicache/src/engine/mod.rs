@@ -16,7 +16,7 @@ pub use l0::KernelL0;
 pub use ledger::{SharedLedger, ledger_bytes};
 pub use life::{Life, Sign};
 pub use link::WatcherLink;
-pub use ports::{AnyPort, Ports};
+pub use ports::{AnyPort, FirstPlace, Ports};
 pub use rechecker::{PORTS as RECHECK_PORTS, Rechecker};
 pub use report::{card_sample, describe, merge, report};
 pub use shard::{Shard, Waker, monotonic};

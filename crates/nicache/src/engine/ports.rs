@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use nicache_port::{PacketConfig, PacketSocket, Port, Reception, TapConfig, TapQueue};
+use nicache_xdp::l0::L0;
 use nicache_xdp::{Heartbeat, XdpConfig, XdpSocket};
 
 use crate::setup::{InterfaceKind, PortsSetup};
@@ -19,6 +20,23 @@ pub struct Ports {
     pub heartbeat: Option<Heartbeat>,
     /// Name of the TAP toward the clients.
     pub tap: Option<String>,
+    /// Where a program can be that answers before the card.
+    pub first: Option<FirstPlace>,
+}
+
+/// Where a program can be that answers before the card.
+pub enum FirstPlace {
+    /// At tc egress of a TAP, by its name.
+    Tap(String),
+    /// Before steering at the driver of an interface ([`nicache_xdp::FirstFiles`]).
+    Driver {
+        /// Its name.
+        interface: String,
+        /// The array of programs.
+        first: OwnedFd,
+        /// Steering.
+        rest: OwnedFd,
+    },
 }
 
 impl Ports {
@@ -32,16 +50,22 @@ impl Ports {
                 let tap = wire.first().map(|queue| queue.interface().to_owned());
                 let boxed = |queue: TapQueue| -> AnyPort { Box::new(queue) };
                 let pairs = wire.into_iter().map(boxed).zip(host.into_iter().map(boxed)).collect();
-                Ok(Ports { pairs, heartbeat: None, tap })
+                Ok(Ports { pairs, heartbeat: None, first: tap.clone().map(FirstPlace::Tap), tap })
             }
-            PortsSetup::Interfaces { wire, host } => {
+            PortsSetup::Interfaces { wire, host, has_driver } => {
                 let heartbeat = Heartbeat::map(next()?.as_fd()).context("the card's sign of life")?;
                 let host_queue = next()?;
                 // The network card has spread what comes from the wire; the kernel spreads what comes from the host alike.
                 let queue = matches!(wire, InterfaceKind::Xdp { .. }).then(|| host_queue.as_fd());
                 let mut open = |interface: &InterfaceKind, queue| sockets(interface, queues, queue, &next()?, &next()?);
+                let (InterfaceKind::Packet { name } | InterfaceKind::Xdp { name }) = wire;
                 let (wire, host) = (open(wire, None)?, open(host, queue)?);
-                Ok(Ports { pairs: wire.into_iter().zip(host).collect(), heartbeat: Some(heartbeat), tap: None })
+                let (first, rest) = (next()?, next()?);
+                // A card before this one may have left its own there.
+                L0::detach_first(first.as_fd()).context("who answers before the card")?;
+                let interface = name.clone();
+                let first = has_driver.then_some(FirstPlace::Driver { interface, first, rest });
+                Ok(Ports { pairs: wire.into_iter().zip(host).collect(), heartbeat: Some(heartbeat), tap: None, first })
             }
         }
     }

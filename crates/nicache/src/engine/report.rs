@@ -21,6 +21,9 @@ const COUNTERS: &[Named] = &[
     ("l0_lent", "Times that a connection was lent to L0.", |counts| counts.l0_lent),
     ("l0_repeated", "Replies of L0 that the card has sent again.", |counts| counts.l0_repeated),
     ("l0_lost", "Connections reset since the reply that L0 had given them is no more.", |counts| counts.l0_lost),
+    ("l0_pauses", "Times that L0 was left out for a while since too many of its replies did not arrive.", |counts| {
+        counts.l0_pauses
+    }),
     ("hits_ranges", "Hits of several ranges.", |counts| counts.hits_ranges),
     ("invalidations", "Resources that requests may have changed.", |counts| counts.invalidations),
     ("waits_collapsed", "Requests that waited for the same reply to another one.", |counts| counts.waits_collapsed),

@@ -89,7 +89,8 @@ impl<'a> Attached<'a> {
         let card_link = Arc::new(CardLink::new(access_log.clone()));
         let mut setup = card_setup(run, witness.len());
         setup.mtu = Netlink::open()?.mtu(&plan.wire).with_context(|| format!("asking for the MTU of {}", plan.wire))?;
-        setup.ports = PortsSetup::Interfaces { wire: wire_kind(plan), host: host_kind(plan) };
+        let has_driver = steering.modes()[0].is_some();
+        setup.ports = PortsSetup::Interfaces { wire: wire_kind(plan), host: host_kind(plan), has_driver };
         let files = CardFiles { ports: CardPorts::Interfaces(Box::new(steering)), witness: Arc::new(witness) };
         let card = CardUnit::start(setup, files, Arc::clone(&card_link), Arc::clone(&watch_link))?;
 
@@ -195,8 +196,12 @@ fn steer(plan: &AttachPlan) -> Result<Steering> {
         PortKind::Xdp => CardPort::Xdp { queues: u32::from(plan.run.queues) },
     };
     let side = |interface, port| Side { interface, rest: Rest::Redirect, port };
-    let config =
-        SteeringConfig { services: &services, wire: side(&plan.wire, port), host: side(&plan.host, CardPort::Packet) };
+    let config = SteeringConfig {
+        services: &services,
+        wire: side(&plan.wire, port),
+        host: side(&plan.host, CardPort::Packet),
+        has_first: plan.run.l0,
+    };
     let steering =
         Steering::attach(&config).with_context(|| format!("cannot stand between {} and {}", plan.wire, plan.host))?;
     if let [Some(mode), _] = steering.modes() {

@@ -70,8 +70,17 @@ impl CardPorts {
         match self {
             CardPorts::Taps { wire, host } => wire.iter().chain(host).map(AsFd::as_fd).collect(),
             CardPorts::Interfaces(steering) => {
-                let SteeringFiles { heartbeat, wire, host, host_queue } = steering.files();
-                vec![heartbeat, host_queue, wire.filter, wire.sockets, host.filter, host.sockets]
+                let SteeringFiles { heartbeat, wire, host, host_queue, first } = steering.files();
+                vec![
+                    heartbeat,
+                    host_queue,
+                    wire.filter,
+                    wire.sockets,
+                    host.filter,
+                    host.sockets,
+                    first.first,
+                    first.rest,
+                ]
             }
         }
     }

@@ -90,9 +90,12 @@ impl Place {
             services: &services,
             wire: Side { interface: &wire.interface, rest: Rest::Station(mac), port },
             host: Side { interface: &instance.interface, rest: Rest::Redirect, port: CardPort::Packet },
+            has_first: plan.l0,
         };
         let steering =
             Steering::attach(&config).with_context(|| format!("cannot put the server on {}", wire.interface))?;
+        let host = InterfaceKind::Packet { name: instance.interface.clone() };
+        let ports = PortsSetup::Interfaces { wire: kind, host, has_driver: steering.modes()[0].is_some() };
         let v4 = |address: &Network| if let IpAddr::V4(address) = address.address { Some(address) } else { None };
         let v6 = |address: &Network| if let IpAddr::V6(address) = address.address { Some(address) } else { None };
         let gateway = wire.gateways.iter().find_map(|gateway| match gateway {
@@ -100,10 +103,7 @@ impl Place {
             IpAddr::V6(_) => None,
         });
         Ok(Place {
-            cards: vec![(
-                CardPorts::Interfaces(Box::new(steering)),
-                PortsSetup::Interfaces { wire: kind, host: InterfaceKind::Packet { name: instance.interface.clone() } },
-            )],
+            cards: vec![(CardPorts::Interfaces(Box::new(steering)), ports)],
             rechecker: vec![None],
             interface: wire.interface.clone(),
             addresses: (

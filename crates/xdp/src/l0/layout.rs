@@ -20,6 +20,7 @@ pub(super) const REPLY_BYTES: usize = 1472;
 pub(super) struct Desk {
     pub generation: AtomicU64,
     pub seed: AtomicU64,
+    pub growth_max: AtomicU64,
 }
 
 /// States of a [`Place`].
@@ -80,6 +81,6 @@ unsafe impl Shared for Place {}
 // SAFETY: as above.
 unsafe impl Shared for Object {}
 
-const _: () = assert!(size_of::<Desk>() == 16);
+const _: () = assert!(size_of::<Desk>() == 24);
 const _: () = assert!(size_of::<Place>() == 128);
 const _: () = assert!(size_of::<Object>() == 96 + HEAD_BYTES + REPLY_BYTES);

@@ -15,7 +15,7 @@ mod tests;
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,10 @@ use self::mapping::Mapped;
 use crate::error::{SteeringError, step};
 use crate::link::attach_egress;
 use crate::log::with_log;
+use crate::maps;
 use crate::program::{Aligned, check_capabilities};
-use crate::steering::index_of;
+use crate::socket::driver;
+use crate::steering::{FirstFiles, index_of};
 
 /// Longest request whose reply can be there, in bytes.
 pub const HEAD_BYTES_MAX: usize = layout::HEAD_BYTES;
@@ -36,9 +38,15 @@ pub const REPLY_BYTES_MAX: usize = layout::REPLY_BYTES;
 /// Replies that can be there at a time.
 pub const REPLIES: usize = OBJECTS;
 
+/// Names of the programs: the one, and the one for a veth in the driver.
 const PROGRAM_NAME: &str = "l0";
+const VETH_PROGRAM_NAME: &str = "l0_veth";
 
-static PROGRAM: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/l0.bpf.o")));
+static AT_EGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/l0.bpf.o")));
+static AT_DRIVER: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/l0_driver.bpf.o")));
+
+/// Replies that were too long for the driver, after which one is tried again.
+const REFUSED_MAX: u32 = 4096;
 
 /// How long the program may have a connection in its hands. It takes microseconds, unless its CPU is taken away.
 const HANDS_OFF: Duration = Duration::from_millis(100);
@@ -111,12 +119,15 @@ pub struct Reply<'a> {
 
 /// The program at work. When the value is dropped, or its process ends in whatever way, it is gone.
 pub struct L0 {
-    _link: Option<OwnedFd>,
+    /// What keeps it at work: its link at tc egress, or the array of what is behind it, which is emptied with its last descriptor.
+    _held: Option<OwnedFd>,
     desk: Mapped<Desk>,
     places: Mapped<Place>,
     objects: Mapped<Object>,
     generation: u64,
     seed: u64,
+    /// Replies refused since they are too long for the driver.
+    refused: u32,
 }
 
 impl std::fmt::Debug for L0 {
@@ -135,19 +146,52 @@ impl L0 {
     pub fn attach_egress(interface: &str, control: BorrowedFd<'_>, seed: u64) -> Result<L0, SteeringError> {
         check_capabilities()?;
         let index = index_of(interface)?;
-        let (loaded, log) = with_log(|| load(control));
-        let loaded = loaded.map_err(|error| SteeringError::Refused(format!("{error}\n{log}")))?;
-        let link = attach_egress(loaded.egress.as_fd(), index).map_err(step("attaching L0 at tc egress"))?;
+        let loaded = loaded(AT_EGRESS, PROGRAM_NAME, control)?;
+        let link = attach_egress(loaded.program.as_fd(), index).map_err(step("attaching L0 at tc egress"))?;
         Self::over(&loaded, Some(link), seed).map_err(step("mapping the arrays of L0"))
     }
 
-    fn over(loaded: &Loaded, link: Option<OwnedFd>, seed: u64) -> io::Result<L0> {
+    /// Answers frames that come from `interface`, the wire of [`Steering`](crate::Steering), by XDP; see [`FirstFiles`](crate::FirstFiles). It ends with
+    /// the card's heartbeat, or when another one takes its place.
+    ///
+    /// # Errors
+    /// As [`attach_egress`](L0::attach_egress).
+    pub fn attach_first(
+        files: FirstFiles<'_>,
+        interface: &str,
+        control: BorrowedFd<'_>,
+        seed: u64,
+    ) -> Result<L0, SteeringError> {
+        check_capabilities()?;
+        let is_veth = driver(interface).map_err(step("asking for the interface's driver"))? == "veth";
+        let loaded = loaded(AT_DRIVER, if is_veth { VETH_PROGRAM_NAME } else { PROGRAM_NAME }, control)?;
+        let set =
+            |map: BorrowedFd<'_>, program: BorrowedFd<'_>| maps::set(map, FIRST_KEY, program.as_raw_fd().to_ne_bytes());
+        let next = loaded.next.as_ref().map(|next| next.as_fd().try_clone_to_owned()).transpose();
+        let next = next.map_err(step("keeping a file of L0"))?;
+        let next = next.ok_or_else(|| SteeringError::Refused("next is not in the object".into()))?;
+        set(next.as_fd(), files.rest).map_err(step("putting L0 before steering"))?;
+        let l0 = Self::over(&loaded, Some(next), seed).map_err(step("mapping the arrays of L0"))?;
+        set(files.first, loaded.program.as_fd()).map_err(step("putting L0 before steering"))?;
+        Ok(l0)
+    }
+
+    /// Nobody answers before a card that steering has frames for: what a card before may have left there is taken away.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn detach_first(first: BorrowedFd<'_>) -> io::Result<()> {
+        maps::remove(first, FIRST_KEY)
+    }
+
+    fn over(loaded: &Loaded, held: Option<OwnedFd>, seed: u64) -> io::Result<L0> {
         let desk: Mapped<Desk> = Mapped::new(loaded.desk.as_fd(), 1)?;
         let places = Mapped::new(loaded.places.as_fd(), PLACES)?;
         let objects = Mapped::new(loaded.objects.as_fd(), OBJECTS)?;
         desk[0].seed.store(seed, SeqCst);
         desk[0].generation.store(1, SeqCst);
-        Ok(L0 { _link: link, desk, places, objects, generation: 1, seed })
+        desk[0].growth_max.store(u64::MAX, SeqCst);
+        Ok(L0 { _held: held, desk, places, objects, generation: 1, seed, refused: 0 })
     }
 
     /// Lends a connection; its place, or `None` if another one is there.
@@ -236,11 +280,25 @@ impl L0 {
         (!head.is_empty() && head.len() <= HEAD_BYTES_MAX).then(|| hash::object_of(self.seed, head.len(), words(head)))
     }
 
+    /// Can a frame grow that far, by what the program has met so far? It tries again from time to time: not all frames are alike.
+    fn has_room(&mut self, head_len: usize, reply_len: usize) -> bool {
+        let growth_max = &self.desk[0].growth_max;
+        if reply_len.saturating_sub(head_len) as u64 <= growth_max.load(Relaxed) {
+            return true;
+        }
+        self.refused += 1;
+        if self.refused == REFUSED_MAX {
+            self.refused = 0;
+            growth_max.store(u64::MAX, Relaxed);
+        }
+        false
+    }
+
     /// Publishes a reply, in place of whatever has its slot; false if it is too long.
     pub fn publish(&mut self, reply: &Reply<'_>) -> bool {
         let (head_len, reply_len) = (reply.head.len(), reply.bytes.len());
         let Some(slot) = self.slot_of(reply.head) else { return false };
-        if reply_len == 0 || reply_len > REPLY_BYTES_MAX {
+        if reply_len == 0 || reply_len > REPLY_BYTES_MAX || !self.has_room(head_len, reply_len) {
             return false;
         }
         let object = &self.objects[slot];
@@ -274,31 +332,48 @@ impl L0 {
     }
 }
 
+/// The only place of the arrays of programs.
+const FIRST_KEY: [u8; 4] = [0; 4];
+
 struct Loaded {
-    egress: OwnedFd,
+    program: OwnedFd,
+    /// What is behind the program, in the driver.
+    next: Option<OwnedFd>,
     desk: OwnedFd,
     places: OwnedFd,
     objects: OwnedFd,
 }
 
-fn load(control: BorrowedFd<'_>) -> io::Result<Loaded> {
-    let object = load_object(control).map_err(|error| io::Error::other(format!("{error:#}")))?;
-    let map = |name: &str| {
-        let map = object.maps().find(|map| map.name() == OsStr::new(name));
-        map.ok_or_else(|| io::Error::other(format!("{name} is not in the object")))?.as_fd().try_clone_to_owned()
+fn loaded(bytes: &'static Aligned<[u8]>, program: &str, control: BorrowedFd<'_>) -> Result<Loaded, SteeringError> {
+    let load = || {
+        let object = load_object(bytes, control).map_err(|error| io::Error::other(format!("{error:#}")))?;
+        Loaded::of(&object, program)
     };
-    let program = object.progs().find(|program| program.name() == OsStr::new(PROGRAM_NAME));
-    let program = program.ok_or_else(|| io::Error::other(format!("{PROGRAM_NAME} is not in the object")))?;
-    Ok(Loaded {
-        egress: program.as_fd().try_clone_to_owned()?,
-        desk: map("desk")?,
-        places: map("places")?,
-        objects: map("objects")?,
-    })
+    let (loaded, log) = with_log(load);
+    loaded.map_err(|error| SteeringError::Refused(format!("{error}\n{log}")))
 }
 
-fn load_object(control: BorrowedFd<'_>) -> libbpf_rs::Result<libbpf_rs::Object> {
-    let mut open = ObjectBuilder::default().open_memory(&PROGRAM.0)?;
+impl Loaded {
+    fn of(object: &libbpf_rs::Object, program: &str) -> io::Result<Loaded> {
+        let find = |name: &str| object.maps().find(|map| map.name() == OsStr::new(name));
+        let map = |name: &str| {
+            let map = find(name).ok_or_else(|| io::Error::other(format!("{name} is not in the object")))?;
+            map.as_fd().try_clone_to_owned()
+        };
+        let found = object.progs().find(|known| known.name() == OsStr::new(program));
+        let found = found.ok_or_else(|| io::Error::other(format!("{program} is not in the object")))?;
+        Ok(Loaded {
+            program: found.as_fd().try_clone_to_owned()?,
+            next: find("next").map(|map| map.as_fd().try_clone_to_owned()).transpose()?,
+            desk: map("desk")?,
+            places: map("places")?,
+            objects: map("objects")?,
+        })
+    }
+}
+
+fn load_object(bytes: &'static Aligned<[u8]>, control: BorrowedFd<'_>) -> libbpf_rs::Result<libbpf_rs::Object> {
+    let mut open = ObjectBuilder::default().open_memory(&bytes.0)?;
     for mut map in open.maps_mut() {
         if map.name() == "control" {
             map.reuse_fd(control)?;

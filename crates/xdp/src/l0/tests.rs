@@ -9,16 +9,50 @@ use proptest::prelude::*;
 use super::layout::{LENT, RETURNED};
 use super::*;
 
-const ANSWERED: u32 = 7;
-const DROPPED: u32 = 2;
-const TO_CARD: u32 = u32::MAX;
 const HEAD: &[u8] = b"GET /page HTTP/1.1\r\nHost: site\r\nUser-Agent: odd\r\n\r\n";
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 const EPOCH: u64 = 0;
 const LEASE: usize = 24;
 
+/// Where a program is, and what it says there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum At {
+    Egress,
+    Driver,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verdict {
+    Answered,
+    Dropped,
+    ToCard,
+}
+use Verdict::*;
+
+impl At {
+    const BOTH: [At; 2] = [At::Egress, At::Driver];
+
+    fn program(self) -> &'static Aligned<[u8]> {
+        match self {
+            At::Egress => AT_EGRESS,
+            At::Driver => AT_DRIVER,
+        }
+    }
+
+    /// TC_ACT_REDIRECT, TC_ACT_SHOT, TC_ACT_UNSPEC; XDP_TX, XDP_DROP, XDP_PASS.
+    fn verdict(self, value: u32) -> Verdict {
+        match (self, value) {
+            (At::Egress, 7) | (At::Driver, 3) => Answered,
+            (At::Egress, 2) | (At::Driver, 1) => Dropped,
+            (At::Egress, u32::MAX) | (At::Driver, 2) => ToCard,
+            _ => panic!("{self:?} says {value}"),
+        }
+    }
+}
+
 /// Program, arrays, and the control page that the watcher would write.
 struct Bench {
+    at: At,
     object: Object,
     l0: L0,
     control: MapHandle,
@@ -26,7 +60,7 @@ struct Bench {
 
 impl Bench {
     /// `None` where programs cannot be loaded.
-    fn new() -> Option<Bench> {
+    fn new(at: At) -> Option<Bench> {
         check_capabilities().ok()?;
         let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
@@ -34,16 +68,11 @@ impl Bench {
             ..Default::default()
         };
         let control = MapHandle::create(MapType::Array, Some("control"), 4, 4096, 1, &options).unwrap();
-        let (object, log) = with_log(|| load_object(control.as_fd()));
+        let (object, log) = with_log(|| load_object(at.program(), control.as_fd()));
         let object = object.unwrap_or_else(|error| panic!("{error:#}\n{log}"));
-        let map = |name: &str| {
-            let map = object.maps().find(|map| map.name() == OsStr::new(name)).unwrap();
-            map.as_fd().try_clone_to_owned().unwrap()
-        };
-        let program = object.progs().next().unwrap().as_fd().try_clone_to_owned().unwrap();
-        let loaded = Loaded { egress: program, desk: map("desk"), places: map("places"), objects: map("objects") };
+        let loaded = Loaded::of(&object, PROGRAM_NAME).unwrap();
         let l0 = L0::over(&loaded, None, 0x1234_5678_9abc_def1).unwrap();
-        let mut bench = Bench { object, l0, control };
+        let mut bench = Bench { at, object, l0, control };
         bench.set_control(EPOCH, u64::MAX);
         Some(bench)
     }
@@ -62,13 +91,13 @@ impl Bench {
     }
 
     /// What becomes of a frame, and how it looks then.
-    fn run(&mut self, frame: &[u8]) -> (u32, Vec<u8>) {
+    fn run(&mut self, frame: &[u8]) -> (Verdict, Vec<u8>) {
         let mut out = vec![0; 4096];
         let input = ProgramInput { data_in: Some(frame), data_out: Some(&mut out), ..Default::default() };
-        let program = self.object.progs_mut().next().unwrap();
+        let program = self.object.progs_mut().find(|program| program.name() == PROGRAM_NAME).unwrap();
         let output = program.test_run(input).unwrap();
         let len = output.data.map_or(0, |data| data.len());
-        (output.return_value, out[..len].to_vec())
+        (self.at.verdict(output.return_value), out[..len].to_vec())
     }
 
     fn state(&self, place: u32) -> u64 {
@@ -203,20 +232,27 @@ fn loan(request: &Segment) -> Loan {
 
 #[test]
 fn a_request_is_answered_whole() {
-    let Some(mut bench) = Bench::new() else { return println!("skipped: no programs can be loaded") };
+    At::BOTH.into_iter().for_each(is_answered_whole);
+}
+
+fn is_answered_whole(at: At) {
+    let Some(mut bench) = Bench::new(at) else { return println!("skipped: no programs can be loaded") };
     for case in 0..8 {
         let request = request(case & 1 == 0, case & 2 == 0, case & 4 == 0);
+        // A driver sends nothing that is not whole.
+        let stays_pending = request.pending && at == At::Egress;
         bench.publish(EPOCH, u64::MAX);
         let served = bench.l0.served(bench.l0.slot_of(HEAD).unwrap());
         let place = bench.l0.lend(&loan(&request)).unwrap();
         assert_eq!(bench.l0.lend(&loan(&request)), None, "the place is taken");
         let (verdict, frame) = bench.run(&request.frame());
-        assert_eq!(verdict, ANSWERED, "{request:?}");
+        assert_eq!(verdict, Answered, "{request:?}");
         let mut expected = Segment {
             from_client: false,
             seq: u32::MAX - 3,
             ack: 1_000 + HEAD.len() as u32,
             payload: REPLY.to_vec(),
+            pending: stays_pending,
             ..request.clone()
         };
         let tcp_at = if request.v4 { 34 } else { 54 };
@@ -231,7 +267,7 @@ fn a_request_is_answered_whole() {
         expected[..12].copy_from_slice(&macs);
         let old_window = expected[tcp_at + 14..tcp_at + 16].to_vec();
         expected[tcp_at + 14..tcp_at + 16].copy_from_slice(&700u16.to_be_bytes());
-        if !request.pending {
+        if !stays_pending {
             let field = u16::from_be_bytes([expected[tcp_at + 16], expected[tcp_at + 17]]);
             let fixed =
                 !joined_sum(&[&(!field).to_be_bytes(), &[!old_window[0], !old_window[1]], &700u16.to_be_bytes()]);
@@ -243,11 +279,11 @@ fn a_request_is_answered_whole() {
         let ack = (u32::MAX - 3).wrapping_add(REPLY.len() as u32);
         let seq = 1_000 + HEAD.len() as u32;
         let taken = Segment { seq, ack, flags: 0x10, payload: Vec::new(), ..request.clone() };
-        assert_eq!(bench.run(&taken.frame()).0, DROPPED);
+        assert_eq!(bench.run(&taken.frame()).0, Dropped);
         assert_eq!(bench.state(place), LENT);
-        assert_eq!(bench.run(&request.frame()), (TO_CARD, request.frame()));
+        assert_eq!(bench.run(&request.frame()), (ToCard, request.frame()));
         assert_eq!(bench.state(place), RETURNED);
-        assert_eq!(bench.run(&request.frame()).0, TO_CARD);
+        assert_eq!(bench.run(&request.frame()).0, ToCard);
         let back = bench.l0.take_back(place).unwrap();
         assert_eq!((back.rcv_nxt, back.snd_una, back.snd_nxt), (seq, ack, ack));
         assert_eq!((back.tag, back.date), (77, 88));
@@ -257,7 +293,11 @@ fn a_request_is_answered_whole() {
 
 #[test]
 fn only_what_is_valid_is_given() {
-    let Some(mut bench) = Bench::new() else { return println!("skipped: no programs can be loaded") };
+    At::BOTH.into_iter().for_each(is_given_if_valid);
+}
+
+fn is_given_if_valid(at: At) {
+    let Some(mut bench) = Bench::new(at) else { return println!("skipped: no programs can be loaded") };
     let request = request(true, true, false);
     let frame = request.frame();
     let mut verdict = |spoil: &dyn Fn(&mut Bench)| {
@@ -267,38 +307,39 @@ fn only_what_is_valid_is_given() {
         spoil(&mut bench);
         let (verdict, after) = bench.run(&frame);
         let back = bench.l0.take_back(place).unwrap();
-        if verdict == TO_CARD {
+        if verdict == ToCard {
             assert_eq!(after, frame);
             assert_eq!((back.rcv_nxt, back.snd_nxt), (1_000, u32::MAX - 3));
         }
         verdict
     };
-    assert_eq!(verdict(&|_| ()), ANSWERED);
-    assert_eq!(verdict(&|bench| bench.set_control(EPOCH + 1, u64::MAX)), TO_CARD, "a source may have changed");
-    assert_eq!(verdict(&|bench| bench.set_control(EPOCH, 1)), TO_CARD, "the lease is over");
-    assert_eq!(verdict(&|bench| bench.publish(EPOCH, 1)), TO_CARD, "its time is over");
-    assert_eq!(verdict(&|bench| bench.publish(EPOCH + 1, u64::MAX)), TO_CARD, "of another epoch");
-    assert_eq!(verdict(&|bench| bench.l0.revoke()), TO_CARD, "withdrawn");
+    assert_eq!(verdict(&|_| ()), Answered);
+    assert_eq!(verdict(&|bench| bench.set_control(EPOCH + 1, u64::MAX)), ToCard, "a source may have changed");
+    assert_eq!(verdict(&|bench| bench.set_control(EPOCH, 1)), ToCard, "the lease is over");
+    assert_eq!(verdict(&|bench| bench.publish(EPOCH, 1)), ToCard, "its time is over");
+    assert_eq!(verdict(&|bench| bench.publish(EPOCH + 1, u64::MAX)), ToCard, "of another epoch");
+    assert_eq!(verdict(&|bench| bench.l0.revoke()), ToCard, "withdrawn");
     let writing = |bench: &mut Bench| {
         let slot = bench.l0.slot_of(HEAD).unwrap();
         bench.l0.objects[slot].version.fetch_or(1, SeqCst);
     };
-    assert_eq!(verdict(&writing), TO_CARD, "it is being written");
-    assert_eq!(verdict(&|_| ()), ANSWERED);
+    assert_eq!(verdict(&writing), ToCard, "it is being written");
+    assert_eq!(verdict(&|_| ()), Answered);
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     /// Whatever is changed in a frame: it is answered only if it is that request, whole and in order, of that connection.
     #[test]
     fn nothing_else_is_answered(
+        at in prop::sample::select(At::BOTH.to_vec()),
         v4: bool,
         stamps: bool,
         changes in prop::collection::vec(prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), 64),
         cut in any::<prop::sample::Index>(),
     ) {
-        let Some(mut bench) = Bench::new() else { return Ok(()) };
+        let Some(mut bench) = Bench::new(at) else { return Ok(()) };
         let request = request(v4, stamps, false);
         let whole = request.frame();
         let tcp_at = if v4 { 34 } else { 54 };
@@ -315,7 +356,7 @@ proptest! {
             let place = bench.l0.lend(&loan(&request)).unwrap();
             let (verdict, after) = bench.run(&frame);
             let back = bench.l0.take_back(place).unwrap();
-            if verdict == ANSWERED {
+            if verdict == Answered {
                 prop_assert_eq!(&frame[payload_at..], HEAD);
                 prop_assert_eq!(&frame[tcp_at..tcp_at + 12], &whole[tcp_at..tcp_at + 12]);
                 prop_assert_eq!(&after[payload_at..], REPLY);
@@ -325,7 +366,7 @@ proptest! {
                 let is_pending = field == sum(&request.pseudo(frame.len() - tcp_at));
                 prop_assert!(sum(&segment) == 0xffff || is_pending);
             } else {
-                prop_assert!(verdict == TO_CARD && after == frame, "{}", verdict);
+                prop_assert!(verdict == ToCard && after == frame, "{:?}", verdict);
                 prop_assert_eq!((back.rcv_nxt, back.snd_una, back.snd_nxt), (1_000, u32::MAX - 3, u32::MAX - 3));
             }
         }

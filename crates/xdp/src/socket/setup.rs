@@ -128,7 +128,7 @@ pub(super) fn dropped(fd: BorrowedFd<'_>) -> io::Result<u64> {
 }
 
 /// The name of an interface's driver; empty if it has none.
-pub(super) fn driver(interface: &str) -> io::Result<String> {
+pub(crate) fn driver(interface: &str) -> io::Result<String> {
     const GET_DRIVER_INFO: u32 = 3;
     const INFO_BYTES: usize = 196;
     let socket = rustix::net::socket_with(

@@ -24,7 +24,12 @@ fn services() -> Vec<Service> {
 fn attach(card: &Namespace, wire: (Rest, CardPort), host: (Rest, CardPort)) -> Result<Steering, SteeringError> {
     card.run(move || {
         let side = |interface, (rest, port)| Side { interface, rest, port };
-        Steering::attach(&SteeringConfig { services: &services(), wire: side("wire", wire), host: side("host", host) })
+        Steering::attach(&SteeringConfig {
+            services: &services(),
+            wire: side("wire", wire),
+            host: side("host", host),
+            has_first: false,
+        })
     })
 }
 
