@@ -3,7 +3,8 @@
 //!
 //! The rate is that of Linux' sk_pacing: twice the window per round trip in slow start, 1.2 times after it. A frame has an earliest
 //! departure time; who is woken late may catch up on a few milliseconds. What a flow sends first after a pause is an initial window
-//! at once (RFC 6928): a short reply shall not wait.
+//! at once (RFC 6928), and at the beginning of a round trip one super-frame: a reply of some 100 KB shall not wait for its last segments, and
+//! paths carry bursts of that size for everybody.
 
 use core::time::Duration;
 
@@ -17,6 +18,9 @@ const CATCH_UP: Duration = Duration::from_millis(2);
 /// A frame has about as much as leaves in this time (Linux' tcp_tso_autosize), and at least [`SEGMENTS_MIN`] segments.
 const FRAME_TIME: Duration = Duration::from_millis(1);
 const SEGMENTS_MIN: u32 = 2;
+
+/// Bytes that may go at once at the beginning of a round trip: as much as a super-frame has, which leaves at once anyway.
+const ROUND_BYTES: u32 = 65_536;
 
 /// When a flow may send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +53,12 @@ impl Pacer {
 
     /// Nothing is outstanding: `bytes` may go at once.
     pub fn start(&mut self, bytes: u32) {
-        self.free = bytes;
+        self.free = self.free.max(bytes);
+    }
+
+    /// A round trip begins: what was sent at the beginning of the one before has been acknowledged.
+    pub fn start_round(&mut self) {
+        self.free = ROUND_BYTES;
     }
 
     /// When the next frame may leave, if not now.

@@ -99,6 +99,12 @@ impl Sender {
         self.reopen(was_closed);
         self.set_timers(newly > 0, window_moved, now);
         let slow_start = self.cubic.in_slow_start();
+        if newly > 0 && self.una().ge(self.round_end) {
+            self.round_end = self.nxt();
+            if self.recovery.phase == Phase::Open {
+                self.pacer.start_round();
+            }
+        }
         self.pacer.set_path(self.cwnd().max(self.flight()), slow_start, self.rtt.smoothed(), self.cfg.pacing_rtt_min);
         AckOutcome { newly_acked: newly - u32::from(fin_acked), fin_acked, invalid: None }
     }

@@ -222,6 +222,8 @@ pub struct Sender {
     undo: Undo,
     ecn: EcnSender,
     pacer: Pacer,
+    /// What is acknowledged when the next round trip begins.
+    round_end: Seq,
     persist: Persist,
     /// Retransmission timer, or persist timer when nothing is outstanding or the window is closed.
     rto_at: Option<Time>,
@@ -280,6 +282,7 @@ impl Sender {
             undo: Undo::default(),
             ecn: EcnSender::new(peer.ecn),
             pacer: Pacer::default(),
+            round_end: start,
             persist: Persist::default(),
             rto_at: None,
             pto_at: None,
