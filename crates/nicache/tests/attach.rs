@@ -209,7 +209,8 @@ fn hits_in_the_driver() {
                 scene.edit(&body);
                 assert_eq!(String::from_utf8(get(15)).unwrap(), body.repeat(15), "{arguments:?}");
             }
-            assert!(hits() > before + 200, "{arguments:?}: {}", status(nicache.name()));
+            // After an edit a machine that is busy needs some requests until the page is kept again.
+            assert!(hits() > before + 60, "{arguments:?}: {}", status(nicache.name()));
             // For which a veth has no room.
             scene.edit(&"long ".repeat(200));
             assert_eq!(get(30), "long ".repeat(200 * 30).as_bytes());
