@@ -145,9 +145,10 @@ pub fn another_server_of(setup: Setup) {
         let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         // Outside of the server's group: nobody sees what it says. When it said each value last.
-        let said = std::sync::Mutex::new(Vec::new());
+        let said = &std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            let teller = scope.spawn(|| {
+            // Its socket ends with it, so that nobody waits for it.
+            let teller = scope.spawn(move || {
                 for (told, stream) in listener.incoming().enumerate().take(40) {
                     let value = told / 10;
                     let mut said = said.lock().unwrap();
