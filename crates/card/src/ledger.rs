@@ -46,6 +46,11 @@ impl Orphan {
         Orphan { key: flow.key, client_mac: flow.client_mac, server_mac: flow.server_mac, tags: flow.tags }
     }
 
+    /// Which connection it is.
+    pub fn key(&self) -> FlowKey {
+        self.key
+    }
+
     /// The record: a mark, addresses, ports, MACs, tags, a sum.
     fn encode(&self) -> [u8; RECORD_BYTES] {
         let mut record = [0; RECORD_BYTES];

@@ -52,7 +52,7 @@ fn a_flood_of_syns() {
 
 #[test]
 fn slow_readers() {
-    let attack = ["slow-readers", "--slow", "150", "--opened", "300", "--seconds", "8", "--return", "60"];
+    let attack = ["slow-readers", "--slow", "150", "--opened", "300", "--seconds", "8", "--return", "90"];
     let outcome = besiege(&attack, &["--handshake", "card", "--idle-time", "2s"], None);
     assert!(outcome["attackers"]["segments_read"].as_u64() > Some(100), "{}", outcome["attackers"]);
     assert!(moved(&outcome, "clients_window_closed") + moved(&outcome, "clients_slow") > 50);
@@ -60,7 +60,8 @@ fn slow_readers() {
 
 #[test]
 fn slow_senders() {
-    let attack = ["slow-senders", "--slow", "150", "--opened", "300", "--seconds", "5", "--return", "60"];
+    // Who has not said a byte when the attack ends is closed as idle; its side of the connection is waited for for 60 s more.
+    let attack = ["slow-senders", "--slow", "150", "--opened", "300", "--seconds", "5", "--return", "90"];
     let outcome = besiege(&attack, &["--handshake", "card", "--idle-time", "2s"], None);
     assert!(moved(&outcome, "clients_head_slow") >= 150);
 }

@@ -10,6 +10,16 @@ pub fn ledger_bytes(shards: u16, connections: u32) -> usize {
     usize::from(shards) * connections as usize * RECORD_BYTES
 }
 
+/// The connections that are written down in a ledger for the flows of so many shards, with so many connections each.
+pub fn orphans(window: &Window, shards: u16, connections: u32) -> impl Iterator<Item = Orphan> + '_ {
+    let places = u64::from(shards) * u64::from(connections);
+    (0..places).filter_map(|place| {
+        let mut record = [0; RECORD_BYTES];
+        window.read(place * RECORD_BYTES as u64, &mut record).ok()?;
+        Orphan::decode(&record)
+    })
+}
+
 /// One shard's part of it.
 pub struct SharedLedger {
     window: Arc<Window>,

@@ -13,7 +13,7 @@ mod succession;
 
 pub use hottest::{HOTTEST_MAX, Hottest};
 pub use l0::KernelL0;
-pub use ledger::{SharedLedger, ledger_bytes};
+pub use ledger::{SharedLedger, ledger_bytes, orphans};
 pub use life::{Life, Sign};
 pub use link::WatcherLink;
 pub use ports::{AnyPort, FirstPlace, Ports};

@@ -8,6 +8,7 @@
 //!
 //! A card that ends is started again, at once the first time, then less and less often. Its memory is empty then; connections that it had changed are lost, others go on.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use nicache_bus::Window;
+use nicache_card::FlowKey;
 use nicache_port::{PairSocket, TapConfig, TapQueue};
 use nicache_xdp::{Heartbeat, Steering, SteeringFiles};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -26,7 +28,7 @@ use super::passing::Passing;
 use super::watch_link::WatchLink;
 use super::watchdog::Watchdog;
 use crate::control::{FromCard, ToCard};
-use crate::engine::ledger_bytes;
+use crate::engine::{ledger_bytes, orphans};
 use crate::inquiry::{FromWatch, ToWatch};
 use crate::setup::{CardSetup, receive_message, send_message};
 
@@ -85,8 +87,8 @@ impl CardPorts {
         }
     }
 
-    /// Has frames pass without a card, from now on until what is returned is dropped.
-    fn pass(&self) -> Result<Passing> {
+    /// Has frames pass without a card, but not those of connections that are `lost`, from now on until what is returned is dropped.
+    fn pass(&self, lost: HashSet<FlowKey>) -> Result<Passing> {
         match self {
             CardPorts::Taps { wire, host } => {
                 let again = |queue: &TapQueue| -> Result<TapQueue> {
@@ -94,7 +96,7 @@ impl CardPorts {
                     TapQueue::from_owned_fd(file, &TapConfig::default()).context("a TAP queue")
                 };
                 let pairs = wire.iter().zip(host).map(|(wire, host)| Ok((again(wire)?, again(host)?)));
-                Passing::start(pairs.collect::<Result<_>>()?)
+                Passing::start(pairs.collect::<Result<_>>()?, lost)
             }
             CardPorts::Interfaces(steering) => {
                 // Its last beat may have been just now.
@@ -315,6 +317,11 @@ impl CardUnit {
         Ok(())
     }
 
+    /// The connections that only the card at work could go on with.
+    fn lost(&self) -> HashSet<FlowKey> {
+        orphans(&self.ledger, self.setup.queues, self.setup.clients.connections).map(|orphan| orphan.key()).collect()
+    }
+
     fn fail(&mut self, what: &str, now: Instant) -> Result<()> {
         let pause = match self.failures {
             0 => Duration::ZERO,
@@ -332,7 +339,7 @@ impl CardUnit {
         };
         let passing = match passing {
             Some(passing) => passing,
-            None => self.files.ports.pass()?,
+            None => self.files.ports.pass(self.lost())?,
         };
         tracing::error!("{what}; requests pass to the server, and a card is started again in {} s", pause.as_secs());
         self.state = State::Waiting { until: now + pause, passing: Some(passing) };
