@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use nicache_card::Patience;
 use nicache_card::limits::FLOWS_DEFAULT;
+use nicache_tcp::patience::{KeepAliveRules, ReadRules};
 use serde::{Deserialize, Serialize};
 
 use super::RunOptions;
@@ -119,17 +120,21 @@ impl ClientLimits {
 
     /// As the card wants it.
     pub fn patience(&self) -> Patience {
-        let mut patience = Patience::default();
-        patience.syn_ack_retries = self.syn_ack_retries;
-        patience.idle = self.idle;
-        patience.head = self.head;
-        patience.read.bytes_per_second = self.read_rate;
-        patience.read.period = self.read_period;
-        patience.read.closed_window = self.closed_window;
-        patience.keep_alive.idle = self.keep_alive;
-        patience.keep_alive.interval = self.keep_alive_interval;
-        patience.keep_alive.probes = self.keep_alive_probes;
-        patience
+        Patience {
+            read: ReadRules {
+                bytes_per_second: self.read_rate,
+                period: self.read_period,
+                closed_window: self.closed_window,
+            },
+            idle: self.idle,
+            syn_ack_retries: self.syn_ack_retries,
+            head: self.head,
+            keep_alive: KeepAliveRules {
+                idle: self.keep_alive,
+                interval: self.keep_alive_interval,
+                probes: self.keep_alive_probes,
+            },
+        }
     }
 }
 

@@ -176,7 +176,7 @@ impl Segment {
         frame.extend(ports.map(u16::to_be_bytes).concat());
         frame.extend(self.seq.to_be_bytes());
         frame.extend(self.ack.to_be_bytes());
-        frame.extend([(header / 4 << 4) as u8, self.flags, 1, 0, 0, 0, 0, 0]);
+        frame.extend([((header / 4) << 4) as u8, self.flags, 1, 0, 0, 0, 0, 0]);
         if let Some((value, echo)) = self.stamps {
             frame.extend([1, 1, 8, 10]);
             frame.extend(value.to_be_bytes());
