@@ -233,6 +233,28 @@ fn hits_in_the_driver() {
     }
 }
 
+/// The other end of the veth does not take what XDP sends: the card repeats all of it, and soon does without L0.
+#[test]
+fn hits_in_the_driver_that_do_not_arrive() {
+    let scene = Scene::new();
+    scene.client.run(|| output("ethtool", &["-K", "c0", "gro", "off"]));
+    let nicache = Nicache::attach(&["--wire", "w0", "--host", "h0", "--l0"]);
+    scene.edit("hello");
+    let paused = within(2 * PATIENCE, || {
+        std::thread::scope(|clients| {
+            for _ in 0..8 {
+                clients.spawn(|| {
+                    let get = || Command::new("curl").args(["-sS", "-m", "20"]).args([PAGE; 5]).output().unwrap();
+                    assert_eq!(scene.client.run(get).stdout, b"hello".repeat(5));
+                });
+            }
+        });
+        (status(nicache.name())["counters"]["l0_pauses"].as_u64()? > 0).then_some(())
+    });
+    assert!(paused.is_some(), "{}", status(nicache.name()));
+    assert_eq!(status(nicache.name())["counters"]["l0_lost"], 0);
+}
+
 #[test]
 fn a_dead_card_is_passed_by_and_replaced() {
     for arguments in [&[][..], &["--handshake", "card"], &["--port", "xdp"]] {

@@ -314,6 +314,7 @@ impl Sender {
     }
 
     fn start_over(&mut self, seq: Seq) {
+        self.round_end = seq;
         self.window.move_to(self.board.una(), seq);
         self.board = Scoreboard::new(seq);
         self.end = seq;
