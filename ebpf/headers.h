@@ -39,6 +39,10 @@ struct frame {
 #define PROTOCOL_TCP 6
 #define PROTOCOL_ICMPV6 58
 
+/* Flags of TCP. */
+#define TCP_SYN 0x02
+#define TCP_ACK 0x10
+
 /* Network headers start at even positions, so halves are loaded. */
 #define AS_HALVES __attribute__((packed, aligned(2)))
 

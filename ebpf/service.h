@@ -31,6 +31,12 @@ struct flow {
 	__be16 client_port, server_port;
 };
 
+/* A TCP segment of a service. */
+struct segment {
+	struct flow flow;
+	__u32 at; /* where its header begins */
+};
+
 /* From which side a frame comes decides which of its ends is the service. */
 enum side { WIRE = 0, HOST = 1 };
 
@@ -44,10 +50,11 @@ static __always_inline bool is_service(const struct address *address, __be16 por
 	return bpf_map_lookup_elem(&services, &service);
 }
 
-/* Whether the sender, or the receiver, of a TCP segment whose ports are at `at` is a service; tells the flow. */
+/* Whether the sender, or the receiver, of a TCP segment whose ports are at `at` is a service; tells which flow's. */
 static __always_inline bool is_of_flow(struct frame frame, __u32 at, struct address from, struct address to,
-				       bool from_service, struct flow *flow)
+				       bool from_service, struct segment *segment)
 {
+	struct flow *flow = &segment->flow;
 	struct ports ports;
 
 	if (!load(frame, at, &ports, sizeof(ports)))
@@ -56,6 +63,7 @@ static __always_inline bool is_of_flow(struct frame frame, __u32 at, struct addr
 	flow->client = from_service ? to : from;
 	flow->server_port = from_service ? ports.from : ports.to;
 	flow->client_port = from_service ? ports.to : ports.from;
+	segment->at = at;
 	return is_service(&flow->server, flow->server_port);
 }
 
@@ -64,7 +72,7 @@ enum verdict { OTHER, SERVICE, ERROR };
 
 /* The IPv4 packet at `at`. Of a packet that an error quotes, the first fragment counts, too. */
 static __always_inline enum verdict ipv4_verdict(struct frame frame, __u32 at, bool from_service, bool quoted,
-						 struct flow *flow)
+						 struct segment *segment)
 {
 	struct ipv4 ip;
 	__u8 type[2];
@@ -74,7 +82,7 @@ static __always_inline enum verdict ipv4_verdict(struct frame frame, __u32 at, b
 		return OTHER;
 	at += sizeof(ip);
 	if (ip.protocol == PROTOCOL_TCP)
-		return is_of_flow(frame, at, mapped(ip.from), mapped(ip.to), from_service, flow) ? SERVICE : OTHER;
+		return is_of_flow(frame, at, mapped(ip.from), mapped(ip.to), from_service, segment) ? SERVICE : OTHER;
 	if (quoted || ip.protocol != PROTOCOL_ICMP || !load(frame, at, type, sizeof(type)))
 		return OTHER;
 	/* Destination unreachable (too big among them), time exceeded, parameter problem. */
@@ -82,7 +90,7 @@ static __always_inline enum verdict ipv4_verdict(struct frame frame, __u32 at, b
 }
 
 static __always_inline enum verdict ipv6_verdict(struct frame frame, __u32 at, bool from_service, bool quoted,
-						 struct flow *flow)
+						 struct segment *segment)
 {
 	struct ipv6 ip;
 	__u8 type[2];
@@ -91,15 +99,15 @@ static __always_inline enum verdict ipv6_verdict(struct frame frame, __u32 at, b
 		return OTHER;
 	at += sizeof(ip);
 	if (ip.next == PROTOCOL_TCP)
-		return is_of_flow(frame, at, joined(ip.from), joined(ip.to), from_service, flow) ? SERVICE : OTHER;
+		return is_of_flow(frame, at, joined(ip.from), joined(ip.to), from_service, segment) ? SERVICE : OTHER;
 	if (quoted || ip.next != PROTOCOL_ICMPV6 || !load(frame, at, type, sizeof(type)))
 		return OTHER;
 	/* Unreachable, too big, time exceeded, parameter problem. */
 	return type[0] >= 1 && type[0] <= 4 ? ERROR : OTHER;
 }
 
-/* Is this frame, which comes from `side`, of a service flow, or an error about one? Tells the flow if so. */
-static __always_inline enum verdict verdict_of(struct frame frame, enum side side, struct flow *flow)
+/* Is this frame, which comes from `side`, of a service flow, or an error about one? Tells the segment, or what the error quotes of it. */
+static __always_inline enum verdict verdict_of(struct frame frame, enum side side, struct segment *segment)
 {
 	__u32 at = 12, tags = frame.skb && frame.skb->vlan_present ? 1 : 0;
 	bool from_service = side == HOST;
@@ -120,29 +128,29 @@ static __always_inline enum verdict verdict_of(struct frame frame, enum side sid
 	at += 2;
 	/* An error goes to the sender of what it quotes, behind its header of 8 bytes. */
 	if (type == ETHERTYPE_IPV4) {
-		enum verdict verdict = ipv4_verdict(frame, at, from_service, false, flow);
+		enum verdict verdict = ipv4_verdict(frame, at, from_service, false, segment);
 
 		if (verdict != ERROR)
 			return verdict;
 		at += sizeof(struct ipv4) + 8;
-		return ipv4_verdict(frame, at, !from_service, true, flow) == SERVICE ? ERROR : OTHER;
+		return ipv4_verdict(frame, at, !from_service, true, segment) == SERVICE ? ERROR : OTHER;
 	}
 	if (type == ETHERTYPE_IPV6) {
-		enum verdict verdict = ipv6_verdict(frame, at, from_service, false, flow);
+		enum verdict verdict = ipv6_verdict(frame, at, from_service, false, segment);
 
 		if (verdict != ERROR)
 			return verdict;
 		at += sizeof(struct ipv6) + 8;
-		return ipv6_verdict(frame, at, !from_service, true, flow) == SERVICE ? ERROR : OTHER;
+		return ipv6_verdict(frame, at, !from_service, true, segment) == SERVICE ? ERROR : OTHER;
 	}
 	return OTHER;
 }
 
 static __always_inline bool is_of_service(struct frame frame, enum side side)
 {
-	struct flow flow;
+	struct segment segment;
 
-	return verdict_of(frame, side, &flow) != OTHER;
+	return verdict_of(frame, side, &segment) != OTHER;
 }
 
 #endif

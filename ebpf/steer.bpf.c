@@ -13,6 +13,9 @@
  *
  * A card is alive until the time in `heartbeat`, which it moves on again and again. So a card that has died or hangs is passed by when that
  * time is over, without any process having to notice.
+ *
+ * Connections whose sequence numbers it had moved are lost with it: to such a client the server's next bytes would be others, in the place
+ * of those that it lacks. Which ones, somebody tells in `lost`; until then (`term`) only connections pass that have begun without a card.
  */
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -52,7 +55,7 @@ struct {
 
 /* Frames by what was done with them, for each side. */
 struct counts {
-	__u64 card, passed, redirected, copied;
+	__u64 card, passed, redirected, copied, lost;
 };
 
 struct {
@@ -79,6 +82,36 @@ struct {
 	__type(key, struct flow);
 	__type(value, __u32);
 } flows SEC(".maps");
+
+/* The time from the beginning of one card to that of the next. */
+struct term {
+	__u32 number;
+	__u32 is_lost_known; /* this term's card has ended, and `lost` is complete */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct term);
+} term SEC(".maps");
+
+/* Connections that are lost with a card, whatever their VLAN. Sized when loaded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct flow);
+	__type(value, __u32);
+} lost SEC(".maps");
+
+/* Connections that have begun while there was no card, with the number of the term. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct flow);
+	__type(value, __u32);
+} begun SEC(".maps");
 
 /* What is asked before steering, of frames from the wire, if it is there: L0 (l0.bpf.c), which goes on with `wire_rest`. */
 struct {
@@ -115,27 +148,51 @@ static __always_inline void note_queue(const struct flow *flow, __u32 queue)
 static __always_inline int at_driver(struct xdp_md *xdp, enum side side, void *sockets)
 {
 	struct frame frame = { .xdp = xdp };
+	struct segment segment;
 	enum verdict verdict;
-	struct flow flow;
 	__u32 key = side;
+	struct way *way;
 	int action;
 
 	if (!is_alive())
 		return XDP_PASS;
-	verdict = verdict_of(frame, side, &flow);
-	if (verdict == OTHER)
+	verdict = verdict_of(frame, side, &segment);
+	way = bpf_map_lookup_elem(&ways, &key);
+	if (verdict == OTHER || !way)
 		return XDP_PASS;
-	/* A queue without socket leaves it to tc. */
-	action = bpf_redirect_map(sockets, xdp->rx_queue_index, XDP_PASS);
+	/* A queue that never had a socket leaves it to tc; the socket of a card that has just ended is gone. */
+	action = bpf_redirect_map(sockets, xdp->rx_queue_index, xdp->rx_queue_index < way->queues ? XDP_DROP : XDP_PASS);
 	if (action == XDP_REDIRECT) {
-		struct way *way = bpf_map_lookup_elem(&ways, &key);
-
 		/* Errors come from elsewhere, by a queue of their own. */
-		if (verdict == SERVICE && way && way->queues > 1)
-			note_queue(&flow, xdp->rx_queue_index);
+		if (verdict == SERVICE && way->queues > 1)
+			note_queue(&segment.flow, xdp->rx_queue_index);
 		COUNT(side, card);
 	}
 	return action;
+}
+
+/* Is this, while there is no card, a segment of a connection that is lost with it? A client that begins anew has another one. */
+static __always_inline bool is_lost(struct frame frame, enum side side)
+{
+	__u32 zero = 0, number, *term_of;
+	struct segment segment;
+	struct term *now;
+	__u16 flags;
+
+	if (verdict_of(frame, side, &segment) != SERVICE || !load(frame, segment.at + 12, &flags, sizeof(flags)))
+		return false;
+	now = bpf_map_lookup_elem(&term, &zero);
+	if (!now)
+		return false;
+	number = now->number;
+	if (side == WIRE && (flags & bpf_htons(TCP_SYN | TCP_ACK)) == bpf_htons(TCP_SYN)) {
+		bpf_map_update_elem(&begun, &segment.flow, &number, BPF_ANY);
+		return false;
+	}
+	term_of = bpf_map_lookup_elem(&begun, &segment.flow);
+	if (term_of && *term_of == number)
+		return false;
+	return !now->is_lost_known || bpf_map_lookup_elem(&lost, &segment.flow);
 }
 
 static __always_inline int at_socket(struct __sk_buff *skb, enum side side)
@@ -155,8 +212,13 @@ static __always_inline int at_ingress(struct __sk_buff *skb, enum side side)
 
 	if (!way)
 		return TC_ACT_UNSPEC;
-	if (way->by_packet_socket && is_alive() && is_of_service(frame, side)) {
-		COUNT(side, card);
+	if (is_alive()) {
+		if (way->by_packet_socket && is_of_service(frame, side)) {
+			COUNT(side, card);
+			return TC_ACT_SHOT;
+		}
+	} else if (is_lost(frame, side)) {
+		COUNT(side, lost);
 		return TC_ACT_SHOT;
 	}
 	if (way->rest == REST_STATION && bpf_skb_load_bytes(skb, 0, to, sizeof(to)) == 0) {
@@ -216,12 +278,12 @@ SEC("socket")
 int host_queue(struct __sk_buff *skb)
 {
 	struct frame frame = { .skb = skb, .starts_at_network = true };
-	struct flow flow;
+	struct segment segment;
 	__u32 *queue;
 
-	if (verdict_of(frame, HOST, &flow) == OTHER)
+	if (verdict_of(frame, HOST, &segment) == OTHER)
 		return 0;
-	queue = bpf_map_lookup_elem(&flows, &flow);
+	queue = bpf_map_lookup_elem(&flows, &segment.flow);
 	return queue ? *queue : 0;
 }
 

@@ -361,6 +361,11 @@ fn capture_file(path: &Path, card: usize) -> PathBuf {
     if card == 0 { path.to_owned() } else { path.with_extension(format!("card{card}.pcap")) }
 }
 
+/// Most connections that end with a card: those of all its queues, and those that an older one still has.
+fn connections_lost_max(plan: &RunPlan) -> u32 {
+    plan.clients.connections.saturating_mul(2 * u32::from(plan.queues))
+}
+
 fn card_setup(plan: &RunPlan, witness_files: usize) -> CardSetup {
     CardSetup {
         log_format: plan.log_format,

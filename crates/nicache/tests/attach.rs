@@ -6,7 +6,11 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Nicache, Site, inside, ip, is_running, kill, output, private_network, status, within};
@@ -255,6 +259,16 @@ fn hits_in_the_driver_that_do_not_arrive() {
     assert_eq!(status(nicache.name())["counters"]["l0_lost"], 0);
 }
 
+/// `None` for the time without a card.
+fn try_status(nicache: &Nicache) -> Option<serde_json::Value> {
+    serde_json::from_slice(&common::command(&["status", "--json", "--name", nicache.name()]).stdout).ok()
+}
+
+fn wait_for_another(nicache: &Nicache, pid: u64) {
+    let another = || (try_status(nicache)?["card_pid"].as_u64()? != pid).then_some(());
+    assert!(within(PATIENCE, another).is_some(), "no other card");
+}
+
 #[test]
 fn a_dead_card_is_passed_by_and_replaced() {
     for arguments in [&[][..], &["--handshake", "card"], &["--port", "xdp"]] {
@@ -266,16 +280,90 @@ fn a_dead_card_is_passed_by_and_replaced() {
             kill(pid, signal);
             scene.edit("edited");
             assert_eq!(within(PATIENCE, || scene.curl(PAGE)).as_deref(), Some(&b"edited"[..]));
-            let another = || {
-                let output = common::command(&["status", "--json", "--name", nicache.name()]);
-                let status: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
-                (status["card_pid"].as_u64()? != pid).then_some(())
-            };
-            assert!(within(PATIENCE, another).is_some(), "no other card");
+            wait_for_another(&nicache, pid);
             scene.wait_for_hits(&nicache, PAGE, b"edited");
             scene.edit("hello from nginx\n");
             assert_eq!(scene.curl(PAGE).as_deref(), Some(&b"hello from nginx\n"[..]));
         }
+    }
+}
+
+/// Bytes that tell where they are.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u32 / 4).flat_map(|word| word.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect()
+}
+
+/// Asks for a path on an open connection. `None`: the connection has ended, or is silent. What comes must be a part of the right reply.
+fn ask(stream: &mut TcpStream, path: &str, body: &[u8]) -> Option<()> {
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).ok()?;
+    let (mut got, mut buffer) = (Vec::new(), vec![0; 1 << 16]);
+    loop {
+        let count = stream.read(&mut buffer).ok().filter(|&count| count > 0)?;
+        got.extend(&buffer[..count]);
+        const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n";
+        let beginning = HEAD.len().min(got.len());
+        assert_eq!(
+            got[..beginning],
+            HEAD[..beginning],
+            "{path}: {:?}",
+            String::from_utf8_lossy(&got[..got.len().min(200)])
+        );
+        let Some(end) = got.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { continue };
+        let part = &got[end + 4..];
+        assert!(part.len() <= body.len() && *part == body[..part.len()], "{path}: wrong among {} bytes", part.len());
+        if part.len() == body.len() {
+            return Some(());
+        }
+    }
+}
+
+/// Hits, which move the numbers of a connection, and large replies of the server in turn, until `ended`; tells how many replies came.
+fn ask_over_and_over(client: u32, body: &[u8], ended: &AtomicBool) -> u32 {
+    let mut replies = 0;
+    while !ended.load(Ordering::Relaxed) {
+        let address = "192.0.2.1:80".parse().unwrap();
+        let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_secs(2)) else { continue };
+        stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        while !ended.load(Ordering::Relaxed) {
+            let all = (0..3)
+                .try_for_each(|_| ask(&mut stream, "/page.html", b"hello from nginx\n"))
+                .and_then(|()| ask(&mut stream, &format!("/pattern?{client}.{replies}"), body));
+            if all.is_none() {
+                break;
+            }
+            replies += 4;
+        }
+    }
+    replies
+}
+
+#[test]
+fn no_connection_takes_wrong_bytes_when_cards_die() {
+    let body: Arc<[u8]> = pattern(1 << 20).into();
+    for arguments in [&[][..], &["--handshake", "card"], &["--port", "xdp"]] {
+        let scene = Scene::new();
+        std::fs::write(scene.site.folder.path().join("site/pattern"), &body).unwrap();
+        let nicache = Nicache::attach(&[&["--wire", "w0", "--host", "h0"], arguments].concat());
+        scene.wait_for_hits(&nicache, PAGE, b"hello from nginx\n");
+        let ended = Arc::new(AtomicBool::new(false));
+        let clients: Vec<_> = (0..4)
+            .map(|client| {
+                let (body, ended) = (Arc::clone(&body), Arc::clone(&ended));
+                scene.client.run(move || std::thread::spawn(move || ask_over_and_over(client, &body, &ended)))
+            })
+            .collect();
+        for signal in [Signal::KILL, Signal::STOP, Signal::KILL] {
+            let busy = || {
+                let status = try_status(&nicache)?;
+                (status["counters"]["hits"].as_u64()? > 50).then(|| status["card_pid"].as_u64())?
+            };
+            let pid = within(PATIENCE, busy).expect("hits come in");
+            kill(pid, signal);
+            wait_for_another(&nicache, pid);
+        }
+        ended.store(true, Ordering::Relaxed);
+        let replies: u32 = clients.into_iter().map(|client| client.join().expect("the right bytes")).sum();
+        assert!(replies > 100, "{replies} replies");
     }
 }
 

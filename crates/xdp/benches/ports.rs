@@ -228,7 +228,13 @@ fn attach(scene: &Scene, port: CardPort) -> Steering {
         .run(move || {
             let side = |interface| Side { interface, rest: Rest::Redirect, port };
             let services = &[Service::port(80)];
-            Steering::attach(&SteeringConfig { services, wire: side("wire"), host: side("host"), has_first: false })
+            Steering::attach(&SteeringConfig {
+                services,
+                wire: side("wire"),
+                host: side("host"),
+                has_first: false,
+                connections: 100,
+            })
         })
         .unwrap()
 }

@@ -2,7 +2,8 @@
 //!
 //! [`Steering`] loads programs (`ebpf/steer.bpf.c`) at two interfaces, the one toward the wire and the one toward the host. Frames of a
 //! [`Service`] go to the card, by a packet socket or an AF_XDP socket; the rest takes the way that [`Rest`] names, inside of the kernel. The
-//! card shows by a [`Heartbeat`] that it is alive; once that is over, everything takes the way of the rest.
+//! card shows by a [`Heartbeat`] that it is alive; once that is over, everything takes the way of the rest, but
+//! for connections that are lost with the card ([`Steering::end_term`]).
 //!
 //! [`XdpSocket`] is a [`Port`](nicache_port::Port) on one queue of an interface.
 //!
@@ -27,6 +28,7 @@ mod program;
 mod service;
 mod socket;
 mod steering;
+mod term;
 
 pub use error::SteeringError;
 pub use heartbeat::{HEARTBEAT_INTERVAL, Heartbeat, LEASE};
@@ -35,3 +37,4 @@ pub use maps::Counts;
 pub use service::{SERVICES_MAX, Service};
 pub use socket::{XdpConfig, XdpError, XdpSocket};
 pub use steering::{CardPort, FirstFiles, Rest, Side, SideFiles, Steering, SteeringConfig, SteeringFiles};
+pub use term::Connection;

@@ -137,7 +137,7 @@ mod tests {
             }
             run("ip", "link add dev near type veth peer name far");
             let index: u32 = run("ip", "-o link show dev near").split(':').next().unwrap().parse().unwrap();
-            let loaded = crate::program::load(0).unwrap();
+            let loaded = crate::program::load(0, 1).unwrap();
             let filters = || run("tc", "filter show dev near ingress");
             let other = attach_filter(loaded.host.ingress.as_fd(), index).unwrap();
             assert!(attach_filter(loaded.wire.ingress.as_fd(), index).is_err(), "the handle is taken");

@@ -16,6 +16,8 @@ pub struct Counts {
     pub redirected: u64,
     /// Did both, as they were for many.
     pub copied: u64,
+    /// Dropped: of connections that were lost with a card.
+    pub lost: u64,
 }
 
 /// Sets an entry.
@@ -36,6 +38,30 @@ pub(crate) fn remove<const K: usize>(map: BorrowedFd<'_>, key: [u8; K]) -> io::R
     }
 }
 
+/// Reads an entry that is there, as in an array.
+pub(crate) fn get<const K: usize, const V: usize>(map: BorrowedFd<'_>, key: [u8; K]) -> io::Result<[u8; V]> {
+    let mut value = [0; V];
+    // SAFETY: key and value live during the call; they are as long as those of the map.
+    let result =
+        unsafe { libbpf_sys::bpf_map_lookup_elem(map.as_raw_fd(), key.as_ptr().cast(), value.as_mut_ptr().cast()) };
+    check(result).map(|()| value)
+}
+
+/// Removes all entries.
+pub(crate) fn clear<const K: usize>(map: BorrowedFd<'_>) -> io::Result<()> {
+    loop {
+        let mut key = [0; K];
+        // SAFETY: a null key asks for the first one, which is written to `key`, as long as those of the map.
+        let result =
+            unsafe { libbpf_sys::bpf_map_get_next_key(map.as_raw_fd(), std::ptr::null(), key.as_mut_ptr().cast()) };
+        match check(result) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
+            result => result?,
+        }
+        remove(map, key)?;
+    }
+}
+
 /// Reads the counts of a side, of all CPUs.
 pub(crate) fn counts(map: BorrowedFd<'_>, side: u32) -> io::Result<Counts> {
     const WORDS: usize = size_of::<Counts>() / 8;
@@ -47,11 +73,11 @@ pub(crate) fn counts(map: BorrowedFd<'_>, side: u32) -> io::Result<Counts> {
     })?;
     let mut sum = Counts::default();
     for cpu in words.chunks_exact(WORDS) {
-        let [card, passed, redirected, copied] = [cpu[0], cpu[1], cpu[2], cpu[3]];
-        sum.card += card;
-        sum.passed += passed;
-        sum.redirected += redirected;
-        sum.copied += copied;
+        sum.card += cpu[0];
+        sum.passed += cpu[1];
+        sum.redirected += cpu[2];
+        sum.copied += cpu[3];
+        sum.lost += cpu[4];
     }
     Ok(sum)
 }

@@ -33,6 +33,8 @@ pub(crate) struct Loaded {
     pub(crate) services: OwnedFd,
     pub(crate) ways: OwnedFd,
     pub(crate) counts: OwnedFd,
+    pub(crate) term: OwnedFd,
+    pub(crate) lost: OwnedFd,
     /// Says which of several packet sockets toward the host gets a frame.
     pub(crate) host_queue: OwnedFd,
     /// What is asked before steering at the wire's driver, and steering without that.
@@ -42,10 +44,10 @@ pub(crate) struct Loaded {
     pub(crate) host: SidePrograms,
 }
 
-/// Loads programs and maps, with room for `queues` AF_XDP sockets on each side.
-pub(crate) fn load(queues: u32) -> Result<Loaded, SteeringError> {
+/// Loads programs and maps, with room for `queues` AF_XDP sockets on each side and `connections` that are lost.
+pub(crate) fn load(queues: u32, connections: u32) -> Result<Loaded, SteeringError> {
     check_capabilities()?;
-    let (result, log) = with_log(|| load_object(queues));
+    let (result, log) = with_log(|| load_object(queues, connections));
     result.map_err(|error| match error {
         Failure::Io(error) => SteeringError::Io { step: "keeping a steering program", error },
         Failure::Absent(name) => SteeringError::Refused(format!("{name} is not in the object")),
@@ -69,7 +71,7 @@ impl From<libbpf_rs::Error> for Failure {
     }
 }
 
-fn load_object(queues: u32) -> Result<Loaded, Failure> {
+fn load_object(queues: u32, connections: u32) -> Result<Loaded, Failure> {
     let mut open = ObjectBuilder::default().open_memory(&OBJECT.0)?;
     for mut map in open.maps_mut() {
         if map.name().to_string_lossy().ends_with("_sockets") {
@@ -77,6 +79,9 @@ fn load_object(queues: u32) -> Result<Loaded, Failure> {
         }
         if map.name() == "flows" && queues > 1 {
             map.set_max_entries(FLOWS)?;
+        }
+        if map.name() == "lost" {
+            map.set_max_entries(connections.max(1))?;
         }
     }
     let object = open.load()?;
@@ -103,6 +108,8 @@ fn load_object(queues: u32) -> Result<Loaded, Failure> {
         services: map("services")?,
         ways: map("ways")?,
         counts: map("counts")?,
+        term: map("term")?,
+        lost: map("lost")?,
         host_queue: program("host_queue")?,
         first: map("first")?,
         wire_rest: program("wire_rest")?,

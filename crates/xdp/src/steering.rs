@@ -8,9 +8,11 @@
 //!     wire: Side { interface: "eth0", rest: Rest::Redirect, port: CardPort::Packet },
 //!     host: Side { interface: "server", rest: Rest::Redirect, port: CardPort::Packet },
 //!     has_first: false,
+//!     connections: 10_000,
 //! };
 //! let steering = Steering::attach(&config)?;
 //! let heartbeat = Heartbeat::map(steering.files().heartbeat)?;
+//! steering.begin_term()?;
 //! // ... open ports with `steering.files().wire.filter`, and beat.
 //! # Ok(())
 //! # }
@@ -27,6 +29,7 @@ use crate::link::{Ingress, XdpMode, attach_ingress, attach_xdp, is_taken};
 use crate::maps::{self, Counts};
 use crate::program::{SidePrograms, load};
 use crate::service::{SERVICES_MAX, Service};
+use crate::term::{Connection, Terms};
 
 /// What becomes of frames that are not the card's, or of all if the card is not alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +79,8 @@ pub struct SteeringConfig<'a> {
     /// Whether another program may be asked before steering at the wire's driver ([`FirstFiles`]). If XDP cannot be had there, a card with packet
     /// sockets goes without.
     pub has_first: bool,
+    /// Most connections that can be lost with a card: all that it holds.
+    pub connections: u32,
 }
 
 /// The programs at work.
@@ -88,6 +93,7 @@ pub struct Steering {
     heartbeat: OwnedFd,
     services: OwnedFd,
     counts: OwnedFd,
+    terms: Terms,
     host_queue: OwnedFd,
     first: OwnedFd,
     wire_rest: OwnedFd,
@@ -166,7 +172,7 @@ impl Steering {
         if queues(host) > 1 || (queues(wire) > 1 && queues(host) > 0) {
             return Err(SteeringError::Queues);
         }
-        let loaded = load(queues(wire).max(queues(host)))?;
+        let loaded = load(queues(wire).max(queues(host)), config.connections)?;
         for service in config.services {
             set_service(loaded.services.as_fd(), service).map_err(step("telling the programs about a service"))?;
         }
@@ -174,7 +180,10 @@ impl Steering {
             maps::set(loaded.ways.as_fd(), number.to_ne_bytes(), way(side, other))
                 .map_err(step("telling the programs about an interface"))?;
         }
+        let terms = Terms { term: loaded.term, lost: loaded.lost };
+        terms.end([]).map_err(step("telling the programs that there was no card"))?;
         Ok(Steering {
+            terms,
             wire: attach_side(wire, wire_index, loaded.wire, config.has_first)?,
             host: attach_side(host, host_index, loaded.host, false)?,
             heartbeat: loaded.heartbeat,
@@ -184,6 +193,24 @@ impl Steering {
             first: loaded.first,
             wire_rest: loaded.wire_rest,
         })
+    }
+
+    /// A card is about to begin. When it stops beating, connections pass that began after that, as others may be such that only it could
+    /// go on with; until [`end_term`](Steering::end_term) tells which.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn begin_term(&self) -> io::Result<()> {
+        self.terms.begin()
+    }
+
+    /// The card has ended, and with it these connections: their segments are dropped, with whichever VLAN tags. All others pass from now
+    /// on, and so does a connection that a client begins anew.
+    ///
+    /// # Errors
+    /// What the kernel says, e.g. `E2BIG` if there are more than [`connections`](SteeringConfig::connections). Then the term goes on.
+    pub fn end_term(&self, lost: impl IntoIterator<Item = Connection>) -> io::Result<()> {
+        self.terms.end(lost)
     }
 
     /// From now on the connections of this service go to the card, too.

@@ -40,6 +40,7 @@ fn rounds() {
         wire: side("far", CardPort::Xdp { queues: 1 }),
         host: side("other", CardPort::Packet),
         has_first: false,
+        connections: 100,
     })
     .unwrap();
     let heartbeat = Heartbeat::map(steering.files().heartbeat).unwrap();

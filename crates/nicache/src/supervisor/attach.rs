@@ -26,7 +26,7 @@ use super::netlink::Netlink;
 use super::orders::{Order, Orders, orders};
 use super::sampler::Sampler;
 use super::watch_link::WatchLink;
-use super::{card_setup, check_privilege, notify, start_watch};
+use super::{card_setup, check_privilege, connections_lost_max, notify, start_watch};
 use crate::access_log::AccessLog;
 use crate::control::{Counters, Status};
 use crate::live::Live;
@@ -201,6 +201,7 @@ fn steer(plan: &AttachPlan) -> Result<Steering> {
         wire: side(&plan.wire, port),
         host: side(&plan.host, CardPort::Packet),
         has_first: plan.run.l0,
+        connections: connections_lost_max(&plan.run),
     };
     let steering =
         Steering::attach(&config).with_context(|| format!("cannot stand between {} and {}", plan.wire, plan.host))?;

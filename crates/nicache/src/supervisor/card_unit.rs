@@ -9,6 +9,7 @@
 //! A card that ends is started again, at once the first time, then less and less often. Its memory is empty then; connections that it had changed are lost, others go on.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -18,7 +19,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nicache_bus::Window;
 use nicache_card::FlowKey;
 use nicache_port::{PairSocket, TapConfig, TapQueue};
-use nicache_xdp::{Heartbeat, Steering, SteeringFiles};
+use nicache_xdp::{Connection, Heartbeat, Steering, SteeringFiles};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::card_link::CardLink;
@@ -101,8 +102,25 @@ impl CardPorts {
             CardPorts::Interfaces(steering) => {
                 // Its last beat may have been just now.
                 Heartbeat::map(steering.files().heartbeat)?.stop();
+                let lost = lost.iter().map(|key| Connection {
+                    client: SocketAddr::new(key.client.to_ip(), key.client_port),
+                    server: SocketAddr::new(key.server.to_ip(), key.server_port),
+                });
+                if let Err(error) = steering.end_term(lost) {
+                    tracing::error!(
+                        "until the next card only new connections pass, as the kernel took no list of those that are lost: {error}"
+                    );
+                }
                 Ok(Passing::in_kernel())
             }
+        }
+    }
+
+    /// Call before a card begins.
+    fn begin_term(&self) -> Result<()> {
+        match self {
+            CardPorts::Taps { .. } => Ok(()),
+            CardPorts::Interfaces(steering) => steering.begin_term().context("telling the kernel of a new card"),
         }
     }
 }
@@ -122,9 +140,17 @@ pub struct CardUnit {
     /// The card that is to take the place of the one at work, who wants it, and what it has of its own.
     successor: Option<Successor>,
     /// Cards that have been replaced and serve their last connections.
-    elders: Vec<Child>,
+    elders: Vec<Elder>,
+    /// Connections that were lost with the last card that ended.
+    lost: HashSet<FlowKey>,
     /// Ends in a row, without a steady time between.
     failures: u32,
+}
+
+#[derive(Debug)]
+struct Elder {
+    card: Child,
+    ledger: Window,
 }
 
 #[derive(Debug)]
@@ -152,6 +178,7 @@ impl CardUnit {
             FromCard::Ready => {}
             other => bail!("the card began with {other:?}"),
         }
+        files.ports.begin_term()?;
         send_message(&card.channel, &ToCard::Begin, &[])?;
         let state = serving(card, &link)?;
         Ok(CardUnit {
@@ -164,6 +191,7 @@ impl CardUnit {
             state,
             successor: None,
             elders: Vec::new(),
+            lost: HashSet::new(),
             failures: 0,
         })
     }
@@ -176,7 +204,7 @@ impl CardUnit {
             State::Waiting { .. } => None,
         };
         let successor = self.successor.as_ref().map(|successor| successor.card.channel.as_fd());
-        card.into_iter().chain(successor).chain(self.elders.iter().map(AsFd::as_fd))
+        card.into_iter().chain(successor).chain(self.elders.iter().map(|elder| elder.card.as_fd()))
     }
 
     /// When [`handle`](CardUnit::handle) wants to be called at the latest.
@@ -210,7 +238,7 @@ impl CardUnit {
 
     /// Looks after the card; does not wait for anything.
     pub fn handle(&mut self, now: Instant) -> Result<()> {
-        self.elders.retain_mut(|elder| matches!(elder.try_wait(), Ok(None)));
+        self.elders.retain_mut(|elder| matches!(elder.card.try_wait(), Ok(None)));
         self.handle_successor(now);
         match &mut self.state {
             State::Serving { card, since, .. } => {
@@ -281,10 +309,10 @@ impl CardUnit {
         let State::Serving { card: elder, .. } = &self.state else { bail!("no card is at work") };
         begin_after(&card, elder, self.setup.queues)?;
         let state = serving(card, &self.link)?;
-        if let State::Serving { card: elder, .. } = std::mem::replace(&mut self.state, state) {
-            self.elders.push(elder);
+        let ledger = std::mem::replace(&mut self.ledger, ledger);
+        if let State::Serving { card, .. } = std::mem::replace(&mut self.state, state) {
+            self.elders.push(Elder { card, ledger });
         }
-        self.ledger = ledger;
         Ok(pid)
     }
 
@@ -307,9 +335,10 @@ impl CardUnit {
         let State::Starting { card, passing, .. } = std::mem::replace(&mut self.state, waiting) else {
             return Ok(());
         };
+        self.files.ports.begin_term()?;
         drop(passing);
         match self.elders.last() {
-            Some(elder) => begin_after(&card, elder, self.setup.queues)?,
+            Some(elder) => begin_after(&card, &elder.card, self.setup.queues)?,
             None => send_message(&card.channel, &ToCard::Begin, &[])?,
         }
         self.state = serving(card, &self.link)?;
@@ -317,9 +346,14 @@ impl CardUnit {
         Ok(())
     }
 
-    /// The connections that only the card at work could go on with.
-    fn lost(&self) -> HashSet<FlowKey> {
-        orphans(&self.ledger, self.setup.queues, self.setup.clients.connections).map(|orphan| orphan.key()).collect()
+    /// Has frames pass, but not those of connections that only the card at work could go on with, or an older one, which hears of no frames
+    /// without it, or one that was `lost` before.
+    fn pass(&mut self, mut lost: HashSet<FlowKey>) -> Result<Passing> {
+        let (shards, connections) = (self.setup.queues, self.setup.clients.connections);
+        let ledgers = [&self.ledger].into_iter().chain(self.elders.iter().map(|elder| &elder.ledger));
+        lost.extend(ledgers.flat_map(|ledger| orphans(ledger, shards, connections)).map(|orphan| orphan.key()));
+        self.lost.clone_from(&lost);
+        self.files.ports.pass(lost)
     }
 
     fn fail(&mut self, what: &str, now: Instant) -> Result<()> {
@@ -333,13 +367,13 @@ impl CardUnit {
         self.setup.pcap = None;
         let old = std::mem::replace(&mut self.state, State::Waiting { until: now + pause, passing: None });
         let passing = match old {
-            State::Starting { passing, .. } => passing,
-            State::Waiting { passing, .. } => passing,
-            State::Serving { .. } => None,
-        };
-        let passing = match passing {
-            Some(passing) => passing,
-            None => self.files.ports.pass(self.lost())?,
+            State::Starting { passing: Some(passing), .. } | State::Waiting { passing: Some(passing), .. } => passing,
+            State::Serving { since, .. } if now.duration_since(since) > STEADY => self.pass(HashSet::new())?,
+            // This card may not have come to reset what the one before it had left behind.
+            _ => {
+                let before = std::mem::take(&mut self.lost);
+                self.pass(before)?
+            }
         };
         tracing::error!("{what}; requests pass to the server, and a card is started again in {} s", pause.as_secs());
         self.state = State::Waiting { until: now + pause, passing: Some(passing) };

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use nicache_xdp::{CardPort, Rest, Service, Side, Steering, SteeringConfig};
 
 use super::card_unit::CardPorts;
+use super::connections_lost_max;
 use super::instance::Instance;
 use super::namespace::Namespace;
 use super::netlink::Netlink;
@@ -91,6 +92,7 @@ impl Place {
             wire: Side { interface: &wire.interface, rest: Rest::Station(mac), port },
             host: Side { interface: &instance.interface, rest: Rest::Redirect, port: CardPort::Packet },
             has_first: plan.l0,
+            connections: connections_lost_max(plan),
         };
         let steering =
             Steering::attach(&config).with_context(|| format!("cannot put the server on {}", wire.interface))?;

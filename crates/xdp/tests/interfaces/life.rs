@@ -128,7 +128,13 @@ const DRIVER: (Rest, CardPort) = (Rest::Redirect, CardPort::Xdp { queues: 1 });
 fn nothing_is_left_of_a_supervisor_that_is_killed() {
     if std::env::var(NUMBER).is_ok() {
         let side = |interface| Side { interface, rest: DRIVER.0, port: DRIVER.1 };
-        let config = SteeringConfig { services: &services(), wire: side("wire"), host: side("host"), has_first: false };
+        let config = SteeringConfig {
+            services: &services(),
+            wire: side("wire"),
+            host: side("host"),
+            has_first: false,
+            connections: 100,
+        };
         let _steering = Steering::attach(&config).unwrap();
         ready_forever();
     }
@@ -174,7 +180,13 @@ fn what_cannot_be_attached_says_why() {
     let attach = |wire: &'static str, host: &'static str| {
         scene.card.run(move || {
             let side = |interface| Side { interface, rest: Rest::Redirect, port: CardPort::Packet };
-            Steering::attach(&SteeringConfig { services: &[], wire: side(wire), host: side(host), has_first: false })
+            Steering::attach(&SteeringConfig {
+                services: &[],
+                wire: side(wire),
+                host: side(host),
+                has_first: false,
+                connections: 100,
+            })
         })
     };
     assert!(matches!(attach("none", "host"), Err(SteeringError::NoInterface(name)) if name == "none"));
@@ -186,7 +198,13 @@ fn what_cannot_be_attached_says_why() {
         sets.effective.remove(CapabilitySet::NET_ADMIN);
         set_capabilities(None, sets).unwrap();
         let side = |interface| Side { interface, rest: Rest::Redirect, port: CardPort::Packet };
-        Steering::attach(&SteeringConfig { services: &[], wire: side("wire"), host: side("host"), has_first: false })
+        Steering::attach(&SteeringConfig {
+            services: &[],
+            wire: side("wire"),
+            host: side("host"),
+            has_first: false,
+            connections: 100,
+        })
     });
     assert!(matches!(denied, Err(SteeringError::NotPermitted(_))), "{denied:?}");
 }

@@ -29,6 +29,7 @@ fn attach(card: &Namespace, wire: (Rest, CardPort), host: (Rest, CardPort)) -> R
             wire: side("wire", wire),
             host: side("host", host),
             has_first: false,
+            connections: 100,
         })
     })
 }

@@ -114,3 +114,99 @@ fn what_passes_reaches_the_stack() {
     transfer(&scene.client, &scene.card, v4(3, 8080), 1 << 20);
     assert!(steering.counts().unwrap()[0].passed > 0);
 }
+
+/// A segment of a connection with port 80 of host 2, with these flags.
+fn segment(client_port: u16, from_client: bool, flags: u8, tags: &[u8]) -> Vec<u8> {
+    let (from, to) = if from_client { (1, 2) } else { (2, 1) };
+    let ports = if from_client { [client_port, 80] } else { [80, client_port] };
+    let header = [0x45, 0, 0, 40, 0, 7, 0x40, 0, 64, 6, 0, 0, 10, 77, 0, from, 10, 77, 0, to];
+    let numbers = [0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0];
+    let mark = [&[0xca; 60][..], &client_port.to_be_bytes()].concat();
+    let ports = ports.map(u16::to_be_bytes).concat();
+    [&mac(to)[..], &mac(from), tags, &[8, 0], &header, &ports, &numbers, &mark].concat()
+}
+
+const SYN: u8 = 0x02;
+const SYN_ACK: u8 = 0x12;
+const DATA: u8 = 0x18;
+
+/// Client and server, and steering between them.
+struct Ends {
+    client: PacketSocket,
+    server: PacketSocket,
+    steering: Steering,
+}
+
+impl Ends {
+    /// Does a segment arrive at the other end? Another frame that is sent after it does.
+    fn passes(&mut self, client_port: u16, from_client: bool, flags: u8, tags: &[u8]) -> bool {
+        let marker = {
+            let cases = cases(!from_client);
+            cases.into_iter().rev().find(|case| !case.is_cards).unwrap().frame
+        };
+        let marked = usize::from(u16::from_be_bytes(*marker.last_chunk().unwrap()));
+        let (from, to) = match from_client {
+            true => (&mut self.client, &mut self.server),
+            false => (&mut self.server, &mut self.client),
+        };
+        arrived(to);
+        send(from, &segment(client_port, from_client, flags, tags));
+        send(from, &marker);
+        let began = std::time::Instant::now();
+        let mut there = Vec::new();
+        while !there.contains(&marked) {
+            there.extend(arrived(to));
+            assert!(began.elapsed() < DEADLINE, "the marker does not arrive");
+        }
+        there.contains(&usize::from(client_port))
+    }
+}
+
+#[test]
+fn what_is_lost_with_a_card_does_not_pass() {
+    let Some(scene) = scene() else { return };
+    for wire in [INLINE, (Rest::Redirect, CardPort::Xdp { queues: 1 })] {
+        let steering = attach(&scene.card, wire, INLINE).unwrap();
+        let (client, server) = (tapped(&scene.client, "eth0"), tapped(&scene.server, "eth0"));
+        let heartbeat = heartbeat(&steering);
+        let mut ends = Ends { client, server, steering };
+        let lost = |port: u16| Connection { client: v4(1, port), server: v4(2, 80) };
+        let both = |ends: &mut Ends, port| [true, false].map(|from_client| ends.passes(port, from_client, DATA, &[]));
+
+        // There was no card yet.
+        assert_eq!(both(&mut ends, 5000), [true; 2]);
+        ends.steering.begin_term().unwrap();
+        heartbeat.beat(now_ns(), LONG);
+        assert_eq!(both(&mut ends, 5000), [false; 2], "the card's");
+        heartbeat.stop();
+        // Nobody has said yet what is lost: only what begins now passes.
+        assert_eq!(both(&mut ends, 5000), [false; 2]);
+        assert!(!ends.passes(5001, false, SYN_ACK, &[]) && !ends.passes(5001, true, SYN_ACK, &[]));
+        assert!(ends.passes(5001, true, SYN, &[]) && ends.passes(5001, false, SYN_ACK, &[]));
+        assert_eq!(both(&mut ends, 5001), [true; 2]);
+        // Of two that were there, one is lost, in any VLAN.
+        ends.steering.end_term([lost(5002)]).unwrap();
+        assert_eq!(both(&mut ends, 5000), [true; 2]);
+        assert_eq!(both(&mut ends, 5001), [true; 2]);
+        assert_eq!(both(&mut ends, 5002), [false; 2]);
+        assert!(!ends.passes(5002, true, DATA, &[0x81, 0, 0, 7]));
+        let counts = ends.steering.counts().unwrap();
+        assert!(counts[0].lost >= 4 && counts[1].lost >= 3, "{counts:?}");
+        // Begun anew.
+        assert!(ends.passes(5002, true, SYN, &[]));
+        assert_eq!(both(&mut ends, 5002), [true; 2]);
+        // What began without the card before may be lost with the next one.
+        ends.steering.begin_term().unwrap();
+        assert_eq!(both(&mut ends, 5001), [false; 2]);
+        ends.steering.end_term([lost(5001)]).unwrap();
+        assert_eq!(both(&mut ends, 5001), [false; 2]);
+        assert_eq!(both(&mut ends, 5002), [true; 2]);
+        // More than there is room for: nothing passes but what begins.
+        assert!(ends.steering.end_term((1..=101).map(lost)).is_err());
+        assert_eq!(both(&mut ends, 5000), [false; 2]);
+        assert!(ends.passes(5003, true, SYN, &[]));
+        assert_eq!(both(&mut ends, 5003), [true; 2]);
+        ends.steering.end_term((1..=100).map(lost)).unwrap();
+        assert_eq!(both(&mut ends, 5000), [true; 2]);
+    }
+}
