@@ -9,8 +9,8 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Offload};
-use crate::gather::{PARTS_MAX, SendError, parts_len};
+use crate::frame::{Burst, Checksum, FrameBuf, Offload};
+use crate::gather::SendError;
 use crate::port::{Capabilities, Port};
 use crate::virtio_net::encode_header;
 
@@ -65,18 +65,9 @@ impl Port for MemoryPort {
     }
 
     fn send(&mut self, parts: &[IoSlice<'_>], offload: Offload) -> Result<(), SendError> {
-        let frame_len = parts_len(parts);
-        if frame_len > FRAME_BYTES_MAX || (offload.gso.is_none() && frame_len > self.capabilities.frame_bytes_max) {
+        let frame_len = self.capabilities.check(parts, &offload)?;
+        if offload.gso.is_none() && frame_len > self.capabilities.frame_bytes_max {
             return Err(SendError::TooLong);
-        }
-        if frame_len < ETHERNET_HEADER_BYTES {
-            return Err(SendError::Invalid);
-        }
-        if parts.len() > PARTS_MAX {
-            return Err(SendError::TooManyParts);
-        }
-        if !self.capabilities.supports(&offload) {
-            return Err(SendError::Unsupported);
         }
         // The same rules as on a TAP, so that a frame that passes here would pass there.
         encode_header(&offload, frame_len).map_err(|_| SendError::Invalid)?;

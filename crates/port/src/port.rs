@@ -3,8 +3,8 @@
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-use crate::frame::{Burst, Checksum, FRAME_BYTES_MAX, GsoKind, Offload};
-use crate::gather::SendError;
+use crate::frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, GsoKind, Offload};
+use crate::gather::{PARTS_MAX, SendError, parts_len};
 
 /// What a port takes in [`Port::send`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,28 @@ impl Capabilities {
             Some(GsoKind::Udp) => self.uso,
         };
         checksum && gso
+    }
+
+    /// What every port refuses before it looks closer; otherwise the bytes of the frame.
+    ///
+    /// # Errors
+    /// [`SendError::TooLong`] above [`FRAME_BYTES_MAX`], [`SendError::Invalid`] without a whole Ethernet header,
+    /// [`SendError::TooManyParts`], [`SendError::Unsupported`].
+    pub fn check(&self, parts: &[IoSlice<'_>], offload: &Offload) -> Result<usize, SendError> {
+        let frame_len = parts_len(parts);
+        if frame_len > FRAME_BYTES_MAX {
+            return Err(SendError::TooLong);
+        }
+        if frame_len < ETHERNET_HEADER_BYTES {
+            return Err(SendError::Invalid);
+        }
+        if parts.len() > PARTS_MAX {
+            return Err(SendError::TooManyParts);
+        }
+        if !self.supports(offload) {
+            return Err(SendError::Unsupported);
+        }
+        Ok(frame_len)
     }
 }
 

@@ -22,8 +22,8 @@ use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, fcntl_setfd, read, writev};
 use rustix::ioctl::{IntegerSetter, Opcode, Setter, Updater, ioctl, opcode};
 
-use crate::frame::{Burst, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Offload};
-use crate::gather::{PARTS_MAX, SendError, parts_len};
+use crate::frame::{Burst, FRAME_BYTES_MAX, Offload};
+use crate::gather::{PARTS_MAX, SendError};
 use crate::port::{Capabilities, Port};
 use crate::virtio_net::{VIRTIO_NET_HEADER_BYTES, decode_header, encode_header};
 
@@ -334,19 +334,7 @@ impl Port for TapQueue {
     }
 
     fn send(&mut self, parts: &[IoSlice<'_>], offload: Offload) -> Result<(), SendError> {
-        let frame_len = parts_len(parts);
-        if frame_len > FRAME_BYTES_MAX {
-            return Err(SendError::TooLong);
-        }
-        if frame_len < ETHERNET_HEADER_BYTES {
-            return Err(SendError::Invalid);
-        }
-        if parts.len() > PARTS_MAX {
-            return Err(SendError::TooManyParts);
-        }
-        if !self.capabilities.supports(&offload) {
-            return Err(SendError::Unsupported);
-        }
+        let frame_len = self.capabilities.check(parts, &offload)?;
         let header = encode_header(&offload, frame_len).map_err(|_| SendError::Invalid)?;
         let mut list = ArrayVec::<_, { 1 + PARTS_MAX }>::new();
         list.push(IoSlice::new(&header));

@@ -373,18 +373,9 @@ impl Port for XdpSocket {
     }
 
     fn send(&mut self, parts: &[IoSlice<'_>], offload: Offload) -> Result<(), SendError> {
-        let frame_len: usize = parts.iter().map(|part| part.len()).sum();
-        if offload.gso.is_some() || matches!(offload.checksum, Checksum::Partial { .. }) {
-            return Err(SendError::Unsupported);
-        }
+        let frame_len = self.capabilities.check(parts, &offload)?;
         if frame_len > self.capabilities.frame_bytes_max + VLAN_TAGS_BYTES {
             return Err(SendError::TooLong);
-        }
-        if frame_len < ETHERNET_HEADER_BYTES {
-            return Err(SendError::Invalid);
-        }
-        if parts.len() > nicache_port::PARTS_MAX {
-            return Err(SendError::TooManyParts);
         }
         let chunks = frame_len.div_ceil(CHUNK_BYTES);
         if !self.has_room(chunks) {

@@ -1,0 +1,44 @@
+//! Settings that are one of a few words.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// `--port`: by what the card is on an existing interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortKind {
+    /// Packet sockets with virtio-net headers: super-frames, on any Ethernet.
+    Packet,
+    /// AF_XDP sockets: zero-copy where the driver has it. --queues is how many the interface has.
+    Xdp,
+}
+
+/// Who completes the TCP handshake with a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HandshakeKind {
+    /// The server; the card takes over at the first hit.
+    PassThrough,
+    /// The card.
+    Card,
+}
+
+/// Who watches what the server looks at, and who changes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WatchKind {
+    /// The kernel: sees every program.
+    Kernel,
+    /// A library in the server's programs: sees these.
+    Preload,
+}
+
+/// Form of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs: one JSON object per line.
+    Json,
+}
