@@ -98,6 +98,8 @@ struct Fill {
     unsafe_requests: u64,
     lost: u64,
     forwarded: Time,
+    /// Somebody has waited for it as long as he may.
+    waited_in_vain: bool,
     /// When the watcher was first to be asked.
     finished: Option<Time>,
     body: Option<BodyId>,
@@ -289,6 +291,7 @@ impl Fills {
                 unsafe_requests: 0,
                 lost: 0,
                 forwarded: Time(0),
+                waited_in_vain: false,
                 finished: None,
                 body: None,
                 body_len: 0,
@@ -352,6 +355,7 @@ impl Fills {
         store.revisions().watch(resource);
         fill.stamp = store.revisions().advance_clock();
         fill.forwarded = now;
+        fill.waited_in_vain = false;
         fill.finished = None;
         let id = FillId { index, generation: fill.generation };
         let fills = &self.fills;
@@ -527,10 +531,20 @@ impl Fills {
         fill.is_some_and(|fill| fill.settings.wants_dynamic())
     }
 
-    /// When the request was forwarded whose reply is on the way for the key, of the first that is found.
-    pub fn under_way_since(&self, base: &Key) -> Option<Time> {
+    /// When the request was forwarded whose reply is on the way for the key, of the first that is found. `None` also if somebody has waited
+    /// for it in vain.
+    pub fn awaited_since(&self, base: &Key) -> Option<Time> {
         let found = self.keys.find(base.low_u64(), |&index| self.fills[index as usize].base == *base);
-        found.map(|&index| self.fills[index as usize].forwarded)
+        found.map(|&index| &self.fills[index as usize]).filter(|fill| !fill.waited_in_vain).map(|fill| fill.forwarded)
+    }
+
+    /// Somebody has waited for the reply to a request for the key, that was forwarded before, as long as he may: others need not.
+    pub fn handle_vain_wait(&mut self, base: &Key, since: Time) {
+        let fills = &self.fills;
+        let is_awaited = |&index: &u32| fills[index as usize].base == *base && fills[index as usize].forwarded <= since;
+        if let Some(&index) = self.keys.find(base.low_u64(), is_awaited) {
+            self.fills[index as usize].waited_in_vain = true;
+        }
     }
 
     /// Is the server, or the watcher, working on a reply for the key?

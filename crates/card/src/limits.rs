@@ -1,5 +1,7 @@
 //! Every limit of the card in one place. All memory that these describe is allocated at start (I7).
 
+use std::time::Duration;
+
 /// Flows that one card tracks at most; a further connection passes untouched.
 pub const FLOWS_DEFAULT: usize = 16_384;
 
@@ -40,9 +42,11 @@ pub const SUPER_FRAME_BYTES: u32 = 65_535 - 20 - 60;
 /// Receive window that the card advertises while it parses requests itself.
 pub const REQUEST_WINDOW_BYTES: u32 = 64 * 1024;
 
-/// Bytes a second that the client must take of a reply that becomes an entry, in the mean of [`nicache_tcp::patience::ReadRules::period`]: the host sends no faster, and
+/// Bytes a second that the client must take of a reply that becomes an entry, in the mean of [`FILL_LOOK`]: the host sends no faster, and
 /// meanwhile nobody else's request for the same can become one.
 pub const FILL_BYTES_PER_SECOND: u32 = 4096;
+/// Short, as those who wait for the reply wait for its client; longer than a round trip and the repetition of a lost segment.
+pub const FILL_LOOK: Duration = Duration::from_secs(1);
 
 /// Bytes that a rendered reply head may take.
 pub const RENDERED_HEAD_BYTES_MAX: usize = 4 * 1024 + 64;

@@ -9,7 +9,7 @@ use nicache_tcp::{Flags, Time};
 use crate::card::{Card, Keep};
 use crate::counters::FillAbort;
 use crate::flow::{Flow, HostPhase, Phase};
-use crate::limits::FILL_BYTES_PER_SECOND;
+use crate::limits::{FILL_BYTES_PER_SECOND, FILL_LOOK};
 use crate::timers::FIN_WAIT;
 
 /// How long a client must have been silent for its connection to give way to another one.
@@ -30,7 +30,7 @@ impl<W: Port, H: Port> Card<W, H> {
         };
         let keep_alive = is_probed(flow).then(|| flow.keep_alive.next_timeout(&rules.keep_alive));
         let fin_wait = flow.fin_wait.map(|since| since + FIN_WAIT);
-        let fill = flow.fill.is_some().then(|| flow.fill_looked_at.0 + rules.read.period);
+        let fill = flow.fill.is_some().then(|| flow.fill_looked_at.0 + FILL_LOOK);
         [fill, reading, keep_alive, fin_wait, flow.head_timer.next_timeout(rules.head)].into_iter().flatten().min()
     }
 
@@ -65,12 +65,13 @@ impl<W: Port, H: Port> Card<W, H> {
     pub(crate) fn look_at_fill(&mut self, flow: &mut Flow, now: Time) {
         let (since, from) = flow.fill_looked_at;
         let time = now.since(since);
-        if flow.fill.is_none() || time < self.config.patience.read.period {
+        if flow.fill.is_none() || time < FILL_LOOK {
             return;
         }
         let wanted = f64::from(FILL_BYTES_PER_SECOND) * time.as_secs_f64();
         // Not the server, which may take its time.
-        let is_slow = flow.lacks_acks() && f64::from(flow.host.rcv_nxt.saturating_since(from)) < wanted;
+        let is_clients = flow.lacks_acks() || flow.client_edge.saturating_since(flow.out_next) < u32::from(flow.mss);
+        let is_slow = is_clients && f64::from(flow.host.rcv_nxt.saturating_since(from)) < wanted;
         if is_slow && let Some(fill) = flow.fill.take() {
             self.fills.abort(fill, FillAbort::SlowClient, &mut self.store, &mut self.counters);
         }

@@ -367,7 +367,7 @@ impl<W: Port, H: Port> Card<W, H> {
             // A file is as near at the server.
             Found::Suspect if self.store.usual(&key).is_none() => return Decision::Forward(forward),
             Found::Suspect | Found::Lapsed | Found::Absent => {
-                let settings = self.config.paths.of(&self.config.keys, request.host, request.target);
+                let settings = Arc::clone(self.config.paths.of(&self.config.keys, request.host, request.target));
                 if settings.is_excluded {
                     self.counters.misses_excluded += u64::from(commit);
                     return Decision::Forward(forward);
@@ -405,7 +405,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get {
                     let by = if request.bears_cookies { Executor::Bearer } else { self.executor(flow) };
-                    let (settings, resource) = (Arc::clone(settings), self.resource_of(request));
+                    let resource = self.resource_of(request);
                     forward.store_as = Some(StoreAs { base, key, by, settings, resource });
                     forward.recheck = was_there || self.store.executor(&key) == Some(by);
                 }

@@ -181,9 +181,13 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// May a request that finds nothing wait for the reply to another one? Not if that began after this one had begun to wait: a page
-    /// that is not kept would be asked for by one after the other. Nor if the last reply was not kept.
-    pub(crate) fn may_collapse(&self, flow: &Flow, base: &Key, now: Time) -> bool {
-        let begun = self.fills.under_way_since(base);
+    /// that is not kept would be asked for by one after the other. Nor if the last reply was not kept, or if another one has waited for this
+    /// one in vain: its client may have vanished.
+    pub(crate) fn may_collapse(&mut self, flow: &Flow, base: &Key, now: Time) -> bool {
+        if let Some((since, _)) = flow.wait.filter(|(since, _)| now >= *since + FIRST_MAX) {
+            self.fills.handle_vain_wait(base, since);
+        }
+        let begun = self.fills.awaited_since(base);
         let is_new = |(since, _): (Time, Time)| begun.is_some_and(|begun| begun > since);
         let was_kept = self.fills.last_outcome(base).is_none_or(|(outcome, _)| outcome == Outcome::Stored);
         begun.is_some()

@@ -170,7 +170,8 @@ fn card(handshake: Handshake, capabilities: Capabilities) -> (Card<MemoryPort, M
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+    // PROPTEST_CASES asks for more.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_frame_makes_it_panic(

@@ -184,10 +184,49 @@ fn who_does_not_read_a_miss_keeps_nobody_from_storing_it() {
         // The host repeats it.
         script.send_host(Flags::ACK, seq, ack, b"HTTP/1.1 200 OK\r\n");
         script.wait(S);
+        assert!(second < 2 || script.card.fills_in_use() == 0, "given up at once");
         assert!(second != 32 || script.card.flows() == 1, "the connection goes on");
     }
-    assert_eq!(script.card.fills_in_use(), 0);
     assert_eq!(script.card.counters().fills_aborted[nicache_card::FillAbort::SlowClient as usize], 1);
+}
+
+#[test]
+fn only_the_first_waits_for_a_reply_in_vain() {
+    let mut script = Script::new(Handshake::Card);
+    let (seq, ack) = unread_miss(&mut script);
+    let end = seq + script.take_at_client().iter().map(|segment| segment.payload.len() as u32).sum::<u32>();
+    let first = script.client_port;
+    script.open_another();
+    script.ask(60_000);
+    assert!(script.take_at_host().is_empty(), "it waits for the other's reply");
+    for at in 0..30 {
+        // The host is not silent.
+        let second = std::mem::replace(&mut script.client_port, first);
+        script.send_host(Flags::ACK, end + at, ack, b"x");
+        script.client_port = second;
+        script.wait(Duration::from_millis(10));
+    }
+    assert!(script.take_at_host().iter().any(|segment| segment.head.flags.syn()), "not for ever");
+    script.open_another();
+    script.ask(60_000);
+    assert!(script.take_at_host().iter().any(|segment| segment.head.flags.syn()), "the next one not at all");
+    assert_eq!(script.card.counters().waits_collapsed, 1);
+}
+
+#[test]
+fn who_closes_the_window_on_a_miss_keeps_nobody_from_storing_it() {
+    for window in [0, 60_000] {
+        let mut script = Script::new(Handshake::Card);
+        unread_miss(&mut script);
+        // The client has taken what came, but not the reply's end.
+        let reply: usize = script.take_at_client().iter().map(|segment| segment.payload.len()).sum();
+        script.ack += reply as u32;
+        script.acknowledge(window);
+        script.wait(3 * S);
+        assert_eq!(script.card.fills_in_use(), usize::from(window > 0), "a host that is slow may be waited for");
+        let given_up = script.card.counters().fills_aborted[nicache_card::FillAbort::SlowClient as usize];
+        assert_eq!(given_up, u64::from(window == 0));
+    }
 }
 
 #[test]
