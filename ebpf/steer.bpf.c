@@ -105,12 +105,17 @@ struct {
 	__type(value, __u32);
 } lost SEC(".maps");
 
-/* Connections that have begun while there was no card, with the number of the term. */
+/* Connections that have begun while there was no card, with that time: the same one later is another connection. */
+struct gap {
+	__u64 until_ns; /* what `heartbeat` says */
+	__u64 term;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, struct flow);
-	__type(value, __u32);
+	__type(value, struct gap);
 } begun SEC(".maps");
 
 /* What is asked before steering, of frames from the wire, if it is there: L0 (l0.bpf.c), which goes on with `wire_rest`. */
@@ -174,25 +179,28 @@ static __always_inline int at_driver(struct xdp_md *xdp, enum side side, void *s
 /* Is this, while there is no card, a segment of a connection that is lost with it? A client that begins anew has another one. */
 static __always_inline bool is_lost(struct frame frame, enum side side)
 {
-	__u32 zero = 0, number, *term_of;
+	__u32 zero = 0;
+	__u64 *until_ns = bpf_map_lookup_elem(&heartbeat, &zero);
+	struct term *now = bpf_map_lookup_elem(&term, &zero);
+	struct gap gap = {}, *when;
 	struct segment segment;
-	struct term *now;
 	__u16 flags;
 
 	if (verdict_of(frame, side, &segment) != SERVICE || !load(frame, segment.at + 12, &flags, sizeof(flags)))
 		return false;
-	now = bpf_map_lookup_elem(&term, &zero);
-	if (!now)
+	if (!until_ns || !now)
 		return false;
-	number = now->number;
+	gap.until_ns = *until_ns;
+	gap.term = now->number;
 	if (side == WIRE && (flags & bpf_htons(TCP_SYN | TCP_ACK)) == bpf_htons(TCP_SYN)) {
-		bpf_map_update_elem(&begun, &segment.flow, &number, BPF_ANY);
+		bpf_map_update_elem(&begun, &segment.flow, &gap, BPF_ANY);
+		bpf_map_delete_elem(&lost, &segment.flow);
 		return false;
 	}
-	term_of = bpf_map_lookup_elem(&begun, &segment.flow);
-	if (term_of && *term_of == number)
-		return false;
-	return !now->is_lost_known || bpf_map_lookup_elem(&lost, &segment.flow);
+	if (now->is_lost_known)
+		return bpf_map_lookup_elem(&lost, &segment.flow);
+	when = bpf_map_lookup_elem(&begun, &segment.flow);
+	return !when || when->until_ns != gap.until_ns || when->term != gap.term;
 }
 
 static __always_inline int at_socket(struct __sk_buff *skb, enum side side)

@@ -124,6 +124,7 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 mod tests {
     use super::*;
     use crate::frame::{Gso, GsoKind};
+    use crate::gather::PARTS_MAX;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 

@@ -47,6 +47,14 @@ pub(crate) fn get<const K: usize, const V: usize>(map: BorrowedFd<'_>, key: [u8;
     check(result).map(|()| value)
 }
 
+/// Reads an entry, if it is there.
+pub(crate) fn find<const K: usize, const V: usize>(map: BorrowedFd<'_>, key: [u8; K]) -> io::Result<Option<[u8; V]>> {
+    match get(map, key) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// Removes all entries.
 pub(crate) fn clear<const K: usize>(map: BorrowedFd<'_>) -> io::Result<()> {
     loop {

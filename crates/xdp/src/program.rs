@@ -35,6 +35,7 @@ pub(crate) struct Loaded {
     pub(crate) counts: OwnedFd,
     pub(crate) term: OwnedFd,
     pub(crate) lost: OwnedFd,
+    pub(crate) begun: OwnedFd,
     /// Says which of several packet sockets toward the host gets a frame.
     pub(crate) host_queue: OwnedFd,
     /// What is asked before steering at the wire's driver, and steering without that.
@@ -110,6 +111,7 @@ fn load_object(queues: u32, connections: u32) -> Result<Loaded, Failure> {
         counts: map("counts")?,
         term: map("term")?,
         lost: map("lost")?,
+        begun: map("begun")?,
         host_queue: program("host_queue")?,
         first: map("first")?,
         wire_rest: program("wire_rest")?,

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use arrayvec::ArrayVec;
 use libc::{XDP_PKT_CONTD, xdp_desc};
-use nicache_port::{Burst, Capabilities, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Offload, Port, SendError};
+use nicache_port::{Burst, Capabilities, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, Offload, Port, SendError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use self::memory::{CHUNK_BYTES, Chunks, chunk_of};

@@ -180,7 +180,8 @@ impl Steering {
             maps::set(loaded.ways.as_fd(), number.to_ne_bytes(), way(side, other))
                 .map_err(step("telling the programs about an interface"))?;
         }
-        let terms = Terms { term: loaded.term, lost: loaded.lost };
+        let heartbeat = loaded.heartbeat.try_clone().map_err(step("keeping the heartbeat"))?;
+        let terms = Terms { heartbeat, term: loaded.term, lost: loaded.lost, begun: loaded.begun };
         terms.end([]).map_err(step("telling the programs that there was no card"))?;
         Ok(Steering {
             terms,
@@ -204,8 +205,8 @@ impl Steering {
         self.terms.begin()
     }
 
-    /// The card has ended, and with it these connections: their segments are dropped, with whichever VLAN tags. All others pass from now
-    /// on, and so does a connection that a client begins anew.
+    /// The card has ended, whatever its last beat says, and with it these connections: their segments are dropped, with whichever VLAN tags.
+    /// All others pass from now on, and so does a connection that a client begins anew.
     ///
     /// # Errors
     /// What the kernel says, e.g. `E2BIG` if there are more than [`connections`](SteeringConfig::connections). Then the term goes on.

@@ -16,6 +16,9 @@ pub struct Connection {
     pub server: SocketAddr,
 }
 
+/// The key of an array with one entry.
+const ONLY: [u8; 4] = [0; 4];
+
 /// Bytes of `struct flow`.
 const KEY_BYTES: usize = 36;
 
@@ -38,8 +41,10 @@ impl Connection {
 /// The maps.
 #[derive(Debug)]
 pub(crate) struct Terms {
+    pub(crate) heartbeat: OwnedFd,
     pub(crate) term: OwnedFd,
     pub(crate) lost: OwnedFd,
+    pub(crate) begun: OwnedFd,
 }
 
 impl Terms {
@@ -50,15 +55,23 @@ impl Terms {
     pub(crate) fn end(&self, lost: impl IntoIterator<Item = Connection>) -> io::Result<()> {
         let number = self.number()?;
         self.set(number, false)?;
+        let until_ns: [u8; 8] = maps::get(self.heartbeat.as_fd(), ONLY)?;
+        // Its last beat may have been just now.
+        maps::set(self.heartbeat.as_fd(), ONLY, [0; 8])?;
         maps::clear::<KEY_BYTES>(self.lost.as_fd())?;
+        let gaps = [until_ns, [0; 8]].map(|until_ns| gap(until_ns, number));
         for connection in lost {
-            maps::set(self.lost.as_fd(), connection.key(), 1u32.to_ne_bytes())?;
+            let begun = maps::find(self.begun.as_fd(), connection.key())?;
+            // Its client may have begun it anew meanwhile.
+            if !begun.is_some_and(|begun| gaps.contains(&begun)) {
+                maps::set(self.lost.as_fd(), connection.key(), 1u32.to_ne_bytes())?;
+            }
         }
         self.set(number, true)
     }
 
     fn number(&self) -> io::Result<u32> {
-        let [a, b, c, d, ..]: [u8; 8] = maps::get(self.term.as_fd(), 0u32.to_ne_bytes())?;
+        let [a, b, c, d, ..]: [u8; 8] = maps::get(self.term.as_fd(), ONLY)?;
         Ok(u32::from_ne_bytes([a, b, c, d]))
     }
 
@@ -66,8 +79,16 @@ impl Terms {
         let mut term = [0; 8];
         term[..4].copy_from_slice(&number.to_ne_bytes());
         term[4..].copy_from_slice(&u32::from(is_lost_known).to_ne_bytes());
-        maps::set(self.term.as_fd(), 0u32.to_ne_bytes(), term)
+        maps::set(self.term.as_fd(), ONLY, term)
     }
+}
+
+/// `struct gap`.
+fn gap(until_ns: [u8; 8], number: u32) -> [u8; 16] {
+    let mut gap = [0; 16];
+    gap[..8].copy_from_slice(&until_ns);
+    gap[8..].copy_from_slice(&u64::from(number).to_ne_bytes());
+    gap
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nicache_bus::Window;
 use nicache_card::FlowKey;
 use nicache_port::{PairSocket, TapConfig, TapQueue};
-use nicache_xdp::{Connection, Heartbeat, Steering, SteeringFiles};
+use nicache_xdp::{Connection, Steering, SteeringFiles};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::card_link::CardLink;
@@ -100,8 +100,6 @@ impl CardPorts {
                 Passing::start(pairs.collect::<Result<_>>()?, lost)
             }
             CardPorts::Interfaces(steering) => {
-                // Its last beat may have been just now.
-                Heartbeat::map(steering.files().heartbeat)?.stop();
                 let lost = lost.iter().map(|key| Connection {
                     client: SocketAddr::new(key.client.to_ip(), key.client_port),
                     server: SocketAddr::new(key.server.to_ip(), key.server_port),

@@ -201,6 +201,22 @@ fn what_is_lost_with_a_card_does_not_pass() {
         ends.steering.end_term([lost(5001)]).unwrap();
         assert_eq!(both(&mut ends, 5001), [false; 2]);
         assert_eq!(both(&mut ends, 5002), [true; 2]);
+        // Begun anew before anybody has said what is lost; and the same when the card only stood still for a moment, and had the next one of
+        // these ends.
+        ends.steering.begin_term().unwrap();
+        assert!(ends.passes(5004, true, SYN, &[]));
+        ends.steering.end_term([lost(5004), lost(5005)]).unwrap();
+        assert_eq!([both(&mut ends, 5004), both(&mut ends, 5005)], [[true; 2], [false; 2]]);
+        ends.steering.begin_term().unwrap();
+        heartbeat.beat(now_ns(), Duration::ZERO);
+        assert!(ends.passes(5006, true, SYN, &[]));
+        assert_eq!(both(&mut ends, 5006), [true; 2]);
+        heartbeat.beat(now_ns(), LONG);
+        assert_eq!(both(&mut ends, 5006), [false; 2], "the card's");
+        heartbeat.beat(now_ns(), Duration::ZERO);
+        assert_eq!(both(&mut ends, 5006), [false; 2]);
+        ends.steering.end_term([lost(5006)]).unwrap();
+        assert_eq!(both(&mut ends, 5006), [false; 2]);
         // More than there is room for: nothing passes but what begins.
         assert!(ends.steering.end_term((1..=101).map(lost)).is_err());
         assert_eq!(both(&mut ends, 5000), [false; 2]);
