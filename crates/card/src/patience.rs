@@ -70,8 +70,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         let wanted = f64::from(FILL_BYTES_PER_SECOND) * time.as_secs_f64();
         // Not the server, which may take its time.
-        let is_clients = flow.lacks_acks() || flow.client_edge.saturating_since(flow.out_next) < u32::from(flow.mss);
-        let is_slow = is_clients && f64::from(flow.host.rcv_nxt.saturating_since(from)) < wanted;
+        let is_slow = flow.owes_acks() && f64::from(flow.host.rcv_nxt.saturating_since(from)) < wanted;
         if is_slow && let Some(fill) = flow.fill.take() {
             self.fills.abort(fill, FillAbort::SlowClient, &mut self.store, &mut self.counters);
         }

@@ -138,9 +138,9 @@ impl<W: Port, H: Port> Card<W, H> {
     /// When a flow has gone without a word for too long.
     fn idle_due(&self, flow: &Flow) -> Time {
         let due = flow.active + self.idle_limit(flow);
-        if flow.lacks_acks() {
-            // The host repeats what the client lacks at least every two minutes (RFC 6298 section 5, Linux' TCP_RTO_MAX): if neither says a word, both
-            // are gone.
+        if flow.owes_acks() {
+            // The host repeats what the client lacks, or asks for room, at least every two minutes (RFC 6298 section 5, Linux' TCP_RTO_MAX): if neither
+            // says a word, both are gone.
             return due.min(flow.active.max(flow.host_heard) + IDLE_FORGET);
         }
         due
@@ -159,7 +159,9 @@ impl<W: Port, H: Port> Card<W, H> {
             // The host gives it up before (Linux: after 63 s), and goes on without the card if not.
             return self.config.patience.idle;
         }
-        let waiting = flow.forwarded > 0 || flow.host_replying() || flow.host.phase == HostPhase::SynSent;
+        // A host that has closed owes nothing more, whatever it was asked.
+        let is_asked = flow.forwarded > 0 || flow.host_replying();
+        let waiting = is_asked && !flow.host.fin_passed || flow.host.phase == HostPhase::SynSent;
         if flow.is_forgettable() || (flow.is_closing() && !waiting) {
             return IDLE_FORGET;
         }

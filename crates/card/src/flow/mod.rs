@@ -349,15 +349,16 @@ impl Flow {
         self.replies.is_empty() && self.client_acked.ge(self.out_next) && matches!(self.reply, ReplyTracking::Idle)
     }
 
-    /// Does the client lack bytes of the host, or their acknowledgment the card?
-    pub fn lacks_acks(&self) -> bool {
-        self.host.phase == HostPhase::Open && self.client_acked.lt(self.out_next)
+    /// Does the client lack bytes of the host, or their acknowledgment the card, or is there no room in its window for more?
+    pub fn owes_acks(&self) -> bool {
+        let is_full = self.client_edge.le(self.out_next);
+        self.host.phase == HostPhase::Open && (self.client_acked.lt(self.out_next) || is_full)
     }
 
     /// Is it somebody else's turn than the client's: the host owes a reply, or the card asks for one? Nobody but the two ends knows whose turn it
     /// is once the host has switched protocols.
     pub fn awaits_host(&self) -> bool {
-        let has_all = !self.card_speaks() && !self.lacks_acks();
+        let has_all = !self.card_speaks() && !self.owes_acks();
         let is_asked = self.host.phase == HostPhase::SynSent || self.forwarded > 0;
         has_all
             && match self.phase {

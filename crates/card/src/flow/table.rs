@@ -116,7 +116,7 @@ impl FlowTable {
         for _ in 0..tries.min(self.flows.len()) {
             self.hand = (self.hand + 1) % self.flows.len();
             let Some(flow) = &self.flows[self.hand] else { continue };
-            let before = if flow.card_speaks() || flow.lacks_acks() { before_owing } else { before };
+            let before = if flow.card_speaks() || flow.owes_acks() { before_owing } else { before };
             let is_silent = flow.active <= before && !flow.is_half_open() && !flow.awaits_host();
             // One on loan may have been asked for anything just now.
             let may_end = is_silent && flow.loan.is_none() && wanted(flow);

@@ -241,6 +241,34 @@ fn a_connection_whose_ends_are_both_silent_with_bytes_on_the_way_is_forgotten() 
 }
 
 #[test]
+fn a_client_that_vanishes_behind_a_closed_window_is_forgotten() {
+    let mut script = Script::new(Handshake::Card);
+    unread_miss(&mut script);
+    let reply: usize = script.take_at_client().iter().map(|segment| segment.payload.len()).sum();
+    script.ack += reply as u32;
+    script.acknowledge(0);
+    script.wait(S * 250);
+    assert_eq!(script.card.flows(), 1, "the host asks for room every two minutes at least");
+    script.wait(S * 60);
+    assert_eq!(script.card.flows(), 0);
+}
+
+#[test]
+fn a_host_that_has_closed_owes_nothing_more() {
+    let mut script = Script::new(Handshake::Card);
+    let (seq, ack) = unread_miss(&mut script);
+    // It closes in the middle of the reply; the client acknowledges that, and vanishes.
+    let sent: usize = script.take_at_client().iter().map(|segment| segment.payload.len()).sum();
+    script.send_host(Flags::ACK | Flags::FIN, seq + sent as u32, ack, b"");
+    script.ack += sent as u32 + 1;
+    script.acknowledge(60_000);
+    script.wait(S * 250);
+    assert_eq!(script.card.flows(), 1);
+    script.wait(S * 60);
+    assert_eq!(script.card.flows(), 0);
+}
+
+#[test]
 fn who_says_nothing_gives_way_when_the_table_is_full() {
     let mut script = Script::with_stored(b"body");
     for _ in 0..20 {
