@@ -266,7 +266,7 @@ impl<W: Port, H: Port> Card<W, H> {
             flow.reply = ReplyTracking::Idle;
             self.counters.flows_opaque += 1;
         }
-        if head.flags.ack() && head.ack.ge(flow.client_acked) {
+        if head.flags.ack() && head.ack.ge(flow.client_acked) && head.ack.le(flow.acknowledgeable()) {
             flow.client_acked = head.ack;
             flow.client_edge = head.ack + head.window_bytes(flow.splice.client_scale);
             let position = flow.splice.out_to_host(head.ack);
@@ -290,10 +290,32 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         // Else the host's side is still being opened: the client sends it again.
         if head.flags.rst() {
-            return Keep::No;
+            return self.opaque_reset(flow, head.seq, now);
         }
         self.resume_requests(flow);
         self.keep_unless_over(flow, now)
+    }
+
+    /// The client resets an opaque connection, or somebody who is not the client. Forgotten, it would go on with the numbers of both ends as they are.
+    fn opaque_reset(&mut self, flow: &mut Flow, seq: Seq, now: Time) -> Keep {
+        if flow.splice.is_identity() {
+            return Keep::No;
+        }
+        let is_open = flow.host.phase == HostPhase::Open;
+        let expected = if is_open { flow.splice.in_to_client(flow.host_acked_in) } else { flow.rcv_nxt };
+        match rst::judge(seq, expected, REQUEST_WINDOW_BYTES) {
+            Verdict::Accept if is_open => Keep::No,
+            Verdict::Accept => {
+                self.reset_host(flow);
+                Keep::No
+            }
+            // The host knows better what it expects: if it goes on, it says so.
+            Verdict::ChallengeAck if is_open => {
+                flow.reset_passed = Some(now);
+                Keep::Yes
+            }
+            Verdict::ChallengeAck | Verdict::Drop => Keep::Yes,
+        }
     }
 
     /// Passes a client's frame to the host with its numbers mapped.

@@ -28,6 +28,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// A segment of the host of a tracked connection.
     pub(crate) fn host_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
         flow.host_heard = now;
+        flow.reset_passed = None;
         if flow.phase == Phase::HostHandshake {
             return self.host_handshake_segment(flow, frame, tcp, now);
         }

@@ -137,7 +137,10 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// When a flow has gone without a word for too long.
     fn idle_due(&self, flow: &Flow) -> Time {
-        let due = flow.active + self.idle_limit(flow);
+        let mut due = flow.active + self.idle_limit(flow);
+        if let Some(passed) = flow.reset_passed {
+            due = due.min(passed + LINGER);
+        }
         if flow.owes_acks() {
             // The host repeats what the client lacks, or asks for room, at least every two minutes (RFC 6298 section 5, Linux' TCP_RTO_MAX): if neither
             // says a word, both are gone.

@@ -194,6 +194,8 @@ pub struct Flow {
     pub fill: Option<FillId>,
     /// What the request that the host works on may change, until it has been answered.
     pub changing: Option<Changing>,
+    /// When a client's reset was passed on that the host may have taken.
+    pub reset_passed: Option<Time>,
     /// Whether the content of the request is sent may depend on the host's interim reply.
     pub expects_continue: bool,
     /// What is learned from the host's reply.
@@ -295,6 +297,7 @@ impl Flow {
             unsafe_request: false,
             fill: None,
             changing: None,
+            reset_passed: None,
             expects_continue: false,
             lesson: None,
             wait: None,

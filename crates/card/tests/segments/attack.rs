@@ -268,6 +268,74 @@ fn a_host_that_has_closed_owes_nothing_more() {
     assert_eq!(script.card.flows(), 0);
 }
 
+/// A connection on which a hit has moved the numbers, and then a request that the card does not follow; what it is at the host.
+fn moved_and_opaque(script: &mut Script) -> (Seq, Seq) {
+    script.open_another();
+    script.ask(60_000);
+    script.take_body();
+    let post = b"POST / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\nConnection: upgrade\r\nContent-Length: 1\r\n\r\nx";
+    script.acknowledge(60_000);
+    script.take_at_host();
+    script.send_client(Flags::ACK | Flags::PSH, 60_000, post);
+    script.seq += post.len() as u32;
+    let syn = script.take_at_host().remove(0);
+    script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), syn.head.seq + 1, b"");
+    let request = script.take_at_host().into_iter().find(|segment| !segment.payload.is_empty()).expect("the request");
+    (Seq(500_001), request.end())
+}
+
+#[test]
+fn resets_that_others_forge_do_not_undo_a_splice() {
+    for (offset, lives) in [(1_000_000, true), (0u32.wrapping_sub(1), true), (500, true), (0, false)] {
+        let mut script = Script::with_stored(b"body");
+        let (seq, ack) = moved_and_opaque(&mut script);
+        let next = script.ack;
+        script.send_host(Flags::ACK, seq, ack, b"");
+        let right = script.seq;
+        script.seq = Seq(right.0.wrapping_add(offset));
+        script.send_client(Flags::RST, 0, b"");
+        script.seq = right;
+        script.take_at_client();
+        // The host takes the reset, or goes on.
+        if lives {
+            script.send_host(Flags::ACK, seq, ack, b"HTTP/1.1 200 OK\r\n\r\n");
+            let segments = script.take_at_client();
+            assert!(segments.iter().any(|segment| !segment.payload.is_empty() && segment.head.seq == next), "{offset}");
+            script.wait(S * 30);
+        }
+        assert_eq!(script.card.flows(), 1 + usize::from(lives), "{offset}");
+    }
+}
+
+#[test]
+fn a_reset_that_the_host_has_taken_ends_it() {
+    let mut script = Script::with_stored(b"body");
+    let (seq, ack) = moved_and_opaque(&mut script);
+    script.send_host(Flags::ACK, seq, ack, b"");
+    // The client has sent more than the host has acknowledged.
+    script.send_client(Flags::ACK | Flags::PSH, 60_000, b"more");
+    script.seq += 4;
+    script.send_client(Flags::RST, 0, b"");
+    assert_eq!(script.card.flows(), 2, "the host may not have got as far");
+    script.wait(S * 12);
+    assert_eq!(script.card.flows(), 1);
+}
+
+#[test]
+fn acknowledgments_that_others_forge_do_not_keep_a_connection() {
+    let mut script = Script::with_stored(b"body");
+    let (seq, ack) = moved_and_opaque(&mut script);
+    script.send_host(Flags::ACK, seq, ack, b"HTTP/1.1 200 OK\r\n\r\n");
+    let right = script.ack;
+    script.ack += 1_000_000;
+    script.acknowledge(60_000);
+    script.ack = right;
+    // The client has vanished, and after a while the host is tired of repeating.
+    assert_eq!(script.card.flows(), 2);
+    script.wait(S * 330);
+    assert_eq!(script.card.flows(), 1, "the other one is shared with the host");
+}
+
 #[test]
 fn who_says_nothing_gives_way_when_the_table_is_full() {
     let mut script = Script::with_stored(b"body");
