@@ -162,8 +162,10 @@ static __always_inline int at_driver(struct xdp_md *xdp, enum side side, void *s
 	if (!is_alive())
 		return XDP_PASS;
 	verdict = verdict_of(frame, side, &segment);
+	if (verdict == OTHER)
+		return XDP_PASS;
 	way = bpf_map_lookup_elem(&ways, &key);
-	if (verdict == OTHER || !way)
+	if (!way)
 		return XDP_PASS;
 	/* A queue that never had a socket leaves it to tc; the socket of a card that has just ended is gone. */
 	action = bpf_redirect_map(sockets, xdp->rx_queue_index, xdp->rx_queue_index < way->queues ? XDP_DROP : XDP_PASS);

@@ -251,7 +251,7 @@ impl<W: Port, H: Port> Card<W, H> {
     ) -> Keep {
         flow.active = now;
         let head = &tcp.head;
-        if head.flags.syn() && !head.flags.ack() && flow.is_closing() {
+        if head.flags.syn() && !head.flags.ack() && (flow.is_closing() || flow.reset_passed.is_some()) {
             // The client reuses the port: a new connection.
             self.reset_host(flow);
             return Keep::No;

@@ -55,18 +55,26 @@ pub(crate) fn find<const K: usize, const V: usize>(map: BorrowedFd<'_>, key: [u8
     }
 }
 
-/// Removes all entries.
+/// Removes all entries, in one pass.
 pub(crate) fn clear<const K: usize>(map: BorrowedFd<'_>) -> io::Result<()> {
-    loop {
-        let mut key = [0; K];
-        // SAFETY: a null key asks for the first one, which is written to `key`, as long as those of the map.
-        let result =
-            unsafe { libbpf_sys::bpf_map_get_next_key(map.as_raw_fd(), std::ptr::null(), key.as_mut_ptr().cast()) };
-        match check(result) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(()),
-            result => result?,
-        }
+    let mut next = next_key::<K>(map, None)?;
+    while let Some(key) = next {
+        // The kernel would look through all that is empty if it were gone.
+        next = next_key(map, Some(key))?;
         remove(map, key)?;
+    }
+    Ok(())
+}
+
+/// The key behind another one, or the first.
+fn next_key<const K: usize>(map: BorrowedFd<'_>, key: Option<[u8; K]>) -> io::Result<Option<[u8; K]>> {
+    let mut next = [0; K];
+    let before = key.as_ref().map_or(std::ptr::null(), |key| key.as_ptr().cast());
+    // SAFETY: `key`, if it is there, and `next` live during the call; they are as long as those of the map.
+    let result = unsafe { libbpf_sys::bpf_map_get_next_key(map.as_raw_fd(), before, next.as_mut_ptr().cast()) };
+    match check(result) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        result => result.map(|()| Some(next)),
     }
 }
 

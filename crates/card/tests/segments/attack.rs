@@ -322,6 +322,23 @@ fn a_reset_that_the_host_has_taken_ends_it() {
 }
 
 #[test]
+fn a_port_may_be_used_again_after_a_reset() {
+    let mut script = Script::with_stored(b"body");
+    let (seq, ack) = moved_and_opaque(&mut script);
+    script.send_host(Flags::ACK, seq, ack, b"");
+    script.send_client(Flags::ACK | Flags::PSH, 60_000, b"more");
+    script.seq += 4;
+    script.send_client(Flags::RST, 0, b"");
+    script.take_at_client();
+    script.seq += 1_000_000;
+    for _ in 0..2 {
+        script.send_client(Flags::SYN, 60_000, b"");
+        script.wait(S);
+    }
+    assert!(script.take_at_client().iter().any(|segment| segment.head.flags.contains(Flags::SYN | Flags::ACK)));
+}
+
+#[test]
 fn acknowledgments_that_others_forge_do_not_keep_a_connection() {
     let mut script = Script::with_stored(b"body");
     let (seq, ack) = moved_and_opaque(&mut script);
