@@ -121,12 +121,16 @@ struct signal_struct {
 	int nr_threads;
 };
 
+struct fs_struct;
+
 struct task_struct {
 	struct thread_info thread_info;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;
+	struct task_struct *group_leader;
 	char comm[16];
+	struct fs_struct *fs;
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct nsproxy *nsproxy;

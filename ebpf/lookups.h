@@ -116,6 +116,15 @@ static __noinline int keep_untold(struct lookup *lookup)
 	return 0;
 }
 
+/* What its paths start at can be asked of its process when the thread has ended: of the first thread, which must be the server's as well, for
+ * that others move their root is not witnessed. */
+static __always_inline bool is_of_process(struct task_struct *task)
+{
+	struct task_struct *first = task->group_leader;
+
+	return task->fs == first->fs && task->files == first->files && is_server(first);
+}
+
 static __always_inline void report_lookup(struct lookup *lookup)
 {
 	struct lookup_event *event = bpf_ringbuf_reserve(&lookups, sizeof(*event), 0);
@@ -129,7 +138,7 @@ static __always_inline void report_lookup(struct lookup *lookup)
 		return;
 	}
 	fill_head(&event->head, lookup->kind, lookup->nr, lookup->ret, lookup->dirfd);
-	event->head.flags = lookup->flags;
+	event->head.flags = lookup->flags | (is_of_process(task) ? FLAG_OF_PROCESS : 0);
 	event->head.open_flags = lookup->open_flags;
 	bytes = bpf_probe_read_user_str(event->path, PATH_BYTES, lookup->path);
 	if (bytes <= 0) {

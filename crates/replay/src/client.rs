@@ -2,7 +2,7 @@
 //!
 //! Every request has a number in its `User-Agent`, which no reply of a file depends on. A server that repeats it in
 //! `X-Robots-Tag` (a header that caches keep) thereby tells whether it worked on this very request; if not, the reply
-//! was kept by somebody.
+//! was kept by somebody: of another client's request, or of one that the cache made of itself.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,6 +15,15 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Most fields of a head.
 const FIELDS_MAX: usize = 64;
 
+/// Whose request a reply says that it was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// Ours, of this number.
+    Request(u64),
+    /// One that is not ours.
+    Other,
+}
+
 /// A reply's head; the body is in [`Connection::body`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
@@ -22,8 +31,8 @@ pub struct Reply {
     pub status: u16,
     /// What `Content-Length` says.
     pub length: u64,
-    /// The number of the request that the server answered, if it tells.
-    pub answered: Option<u64>,
+    /// What the server worked on, if it tells.
+    pub answered: Option<Asker>,
     /// Whether the connection can be used again.
     pub keep_alive: bool,
 }
@@ -132,7 +141,8 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Reply, usize)>> {
         if field.name.eq_ignore_ascii_case("content-length") {
             reply.length = text.parse().map_err(|_| broken("a length that is none"))?;
         } else if field.name.eq_ignore_ascii_case("x-robots-tag") {
-            reply.answered = text.strip_prefix("replay-").and_then(|number| number.parse().ok());
+            let number = text.strip_prefix("replay-").and_then(|number| number.parse().ok());
+            reply.answered = Some(number.map_or(Asker::Other, Asker::Request));
         } else if field.name.eq_ignore_ascii_case("connection") {
             reply.keep_alive = !text.eq_ignore_ascii_case("close");
         }
@@ -158,7 +168,7 @@ mod tests {
     }
 
     const REPLIES: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Robots-Tag: replay-77\r\n\r\nhello\
-        HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n\
+        HTTP/1.1 200 OK\r\ncontent-length: 900\r\nx-robots-tag: Mozilla/5.0\r\n\r\n\
         HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno";
 
     #[test]
@@ -166,10 +176,12 @@ mod tests {
         for piece in [1, 7, 1000] {
             let mut connection = fed(REPLIES, piece);
             let first = connection.receive(false).unwrap();
-            assert_eq!(first, Reply { status: 200, length: 5, answered: Some(77), keep_alive: true });
+            assert_eq!(first, Reply { status: 200, length: 5, answered: Some(Asker::Request(77)), keep_alive: true });
             assert_eq!(connection.body(), b"hello");
-            assert_eq!(connection.receive(true).unwrap().length, 900);
+            let second = connection.receive(true).unwrap();
+            assert_eq!((second.length, second.answered), (900, Some(Asker::Other)));
             let last = connection.receive(false).unwrap();
+            assert_eq!(last.answered, None);
             assert_eq!((last.status, last.keep_alive, connection.body()), (404, false, &b"no"[..]));
             assert_eq!(connection.receive(false).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         }

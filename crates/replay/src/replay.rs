@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::client::{Connection, Reply, write_request};
+use crate::client::{Asker, Connection, Reply, write_request};
 use crate::content::{Body, inspect};
 use crate::now_ns;
 use crate::oracle::{History, Judgement, Observation, judge};
@@ -318,7 +318,7 @@ impl<'a> Fetcher<'a> {
             404 => Observation::Missing,
             other => Observation::Status(other),
         };
-        let by_server = reply.answered == Some(asked.number);
+        let by_server = reply.answered == Some(Asker::Request(asked.number));
         let hit = reply.answered.is_some() && !by_server;
         self.report.replies += 1;
         self.report.hits += u64::from(hit);

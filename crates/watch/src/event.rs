@@ -183,6 +183,8 @@ pub struct LookupEvent {
     pub nofollow: bool,
     /// The path was resolved under rules of its own (openat2).
     pub own_root: bool,
+    /// The thread has its root, working directory and descriptors in common with the first of its process.
+    pub of_process: bool,
     /// Process in its own PID namespace; 0 if the witness does not tell.
     pub inner_pid: u32,
     /// The path as the server wrote it.
@@ -243,8 +245,14 @@ const FLAG_OWN_ROOT: u16 = 16;
 const FLAG_CERTAIN: u16 = 32;
 const FLAG_CONCURRENT: u16 = 64;
 const FLAG_REQUEST_END: u16 = 128;
+const FLAG_OF_PROCESS: u16 = 256;
 
 impl LookupEvent {
+    /// Whom to ask where its paths start, in the initial PID namespace: the process, which is there longer than its threads, or else the thread.
+    pub fn owner(&self) -> u32 {
+        if self.of_process { self.tgid } else { self.tid }
+    }
+
     /// Does it start at the working directory of its process?
     pub fn is_relative(&self) -> bool {
         self.dirfd == libc::AT_FDCWD && !self.path.starts_with(b"/") && !self.path.is_empty()
@@ -333,6 +341,7 @@ impl LookupEvent {
             incomplete: flags & FLAG_INCOMPLETE != 0,
             nofollow: flags & FLAG_NOFOLLOW != 0,
             own_root: flags & FLAG_OWN_ROOT != 0,
+            of_process: flags & FLAG_OF_PROCESS != 0,
             inner_pid: u32_at(offset_of!(Head, reserved))?,
             path: record.get(HEAD_BYTES..HEAD_BYTES + path_len)?.into(),
         })
@@ -365,6 +374,7 @@ impl LookupEvent {
             incomplete: false,
             nofollow: false,
             own_root: false,
+            of_process: false,
             inner_pid: 0,
             path: Box::default(),
         }

@@ -46,7 +46,7 @@ fn signature(event: &LookupEvent) -> Signature<'_> {
 pub(crate) fn common_root<'a>(events: impl Iterator<Item = &'a LookupEvent>, resolver: &mut Resolver) -> Option<Root> {
     let (mut common, mut seen) = (None, HashSet::new());
     for event in events {
-        if !seen.insert(event.tid) {
+        if !seen.insert(event.owner()) {
             continue;
         }
         let root = resolver.root_of(event).ok()?;

@@ -150,7 +150,7 @@ pub struct Walk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Origin {
     Root(Identity, u64),
-    /// Thread and descriptor.
+    /// [Owner](LookupEvent::owner) and descriptor.
     Process(u32, i32),
 }
 
@@ -200,7 +200,7 @@ impl Resolver {
         let (prefix, name) = event.path.split_at(split + 1);
         let origin = match prefix.starts_with(b"/") {
             true => Origin::Root(base.root.identity, base.root.mount),
-            false => Origin::Process(event.tid, dirfd),
+            false => Origin::Process(event.owner(), dirfd),
         };
         let directory = self.directory(origin, &base, prefix)?;
         self.step(&base, directory, name, event.nofollow)
@@ -280,20 +280,20 @@ impl Resolver {
     }
 
     fn base(&mut self, event: &LookupEvent, dirfd: i32) -> Result<Base, RefusalReason> {
-        let key = (event.tid, dirfd);
+        let owner = event.owner();
+        let key = (owner, dirfd);
         if let Some(base) = self.bases.get(&key) {
             // The descriptor may have meant something else before.
             let is_same = dirfd == libc::AT_FDCWD || event.directory == Some(base.start.identity);
             return if is_same { Ok(base.clone()) } else { Err(RefusalReason::Io) };
         }
-        let tid = event.tid;
         let open =
             |link: String| rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused);
-        let root = open(format!("/proc/{tid}/root"))?;
+        let root = open(format!("/proc/{owner}/root"))?;
         let root = Rc::new(self.node(root).map_err(io_refused)?);
         let start = match dirfd {
-            libc::AT_FDCWD => open(format!("/proc/{tid}/cwd"))?,
-            _ => open(format!("/proc/{tid}/fd/{dirfd}"))?,
+            libc::AT_FDCWD => open(format!("/proc/{owner}/cwd"))?,
+            _ => open(format!("/proc/{owner}/fd/{dirfd}"))?,
         };
         let start = Rc::new(self.node(start).map_err(io_refused)?);
         // The descriptor may have been closed and its number used again since.

@@ -1,12 +1,16 @@
-//! What the tests share: a loaded watcher, a directory on ext4, and a thread that plays the server.
+//! What the tests share: a loaded watcher, a directory on ext4, a thread and a process that play the server.
 
 #![allow(dead_code, missing_docs)]
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use nicache_coherence::SourceSlot;
 use tempfile::TempDir;
@@ -70,5 +74,86 @@ impl Drop for ServerThread {
     fn drop(&mut self) {
         drop(self.jobs.take());
         let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// Whose root and working directory a thread has.
+#[derive(Clone, Copy)]
+pub enum Directories {
+    OfTheProcess,
+    Own,
+}
+
+/// A process in a network namespace of its own, which reads each file by a thread that ends afterwards.
+pub struct ServerProcess {
+    process: Child,
+    pub netns: u32,
+}
+
+impl ServerProcess {
+    pub fn start() -> ServerProcess {
+        const PROGRAM: &str = r#"
+import ctypes, sys, threading
+CLONE_FS = 0x200
+def read(path, directories):
+    if directories == "own" and ctypes.CDLL(None).unshare(CLONE_FS):
+        sys.exit("unshare failed")
+    with open(path) as file:
+        body = file.read()
+    print(threading.get_native_id(), body, flush=True)
+print("up", flush=True)
+for line in sys.stdin:
+    directories, path = line.rstrip("\n").split(" ", 1)
+    thread = threading.Thread(target=read, args=(path, directories))
+    thread.start()
+    thread.join()
+"#;
+        let mut command = Command::new("python3");
+        command.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        // SAFETY: unshare is safe to call between fork and exec, and the child has a single thread.
+        unsafe {
+            command.pre_exec(|| Ok(rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET)?));
+        }
+        let process = command.spawn().unwrap();
+        let netns = fs::metadata(format!("/proc/{}/ns/net", process.id())).unwrap().ino() as u32;
+        let mut server = ServerProcess { process, netns };
+        assert_eq!(server.line(), "up");
+        server
+    }
+
+    /// What a thread read from `path`, on one line. It has ended when this returns.
+    pub fn serve_by_a_thread_that_ends(&mut self, path: &Path, directories: Directories) -> Vec<u8> {
+        let directories = match directories {
+            Directories::OfTheProcess => "common",
+            Directories::Own => "own",
+        };
+        writeln!(self.process.stdin.as_mut().unwrap(), "{directories} {}", path.display()).unwrap();
+        let line = self.line();
+        let (tid, body) = line.split_once(' ').unwrap();
+        wait_for_its_end(self.process.id(), tid.parse().unwrap());
+        body.into()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        let mut byte = [0];
+        while self.process.stdout.as_mut().unwrap().read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
+            line.push(byte[0].into());
+        }
+        line
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Waits until a thread is gone: it can be joined a moment before the kernel takes its number away.
+pub fn wait_for_its_end(pid: u32, tid: i32) {
+    while fs::metadata(format!("/proc/{pid}/task/{tid}")).is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

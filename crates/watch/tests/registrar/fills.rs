@@ -9,7 +9,7 @@ use std::sync::Arc;
 use nicache_coherence::{FILL_REQUEST_BYTES_MAX, FillRequest, FillVerdict, RefusalReason, Verdict};
 use nicache_watch::{KernelWatcher, Witness, now_ns};
 
-use crate::common::{ServerThread, directory_on_ext4, slot};
+use crate::common::{Directories, ServerProcess, ServerThread, directory_on_ext4, slot, wait_for_its_end};
 use crate::scene::{Forwarded, Scene, assert_refused, assert_stored, chain};
 
 #[test]
@@ -51,6 +51,50 @@ fn a_relative_path_and_one_below_a_descriptor_start_where_the_server_started() {
     let forwarded = scene.forward();
     let body = scene.server.run(read_below(directory, "deep/page"));
     assert_refused(&scene.judge(&forwarded, &body, Some(modified)), RefusalReason::Io);
+}
+
+#[test]
+fn a_thread_that_has_ended_looked_up_as_its_process_does() {
+    let server = ServerProcess::start();
+    let netns = server.netns;
+    let mut scene = Scene::of(server, netns);
+    let page = scene.write("site/page", b"hello");
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let verdict = scene.settled(|scene| {
+        let forwarded = scene.forward();
+        let body = scene.server.serve_by_a_thread_that_ends(&page, Directories::OfTheProcess);
+        scene.judge(&forwarded, &body, Some(modified))
+    });
+    assert_stored(&verdict, &chain(&page));
+
+    // One with directories of its own cannot be asked for them any more.
+    let verdict = scene.settled(|scene| {
+        let forwarded = scene.forward();
+        let body = scene.server.serve_by_a_thread_that_ends(&page, Directories::Own);
+        // That it has its own is a change of everything.
+        let forwarded = Forwarded { stamp: scene.table.advance_clock(), ..forwarded };
+        scene.judge(&forwarded, &body, Some(modified))
+    });
+    assert_refused(&verdict, RefusalReason::Io);
+}
+
+#[test]
+fn a_process_outside_is_not_asked_what_its_ended_thread_looked_up() {
+    // Only this thread of the test is in the server's network namespace: that the process moves its root would not be noticed.
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let modified = fs::metadata(&page).unwrap().mtime() as u64;
+    let verdict = scene.settled(|scene| {
+        let forwarded = scene.forward();
+        let path = page.clone();
+        let (tid, body) = scene.server.run(move || {
+            // SAFETY: gettid has no preconditions.
+            std::thread::spawn(move || (unsafe { libc::gettid() }, fs::read(path).unwrap())).join().unwrap()
+        });
+        wait_for_its_end(std::process::id(), tid);
+        scene.judge(&forwarded, &body, Some(modified))
+    });
+    assert_refused(&verdict, RefusalReason::Io);
 }
 
 #[test]

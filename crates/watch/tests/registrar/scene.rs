@@ -1,4 +1,4 @@
-//! A server thread on real files, and what a test asks the registrar about it.
+//! A server on real files, and what a test asks the registrar about it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use crate::common::{ServerThread, directory_on_ext4, slot};
 
-/// A server thread, its files, and a registrar that follows it.
-pub struct Scene {
+/// A server, its files, and a registrar that follows it.
+pub struct Scene<S = ServerThread> {
     pub root: TempDir,
-    pub server: ServerThread,
+    pub server: S,
     pub table: Arc<RevisionTable>,
     pub registrar: Registrar,
     _watcher: KernelWatcher,
@@ -29,9 +29,34 @@ pub struct Forwarded {
 
 impl Scene {
     pub fn new() -> Scene {
-        let root = directory_on_ext4();
         let server = ServerThread::start();
-        let watcher = KernelWatcher::load(server.netns).unwrap();
+        let netns = server.netns;
+        Scene::of(server, netns)
+    }
+
+    pub fn fill_once(&mut self, path: &Path) -> Verdict {
+        let forwarded = self.forward();
+        let body = self.serve(path);
+        let modified = fs::metadata(path).unwrap().mtime() as u64;
+        self.judge(&forwarded, &body, Some(modified))
+    }
+
+    /// The same until nothing changes meanwhile: other tests make directories beside this one's.
+    pub fn fill(&mut self, path: &Path) -> Verdict {
+        self.settled(|scene| scene.fill_once(path))
+    }
+
+    pub fn serve(&self, path: &Path) -> Vec<u8> {
+        let path = path.to_owned();
+        self.server.run(move || fs::read(path).unwrap())
+    }
+}
+
+impl<S> Scene<S> {
+    /// With a server whose network namespace this is.
+    pub fn of(server: S, netns: u32) -> Scene<S> {
+        let root = directory_on_ext4();
+        let watcher = KernelWatcher::load(netns).unwrap();
         assert!(watcher.coverage().ext4, "missing: {:?}", watcher.coverage().missing);
         let table = Arc::new(watcher.table().unwrap());
         let witness = Box::new(watcher.witness().unwrap());
@@ -87,19 +112,7 @@ impl Scene {
     }
 
     /// Forwards, lets the server look up and read `path`, and judges what it read.
-    pub fn fill_once(&mut self, path: &Path) -> Verdict {
-        let forwarded = self.forward();
-        let body = self.serve(path);
-        let modified = fs::metadata(path).unwrap().mtime() as u64;
-        self.judge(&forwarded, &body, Some(modified))
-    }
-
-    /// The same until nothing changes meanwhile: other tests make directories beside this one's.
-    pub fn fill(&mut self, path: &Path) -> Verdict {
-        self.settled(|scene| scene.fill_once(path))
-    }
-
-    pub fn settled(&mut self, mut attempt: impl FnMut(&mut Scene) -> Verdict) -> Verdict {
+    pub fn settled(&mut self, mut attempt: impl FnMut(&mut Self) -> Verdict) -> Verdict {
         for _ in 0..50 {
             let verdict = attempt(self);
             if verdict != Verdict::Refused(RefusalReason::Changed) {
@@ -108,11 +121,6 @@ impl Scene {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         Verdict::Refused(RefusalReason::Changed)
-    }
-
-    pub fn serve(&self, path: &Path) -> Vec<u8> {
-        let path = path.to_owned();
-        self.server.run(move || fs::read(path).unwrap())
     }
 }
 
