@@ -8,9 +8,10 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
@@ -41,11 +42,11 @@ impl Signals {
         Ok(Signals { pipes })
     }
 
-    /// Sleeps until a signal arrives or `other` is readable or closed; true: the latter.
-    pub fn wait(&self, other: Option<&dyn AsFd>) -> Result<bool> {
+    /// Sleeps until a signal arrives, or `limit` is over, or `other` is readable or closed; true: the last.
+    pub fn wait(&self, other: Option<&dyn AsFd>, limit: Option<Duration>) -> Result<bool> {
         let mut fds: Vec<PollFd<'_>> = self.pipes.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)).collect();
         fds.extend(other.map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
-        match poll(&mut fds, None) {
+        match poll(&mut fds, limit.map(Timespec::try_from).transpose()?.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -95,11 +96,53 @@ pub fn collect() -> Result<Collected> {
     }
 }
 
-/// Sends a signal to a program's first process or, after it went to the background, to the processes that it left: one of them leads.
-pub fn pass_on(main_process: Option<Pid>, left: impl FnOnce() -> Vec<Pid>, signal: Signal) {
-    for pid in main_process.map_or_else(left, |pid| vec![pid]) {
-        let _ = kill_process(pid, signal);
+/// Where the signals for a program go: to its first process or, after it went to the background, to the processes that it left, one of which
+/// leads.
+#[derive(Debug)]
+pub struct Recipient {
+    main_process: Option<Pid>,
+    /// The last signal to end that the first process was given.
+    told_to_end: Option<Signal>,
+}
+
+impl Recipient {
+    /// For a program that was just started.
+    pub fn new(program: &Child) -> Recipient {
+        Recipient { main_process: Some(Pid::from_child(program)), told_to_end: None }
     }
+
+    /// Whether the first process has ended.
+    pub fn is_in_background(&self) -> bool {
+        self.main_process.is_none()
+    }
+
+    /// Takes notice that a child has ended; true: the first process. If that was told to end, then perhaps when it was about to end anyway, having
+    /// left others in the background (`left`) which have not heard of it: they are told, too.
+    pub fn ended(&mut self, pid: Pid, left: impl FnOnce() -> Vec<Pid>) -> bool {
+        if self.main_process != Some(pid) {
+            return false;
+        }
+        self.main_process = None;
+        if let Some(signal) = self.told_to_end.take() {
+            self.pass_on(left, signal);
+        }
+        true
+    }
+
+    /// Sends a signal to whom it is for.
+    pub fn pass_on(&mut self, left: impl FnOnce() -> Vec<Pid>, signal: Signal) {
+        if is_to_end(signal) {
+            self.told_to_end = Some(signal);
+        }
+        for pid in self.main_process.map_or_else(left, |pid| vec![pid]) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+/// Whether a signal asks its receiver to end.
+pub fn is_to_end(signal: Signal) -> bool {
+    matches!(signal, Signal::TERM | Signal::QUIT)
 }
 
 /// Children of this process, by the kernel's list. `/proc` may be that of an outer PID namespace, whose numbers would mean other processes

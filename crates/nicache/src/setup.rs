@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::net::{
@@ -25,6 +26,8 @@ use crate::options::{ClientLimits, HandshakeKind, LogFormat, PathOptions, Policy
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 /// Most open files attached to one message (the kernel's own limit is 253).
 pub const FILES_MAX: usize = 200;
+/// How long the server, and the programs beside it, may take to end by themselves.
+pub const GRACE: Duration = Duration::from_secs(5);
 
 /// Setup of the card. Attached, in this order: the files of its ports ([`PortsSetup`]), the socket to the watcher
 /// (`SOCK_SEQPACKET`), the ledger of connections ([`crate::engine::SharedLedger`]), then `witness_files` files of the kernel witness as the watcher reported them ([`WatchReport::files`]).
@@ -147,7 +150,16 @@ pub struct ServerSetup {
     pub environment: Vec<(String, String)>,
 }
 
-/// The only message of the server's first process to the supervisor: it ends because a program beside the server has failed.
+/// The only message of the server's first process to the supervisor, right before its end.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum LastWord {
+    /// A program beside the server has failed.
+    CompanionFailed(CompanionFailure),
+    /// The server has ended, and this program beside it (program and arguments) did not when it was asked to.
+    CompanionStays(Vec<String>),
+}
+
+/// How a program beside the server ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CompanionFailure {
     /// Program and arguments.
@@ -217,7 +229,8 @@ pub fn child_start<T: DeserializeOwned>(name: &std::ffi::CStr) -> Result<(T, Vec
 /// Niceness of the watcher: it needs little, but in time. With a hundred busy processes beside it, it would get a hundredth of a CPU, lose what it is told
 /// by the kernel, and let its lease end.
 pub const WATCHER_NICENESS: i32 = -19;
-/// Niceness of the card, which is to the server what the kernel's own network stack is.
+/// Niceness of the card, which is to the server what the kernel's own network stack is. While it leaves the server behind, it goes no longer first
+/// ([`crate::engine::precedence`]).
 pub const CARD_NICENESS: i32 = -10;
 
 /// Has the scheduler prefer this thread, and those that it starts, if that is allowed.

@@ -4,15 +4,11 @@
 mod common;
 
 use std::path::Path;
-use std::time::Duration;
 
 use common::{
-    Nicache, Site, assert_all_gone, assert_fails, command, curl, exists_within, kill, private_network, within,
+    Nicache, SOON, Site, assert_all_gone, assert_fails, command, curl, exists_within, kill, private_network, within,
 };
 use rustix::process::Signal;
-
-const GONE: Duration = Duration::from_secs(3);
-const STOPPED: Duration = Duration::from_secs(20);
 
 /// A site whose nginx asks PHP-FPM behind a Unix socket for `*.php`.
 fn php_site() -> Site {
@@ -36,7 +32,7 @@ fn php_fpm(site: &Site, mode: &str) -> String {
 
 fn fetch_sum(nicache: &Nicache) {
     let url = format!("http://{}/sum.php", nicache.server());
-    let page = within(Duration::from_secs(10), || {
+    let page = within(SOON, || {
         let output = std::process::Command::new("curl").args(["-sS", "-m", "10", "--fail", &url]).output().unwrap();
         output.status.success().then_some(output.stdout)
     });
@@ -69,8 +65,8 @@ fn php_beside_nginx() {
     assert!(text.lines().any(|line| line.starts_with("with ") && line.contains("php-fpm8.2 --nodaemonize")), "{text}");
     let processes = nicache.processes();
     nicache.signal(Signal::TERM);
-    assert!(nicache.wait(STOPPED).unwrap().success());
-    assert_all_gone(&processes, GONE);
+    assert!(nicache.wait(SOON).unwrap().success());
+    assert_all_gone(&processes);
     // It was asked to end, and removed its own files.
     assert!(!site.folder.path().join("php.sock").exists());
 }
@@ -83,8 +79,8 @@ fn a_program_in_the_background_is_followed() {
     fetch_sum(&nicache);
     let processes = nicache.processes();
     nicache.signal(Signal::TERM);
-    assert!(nicache.wait(STOPPED).unwrap().success());
-    assert_all_gone(&processes, GONE);
+    assert!(nicache.wait(SOON).unwrap().success());
+    assert_all_gone(&processes);
 }
 
 #[test]
@@ -99,9 +95,9 @@ fn started_in_order_and_stopped_in_reverse() {
     let mut nicache = Nicache::start(&options, &site.command());
     assert_eq!(curl(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
     let all_started = || (notes(&site).len() == 3).then_some(());
-    assert!(within(Duration::from_secs(5), all_started).is_some(), "{:?}", notes(&site));
+    assert!(within(SOON, all_started).is_some(), "{:?}", notes(&site));
     nicache.signal(Signal::TERM);
-    assert!(nicache.wait(STOPPED).unwrap().success());
+    assert!(nicache.wait(SOON).unwrap().success());
     assert_eq!(notes(&site)[3..], ["stop second", "stop first one"]);
 }
 
@@ -115,8 +111,8 @@ fn a_failing_program_ends_everything_and_is_named() {
     let mut nicache = Nicache::start(&["--with", &program], &site.command());
     let processes = nicache.processes();
     std::fs::write(&flag, "").unwrap();
-    assert!(!nicache.wait(Duration::from_secs(5)).unwrap().success());
-    assert_all_gone(&processes, GONE);
+    assert!(!nicache.wait(SOON).unwrap().success());
+    assert_all_gone(&processes);
     let log = nicache.log_text();
     assert!(log.contains("brittle") && log.contains("--with") && log.contains("status 7"), "{log}");
 }
@@ -127,16 +123,16 @@ fn a_killed_program_ends_everything_and_is_named() {
     let site = php_site();
     let mut nicache = Nicache::start(&["--with", &php_fpm(&site, "--nodaemonize")], &site.command());
     let pid_file = site.folder.path().join("php.pid");
-    assert!(exists_within(&pid_file, Duration::from_secs(5)));
+    assert!(exists_within(&pid_file, SOON));
     let processes = nicache.processes();
     let is_master = |pid: &&u64| {
         let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
         line.is_ok_and(|line| line.starts_with("php-fpm: master"))
     };
-    let master = within(Duration::from_secs(5), || nicache.processes().iter().find(is_master).copied());
+    let master = within(SOON, || nicache.processes().iter().find(is_master).copied());
     kill(master.expect("PHP-FPM runs"), Signal::KILL);
-    assert!(!nicache.wait(Duration::from_secs(5)).unwrap().success());
-    assert_all_gone(&processes, GONE);
+    assert!(!nicache.wait(SOON).unwrap().success());
+    assert_all_gone(&processes);
     let log = nicache.log_text();
     assert!(log.contains("`php-fpm8.2`") && log.contains("signal 9"), "{log}");
 }
@@ -149,12 +145,55 @@ fn the_end_of_the_server_ends_the_programs_beside_it() {
     let mut nicache = Nicache::start(&["--with", &php_fpm(&site, "--daemonize")], &site.command());
     fetch_sum(&nicache);
     let processes = nicache.processes();
+    end_server(&nicache, &site);
+    assert!(nicache.wait(SOON).unwrap().success());
+    assert_all_gone(&processes);
+    let log = nicache.log_text();
+    assert!(log.contains("ended by itself") && !log.contains("is killed"), "{log}");
+}
+
+/// Ends nginx, which is in the foreground, as if by itself.
+fn end_server(nicache: &Nicache, site: &Site) {
     let pid = std::fs::read_to_string(site.folder.path().join("pid")).unwrap();
-    let inner: u64 = pid.trim().parse().unwrap();
-    kill(outer_pid(&processes, inner), Signal::QUIT);
-    assert!(nicache.wait(STOPPED).unwrap().success());
-    assert_all_gone(&processes, GONE);
-    assert!(nicache.log_text().contains("ended by itself"));
+    kill(outer_pid(&nicache.processes(), pid.trim().parse().unwrap()), Signal::QUIT);
+}
+
+#[test]
+fn a_program_on_its_way_to_the_background_is_told_to_end() {
+    private_network();
+    let site = Site::new();
+    let ready = site.folder.path().join("ready");
+    // Its first process hears that it shall end when it is about to end anyway.
+    let body = format!(
+        "trap 'note told first' TERM
+        (trap 'note told second; exit 0' TERM; note second; while :; do sleep 0.05; done) &
+        while [ ! -e '{}' ]; do sleep 0.05; done",
+        ready.display()
+    );
+    let program = script(&site, "program", &body);
+    let mut nicache = Nicache::start(&["--with", &program], &site.command());
+    let noted = |line: &str| within(SOON, || notes(&site).iter().any(|l| l == line).then_some(()));
+    assert!(noted("second").is_some());
+    end_server(&nicache, &site);
+    assert!(noted("told first").is_some());
+    std::fs::write(&ready, "").unwrap();
+    assert!(nicache.wait(SOON).unwrap().success());
+    assert_eq!(notes(&site), ["second", "told first", "told second"]);
+}
+
+#[test]
+fn a_program_that_stays_after_the_servers_end_is_killed_and_named() {
+    private_network();
+    let site = Site::new();
+    let program = script(&site, "stubborn", "trap '' TERM; note up; while :; do sleep 0.05; done");
+    let mut nicache = Nicache::start(&["--with", &program], &site.command());
+    assert!(within(SOON, || (notes(&site).len() == 1).then_some(())).is_some());
+    let processes = nicache.processes();
+    end_server(&nicache, &site);
+    assert!(nicache.wait(SOON).unwrap().success());
+    assert_all_gone(&processes);
+    let log = nicache.log_text();
+    assert!(log.contains("stubborn") && log.contains("--with") && log.contains("ended by itself"), "{log}");
 }
 
 /// The process of ours that has this number in its own PID namespace.

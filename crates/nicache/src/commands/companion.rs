@@ -9,10 +9,10 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, set_child_subreaper};
+use rustix::process::set_child_subreaper;
 
 use crate::cli::CompanionArgs;
-use crate::following::{self, Collected, Signals, collect, own_children, pass_on};
+use crate::following::{self, Collected, Recipient, Signals, collect, own_children};
 
 /// Runs the program to its end. Standard input is a socket on which one byte says that it has been started.
 pub fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
@@ -23,25 +23,24 @@ pub fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
     let variable = |set: &String| set.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
     let environment: Vec<(String, String)> = arguments.set.iter().filter_map(variable).collect();
     let program = following::start(argv, &environment).with_context(|| format!("cannot start `{}`", argv[0]))?;
-    let mut main_process = Some(Pid::from_child(&program));
+    let mut recipient = Recipient::new(&program);
+    let left = || own_children().unwrap_or_default();
     UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?).write_all(b".")?;
     loop {
         loop {
             match collect()? {
-                Collected::Ended(pid, code) if main_process == Some(pid) => {
-                    if code != 0 {
+                Collected::Ended(pid, code) => {
+                    if recipient.ended(pid, left) && code != 0 {
                         return Ok(ExitCode::from(code));
                     }
-                    main_process = None;
                 }
-                Collected::Ended(..) => {}
                 Collected::Running => break,
                 Collected::None => return Ok(ExitCode::SUCCESS),
             }
         }
-        signals.wait(None)?;
+        signals.wait(None, None)?;
         for signal in signals.take() {
-            pass_on(main_process, || own_children().unwrap_or_default(), signal);
+            recipient.pass_on(left, signal);
         }
     }
 }

@@ -1,20 +1,21 @@
 //! `nicache server`, process 1 of the server's PID namespace: starts the programs beside the server and the server, hands signals on, collects
 //! orphans.
 //!
-//! When it ends, the kernel kills whatever is left in the namespace. It ends when the server does, or when a program beside it fails. Before an
-//! end that was asked for, the programs beside the server are asked to end, too: after the server, in the reverse order of their start.
+//! When it ends, the kernel kills whatever is left in the namespace. It ends when the server does, or when a program beside it fails. After the
+//! server's end the programs beside it are asked to end, too, in the reverse order of their start.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::following::{self, Collected, Signals, collect, own_children, pass_on};
-use crate::setup::{CompanionFailure, ServerSetup, child_start, send_message};
+use crate::following::{self, Collected, Recipient, Signals, collect, is_to_end, own_children};
+use crate::setup::{CompanionFailure, GRACE, LastWord, ServerSetup, child_start, send_message};
 
 /// Runs the server to its end.
 pub fn execute() -> Result<ExitCode> {
@@ -24,8 +25,8 @@ pub fn execute() -> Result<ExitCode> {
         setup.with.into_iter().map(|argv| Companion::start(argv, &setup.environment)).collect::<Result<Vec<_>>>()?;
     let server = following::start(&setup.argv, &setup.environment)
         .with_context(|| format!("cannot start the server `{}`", setup.argv[0]))?;
-    let main_process = Some(Pid::from_child(&server));
-    let mut all = ProcessOne { main_process, failed: None, companions, stopping: false, supervisor };
+    let recipient = Recipient::new(&server);
+    let mut all = ProcessOne { recipient, failed: None, companions, stopping: false, supervisor };
     all.follow(&signals).map(ExitCode::from)
 }
 
@@ -55,8 +56,8 @@ impl Companion {
 }
 
 struct ProcessOne {
-    /// The server's first process, until it has ended.
-    main_process: Option<Pid>,
+    /// Whose the server's signals are.
+    recipient: Recipient,
     /// Status of the server's first process, if it was not 0.
     failed: Option<u8>,
     companions: Vec<Companion>,
@@ -68,6 +69,7 @@ struct ProcessOne {
 impl ProcessOne {
     fn follow(&mut self, signals: &Signals) -> Result<u8> {
         let mut asked = None;
+        let mut deadline = None;
         loop {
             if let Some(status) = self.collect_all()? {
                 return Ok(status);
@@ -77,17 +79,23 @@ impl ProcessOne {
                 let Some(last) = self.companions.last() else {
                     return Ok(self.failed.unwrap_or(0));
                 };
+                let now = Instant::now();
+                if now >= *deadline.get_or_insert(now + GRACE) {
+                    let _ = send_message(self.supervisor.as_fd(), &LastWord::CompanionStays(last.argv.clone()), &[]);
+                    return Ok(self.failed.unwrap_or(0));
+                }
                 if asked.replace(last.parent) != Some(last.parent) {
                     let _ = kill_process(last.parent, Signal::TERM);
                 }
             }
             // The supervisor sends nothing after the setup: readable means that it is gone.
-            if signals.wait(Some(&self.supervisor))? {
+            let limit = deadline.map(|deadline: Instant| deadline.saturating_duration_since(Instant::now()));
+            if signals.wait(Some(&self.supervisor), limit)? {
                 return Ok(1);
             }
             for signal in signals.take() {
-                self.stopping |= matches!(signal, Signal::TERM | Signal::QUIT);
-                pass_on(self.main_process, || self.servers_orphans().unwrap_or_default(), signal);
+                self.stopping |= is_to_end(signal);
+                self.recipient.pass_on(|| orphans(&self.companions).unwrap_or_default(), signal);
             }
         }
     }
@@ -95,8 +103,7 @@ impl ProcessOne {
     /// Collects what has ended; some status: everything shall end at once.
     fn collect_all(&mut self) -> Result<Option<u8>> {
         while let Collected::Ended(pid, status) = collect()? {
-            if self.main_process == Some(pid) {
-                self.main_process = None;
+            if self.recipient.ended(pid, || orphans(&self.companions).unwrap_or_default()) {
                 self.failed = (status != 0).then_some(status);
                 if status != 0 && !self.stopping {
                     return Ok(Some(status));
@@ -105,7 +112,7 @@ impl ProcessOne {
                 let companion = self.companions.remove(index);
                 if status != 0 && !self.stopping {
                     let failure = CompanionFailure { argv: companion.argv, status };
-                    let _ = send_message(self.supervisor.as_fd(), &failure, &[]);
+                    let _ = send_message(self.supervisor.as_fd(), &LastWord::CompanionFailed(failure), &[]);
                     return Ok(Some(status));
                 }
             }
@@ -114,13 +121,13 @@ impl ProcessOne {
     }
 
     fn server_is_gone(&self) -> Result<bool> {
-        Ok(self.main_process.is_none() && (self.failed.is_some() || self.servers_orphans()?.is_empty()))
+        Ok(self.recipient.is_in_background() && (self.failed.is_some() || orphans(&self.companions)?.is_empty()))
     }
+}
 
-    /// What the server left in the background: all other children are parents of companions, which keep theirs.
-    fn servers_orphans(&self) -> Result<Vec<Pid>> {
-        let mut children = own_children()?;
-        children.retain(|pid| self.companions.iter().all(|companion| companion.parent != *pid));
-        Ok(children)
-    }
+/// What the server left in the background: all other children are parents of companions, which keep theirs.
+fn orphans(companions: &[Companion]) -> Result<Vec<Pid>> {
+    let mut children = own_children()?;
+    children.retain(|pid| companions.iter().all(|companion| companion.parent != *pid));
+    Ok(children)
 }

@@ -18,10 +18,7 @@ use super::ready::LOOK_EVERY;
 use super::{Order, Running};
 use crate::logs;
 use crate::publish::Nft;
-use crate::setup::{CompanionFailure, receive_message};
-
-/// How long the server, and the programs beside it, may take to end by themselves.
-const GRACE: Duration = Duration::from_secs(5);
+use crate::setup::{CompanionFailure, GRACE, LastWord, receive_message};
 
 /// Why it is over.
 #[derive(Debug)]
@@ -119,7 +116,18 @@ impl Running<'_> {
         if !wait_readable(channel.as_fd(), Duration::ZERO)? {
             return Ok(None);
         }
-        Ok(receive_message(channel)?.map(|(failure, _)| failure))
+        Ok(match receive_message(channel)?.map(|(word, _)| word) {
+            Some(LastWord::CompanionFailed(failure)) => Some(failure),
+            Some(LastWord::CompanionStays(argv)) => {
+                tracing::warn!(
+                    "the server has ended, and the program `{}` beside it (--with) did not within {} s: it is killed",
+                    argv[0],
+                    GRACE.as_secs()
+                );
+                None
+            }
+            None => None,
+        })
     }
 
     /// Sleeps until something happens, or until it is time to look at the server again.
