@@ -32,6 +32,7 @@ use crate::memo::Memo;
 use crate::packet::{Classified, Side, TcpFrame, classify};
 use crate::recheck::Rechecks;
 use crate::store::{Entry, MostUsed, Store};
+use crate::turns::Turns;
 use crate::wait::Waiters;
 
 /// Frames taken from a port at a time.
@@ -60,6 +61,7 @@ pub struct Card<W, H> {
     pub(crate) fills: Fills,
     pub(crate) time_wait: TimeWaitTable,
     pub(crate) half_open: HalfOpen,
+    left_to_host: usize,
     pub(crate) challenges: ChallengeBudget,
     pub(crate) cookie_keys: CookieKeys,
     pub(crate) syn_pressure: SynPressure,
@@ -90,6 +92,7 @@ pub struct Card<W, H> {
     pub(crate) ranges: Ranges,
     pub(crate) part_sets: PartSets,
     pub(crate) first_level: Option<FirstLevel>,
+    pub(crate) turns: Turns,
     burst: Option<Burst>,
     period_end: Option<Time>,
 }
@@ -169,6 +172,7 @@ impl<W: Port, H: Port> Card<W, H> {
             fills: Fills::new(),
             time_wait: TimeWaitTable::new(config.flows),
             half_open: HalfOpen::new(config.flows, config.half_open.min(config.flows / 2), std::time::Duration::ZERO),
+            left_to_host: 0,
             challenges: ChallengeBudget::default(),
             cookie_keys: CookieKeys::new(config.isn_key),
             syn_pressure: SynPressure::default(),
@@ -193,13 +197,15 @@ impl<W: Port, H: Port> Card<W, H> {
             ranges: Ranges::new(),
             part_sets: PartSets::new(),
             first_level: None,
+            turns: Turns::new(config.flows),
             burst: Some(Burst::new(BURST_FRAMES)),
             period_end,
             config,
         }
     }
 
-    /// Takes what both ports have, answers it, and does what time demands. Returns the frames handled.
+    /// Takes what both ports have, answers it, lets flows send in turn, and does what time demands. Returns how many frames and turns that were: if
+    /// any, there may be more at once.
     ///
     /// # Errors
     /// A port is broken.
@@ -219,6 +225,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let Some(mut burst) = self.burst.take() else { return Ok(0) };
         let handled = self.poll_ports(&mut burst, now);
         self.burst = Some(burst);
+        let served = self.poll_turns(now);
         self.poll_timers(now);
         self.poll_l0(now);
         if !self.adopted.is_empty() {
@@ -233,10 +240,11 @@ impl<W: Port, H: Port> Card<W, H> {
         self.sync_l0();
         self.ports.wire.flush()?;
         self.ports.host.flush()?;
-        handled
+        handled.map(|frames| frames + served)
     }
 
     fn poll_ports(&mut self, burst: &mut Burst, now: Time) -> io::Result<usize> {
+        self.turns.begin();
         let mut handled = self.ports.wire.receive(burst)?;
         for frame in burst.iter_mut() {
             self.handle_wire_frame(frame, now);
@@ -266,7 +274,11 @@ impl<W: Port, H: Port> Card<W, H> {
     /// When the card wants to be polled again even if no frame comes; `None`: only for frames.
     pub fn next_due(&self) -> Option<Time> {
         let adopted = if self.adopted.is_empty() { None } else { self.adopted.due(Time::ZERO) };
-        [self.wheel.next_due(), self.period_end, self.watcher_due(), self.l0_due(), adopted].into_iter().flatten().min()
+        let turn = (!self.turns.is_empty()).then_some(Time::ZERO);
+        [turn, self.wheel.next_due(), self.period_end, self.watcher_due(), self.l0_due(), adopted]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// What was counted so far.
@@ -287,6 +299,12 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Of these: connections whose handshake is not complete.
     pub fn half_open(&self) -> usize {
         self.half_open.len()
+    }
+
+    /// Of these: connections that clients are done with and the server has yet to close. What the kernel has accepted for the server and the server has not
+    /// is among them.
+    pub fn left_to_host(&self) -> usize {
+        self.left_to_host
     }
 
     /// Hold buffers in use.
@@ -407,6 +425,7 @@ impl<W: Port, H: Port> Card<W, H> {
     ) {
         let Some(mut flow) = self.flows.take(index) else { return };
         let was_half_open = flow.is_half_open();
+        self.left_to_host -= usize::from(flow.is_left_to_host());
         let keep = if flow.loan.is_none() || self.take_back(&mut flow, ack, now) {
             handle(self, &mut flow)
         } else {
@@ -424,6 +443,8 @@ impl<W: Port, H: Port> Card<W, H> {
                 if was_half_open && !flow.is_half_open() {
                     self.half_open.end(index);
                 }
+                self.left_to_host += usize::from(flow.is_left_to_host());
+                self.turns.join(index, &mut flow);
                 if let Some(due) = self.deadline(&flow, now) {
                     self.wheel.arm(index, due);
                 }

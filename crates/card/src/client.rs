@@ -10,7 +10,7 @@ use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::packet::TcpFrame;
 use crate::timers::DELAYED_ACK;
-use crate::transmit::host_window;
+use crate::transmit::{host_window, in_position};
 
 impl<W: Port, H: Port> Card<W, H> {
     /// A segment of the client of a tracked connection.
@@ -91,7 +91,11 @@ impl<W: Port, H: Port> Card<W, H> {
         if tell_host && flow.host.phase == HostPhase::Open && flow.host.sender.end() == sent_to_host {
             self.ack_host(flow, self.sack_for_host(flow, &head.sack));
         }
-        self.pump_client(flow, now);
+        if tcp.payload_len() > 0 {
+            self.pump_client(flow, now);
+        } else {
+            self.pump_client_later(flow, now);
+        }
         flow.head_timer.handle_input(has_partial_head(flow), now);
         self.keep_unless_over(flow, now)
     }
@@ -250,13 +254,15 @@ impl<W: Port, H: Port> Card<W, H> {
         now: Time,
     ) -> Keep {
         flow.active = now;
+        flow.keep_alive.handle_segment(now);
         let head = &tcp.head;
-        if head.flags.syn() && !head.flags.ack() && (flow.is_closing() || flow.reset_passed.is_some()) {
-            // The client reuses the port: a new connection.
+        if head.flags.syn() && !head.flags.ack() && (flow.is_closed() || flow.reset_passed.is_some()) {
+            // The client reuses the port: a new connection. Before, the host challenges it (RFC 5961 section 4), and if it is the client's, it resets.
             self.reset_host(flow);
             return Keep::No;
         }
-        if let (Some(stamps), Some(theirs)) = (&mut flow.timestamps, head.timestamps) {
+        let fits = is_in_host_window(flow, tcp);
+        if let (Some(stamps), Some(theirs), true) = (&mut flow.timestamps, head.timestamps, fits) {
             stamps.client.update(theirs, head.seq, head.seq, now);
         }
         if let Some(until) = until
@@ -274,13 +280,13 @@ impl<W: Port, H: Port> Card<W, H> {
                 flow.host.acked = position;
             }
         }
-        if head.flags.fin() {
+        if head.flags.fin() && fits {
             flow.client_fin = true;
         }
         if head.flags.ack() && flow.card_speaks() {
             // Replies from before the connection became opaque.
             self.card_ack(flow, tcp, now);
-            self.pump_client(flow, now);
+            self.pump_client_later(flow, now);
         }
         if flow.phase == Phase::Opaque(None) {
             self.note_unfollowed(flow, &frame.data()[tcp.payload_at..tcp.end]);
@@ -302,8 +308,7 @@ impl<W: Port, H: Port> Card<W, H> {
             return Keep::No;
         }
         let is_open = flow.host.phase == HostPhase::Open;
-        let expected = if is_open { flow.splice.in_to_client(flow.host_acked_in) } else { flow.rcv_nxt };
-        match rst::judge(seq, expected, REQUEST_WINDOW_BYTES) {
+        match rst::judge(seq, expected_of_client(flow), REQUEST_WINDOW_BYTES) {
             Verdict::Accept if is_open => Keep::No,
             Verdict::Accept => {
                 self.reset_host(flow);
@@ -341,10 +346,15 @@ impl<W: Port, H: Port> Card<W, H> {
     fn probe_host(&mut self, flow: &Flow) -> bool {
         let asks = flow.replies.is_empty() && flow.host.phase == HostPhase::Open && flow.host.sender.all_acked();
         if asks {
-            let head = crate::transmit::host_head(flow, flow.host.sender.nxt() - 1, Flags::ACK, SackBlocks::EMPTY);
-            self.emit_to_host(flow, &head);
+            self.send_host_probe(flow);
         }
         asks
+    }
+
+    /// Sends the host a segment that it has to answer, with a reset if it does not know the connection.
+    pub(crate) fn send_host_probe(&mut self, flow: &Flow) {
+        let head = crate::transmit::host_head(flow, in_position(flow) - 1, Flags::ACK, SackBlocks::EMPTY);
+        self.emit_to_host(flow, &head);
     }
 
     fn drop_unacceptable(&mut self) -> Keep {
@@ -360,6 +370,19 @@ impl<W: Port, H: Port> Card<W, H> {
             self.emit_to_host(flow, &head);
         }
     }
+}
+
+/// What the client sends next on an opaque connection, as far as is known.
+fn expected_of_client(flow: &Flow) -> Seq {
+    if flow.host.phase == HostPhase::Open { flow.splice.in_to_client(flow.host_acked_in) } else { flow.rcv_nxt }
+}
+
+/// Would the host of an opaque connection take the segment (RFC 9293 section 3.10.7.4)? Others may be anybody's.
+fn is_in_host_window(flow: &Flow, tcp: &TcpFrame) -> bool {
+    let (sender, next) = (&flow.host.sender, expected_of_client(flow));
+    let window = sender.window_edge().saturating_since(sender.una()).max(REQUEST_WINDOW_BYTES);
+    let end = tcp.head.seq + tcp.head.segment_len(tcp.payload_len());
+    (end + 1).ge(next) && tcp.head.seq.le(next + window)
 }
 
 /// Does the client owe the rest of a head? What is held and waits for nobody is not whole.

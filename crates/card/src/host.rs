@@ -12,6 +12,7 @@ use crate::fill::Answered;
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::packet::TcpFrame;
+use crate::transmit::in_position;
 
 /// How recent a hit must be for the host's FIN on an idle connection to be kept from the client.
 const FIN_ABSORBED_AFTER_HIT: std::time::Duration = std::time::Duration::from_secs(65);
@@ -27,7 +28,8 @@ struct Tracked {
 impl<W: Port, H: Port> Card<W, H> {
     /// A segment of the host of a tracked connection.
     pub(crate) fn host_segment(&mut self, flow: &mut Flow, frame: &mut FrameBuf, tcp: &TcpFrame, now: Time) -> Keep {
-        flow.host_heard = now;
+        let was_asked = flow.host_alive.is_asked();
+        flow.host_alive.handle_segment(now);
         flow.reset_passed = None;
         if flow.phase == Phase::HostHandshake {
             return self.host_handshake_segment(flow, frame, tcp, now);
@@ -54,6 +56,7 @@ impl<W: Port, H: Port> Card<W, H> {
         if let (Some(stamps), Some(theirs)) = (&mut flow.timestamps, head.timestamps) {
             stamps.host = theirs.val;
         }
+        let is_answer = was_asked && head.ack.le(flow.host_acked_in);
         if head.flags.ack() {
             self.host_ack(flow, tcp, now);
         }
@@ -68,15 +71,17 @@ impl<W: Port, H: Port> Card<W, H> {
         if head.seq.lt(flow.host_base) && (len > 0 || head.flags.fin()) {
             // From before a switch, and acknowledged: with the present deltas its bytes would take the place of others.
             self.count_host_frame(frame, tcp, Tracked::default());
-            let seq = flow.host.sender.nxt().max(flow.host_acked_in);
-            let ack = crate::transmit::host_head(flow, seq, Flags::ACK, SackBlocks::EMPTY);
+            let ack = crate::transmit::host_head(flow, in_position(flow), Flags::ACK, SackBlocks::EMPTY);
             self.emit_to_host(flow, &ack);
             return Keep::Yes;
         }
         if len == 0 && !head.flags.fin() {
             self.count_host_frame(frame, tcp, Tracked::default());
             if matches!(flow.phase, Phase::Opaque(_)) {
-                self.pass_host_frame(flow, frame, tcp);
+                if !is_answer {
+                    // The client has not asked.
+                    self.pass_host_frame(flow, frame, tcp);
+                }
                 self.resume_requests(flow);
             } else if head.seq.lt(flow.host.rcv_nxt) {
                 // A keep-alive probe (RFC 9293 section 3.8.4).

@@ -52,6 +52,7 @@ mod request;
 pub mod store;
 mod timers;
 mod transmit;
+mod turns;
 mod wait;
 
 pub use access::AccessRecord;

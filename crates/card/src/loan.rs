@@ -18,6 +18,7 @@ use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::packet::FlowKey;
 use crate::payload;
 use crate::store::EntryId;
+use crate::turns::Turn;
 
 /// A connection on loan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,6 +186,7 @@ fn may_be_lent(flow: &Flow) -> bool {
         && !flow.card_fin
         && flow.ack_due.is_none()
         && flow.tags.is_empty()
+        && flow.turn == Turn::No
         && !flow.ecn.is_in_use()
         && flow.sender.all_sent()
         && flow.sender.una() == reply.start

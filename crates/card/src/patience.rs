@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nicache_port::Port;
-use nicache_tcp::patience::{Impatience, KeepAliveStep};
+use nicache_tcp::patience::{Impatience, KeepAliveRules, KeepAliveStep};
 use nicache_tcp::{Flags, Time};
 
 use crate::card::{Card, Keep};
@@ -16,6 +16,10 @@ use crate::timers::FIN_WAIT;
 const SILENT_MIN: Duration = Duration::from_secs(5);
 /// The same for one that has not acknowledged all: longer than several repetitions that are lost.
 const SILENT_OWING_MIN: Duration = Duration::from_secs(30);
+/// How the host is asked whether it still knows a connection. Silence says little: its reset may have been lost on the way to the card, or it has
+/// taken one that the card did not believe. It is next door, so that asking costs little, and the client hears nothing of it.
+const ASKING_HOST: KeepAliveRules =
+    KeepAliveRules { idle: Duration::from_secs(300), interval: Duration::from_secs(10), probes: 5 };
 /// Places of the flow table looked at for such a connection.
 const SILENT_TRIES: usize = 32;
 
@@ -29,9 +33,13 @@ impl<W: Port, H: Port> Card<W, H> {
             None
         };
         let keep_alive = is_probed(flow).then(|| flow.keep_alive.next_timeout(&rules.keep_alive));
+        let host = is_host_asked(flow).then(|| flow.host_alive.next_timeout(&ASKING_HOST));
         let fin_wait = flow.fin_wait.map(|since| since + FIN_WAIT);
         let fill = flow.fill.is_some().then(|| flow.fill_looked_at.0 + FILL_LOOK);
-        [fill, reading, keep_alive, fin_wait, flow.head_timer.next_timeout(rules.head)].into_iter().flatten().min()
+        [fill, reading, keep_alive, host, fin_wait, flow.head_timer.next_timeout(rules.head)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Whether the client of a flow has had its time.
@@ -53,12 +61,28 @@ impl<W: Port, H: Port> Card<W, H> {
                 KeepAliveStep::Wait => {}
                 KeepAliveStep::Gone => return Some(Impatience::Gone),
                 KeepAliveStep::Probe => {
+                    if matches!(flow.phase, Phase::Opaque(_)) {
+                        // What the host has taken since the card stopped to follow.
+                        flow.rcv_nxt = flow.rcv_nxt.max(flow.splice.in_to_client(flow.host_acked_in));
+                    }
                     let seq = crate::transmit::out_position(flow) - 1;
                     self.send_to_client(flow, seq, Flags::ACK, now);
                 }
             }
         }
         None
+    }
+
+    /// Asks the host, if it is time to, whether it still knows the connection.
+    pub(crate) fn ask_host(&mut self, flow: &mut Flow, now: Time) -> KeepAliveStep {
+        if !is_host_asked(flow) {
+            return KeepAliveStep::Wait;
+        }
+        let step = flow.host_alive.handle_timeout(&ASKING_HOST, now);
+        if step == KeepAliveStep::Probe {
+            self.send_host_probe(flow);
+        }
+        step
     }
 
     /// Gives up the fill of a reply whose client takes it too slowly. The reply goes on.
@@ -123,9 +147,19 @@ impl<W: Port, H: Port> Card<W, H> {
 
 /// Is the connection one whose client is asked whether it still lives? What is sent and not acknowledged asks by itself, and what can be forgotten need not be asked.
 fn is_probed(flow: &Flow) -> bool {
-    flow.phase == Phase::Requests
-        && flow.host.phase == HostPhase::Open
-        && flow.output_idle()
-        && !flow.is_closing()
+    is_shared(flow) && !flow.card_speaks() && !flow.lacks_acks() && !flow.is_closing() && !flow.is_forgettable()
+}
+
+/// The same for the host, which repeats what it has sent by itself.
+fn is_host_asked(flow: &Flow) -> bool {
+    is_shared(flow)
+        && flow.host.sender.all_acked()
+        && !flow.lacks_acks()
+        && !flow.host.fin_passed
         && !flow.is_forgettable()
+}
+
+/// Do both ends know the connection?
+fn is_shared(flow: &Flow) -> bool {
+    matches!(flow.phase, Phase::Requests | Phase::Opaque(_)) && flow.host.phase == HostPhase::Open
 }

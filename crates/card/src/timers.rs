@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use nicache_port::Port;
+use nicache_tcp::patience::KeepAliveStep;
 use nicache_tcp::{Flags, Time, TimeoutOutcome};
 
 use crate::card::{Card, Keep};
 use crate::flow::{Flow, HostPhase, Phase};
+use crate::turns::Turn;
 
 /// Timers that are run between two looks at the ports.
 const TIMERS_PER_POLL: usize = 64;
@@ -41,6 +43,8 @@ impl<W: Port, H: Port> Card<W, H> {
     /// When the flow wants to be looked at again.
     pub(crate) fn deadline(&self, flow: &Flow, now: Time) -> Option<Time> {
         let sender = if flow.card_speaks() { flow.sender.next_timeout() } else { None };
+        // Its turn comes before.
+        let sender = sender.filter(|&due| due > now || flow.turn != Turn::Waiting);
         let host = match flow.host.phase {
             HostPhase::Open | HostPhase::Closing if !flow.host.sender.all_acked() => flow.host.sender.next_timeout(),
             HostPhase::SynSent => Some(flow.host.syn_sent + syn_interval(flow.host.syn_tries)),
@@ -104,6 +108,9 @@ impl<W: Port, H: Port> Card<W, H> {
             self.pump_client(flow, now);
         }
         self.look_at_fill(flow, now);
+        if self.ask_host(flow, now) == KeepAliveStep::Gone {
+            return self.give_host_up(flow, now);
+        }
         if now >= self.idle_due(flow) {
             return self.end_idle(flow, now);
         }
@@ -141,10 +148,10 @@ impl<W: Port, H: Port> Card<W, H> {
         if let Some(passed) = flow.reset_passed {
             due = due.min(passed + LINGER);
         }
-        if flow.owes_acks() {
-            // The host repeats what the client lacks, or asks for room, at least every two minutes (RFC 6298 section 5, Linux' TCP_RTO_MAX): if neither
-            // says a word, both are gone.
-            return due.min(flow.active.max(flow.host_heard) + IDLE_FORGET);
+        if flow.lacks_acks() {
+            // The host repeats what the client lacks at least every two minutes (RFC 6298 section 5, Linux' TCP_RTO_MAX): if neither says a word, both
+            // are gone.
+            return due.min(flow.active.max(flow.host_alive.heard()) + IDLE_FORGET);
         }
         due
     }

@@ -10,22 +10,15 @@ use crate::card::{Card, Ports};
 use crate::counters::Counters;
 use crate::emit::{Addresses, Gather, Headers};
 use crate::flow::{Flow, HostPhase};
-use crate::limits::{REQUEST_WINDOW_BYTES, SUPER_FRAME_BYTES};
+use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::payload::{self, Piece, Sources};
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// Sends what the client's window and the congestion window allow.
-    pub(crate) fn pump_client(&mut self, flow: &mut Flow, now: Time) {
-        let bytes_max = if self.ports.wire.capabilities().tso { SUPER_FRAME_BYTES } else { u32::from(flow.mss) };
-        while let Some(transmit) = flow.sender.poll_transmit(now, bytes_max) {
-            if !matches!(transmit.kind, TransmitKind::New) {
-                self.counters.retransmits += 1;
-            }
-            self.send_reply_segment(flow, &transmit, now);
+    /// Sends a segment, or super-frame, of replies.
+    pub(crate) fn send_reply_segment(&mut self, flow: &mut Flow, transmit: &Transmit, now: Time) {
+        if !matches!(transmit.kind, TransmitKind::New) {
+            self.counters.retransmits += 1;
         }
-    }
-
-    fn send_reply_segment(&mut self, flow: &mut Flow, transmit: &Transmit, now: Time) {
         let mut flags = Flags::ACK | flow.ecn.flags();
         if transmit.fin {
             flags = flags | Flags::FIN;
@@ -230,6 +223,11 @@ pub(crate) fn host_head(flow: &Flow, seq: Seq, flags: Flags, sack: SackBlocks) -
         sack,
         ..HeadRepr::default()
     }
+}
+
+/// The sequence number that the host expects next, as far as is known: on an opaque connection it is ahead of what the card has sent.
+pub(crate) fn in_position(flow: &Flow) -> Seq {
+    flow.host.sender.nxt().max(flow.host_acked_in)
 }
 
 /// The sequence number that the client expects next from this side.

@@ -1,13 +1,17 @@
-//! What the card's process gives up once it has what it needs. It is the one that strangers' packets reach.
+//! What the card's process gives up once it has what it needs, and the watcher's. Strangers' packets reach the one; their paths and SQL, as the server passes them on, the other.
 //!
-//! Capabilities belong to threads: they are given up before others are started. The filter of system calls comes last and is for all threads. A call that it does not know fails with
-//! EPERM, so that a library's new habit costs a feature and not the service.
+//! Capabilities belong to threads: they are given up before others are started. The filter of system calls comes last and is for all threads. The card may make those of a list only; one that is not there fails with
+//! EPERM, so that a library's new habit costs a feature and not the service. The watcher starts clients of databases, which inherit its filter, so it is the other way round there: a list of what none of them needs.
+//!
+//! The supervisor keeps what it has: it starts the server, which may need anything, and cards and watchers again. Its systemd units bound it.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 
 /// What a card at work asks of the kernel: frames, time, memory, other threads; the connections of its own client.
 const CALLS: &[i64] = &[
@@ -67,6 +71,80 @@ const CALLS: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
+/// A card's threads change their own niceness ([`crate::engine::precedence`]), and nobody else's.
+const NICENESS_OF_ITSELF: [(u8, u64); 2] = [(0, libc::PRIO_PROCESS as u64), (1, 0)];
+
+/// What gives power over the machine or other processes, and is not for a watcher at work, nor for a client of a database.
+const CALLS_OF_NO_WATCHER: &[i64] = &[
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_move_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    libc::SYS_mknod,
+    libc::SYS_mknodat,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_quotactl,
+    libc::SYS_acct,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_iopl,
+    libc::SYS_ioperm,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+];
+
+/// Of bpf(2), looking at, changing and walking through maps; the next command loads programs.
+const BPF_MAP_GET_NEXT_KEY: u64 = 4;
+
+/// What a watcher at work needs: to read any file without a trace of it (`O_NOATIME`) and to lease it (`F_SETLEASE`), to look at the server's and the databases' processes and at its own maps, and to start a database's client as the user that the
+/// database trusts, and end it.
+pub const OF_A_WATCHER: CapabilitySet = CapabilitySet::DAC_READ_SEARCH
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::LEASE)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::KILL);
+
+/// What a card at work needs: to go first again after it has not ([`crate::engine::precedence`]); and the kernel asks for `CAP_NET_ADMIN` whenever the `steering` of a TAP's frames
+/// follows a thread to another CPU.
+pub fn of_a_card(steering: bool) -> CapabilitySet {
+    let for_steering = if steering { CapabilitySet::NET_ADMIN } else { CapabilitySet::empty() };
+    CapabilitySet::SYS_NICE | for_steering
+}
+
 /// Keeps these capabilities only, in this thread and those that it starts, and no program that is executed gets any.
 pub fn keep_capabilities(kept: CapabilitySet) -> Result<()> {
     rustix::thread::set_no_new_privs(true).context("cannot give up privileges")?;
@@ -78,9 +156,29 @@ pub fn keep_capabilities(kept: CapabilitySet) -> Result<()> {
 
 /// Lets all threads of the process make the calls of a card at work only.
 pub fn filter_calls() -> Result<()> {
-    let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> = CALLS.iter().map(|&call| (call, Vec::new())).collect();
-    let refused = SeccompAction::Errno(libc::EPERM as u32);
-    let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, std::env::consts::ARCH.try_into()?)?;
+    let mut rules: Rules = CALLS.iter().map(|&call| (call, Vec::new())).collect();
+    let equal = |(argument, value)| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
+    let own = NICENESS_OF_ITSELF.map(equal).into_iter().collect::<Result<Vec<_>, _>>()?;
+    rules.insert(libc::SYS_setpriority, vec![SeccompRule::new(own)?]);
+    apply(rules, refused(), SeccompAction::Allow)
+}
+
+/// Refuses all threads of the process, and the programs that it starts, what is not for a watcher at work.
+pub fn refuse_calls() -> Result<()> {
+    let mut rules: Rules = CALLS_OF_NO_WATCHER.iter().map(|&call| (call, Vec::new())).collect();
+    let command = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Gt, BPF_MAP_GET_NEXT_KEY)?;
+    rules.insert(libc::SYS_bpf, vec![SeccompRule::new(vec![command])?]);
+    apply(rules, SeccompAction::Allow, refused())
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn refused() -> SeccompAction {
+    SeccompAction::Errno(libc::EPERM as u32)
+}
+
+fn apply(rules: Rules, otherwise: SeccompAction, matching: SeccompAction) -> Result<()> {
+    let filter = SeccompFilter::new(rules, otherwise, matching, std::env::consts::ARCH.try_into()?)?;
     let program: BpfProgram = filter.try_into()?;
     seccompiler::apply_filter_all_threads(&program).context("cannot filter system calls")
 }

@@ -5,13 +5,18 @@ mod common;
 #[path = "common/replay.rs"]
 mod replay;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::{Nicache, Site, assert_all_gone, kill, private_network, status, within};
+use common::{Nicache, SOON, Site, assert_all_gone, kill, private_network, status, within};
 use replay::{assert_coherent, number, replay_site, report_of, start_replay};
 use rustix::process::Signal;
+use rustix::thread::CapabilitySet;
 
 /// How long things may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -71,9 +76,9 @@ fn replaced(handshake: &str, signal: Signal) {
     assert_eq!(nicache.pid("server_pid"), server, "the server went on");
     let processes = nicache.processes();
     nicache.signal(Signal::INT);
-    let status = nicache.wait(Duration::from_secs(10)).expect("it ends");
+    let status = nicache.wait(SOON).expect("it ends");
     assert!(status.success(), "{status} {}", nicache.log_text());
-    assert_all_gone(&processes, Duration::from_secs(3));
+    assert_all_gone(&processes);
 }
 
 #[test]
@@ -230,23 +235,113 @@ fn an_upgrade_that_fails_changes_nothing() {
     wait_for_hits(&nicache, &url, "hello from nginx\n");
 }
 
+/// Niceness of the thread of the card that moves frames (proc_pid_stat(5)).
+fn niceness(nicache: &Nicache) -> i32 {
+    for thread in std::fs::read_dir(format!("/proc/{}/task", nicache.pid("card_pid"))).unwrap().flatten() {
+        let text = std::fs::read_to_string(thread.path().join("stat")).unwrap();
+        let (name, rest) = text.rsplit_once(')').unwrap();
+        if name.ends_with("(card-0") {
+            return rest.split_whitespace().nth(16).unwrap().parse().unwrap();
+        }
+    }
+    panic!("no thread of that name");
+}
+
 #[test]
-fn a_card_at_work_has_given_up_what_it_does_not_need() {
+fn a_card_that_leaves_the_server_behind_does_not_go_first() {
+    private_network();
+    let site = Site::with("", "root @ROOT@/site;");
+    let nicache = Nicache::start(&[], &site.command());
+    let url = format!("http://{}/page.html", nicache.server());
+    // The client closes, or the card as the server would.
+    let get = |header: &str| {
+        let output = Command::new("curl").args(["-sS", "-m", "1", "--fail", "-H", header, &url]).output().unwrap();
+        output.status.success().then(|| assert_eq!(output.stdout, b"hello from nginx\n"))
+    };
+    let kinds = ["Connection: keep-alive", "Connection: close"];
+    let server = common::family(nicache.pid("server_pid"));
+    let has_caught_up = || (niceness(&nicache) == -10 && counter(&nicache, "left_to_host_now") == 0).then_some(());
+    let behind = || {
+        for kind in kinds {
+            let before = counter(&nicache, "hits");
+            let hit = within(PATIENCE, || get(kind).filter(|()| counter(&nicache, "hits") > before));
+            assert!(hit.is_some(), "no hits: {}", status(nicache.name()));
+        }
+        assert!(within(PATIENCE, has_caught_up).is_some(), "{}", status(nicache.name()));
+        server.iter().for_each(|&pid| kill(pid, Signal::STOP));
+        // The kernel accepts them for the server, which does not get to close them. It takes both kinds to be behind.
+        let all_hits = (0..80).all(|number| get(kinds[number % 2]).is_some());
+        let seen = (all_hits, niceness(&nicache), counter(&nicache, "left_to_host_now") >= 64);
+        server.iter().for_each(|&pid| kill(pid, Signal::CONT));
+        assert!(within(PATIENCE, has_caught_up).is_some(), "{}", status(nicache.name()));
+        seen
+    };
+    // What other tests mount makes everything suspect, and the server that could say more stands still.
+    let seen: Vec<_> = (0..5).map(|_| behind()).take_while(|seen| *seen != (true, 0, true)).collect();
+    assert!(seen.len() < 5, "{seen:?}");
+}
+
+/// CAP_NET_ADMIN and CAP_SYS_NICE; what a watcher keeps (linux/capability.h).
+const OF_A_CARD: u64 = 1 << 12 | 1 << 23;
+const OF_A_WATCHER: u64 = 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 19 | 1 << 28 | 1 << 39;
+
+#[test]
+fn card_and_watcher_at_work_have_given_up_what_they_do_not_need() {
     private_network();
     let site = Site::with("", "root @ROOT@/site;");
     let nicache = Nicache::start(&["--queues", "2"], &site.command());
     wait_for_hits(&nicache, &format!("http://{}/page.html", nicache.server()), "hello from nginx\n");
-    let pid = nicache.pid("card_pid");
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let mut count = 0;
-    for thread in threads.flatten() {
-        let text = std::fs::read_to_string(thread.path().join("status")).unwrap();
-        let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
-        // Bit 12 is CAP_NET_ADMIN.
-        let capabilities = u64::from_str_radix(&field("CapEff:"), 16).unwrap();
-        assert_eq!(capabilities & !(1 << 12), 0, "{text}");
-        assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()), "{text}");
-        count += 1;
+    for (process, kept, threads_min) in [("card_pid", OF_A_CARD, 4), ("watch_pid", OF_A_WATCHER, 1)] {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", nicache.pid(process))).unwrap();
+        let mut count = 0;
+        for thread in threads.flatten() {
+            let text = std::fs::read_to_string(thread.path().join("status")).unwrap();
+            let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+            for set in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
+                let capabilities = u64::from_str_radix(&field(set), 16).unwrap();
+                assert_eq!(capabilities & !kept, 0, "{process} {set} {text}");
+            }
+            assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()), "{process} {text}");
+            count += 1;
+        }
+        assert!(count >= threads_min, "{process}: {count} threads");
     }
-    assert!(count >= 4, "{count} threads");
+}
+
+/// What a unit leaves, as bits.
+fn bound_of(unit: &str) -> u64 {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(unit);
+    let text = std::fs::read_to_string(path).unwrap();
+    let names = text.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
+    let bit = |name: &str| CapabilitySet::from_name(name.strip_prefix("CAP_").unwrap()).expect(name).bits();
+    names.split(' ').map(bit).sum()
+}
+
+#[test]
+fn files_of_others_are_hits_under_a_service_manager() {
+    private_network();
+    let bound = bound_of("nicache.service");
+    assert_eq!(bound, bound_of("nicache@.service"));
+    assert_eq!(bound & OF_A_WATCHER, OF_A_WATCHER, "the units take from the watcher what it needs");
+    let site = Site::with("", "root @ROOT@/site;");
+    let page = site.folder.path().join("site/page.html");
+    std::os::unix::fs::chown(&page, Some(33), Some(33)).unwrap();
+    std::fs::set_permissions(&page, Permissions::from_mode(0o604)).unwrap();
+    let leave = move || {
+        // What the kernel does not know is no capability.
+        for capability in (0..64u32).filter(|capability| bound >> capability & 1 == 0) {
+            // SAFETY: the call takes numbers only.
+            unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) };
+        }
+        Ok(())
+    };
+    let adjust = |command: &mut Command| {
+        // SAFETY: between fork and exec only system calls are made, and no memory is allocated.
+        unsafe { command.pre_exec(leave) };
+    };
+    let nicache = Nicache::start_with(&[], &site.command(), adjust);
+    wait_for_hits(&nicache, &format!("http://{}/page.html", nicache.server()), "hello from nginx\n");
+    let text = std::fs::read_to_string(format!("/proc/{}/status", nicache.pid("pid"))).unwrap();
+    let left = text.lines().find_map(|line| line.strip_prefix("CapBnd:")).unwrap();
+    assert_eq!(u64::from_str_radix(left.trim(), 16).unwrap() & !bound, 0);
 }

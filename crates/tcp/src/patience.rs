@@ -67,6 +67,18 @@ impl KeepAlive {
         *self = KeepAlive::new(now);
     }
 
+    /// When the peer was heard last.
+    #[must_use]
+    pub fn heard(&self) -> Time {
+        self.heard
+    }
+
+    /// Is an answer to a probe due?
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.probes > 0
+    }
+
     /// When to look again.
     #[must_use]
     pub fn next_timeout(&self, rules: &KeepAliveRules) -> Time {

@@ -25,6 +25,7 @@ use nicache_tcp::{
 
 use crate::fill::FillId;
 use crate::packet::{FlowKey, Mac, Tags, TcpFrame};
+use crate::turns::Turn;
 use cache_status::Miss;
 use changing::Changing;
 use hold::Hold;
@@ -211,8 +212,8 @@ pub struct Flow {
     pub opened: Time,
     /// When anything last came from the client.
     pub active: Time,
-    /// When anything last came from the host.
-    pub host_heard: Time,
+    /// Whether the host still knows the connection.
+    pub host_alive: KeepAlive,
     /// When the fill was last looked at, and the host's next number then.
     pub fill_looked_at: (Time, Seq),
     /// When the card last answered a request.
@@ -225,6 +226,8 @@ pub struct Flow {
     pub loan: Option<u32>,
     /// L0 can give the last reply, too.
     pub may_be_lent: bool,
+    /// Whether it waits for its turn to send.
+    pub turn: Turn,
 }
 
 impl Flow {
@@ -305,13 +308,14 @@ impl Flow {
             ack_due: None,
             opened: Time(0),
             active: Time(0),
-            host_heard: Time(0),
+            host_alive: KeepAlive::new(Time(0)),
             fill_looked_at: (Time(0), Seq(0)),
             last_hit: None,
             syn_ack_tries: 0,
             in_ledger: false,
             loan: None,
             may_be_lent: false,
+            turn: Turn::No,
         }
     }
 
@@ -335,6 +339,15 @@ impl Flow {
         self.client_fin && self.host.fin_passed && self.client_acked.ge(self.out_next)
     }
 
+    /// Is the client done with it, and is all that is left the server's to do: take it, if it has not yet, and close it?
+    pub fn is_left_to_host(&self) -> bool {
+        match self.host.phase {
+            HostPhase::Absent | HostPhase::SynSent => false,
+            HostPhase::Open => self.client_fin && !self.host.fin_passed && matches!(self.phase, Phase::Opaque(None)),
+            HostPhase::Closing => !self.host.fin_taken,
+        }
+    }
+
     /// Makes the card's sender go on where the out stream stands. Everything before is acknowledged.
     pub fn resume_sender(&mut self, now: Time) {
         self.sender.resume_at(self.out_next);
@@ -352,10 +365,15 @@ impl Flow {
         self.replies.is_empty() && self.client_acked.ge(self.out_next) && matches!(self.reply, ReplyTracking::Idle)
     }
 
-    /// Does the client lack bytes of the host, or their acknowledgment the card, or is there no room in its window for more?
+    /// Does the client lack bytes of the host, or their acknowledgment the card?
+    pub fn lacks_acks(&self) -> bool {
+        self.host.phase == HostPhase::Open && self.client_acked.lt(self.out_next)
+    }
+
+    /// The same, or is there no room in its window for more?
     pub fn owes_acks(&self) -> bool {
         let is_full = self.client_edge.le(self.out_next);
-        self.host.phase == HostPhase::Open && (self.client_acked.lt(self.out_next) || is_full)
+        self.lacks_acks() || self.host.phase == HostPhase::Open && is_full
     }
 
     /// Is it somebody else's turn than the client's: the host owes a reply, or the card asks for one? Nobody but the two ends knows whose turn it

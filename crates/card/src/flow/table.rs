@@ -7,6 +7,7 @@ use nicache_tcp::Time;
 
 use super::Flow;
 use crate::packet::FlowKey;
+use crate::turns::Turn;
 
 /// Flows by their ends.
 pub struct FlowTable {
@@ -63,6 +64,11 @@ impl FlowTable {
     #[inline]
     pub fn put(&mut self, index: u32, flow: Box<Flow>) {
         self.flows[index as usize] = Some(flow);
+    }
+
+    /// Whether the flow at that place waits for its turn to send.
+    pub fn turn(&self, index: u32) -> Turn {
+        self.flows.get(index as usize).and_then(Option::as_ref).map_or(Turn::No, |flow| flow.turn)
     }
 
     /// All flows that are not taken out.

@@ -6,7 +6,7 @@ use nicache_card::Handshake;
 use nicache_coherence::Class;
 use nicache_tcp::{Flags, Seq};
 
-use crate::script::Script;
+use crate::script::{Script, Segment};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -249,7 +249,7 @@ fn a_client_that_vanishes_behind_a_closed_window_is_forgotten() {
     script.acknowledge(0);
     script.wait(S * 250);
     assert_eq!(script.card.flows(), 1, "the host asks for room every two minutes at least");
-    script.wait(S * 60);
+    script.wait(S * 110);
     assert_eq!(script.card.flows(), 0);
 }
 
@@ -351,6 +351,158 @@ fn acknowledgments_that_others_forge_do_not_keep_a_connection() {
     assert_eq!(script.card.flows(), 2);
     script.wait(S * 330);
     assert_eq!(script.card.flows(), 1, "the other one is shared with the host");
+}
+
+#[test]
+fn who_forges_the_end_of_a_connection_does_not_end_it() {
+    // Numbers from outside of the window, and a SYN (RFC 5961 section 4) when the client has closed its side.
+    for closes_itself in [false, true] {
+        let mut script = Script::with_stored(b"body");
+        let (seq, ack) = quiet_and_opaque(&mut script);
+        let flows = script.card.flows();
+        if closes_itself {
+            script.send_client(Flags::FIN | Flags::ACK, 60_000, b"");
+            script.seq += 1;
+            script.send_host(Flags::ACK, seq, ack + 1, b"");
+        }
+        let right = script.seq;
+        script.seq += 1_000_000_000;
+        script.send_client(Flags::FIN | Flags::ACK, 60_000, b"");
+        script.seq += 1_000_000;
+        script.take_at_host();
+        script.send_client(Flags::SYN, 60_000, b"");
+        script.seq = right;
+        assert_eq!(script.card.flows(), flows);
+        let at_host = probes_at_host(&mut script);
+        assert!(at_host.iter().any(|segment| segment.head.flags.syn()), "the host judges: {at_host:?}");
+        assert!(!at_host.iter().any(|segment| segment.head.flags.rst()));
+        if !closes_itself {
+            script.wait(S * 320);
+        }
+        script.take_at_client();
+        script.send_host(Flags::ACK, seq, ack + u32::from(closes_itself), b"more");
+        let next = script.ack;
+        assert!(script.take_at_client().iter().any(|segment| segment.head.seq == next && segment.payload == b"more"));
+    }
+}
+
+#[test]
+fn timestamps_that_others_forge_are_not_shown_to_the_host() {
+    let mut script = Script::with_stored(b"body");
+    (script.timestamps, script.host_timestamps) = (true, true);
+    quiet_and_opaque(&mut script);
+    script.wait(S * 10);
+    (script.seq, script.tsval) = (script.seq + 1_000_000_000, 1 << 30);
+    script.acknowledge(60_000);
+    script.take_at_host();
+    script.wait(S * 295);
+    let [probe] = &probes_at_host(&mut script)[..] else { panic!("one probe") };
+    let shown = probe.head.timestamps.expect("agreed").val;
+    assert!(shown < 1 << 29, "{shown}");
+}
+
+/// A connection that is opaque and moved; the host has what the client has sent, and the client all that the host has.
+fn quiet_and_opaque(script: &mut Script) -> (Seq, Seq) {
+    let (seq, ack) = moved_and_opaque(script);
+    let reply = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
+    script.send_host(Flags::ACK, seq, ack, reply);
+    script.ack += reply.len() as u32;
+    script.acknowledge(60_000);
+    script.take_at_client();
+    script.take_at_host();
+    (seq + reply.len() as u32, ack)
+}
+
+/// What the host gets on the connection that the script speaks on.
+fn probes_at_host(script: &mut Script) -> Vec<Segment> {
+    let port = script.client_port;
+    script.take_at_host().into_iter().filter(|segment| segment.head.src_port == port).collect()
+}
+
+#[test]
+fn a_connection_that_the_host_knows_no_longer_is_over() {
+    let mut script = Script::with_stored(b"body");
+    let (seq, ack) = quiet_and_opaque(&mut script);
+    script.wait(S * 299);
+    assert!(probes_at_host(&mut script).is_empty());
+    script.wait(S * 2);
+    let [probe] = &probes_at_host(&mut script)[..] else { panic!("one probe") };
+    assert_eq!((probe.head.seq, probe.head.ack, probe.payload.len()), (ack - 1, seq, 0));
+    let flows = script.card.flows();
+    // RFC 9293 section 3.10.7.1.
+    script.send_host(Flags::RST, probe.head.ack, Seq(0), b"");
+    assert_eq!(script.card.flows(), flows - 1);
+    let resets = script.take_at_client();
+    assert!(resets.iter().any(|segment| segment.head.flags.rst() && segment.head.seq == script.ack), "{resets:?}");
+}
+
+#[test]
+fn a_host_that_answers_nothing_is_gone() {
+    let mut script = Script::with_stored(b"body");
+    quiet_and_opaque(&mut script);
+    let flows = script.card.flows();
+    script.wait(S * 345);
+    assert_eq!(probes_at_host(&mut script).len(), 5);
+    assert_eq!(script.card.flows(), flows);
+    script.wait(S * 10);
+    assert!(script.card.flows() < flows);
+    assert!(script.take_at_client().iter().any(|segment| segment.head.flags.rst()));
+}
+
+#[test]
+fn a_closed_window_alone_does_not_end_a_connection() {
+    let mut script = Script::with_stored(b"body");
+    let (seq, ack) = quiet_and_opaque(&mut script);
+    script.acknowledge(0);
+    script.take_at_host();
+    let flows = script.card.flows();
+    for _ in 0..200 {
+        script.wait(S * 5);
+        for probe in probes_at_host(&mut script) {
+            assert_eq!(probe.head.seq, ack - 1);
+            script.send_host(Flags::ACK, seq, ack, b"");
+        }
+    }
+    script.take_at_client();
+    script.send_host(Flags::ACK, seq, ack, b"x");
+    let next = script.ack;
+    assert!(script.take_at_client().iter().any(|segment| segment.head.seq == next && segment.payload == b"x"));
+    assert!(script.card.flows() >= flows - 1, "the other one's host is silent");
+}
+
+#[test]
+fn an_opaque_connection_lasts_as_long_as_both_of_its_ends_do() {
+    for lives in [true, false] {
+        let mut script = Script::with_stored(b"body");
+        let (seq, ack) = quiet_and_opaque(&mut script);
+        let mut asked = 0;
+        for at_s in (0..15_000).step_by(5) {
+            script.wait(S * 5);
+            for probe in probes_at_host(&mut script) {
+                if probe.head.seq == ack - 1 {
+                    script.send_host(Flags::ACK, seq, ack, b"");
+                }
+            }
+            let mut segments = script.take_at_client();
+            segments.retain(|segment| segment.head.dst_port == script.client_port);
+            assert!(at_s >= 7_190 || segments.is_empty(), "the host's answers are not the client's business");
+            for segment in segments.iter().filter(|segment| !segment.head.flags.rst()) {
+                assert_eq!((segment.head.seq, segment.head.ack), (script.ack - 1, script.seq));
+                asked += 1;
+                if lives {
+                    script.acknowledge(60_000);
+                }
+            }
+        }
+        // RFC 9293 section 3.8.4, as Linux does.
+        assert_eq!(asked, if lives { 2 } else { 9 });
+        let next = script.ack;
+        script.take_at_client();
+        script.send_host(Flags::ACK, seq, ack, b"more");
+        let passed =
+            script.take_at_client().iter().any(|segment| segment.head.seq == next && segment.payload == b"more");
+        assert_eq!(passed, lives);
+    }
 }
 
 #[test]

@@ -14,13 +14,17 @@ fn payloads(segments: &[Segment]) -> Vec<&[u8]> {
 /// The client has a SYN-ACK of the host.
 fn answered_by_the_host() -> Script {
     let mut script = Script::new(Handshake::PassThrough);
+    open_at_host(&mut script);
+    script
+}
+
+fn open_at_host(script: &mut Script) {
     script.send_client(Flags::SYN, 60_000, b"");
     assert!(script.take_at_host()[0].head.flags.syn());
     script.seq += 1;
     script.send_host(Flags::SYN | Flags::ACK, HOST_ISN, script.seq, b"");
     assert!(script.take_at_client()[0].head.flags.syn());
     script.ack = HOST_ISN + 1;
-    script
 }
 
 #[test]
@@ -122,4 +126,30 @@ fn timestamps_are_promised_until_the_host_has_none() {
             assert_eq!(payloads(&script.take_at_host()), [Script::request()]);
         }
     }
+}
+
+#[test]
+fn connections_that_the_host_has_yet_to_close_are_counted() {
+    let mut script = answered_by_the_host();
+    script.store_on_host_connection(HOST_ISN + 1, b"a body");
+    script.client_port += 1;
+    open_at_host(&mut script);
+    script.ask(60_000);
+    script.take_body();
+    assert_eq!((script.card.counters().hits, script.card.left_to_host()), (1, 0));
+    script.send_client(Flags::ACK | Flags::FIN, 60_000, b"");
+    script.seq += 1;
+    let fin = script.take_at_host().into_iter().find(|segment| segment.head.flags.fin()).expect("a FIN");
+    script.send_host(Flags::ACK, fin.head.ack, fin.end() + 1, b"");
+    assert_eq!(script.card.left_to_host(), 1, "taken, and not closed");
+    script.send_host(Flags::ACK | Flags::FIN, fin.head.ack, fin.end() + 1, b"");
+    assert_eq!(script.card.left_to_host(), 0);
+    // Who resets leaves nothing to wait for.
+    let mut script = answered_by_the_host();
+    script.send_client(Flags::ACK, 60_000, b"");
+    script.send_client(Flags::ACK | Flags::FIN, 60_000, b"");
+    script.seq += 1;
+    assert_eq!(script.card.left_to_host(), 1);
+    script.send_client(Flags::RST, 60_000, b"");
+    assert_eq!(script.card.left_to_host(), 0);
 }

@@ -6,5 +6,6 @@ mod handshake;
 mod reinstate;
 mod repair;
 mod script;
+mod turns;
 mod uses;
 mod wait;

@@ -123,6 +123,12 @@ pub struct Script {
     pub change_before_answer: Arc<Mutex<bool>>,
     /// Whether the client offers timestamps with a SYN, and sends them.
     pub timestamps: bool,
+    /// Whether the host does.
+    pub host_timestamps: bool,
+    /// The client's clock.
+    pub tsval: u32,
+    /// Frames pile up: the card does not look at them.
+    piling: bool,
 }
 
 impl Script {
@@ -178,6 +184,9 @@ impl Script {
             client_port: 40_000,
             of_others: Vec::new(),
             timestamps: false,
+            host_timestamps: false,
+            tsval: 1,
+            piling: false,
         }
     }
 
@@ -185,9 +194,14 @@ impl Script {
     /// client has the reply and has acknowledged it.
     pub fn with_stored(body: &[u8]) -> Script {
         let mut script = Script::new(Handshake::Card);
-        script.open();
-        script.miss(body);
+        script.store(body);
         script
+    }
+
+    /// Likewise for a card that has not stored it yet.
+    pub fn store(&mut self, body: &[u8]) {
+        self.open();
+        self.miss(body);
     }
 
     /// The request.
@@ -205,11 +219,16 @@ impl Script {
 
     /// A connection of another client, which the script does not speak on yet.
     pub fn open_as(&mut self, address: [u8; 4], port: u16) -> End {
-        let mut end = End { address, port, seq: Seq(1000), ack: Seq(0) };
+        let mut end = Script::end_of(address, port);
         self.take_turns(&mut end);
         self.open();
         self.take_turns(&mut end);
         end
+    }
+
+    /// A client that has no connection.
+    pub fn end_of(address: [u8; 4], port: u16) -> End {
+        End { address, port, seq: Seq(1000), ack: Seq(0) }
     }
 
     /// Speaks on the other connection from now on.
@@ -274,9 +293,18 @@ impl Script {
         self.ask(60_000);
         let syn = self.take_at_host().remove(0);
         assert!(syn.head.flags.syn());
-        let mut seq = Seq(500_000);
+        let seq = Seq(500_000);
         self.send_host(Flags::SYN | Flags::ACK, seq, syn.head.seq + 1, b"");
-        seq += 1;
+        self.store_from_host(seq + 1, body);
+    }
+
+    /// Likewise on a connection that the host has accepted, where its next number is `seq`.
+    pub fn store_on_host_connection(&mut self, seq: Seq, body: &[u8]) {
+        self.ask(60_000);
+        self.store_from_host(seq, body);
+    }
+
+    fn store_from_host(&mut self, mut seq: Seq, body: &[u8]) {
         let request = self.take_at_host().into_iter().find(|segment| !segment.payload.is_empty()).expect("the request");
         assert_eq!(request.payload, Script::request());
         let mut reply = format!(
@@ -316,7 +344,7 @@ impl Script {
 
     /// So many SYNs from elsewhere, each of another client. What they are answered with is not looked at.
     pub fn flood(&mut self, syns: u16) {
-        let mut end = End { address: [10, 9, 9, 9], port: 1, seq: Seq(77), ack: Seq(0) };
+        let mut end = Script::end_of([10, 9, 9, 9], 1);
         self.take_turns(&mut end);
         for _ in 0..syns {
             self.client_port += 1;
@@ -329,7 +357,7 @@ impl Script {
 
     /// The client sends a segment of its own making at [`Script::seq`].
     pub fn send_client(&mut self, flags: Flags, window: u16, payload: &[u8]) {
-        let timestamps = self.timestamps.then_some(Timestamps { val: 1, ecr: 0 });
+        let timestamps = self.timestamps.then_some(Timestamps { val: self.tsval, ecr: 0 });
         let head = HeadRepr {
             src_port: self.client_port,
             dst_port: 80,
@@ -348,6 +376,7 @@ impl Script {
 
     /// The host sends a segment.
     pub fn send_host(&mut self, flags: Flags, seq: Seq, ack: Seq, payload: &[u8]) {
+        let timestamps = self.host_timestamps.then_some(Timestamps { val: 1, ecr: self.tsval });
         let head = HeadRepr {
             src_port: 80,
             dst_port: self.client_port,
@@ -355,7 +384,8 @@ impl Script {
             ack,
             flags,
             window: 60_000,
-            syn_options: syn_options(flags, None),
+            timestamps,
+            syn_options: syn_options(flags, timestamps),
             ..Default::default()
         };
         let frame = frame(SERVER, self.client_address, &head, payload);
@@ -363,7 +393,18 @@ impl Script {
         self.poll();
     }
 
+    /// What both ends send in `speak` comes to the card at once: it looks at the ports once.
+    pub fn in_one_burst(&mut self, speak: impl FnOnce(&mut Script)) {
+        self.piling = true;
+        speak(self);
+        self.piling = false;
+        self.card.poll(self.now, UNIX_S).expect("ports in memory do not break");
+    }
+
     fn poll(&mut self) {
+        if self.piling {
+            return;
+        }
         for _ in 0..3 {
             self.card.poll(self.now, UNIX_S).expect("ports in memory do not break");
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bench::{curves, dynamic, impair, kim, pipeline, sets, siege, sim, wire};
+use nicache_bench::{Stop, curves, dynamic, impair, kim, pipeline, sets, siege, sim, wire};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{
@@ -39,6 +39,7 @@ fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
             folder: arguments.folder.clone(),
             few_objects: arguments.quick,
             only: arguments.only.clone(),
+            stop: stop()?,
         })?,
     };
     let json = serde_json::to_string(&report)?;
@@ -72,6 +73,7 @@ fn run_curves(arguments: &BenchCurvesArgs) -> Result<ExitCode> {
             folder: arguments.folder.clone(),
             quick: arguments.quick,
             only: arguments.only.clone(),
+            stop: stop()?,
         })?,
     };
     let json = serde_json::to_string(&report)?;
@@ -101,6 +103,7 @@ fn run_impair(arguments: &BenchImpairArgs) -> Result<ExitCode> {
             folder: arguments.folder.clone(),
             quick: arguments.quick,
             only: arguments.only.clone(),
+            stop: stop()?,
         })?,
     };
     let json = serde_json::to_string(&report)?;
@@ -147,6 +150,7 @@ fn run_siege(arguments: &BenchSiegeArgs) -> Result<ExitCode> {
             seed: arguments.seed,
             folder: arguments.folder.clone(),
             options: arguments.options.clone(),
+            stop: stop()?,
         })?,
     };
     let json = serde_json::to_string(&report)?;
@@ -222,6 +226,7 @@ fn run_kim(arguments: &BenchKimArgs) -> Result<ExitCode> {
                 cards,
                 clients: arguments.clients,
                 folder: arguments.folder.clone(),
+                stop: stop()?,
             })?
         }
     };
@@ -263,12 +268,6 @@ fn run_dynamic(arguments: &BenchDynamicArgs) -> Result<ExitCode> {
 }
 
 fn dynamic_plan(arguments: &BenchDynamicArgs) -> Result<dynamic::Plan> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // Who does not want to wait for the end of the cleaning up asks a second time.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
     Ok(dynamic::Plan {
         nicache: std::env::current_exe().context("cannot find this program's file")?,
         rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 5 }),
@@ -277,8 +276,19 @@ fn dynamic_plan(arguments: &BenchDynamicArgs) -> Result<dynamic::Plan> {
         subjects: arguments.subjects.clone(),
         edits: sorted(&arguments.edits),
         watchers: arguments.only != Some(DynamicPart::Pages),
-        stop,
+        stop: stop()?,
     })
+}
+
+/// Ctrl-C ends a run early, which cleans up then.
+fn stop() -> Result<Stop> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // Who does not want to wait for the end of the cleaning up asks a second time.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&asked))?;
+        signal_hook::flag::register(signal, Arc::clone(&asked))?;
+    }
+    Ok(Stop::new(asked))
 }
 
 fn sorted(numbers: &[u32]) -> Vec<u32> {
@@ -299,6 +309,7 @@ fn run_sets(arguments: &BenchSetsArgs) -> Result<ExitCode> {
             workers: arguments.workers.unwrap_or(if quick { 150 } else { 1300 }),
             edits: arguments.edits,
             seed: arguments.seed,
+            stop: stop()?,
         })?,
     };
     let json = serde_json::to_string(&report)?;

@@ -19,7 +19,6 @@ use nicache_memory::{CardMemory, HugePages};
 use nicache_port::{Divertible, PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, ReceiveSteering};
 use nicache_tcp::Time;
 use nicache_tcp::isn::IsnKey;
-use rustix::thread::CapabilitySet;
 
 use crate::control::{
     ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, Counters, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard,
@@ -60,9 +59,7 @@ pub fn execute() -> Result<ExitCode> {
     // What L0 answers goes back on the CPU that it came from.
     let steered = tap.as_deref().filter(|_| l0.is_none());
     let steering = steering(steered, setup.queues.into());
-    // The kernel asks for it whenever steering follows a thread to another CPU.
-    let kept = if steering.iter().any(Option::is_some) { CapabilitySet::NET_ADMIN } else { CapabilitySet::empty() };
-    privileges::keep_capabilities(kept)?;
+    privileges::keep_capabilities(privileges::of_a_card(steering.iter().any(Option::is_some)))?;
     let ledger = Arc::new(Window::map(ledger).context("the ledger of connections")?);
     let (table, watched) = match witness.as_slice() {
         [control, revisions, ..] => (Arc::new(RevisionTable::map(control.as_fd(), revisions.as_fd())?), true),

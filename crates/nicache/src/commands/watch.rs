@@ -18,6 +18,7 @@ use nicache_watch::{
 use crate::inquiry::{DatabaseReport, FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
 use crate::logs;
 use crate::options;
+use crate::privileges;
 use crate::setup::{
     MESSAGE_BYTES_MAX, WATCHER_NICENESS, WatchReport, WatchSetup, child_start, go_first, receive_message, send_message,
 };
@@ -50,6 +51,8 @@ pub fn execute() -> Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
+    privileges::keep_capabilities(privileges::OF_A_WATCHER)?;
+    privileges::refuse_calls()?;
     let remotes = follow_remotes(&setup.remote_databases, &table)?;
     registrar.leave_out(SessionFiles::new(&setup.session_files));
     registrar.take_as_data(DataFolders::new(&setup.data_folders));

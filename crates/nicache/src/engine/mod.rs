@@ -6,6 +6,7 @@ mod ledger;
 mod life;
 mod link;
 mod ports;
+pub mod precedence;
 mod rechecker;
 mod report;
 mod shard;

@@ -104,9 +104,10 @@ const COUNTERS: &[Named] = &[
     ("bus_frames", "Frames over the bus.", |counts| counts.bus.frames()),
 ];
 /// What is there at the moment: name, and what it is.
-const GAUGES: [(&str, &str); 4] = [
+const GAUGES: [(&str, &str); 5] = [
     ("flows_now", "Connections that are followed at the moment."),
     ("half_open_now", "Of these, those whose handshake is not complete."),
+    ("left_to_host_now", "Of these, those that clients are done with and the server has yet to close."),
     ("holds_now", "Buffers for requests in use at the moment."),
     ("fills_now", "Replies that are copied into card memory at the moment."),
 ];
@@ -144,7 +145,7 @@ pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
     for &(name, _, value) in COUNTERS {
         add(name.to_owned(), value(counts));
     }
-    let now = [card.flows(), card.half_open(), card.holds_in_use(), card.fills_in_use()];
+    let now = [card.flows(), card.half_open(), card.left_to_host(), card.holds_in_use(), card.fills_in_use()];
     for ((name, _), value) in GAUGES.iter().zip(now) {
         add((*name).to_owned(), value as u64);
     }

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use super::life::{SLEEP_MAX, Sign};
+use super::precedence::Precedence;
 use super::rechecker::Rechecker;
 use anyhow::{Context, Result};
 use nicache_card::Card;
@@ -94,12 +95,19 @@ fn run<W: Port, H: Port>(
     let mut idle = Idle::new(IdlePolicy::default());
     let mut pressure = CpuPressure::of_machine();
     let mut polls = 0u32;
+    let mut precedence = Precedence::new(rustix::process::getpriority_process(None)?);
     loop {
         let now = monotonic();
         let handled = card.poll(now, unix_s())?;
         polls = polls.wrapping_add(1);
         if let Some(sign) = sign {
             sign.give();
+        }
+        if let Some(niceness) = precedence.step(card.left_to_host())
+            && let Err(error) = rustix::process::setpriority_process(None, niceness)
+        {
+            tracing::warn!(niceness, "the card keeps its place before the server: {error}");
+            precedence.give_up();
         }
         if let Some(rechecker) = rechecker {
             while let Some(recheck) = card.poll_recheck() {

@@ -442,6 +442,12 @@ impl Sender {
         self.nxt() == self.limit()
     }
 
+    /// Is there anything to send, now or when the windows allow: new, lost, or a probe?
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        !self.all_acked() && (!self.all_sent() || self.due != Due::Nothing || self.board.first_lost().is_some())
+    }
+
     /// Everything enqueued, FIN included, is acknowledged.
     #[must_use]
     pub fn all_acked(&self) -> bool {
