@@ -32,7 +32,7 @@ build:
 
 test:
 	@tools/setup test
-	cargo test --workspace --locked --no-fail-fast $(if $(SUDO),--config "target.'cfg(unix)'.runner = 'sudo -E'") $(CARGO_FLAGS)
+	cargo test --workspace --locked --no-fail-fast --config "target.'cfg(unix)'.runner = '$(CURDIR)/tools/run-test'" $(CARGO_FLAGS)
 
 lint:
 	@tools/setup build

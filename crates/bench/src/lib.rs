@@ -30,10 +30,12 @@ pub mod dynamic;
 pub mod impair;
 pub mod kim;
 pub mod pipeline;
+mod progress;
 pub mod sets;
 pub mod siege;
 pub mod sim;
 mod summary;
 pub mod wire;
 
+pub use progress::Stop;
 pub use summary::Summary;

@@ -12,11 +12,9 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{NICACHE, Nicache, Site, assert_fails, curl, output, private_network, within};
+use common::{NICACHE, Nicache, SOON, Site, assert_fails, curl, output, private_network, within};
 use devtools::Browser;
 use serde_json::Value;
-
-const SOON: Duration = Duration::from_secs(20);
 
 fn admin(nicache: &Nicache) -> String {
     nicache.status["admin"].as_str().unwrap().to_owned()

@@ -8,10 +8,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Nicache, Site, assert_all_gone, curl, kill, private_network};
+use common::{Nicache, SOON, Site, assert_all_gone, curl, kill, private_network};
 use rustix::process::Signal;
-
-const GONE: Duration = Duration::from_secs(3);
 
 /// Kills what `victims` names and checks that nothing survives.
 fn kill_and_check(victims: &[&str], says: &str) {
@@ -30,9 +28,9 @@ fn kill_and_check(victims: &[&str], says: &str) {
         };
         kill(pid, Signal::KILL);
     }
-    let status = nicache.wait(GONE).expect("the supervisor ends");
+    let status = nicache.wait(SOON).expect("the supervisor ends");
     assert!(!status.success());
-    assert_all_gone(&processes, GONE);
+    assert_all_gone(&processes);
     assert_bpf_gone(&witnesses);
     if !victims.contains(&"pid") {
         let log = nicache.log_text();
@@ -75,7 +73,7 @@ fn assert_bpf_gone(links: &BTreeSet<String>) {
         shown.is_ok_and(|output| output.status.success())
     };
     let left = || links.iter().filter(present).collect::<Vec<_>>();
-    let gone = common::within(Duration::from_secs(2), || left().is_empty().then_some(()));
+    let gone = common::within(SOON, || left().is_empty().then_some(()));
     assert!(gone.is_some(), "BPF links are left: {:?}", left());
 }
 
@@ -134,9 +132,9 @@ fn ctrl_c_leaves_nothing() {
     let processes = nicache.processes();
     let witnesses = bpf_links(&processes);
     nicache.signal(Signal::INT);
-    let status = nicache.wait(Duration::from_secs(7)).expect("it ends");
+    let status = nicache.wait(SOON).expect("it ends");
     assert!(status.success(), "{status} {}", nicache.log_text());
-    assert_all_gone(&processes, GONE);
+    assert_all_gone(&processes);
     assert_bpf_gone(&witnesses);
     assert!(!path.exists());
     assert!(!path.with_extension("lock").exists());
@@ -153,8 +151,8 @@ fn a_server_that_does_not_stop_is_killed_after_the_grace() {
     let processes = nicache.processes();
     nicache.signal(Signal::TERM);
     assert!(nicache.wait(Duration::from_secs(4)).is_none());
-    assert!(nicache.wait(Duration::from_secs(3)).expect("killed after 5 s").success());
-    assert_all_gone(&processes, GONE);
+    assert!(nicache.wait(SOON).expect("killed after 5 s").success());
+    assert_all_gone(&processes);
     assert!(nicache.log_text().contains("is killed"));
 }
 
@@ -169,5 +167,6 @@ fn a_second_ctrl_c_does_not_wait() {
     nicache.signal(Signal::INT);
     assert!(nicache.wait(Duration::from_millis(500)).is_none());
     nicache.signal(Signal::INT);
-    assert!(nicache.wait(Duration::from_secs(2)).is_some());
+    // Less than the grace.
+    assert!(nicache.wait(Duration::from_secs(4)).is_some());
 }

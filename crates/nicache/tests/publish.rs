@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Nicache, Site, assert_all_gone, curl, exchange, inside, ip, private_network, seen_client};
+use common::{Nicache, SOON, Site, assert_all_gone, curl, exchange, inside, ip, private_network, seen_client};
 use rustix::process::Signal;
 
 /// A second machine: a namespace with 192.0.2.2, joined by a wire to 192.0.2.1 in the thread's namespace.
@@ -81,8 +81,8 @@ fn published_to_other_machines_and_here() {
     assert_eq!(ip_forward(), "1");
     let processes = nicache.processes();
     nicache.signal(Signal::INT);
-    assert!(nicache.wait(Duration::from_secs(10)).unwrap().success(), "{}", nicache.log_text());
-    assert_all_gone(&processes, Duration::from_secs(1));
+    assert!(nicache.wait(SOON).unwrap().success(), "{}", nicache.log_text());
+    assert_all_gone(&processes);
     assert_eq!(ip_forward(), "0");
 }
 

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 
-use common::{Nicache, Site, command, curl, exchange, inside, private_network, seen_client};
+use common::{Nicache, SOON, Site, command, curl, exchange, inside, private_network, seen_client};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrV4, SocketFlags, SocketType};
 use rustix::process::Signal;
 
@@ -89,7 +89,7 @@ fn two_at_once() {
     assert_eq!(curl(&format!("http://{}/page.html", first.server())), "hello from nginx\n");
     assert_eq!(curl(&format!("http://{}/page.html", second.server())), "second\n");
     second.signal(Signal::TERM);
-    assert!(second.wait(Duration::from_secs(10)).unwrap().success());
+    assert!(second.wait(SOON).unwrap().success());
     assert_eq!(curl(&format!("http://{}/page.html", first.server())), "hello from nginx\n");
 }
 
@@ -126,13 +126,16 @@ fn status_purge_and_bypass() {
 #[test]
 fn the_demonstration_site() {
     private_network();
-    let nicache = Nicache::start(&["--http-port", "8088"], &[]);
+    let mut nicache = Nicache::start(&["--http-port", "8088"], &[]);
     let url = nicache.status["url"].as_str().unwrap().to_owned();
     assert!(url.ends_with(":8088/"), "{url}");
     assert!(curl(&url).contains("nicache demonstration"));
     for name in ["style.css", "card.svg", "about.html", "large.txt"] {
         assert!(!curl(&format!("{url}{name}")).is_empty());
     }
+    // Killed, it would leave its files to the next one.
+    nicache.signal(Signal::INT);
+    assert!(nicache.wait(SOON).unwrap().success());
 }
 
 #[test]
@@ -145,8 +148,8 @@ fn a_server_in_the_background_is_followed() {
     assert_eq!(curl(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
     let processes = nicache.processes();
     nicache.signal(Signal::TERM);
-    assert!(nicache.wait(Duration::from_secs(3)).unwrap().success());
-    common::assert_all_gone(&processes, Duration::from_secs(1));
+    assert!(nicache.wait(SOON).unwrap().success());
+    common::assert_all_gone(&processes);
 }
 
 #[test]

@@ -8,10 +8,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{NICACHE, Nicache, Site, command, curl, private_network, within};
+use common::{NICACHE, Nicache, SOON, Site, command, curl, private_network, within};
 use serde_json::Value;
-
-const SOON: Duration = Duration::from_secs(20);
 
 #[test]
 fn programs_read_a_line_for_each_interval() {

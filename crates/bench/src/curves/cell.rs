@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, Result};
-use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::{Arrivals, Spacing};
 use super::connections::Target;
 use super::load::{AtFullSpeed, AtRate, Measured, run_at_full_speed, run_at_rate};
+use crate::wire::cpu::bind_to;
 use crate::wire::subject::{Counts, Running};
 use crate::wire::{CLIENT_CPU, Object, Subject};
 
@@ -119,9 +119,7 @@ pub fn probe(running: &Running, object: &Object) -> Result<f64> {
 /// Runs a job on a thread in the client's namespace and on the client's CPU.
 fn on_client<T: Send>(running: &Running, job: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     running.client().lend(|| {
-        let mut cpus = CpuSet::new();
-        cpus.set(CLIENT_CPU);
-        sched_setaffinity(None, &cpus).context("cannot bind a thread to the client's CPU")?;
+        bind_to(CLIENT_CPU).context("cannot bind a thread to the client's CPU")?;
         job()
     })
 }

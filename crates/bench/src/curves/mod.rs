@@ -40,10 +40,11 @@ pub use statistics::{Spread, TimeSummary};
 use cell::{AT_ONCE_MAX, HITS_MIN, Timing};
 use report::{Failure, Setting};
 
+use crate::progress::{Progress, Stop};
 use crate::wire::process::machine_load;
 use crate::wire::site::{NGINX_SETTINGS, OBJECTS, Site};
 use crate::wire::subject::Running;
-use crate::wire::{LOAD_MAX, Object, Progress, SERVER_CPU, Subject, check_namespaces, is_installed, kernel, versions};
+use crate::wire::{LOAD_MAX, Object, SERVER_CPU, Subject, check_namespaces, is_installed, kernel, versions};
 
 /// Bytes of the objects.
 const SIZES: [u64; 4] = [1, 10_000, 100_000, 1_000_000];
@@ -77,6 +78,8 @@ pub struct Plan {
     pub quick: bool,
     /// Only what has this in its label `object, subject, load`.
     pub only: String,
+    /// Ends it early.
+    pub stop: Stop,
 }
 
 /// Measures everything, telling of progress on standard error.
@@ -135,7 +138,7 @@ impl Run<'_> {
         let rounds = self.plan.rounds;
         let chosen = cells.iter().map(|(object, load)| self.chosen(object, *load).len()).sum::<usize>();
         ensure!(chosen > 0, "nothing has `{}` in its label", self.plan.only);
-        let mut progress = Progress::new(rounds as usize * chosen);
+        let mut progress = Progress::new(rounds as usize * chosen, &self.plan.stop);
         for round in 0..rounds {
             for (number, (object, load)) in cells.iter().enumerate() {
                 let subjects = self.chosen(object, *load);
@@ -143,7 +146,7 @@ impl Run<'_> {
                     // Another one begins each time.
                     let subject = subjects[(round as usize + number + turn) % subjects.len()];
                     let what = label(object, subject, &load.label());
-                    progress.step(&format!("round {} of {rounds}: {what}", round + 1));
+                    progress.begin(&format!("round {} of {rounds}: {what}", round + 1))?;
                     if let Err(error) = self.measure(subject, object, *load, round) {
                         let reason = format!("{error:#}");
                         self.failures.push(Failure { subject, bytes: object.bytes, load: *load, round, reason });
@@ -169,10 +172,10 @@ impl Run<'_> {
                 label.contains(&self.plan.only) || self.plan.only.starts_with(&label)
             };
             let wanted: Vec<Subject> = SUBJECTS.into_iter().filter(wanted).collect();
-            let mut progress = Progress::new(wanted.len());
+            let mut progress = Progress::new(wanted.len(), &self.plan.stop);
             let mut capacity = None;
             for subject in wanted {
-                progress.step(&format!("capacity: {}, {}", object.label(), subject.label()));
+                progress.begin(&format!("capacity: {}, {}", object.label(), subject.label()))?;
                 match self.start(subject, object).and_then(|running| cell::probe(&running, object)) {
                     Ok(found) => capacity = Some(capacity.map_or(found, |most: f64| most.max(found))),
                     // It will fail again, and is told of then.

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, ensure};
 use nicache_applications::Client;
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::oracle::{Clock, Observation, version_in};
+use crate::wire::cpu::bind_to;
 use crate::wire::namespace::Namespace;
 
 /// Pause between two requests; 500 per second are few beside the load.
@@ -49,9 +49,7 @@ fn check(
     clock: &Clock,
     stop: &AtomicBool,
 ) -> Result<Vec<Observation>> {
-    let mut only = CpuSet::new();
-    only.set(cpu);
-    sched_setaffinity(None, &only)?;
+    bind_to(cpu)?;
     let mut client = Client::new(server);
     let mut observations = Vec::new();
     let mut due_ns = clock.now_ns();

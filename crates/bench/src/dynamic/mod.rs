@@ -32,8 +32,6 @@ mod subject;
 mod watchers;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -53,9 +51,10 @@ use report::{Failure, Setting, Skipped};
 use site::Site;
 use subject::Running;
 
+use crate::progress::{Progress, Stop};
 use crate::wire::load::Client;
 use crate::wire::process::machine_load;
-use crate::wire::{CLIENT_CPU, LOAD_MAX, Progress, SERVER_CPU, check_machine, is_installed, kernel, versions};
+use crate::wire::{CLIENT_CPU, LOAD_MAX, SERVER_CPU, check_machine, is_installed, kernel, versions};
 
 /// How often pages change, per second.
 pub const EDIT_RATES: [u32; 3] = [0, 1, 10];
@@ -78,7 +77,7 @@ pub struct Plan {
     /// Whether the watchers' cost is measured, too.
     pub watchers: bool,
     /// Set by somebody who does not want to wait for the end: what has been measured is reported.
-    pub stop: Arc<AtomicBool>,
+    pub stop: Stop,
 }
 
 /// Measures everything, telling of progress on standard error.
@@ -132,7 +131,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
 
 impl Plan {
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_asked()
     }
 }
 
@@ -203,7 +202,7 @@ impl Run<'_> {
     }
 
     fn measure_all(&mut self, applications: &[Application]) -> Result<()> {
-        let mut progress = Progress::new(self.steps(applications));
+        let mut progress = Progress::new(self.steps(applications), &self.plan.stop);
         let mut prepared = Vec::new();
         for application in applications {
             if self.plan.is_stopped() {

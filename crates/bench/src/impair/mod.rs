@@ -6,7 +6,7 @@
 //!  Linux ──TAP── forwarder with faults ──TAP── bridge ── card ── nginx     the card's sender
 //! ```
 //!
-//! The receiver is Linux in all cases, and fetches over a new connection each time. All subjects run at once and take turns: for each condition and each repetition every
+//! The receiver is Linux in all cases, and fetches over a new connection each time. It has a CPU together with the forwarder, the serving side has the other. All subjects run at once and take turns: for each condition and each repetition every
 //! subject is measured in turn, beginning with another one each time, so that what is compared was measured within seconds. The n-th packet of a transfer meets the
 //! same fate whoever answers. A transfer that takes too long is cut off, and counts with what has come of it. Bodies are compared. Reported are medians with quartiles, and
 //! geometric means of the shares of pairs: with losses, single transfers differ by orders of magnitude, and neither the fastest nor the slowest shall decide alone.
@@ -36,10 +36,10 @@ use report::{Failure, Sample, Setting};
 use site::Site;
 use subject::Running;
 
+use crate::progress::{Progress, Stop};
 use crate::wire::process::machine_load;
-use crate::wire::{LOAD_MAX, Progress, check_machine, kernel, versions};
+use crate::wire::{LOAD_MAX, SERVER_CPU, check_machine, kernel, versions};
 
-const SERVER_CPU: usize = 1;
 /// How long one transfer may take.
 const LIMIT: Duration = Duration::from_secs(10);
 /// How often a repetition that the card did not see through is tried: writers elsewhere on the machine can purge by chance, since sources share slots.
@@ -60,6 +60,8 @@ pub struct Plan {
     pub quick: bool,
     /// Only conditions that have this in their label.
     pub only: String,
+    /// Ends it early.
+    pub stop: Stop,
 }
 
 /// Measures everything, telling of progress on standard error.
@@ -84,7 +86,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         let running = Running::start(subject, &site, &plan.nicache, SERVER_CPU);
         runnings.push((subject, running.with_context(|| format!("{} does not start", subject.label()))?));
     }
-    let mut progress = Progress::new(conditions.len() * plan.rounds as usize);
+    let mut progress = Progress::new(conditions.len() * plan.rounds as usize, &plan.stop);
     let (mut samples, mut failures) = (Vec::new(), Vec::new());
     let mut bench = Bench { plan, site, runnings, transfers: 0 };
     for (number, condition) in conditions.iter().enumerate() {
@@ -93,7 +95,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         }
         let mut gathered: Vec<Sample> = Subject::ALL.iter().map(|subject| Sample::new(*subject, *condition)).collect();
         for round in 0..plan.rounds {
-            progress.step(&format!("{}, round {}", condition.label(), round + 1));
+            progress.begin(&format!("{}, round {}", condition.label(), round + 1))?;
             match bench.measure(condition, round, number + round as usize) {
                 Ok(all) => gathered.iter_mut().zip(all).for_each(|(sum, sample)| sum.append(sample)),
                 Err(failure) => failures.push(failure),

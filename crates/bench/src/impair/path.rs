@@ -11,6 +11,8 @@ use nicache_port::{Burst, FaultConfig, Faulty, MonotonicClock, Port, Tap, TapCon
 
 use super::condition::Condition;
 use super::lane::lane_of;
+use crate::wire::CLIENT_CPU;
+use crate::wire::cpu::bind_to;
 use crate::wire::namespace::Namespace;
 
 /// Name of the interface on both sides.
@@ -45,7 +47,11 @@ impl Path {
             side.command(&format!("ip link set {INTERFACE} up"))?;
         }
         let (conditions, orders) = channel();
-        let body = move || carry(left, right, &orders);
+        let body = move || {
+            // Anywhere, it would wait for the server's CPU now and then.
+            let _ = bind_to(CLIENT_CPU);
+            carry(left, right, &orders);
+        };
         let thread = std::thread::Builder::new().name("path".into()).spawn(body)?;
         Ok(Path { conditions: Some(conditions), thread: Some(thread) })
     }

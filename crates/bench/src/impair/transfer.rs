@@ -10,8 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::lane::client_port;
-use crate::wire::Object;
+use crate::wire::cpu::bind_to;
 use crate::wire::namespace::Namespace;
+use crate::wire::{CLIENT_CPU, Object};
 
 /// How long a handshake may take.
 const CONNECT: Duration = Duration::from_secs(70);
@@ -41,7 +42,10 @@ impl Fetched {
 /// # Errors
 /// No connection, or a reply that is no success.
 pub fn fetch(client: &Namespace, server: SocketAddr, port: u16, bytes: u64, limit: Duration) -> Result<Fetched> {
-    client.lend(move || fetch_here(server, port, bytes, limit))
+    client.lend(move || {
+        bind_to(CLIENT_CPU)?;
+        fetch_here(server, port, bytes, limit)
+    })
 }
 
 /// Fetches it once for each transfer of `numbers`, `at_once` at a time, each from its own port; in their order.

@@ -9,6 +9,7 @@ use nicache_replay::replayer::{Demand, Plan, ReplayerConfig, ReplayerReport, Ser
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::wire::cpu::bind_to;
 use crate::wire::namespace::{Namespace, cubic_route};
 use crate::wire::process::{CpuTime, Enclosure, Process};
 use crate::wire::subject::{ready, run_nicache};
@@ -144,9 +145,7 @@ fn replay(client: &Namespace, plan: &Plan, targets: Vec<ServerAddress>, clients:
         seed: 1,
     };
     client.lend(|| {
-        let mut cpus = rustix::thread::CpuSet::new();
-        cpus.set(CLIENT_CPU);
-        rustix::thread::sched_setaffinity(None, &cpus)?;
+        bind_to(CLIENT_CPU)?;
         Ok(run_part(plan, &config, 0, &Arc::new(Watch::default()), &mut |_| {})?)
     })
 }

@@ -21,7 +21,8 @@ use anyhow::{Context, Result, ensure};
 use nicache_replay::replayer::Plan as ReplayPlan;
 use nicache_replay::{SessionConfig, StaticSite, SyntheticConfig, Trace, synthetic};
 
-use crate::wire::{LOAD_MAX, Progress, check_machine, kernel, process};
+use crate::progress::{Progress, Stop};
+use crate::wire::{LOAD_MAX, check_machine, kernel, process};
 pub use cell::Sample;
 pub use figure::draw;
 pub use report::{PAPER, PaperRow, Report, Row, read_report};
@@ -49,6 +50,8 @@ pub struct Plan {
     pub clients: usize,
     /// Where the files are put.
     pub folder: PathBuf,
+    /// Ends it early.
+    pub stop: Stop,
 }
 
 /// A log that is ready to be replayed.
@@ -86,13 +89,13 @@ pub fn run(plan: &Plan) -> Result<Report> {
         }
     }
     let mut samples = Vec::new();
-    let mut progress = Progress::new(cells.len() * plan.rounds as usize);
+    let mut progress = Progress::new(cells.len() * plan.rounds as usize, &plan.stop);
     for round in 0..plan.rounds as usize {
         // Another one begins in each round.
         for turn in 0..cells.len() {
             let (trace, setup) = cells[(round * 5 + turn) % cells.len()];
             let prepared = &prepared[trace];
-            progress.step(&format!("round {}: {}, {}", round + 1, prepared.facts.name, setup.label()));
+            progress.begin(&format!("round {}: {}, {}", round + 1, prepared.facts.name, setup.label()))?;
             let site = prepared.folder.path().join("site");
             let sample = cell::measure(&plan.nicache, &site, &prepared.facts.name, &prepared.plan, setup, plan.clients)
                 .with_context(|| format!("{}, {}", prepared.facts.name, setup.label()))?;

@@ -32,9 +32,10 @@ use load::{Answered, Random, Zipf};
 use methods::{Knowledge, Seen};
 use site::{INCLUDES, SCRIPTS, Site};
 
+use crate::progress::{Progress, Stop};
 use crate::wire::namespace::Namespace;
 use crate::wire::process::machine_load;
-use crate::wire::{LOAD_MAX, Progress, check_machine, is_installed, kernel, versions};
+use crate::wire::{LOAD_MAX, check_machine, is_installed, kernel, versions};
 
 /// Clients (section 3.2).
 const CLIENTS: usize = 3;
@@ -66,6 +67,8 @@ pub struct Plan {
     pub edits: f64,
     /// Of the random numbers.
     pub seed: u64,
+    /// Ends it early.
+    pub stop: Stop,
 }
 
 /// Measures everything, telling of progress on standard error.
@@ -80,10 +83,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
     }
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = machine_load(Duration::from_secs(1), cpus)?;
-    let mut progress = Progress::new(2 * Script::ALL.len());
+    let mut progress = Progress::new(2 * Script::ALL.len(), &plan.stop);
     let mut cases = Vec::new();
     for script in Script::ALL {
-        progress.step(&format!("{}: starting nginx and PHP-FPM", script.label()));
+        progress.begin(&format!("{}: starting nginx and PHP-FPM", script.label()))?;
         cases.push(measure(plan, script, &mut progress).with_context(|| script.label())?);
     }
     progress.end();
@@ -119,7 +122,7 @@ fn measure(plan: &Plan, script: Script, progress: &mut Progress) -> Result<CaseR
     let site = Site::start(&server, script, plan.sleep, workers, logs.path(), || {
         let _ = ring.drain(|event| attribution.observe(&event));
     })?;
-    progress.step(&format!("{}: {} requests", script.label(), plan.requests));
+    progress.begin(&format!("{}: {} requests", script.label(), plan.requests))?;
     let mut observer = Observer::new(plan, &site, ring, table, attribution);
     let answers = send_requests(plan, &client);
     let outcome = observer.follow(&answers.0);

@@ -12,6 +12,7 @@ use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use crate::wire::Object;
+use crate::wire::cpu::bind_to;
 use crate::wire::namespace::Namespace;
 
 /// Connections at a time.
@@ -93,9 +94,7 @@ impl Client {
         for number in 0..CONNECTIONS {
             let (phase, replies, bodies) = (Arc::clone(&phase), Arc::clone(&replies), Arc::clone(&bodies));
             let body = move || {
-                let mut set = rustix::thread::CpuSet::new();
-                set.set(cpu);
-                let _ = rustix::thread::sched_setaffinity(None, &set);
+                let _ = bind_to(cpu);
                 Asker { server, bodies, phase, replies, number: number as u64, asked: 0 }.ask_until_end()
             };
             // A thread begins in the namespace of the one that starts it.

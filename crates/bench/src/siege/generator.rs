@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 
 use super::wire::{Segment, Wire};
+use crate::wire::cpu::bind_to;
 
 /// How long the thread sleeps at most.
 const SLEEP_MAX: Duration = Duration::from_millis(1);
@@ -83,9 +84,7 @@ impl Generator {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let body = move || {
-            let mut set = rustix::thread::CpuSet::new();
-            set.set(cpu);
-            rustix::thread::sched_setaffinity(None, &set)?;
+            bind_to(cpu)?;
             attack_until(&seen, wire, attack)
         };
         let thread = std::thread::Builder::new().name("attack".into()).spawn(body)?;

@@ -33,14 +33,13 @@ pub use gauges::Gauges;
 pub use report::{Moment, Outcome, Report, Setting, Verdict};
 
 use crate::impair::site::Site;
+use crate::progress::{Progress, Stop};
 use crate::wire::process::machine_load;
-use crate::wire::{LOAD_MAX, Object, Progress, check_machine, kernel, versions};
+use crate::wire::{CLIENT_CPU, LOAD_MAX, Object, SERVER_CPU, check_machine, kernel, versions};
 use client::Client;
 use generator::Generator;
 use ground::Ground;
 
-const CLIENT_CPU: usize = 0;
-const SERVER_CPU: usize = 1;
 /// How long the card may take to store a file.
 const FILL: Duration = Duration::from_secs(30);
 /// Time between two looks at the card.
@@ -71,6 +70,8 @@ pub struct Plan {
     pub folder: PathBuf,
     /// Options of `nicache run`.
     pub options: Vec<String>,
+    /// Ends it early.
+    pub stop: Stop,
 }
 
 /// Attacks, telling of progress on standard error.
@@ -83,10 +84,10 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let cpus = std::thread::available_parallelism()?.get();
     let load_before = machine_load(Duration::from_secs(1), cpus)?;
     let site = Site::create(&plan.folder, &[100, 10_000, 100_000, 1_000_000])?;
-    let mut progress = Progress::new(plan.attacks.len());
+    let mut progress = Progress::new(plan.attacks.len(), &plan.stop);
     let mut outcomes = Vec::new();
     for &kind in &plan.attacks {
-        progress.step(kind.label());
+        progress.begin(kind.label())?;
         outcomes.push(besiege(plan, kind, &site).with_context(|| kind.label())?);
     }
     progress.end();
@@ -175,6 +176,7 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// One look; also noted for the figure.
     fn look(&mut self, ground: &mut Ground) -> Result<Gauges> {
+        self.plan.stop.check()?;
         let gauges = ground.gauges(&self.plan.nicache)?;
         let (at_s, replies) = (self.begun.elapsed().as_secs_f64(), self.client.replies());
         let last_s = self.moments.last().map_or(0.0, |moment| moment.at_s);

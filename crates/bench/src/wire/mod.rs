@@ -16,6 +16,7 @@
 //! although it should, or the other way round (the card's counters are compared with the number of requests), failed requests.
 
 mod cell;
+pub mod cpu;
 mod figure;
 pub(crate) mod load;
 pub(crate) mod namespace;
@@ -25,9 +26,10 @@ mod report;
 pub(crate) mod site;
 pub(crate) mod subject;
 
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::progress::{Progress, Stop};
 
 use anyhow::{Result, bail, ensure};
 
@@ -71,6 +73,8 @@ pub struct Plan {
     pub few_objects: bool,
     /// Only what has this in its label `object, subject, mode`.
     pub only: String,
+    /// Ends it early.
+    pub stop: Stop,
 }
 
 /// Measures everything, telling of progress on standard error.
@@ -148,14 +152,19 @@ impl Run<'_> {
             .map(|object| (*object, subjects.iter().copied().filter(|subject| chosen(object, *subject)).collect()))
             .collect();
         let rounds = self.plan.rounds as usize;
-        let mut progress = Progress::new(rounds * kinds.iter().map(|(_, subjects)| subjects.len()).sum::<usize>());
-        ensure!(progress.all > 0, "nothing has `{}` in its label", self.plan.only);
+        let mut progress =
+            Progress::new(rounds * kinds.iter().map(|(_, subjects)| subjects.len()).sum::<usize>(), &self.plan.stop);
+        ensure!(
+            kinds.iter().any(|(_, subjects)| !subjects.is_empty()),
+            "nothing has `{}` in its label",
+            self.plan.only
+        );
         for round in 0..rounds {
             for (object, subjects) in &kinds {
                 // Another one begins in each round.
                 for turn in 0..subjects.len() {
                     let subject = subjects[(round + turn) % subjects.len()];
-                    progress.step(&format!("round {} of {rounds}: {}", round + 1, label(object, subject)));
+                    progress.begin(&format!("round {} of {rounds}: {}", round + 1, label(object, subject)))?;
                     if let Err(error) = self.measure(subject, object, round) {
                         self.note(subject, object, round, &error);
                     }
@@ -254,32 +263,6 @@ pub(crate) fn versions(programs: &[(&str, &str)]) -> Vec<String> {
             Some(said.trim_start_matches("nginx version: ").trim_start_matches("Server version: ").to_owned())
         })
         .collect()
-}
-
-/// A line on standard error, rewritten in place on a terminal.
-pub(crate) struct Progress {
-    done: usize,
-    all: usize,
-    terminal: bool,
-}
-
-impl Progress {
-    pub(crate) fn new(all: usize) -> Progress {
-        Progress { done: 0, all, terminal: std::io::stderr().is_terminal() }
-    }
-
-    pub(crate) fn step(&mut self, what: &str) {
-        self.done += 1;
-        let (start, end) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
-        let _ = write!(std::io::stderr(), "{start}{}/{} {what}{end}", self.done, self.all);
-        let _ = std::io::stderr().flush();
-    }
-
-    pub(crate) fn end(&self) {
-        if self.terminal {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
 }
 
 /// Reads a report that was written before.

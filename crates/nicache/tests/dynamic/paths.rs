@@ -172,15 +172,17 @@ fn what_is_kept_for_how_long() {
         stage.write("data/text", "first");
         assert!(is_kept(&stage, "/slow.php", PATIENCE));
         let (mut client, begun) = (stage.client(), Instant::now());
-        let (hits, asked) = (stage.counter("hits_dynamic"), stage.counter("recheck_requests"));
-        let mut requests = 0;
+        let counters = || ["hits_dynamic", "recheck_requests", "purges_by_source"].map(|name| stage.counter(name));
+        let (before, mut requests) = (counters(), 0);
         while begun.elapsed() < 3 * T {
             client.get("/slow.php").unwrap();
             requests += 1;
         }
-        // What the database does by itself may cost one; T would cost three.
-        let (hits, asked) = (stage.counter("hits_dynamic") - hits, stage.counter("recheck_requests") - asked);
-        assert!(hits + asked + 1 >= requests && asked <= 1, "{requests} requests, {hits} hits, {asked} asked again");
+        let after = counters();
+        let [hits, asked, purged] = [0, 1, 2].map(|at| after[at] - before[at]);
+        println!("  {requests} requests, {hits} hits, {asked} asked again, {purged} purged");
+        // T would cost three. What the database does by itself may cost one, and so may what voids everything: other tests' mounts.
+        assert!(hits > requests * 9 / 10 && asked <= 1 + 2 * purged);
         stage.write("data/text", "second");
         assert_eq!(client.get("/slow.php").unwrap().text(), "for all second");
     });

@@ -8,7 +8,7 @@ use nicache_applications::Client;
 use rustix::process::Signal;
 
 use crate::check::Cases;
-use crate::common::{self, kill, within};
+use crate::common::{self, SOON, kill, within};
 use crate::machine::{process, the_watcher_is_killed_of, under_load};
 use crate::stage::{Database, Setup, Shell, Stage, T, Watch};
 
@@ -431,7 +431,7 @@ fn nothing_is_left_behind() {
     let name = stage.nicache.name().to_owned();
     assert!(left(&name) >= 3);
     stage.nicache.signal(Signal::TERM);
-    assert!(stage.nicache.wait(Duration::from_secs(10)).is_some());
+    assert!(stage.nicache.wait(SOON).is_some());
     assert!(within(Duration::from_secs(3), || (left(&name) == 0).then_some(())).is_some(), "{} left", left(&name));
     drop(stage);
     common::assert_fails(&["--watch", "preload", "--recheck", "10s"], &["--watch preload", "--watch kernel"]);

@@ -2,6 +2,8 @@
 //! and what requests do to the site is done at least once in T.
 
 use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
@@ -11,6 +13,17 @@ use crate::stage::{Database, Setup, Stage, T};
 
 /// For an execution and the machine's other work.
 const SLACK: Duration = Duration::from_millis(500);
+
+/// Asks a program at a socket, when it is dropped, until nobody is there.
+struct Asked(PathBuf);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        while UnixStream::connect(&self.0).is_ok() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
 
 fn unix_s() -> f64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64()
@@ -119,7 +132,8 @@ fn another_server() {
 /// The same with another setup.
 pub fn another_server_of(setup: Setup) {
     let nginx = "location = /other { return 404; } location /backend/ { alias @FOLDER@/backend/; }";
-    let mut stage = Stage::start(&Setup { nginx, ..setup }, |folder| {
+    // A page that asks for another one takes two of them, and as many pages may be made at once as there are clients.
+    let mut stage = Stage::start(&Setup { nginx, workers: 8, ..setup }, |folder| {
         std::fs::create_dir(folder.join("backend")).unwrap();
         std::fs::write(folder.join("backend/answer"), "old").unwrap();
     });
@@ -147,7 +161,8 @@ pub fn another_server_of(setup: Setup) {
         // Outside of the server's group: nobody sees what it says. When it said each value last.
         let said = &std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            // Its socket ends with it, so that nobody waits for it.
+            // Its socket ends with it, so that nobody waits for it; and it ends when nobody asks it any more.
+            let _end = Asked(socket);
             let teller = scope.spawn(move || {
                 for (told, stream) in listener.incoming().enumerate().take(40) {
                     let value = told / 10;

@@ -35,7 +35,7 @@ fn files_are_served_as_they_are() {
     assert_eq!((kind("/sub/").as_str(), kind("/one").as_str()), ("text/html", "application/octet-stream"));
     let (processes, ended_well) = serving.stop();
     assert!(ended_well);
-    assert_all_gone(&processes, Duration::from_secs(3));
+    assert_all_gone(&processes);
 }
 
 #[test]
