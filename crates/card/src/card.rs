@@ -10,7 +10,7 @@ use std::ops::Range;
 use nicache_http::{HttpDate, Ranges};
 use nicache_port::{Burst, FrameBuf, Offload, Port, SendError, send_with_fallback};
 use nicache_tcp::{
-    Seq, Time, Wheel, challenge::ChallengeBudget, cookie_keys::CookieKeys, half_open::HalfOpen, isn::IsnKey,
+    Seq, Time, Wheel, challenge::ChallengeBudget, cookie_keys::CookieKeys, earliest, half_open::HalfOpen, isn::IsnKey,
     syn_pressure::SynPressure, time_wait::TimeWaitTable,
 };
 
@@ -275,10 +275,7 @@ impl<W: Port, H: Port> Card<W, H> {
     pub fn next_due(&self) -> Option<Time> {
         let adopted = if self.adopted.is_empty() { None } else { self.adopted.due(Time::ZERO) };
         let turn = (!self.turns.is_empty()).then_some(Time::ZERO);
-        [turn, self.wheel.next_due(), self.period_end, self.watcher_due(), self.l0_due(), adopted]
-            .into_iter()
-            .flatten()
-            .min()
+        earliest([turn, self.wheel.next_due(), self.period_end, self.watcher_due(), self.l0_due(), adopted])
     }
 
     /// What was counted so far.

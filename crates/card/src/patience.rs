@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nicache_port::Port;
 use nicache_tcp::patience::{Impatience, KeepAliveRules, KeepAliveStep};
-use nicache_tcp::{Flags, Time};
+use nicache_tcp::{Flags, Time, earliest};
 
 use crate::card::{Card, Keep};
 use crate::counters::FillAbort;
@@ -36,10 +36,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let host = is_host_asked(flow).then(|| flow.host_alive.next_timeout(&ASKING_HOST));
         let fin_wait = flow.fin_wait.map(|since| since + FIN_WAIT);
         let fill = flow.fill.is_some().then(|| flow.fill_looked_at.0 + FILL_LOOK);
-        [fill, reading, keep_alive, host, fin_wait, flow.head_timer.next_timeout(rules.head)]
-            .into_iter()
-            .flatten()
-            .min()
+        earliest([fill, reading, keep_alive, host, fin_wait, flow.head_timer.next_timeout(rules.head)])
     }
 
     /// Whether the client of a flow has had its time.

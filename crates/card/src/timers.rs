@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nicache_port::Port;
 use nicache_tcp::patience::KeepAliveStep;
-use nicache_tcp::{Flags, Time, TimeoutOutcome};
+use nicache_tcp::{Flags, Time, TimeoutOutcome, earliest};
 
 use crate::card::{Card, Keep};
 use crate::flow::{Flow, HostPhase, Phase};
@@ -54,10 +54,8 @@ impl<W: Port, H: Port> Card<W, H> {
             (flow.phase == Phase::CardHandshake).then(|| flow.host.syn_sent + syn_interval(flow.syn_ack_tries));
         let idle = Some(self.idle_due(flow));
         let patience = self.patience_deadline(flow);
-        [patience, sender, host, handshake, flow.ack_due, flow.wait.map(|(_, due)| due).filter(|&due| due > now), idle]
-            .into_iter()
-            .flatten()
-            .min()
+        let wait = flow.wait.map(|(_, due)| due).filter(|&due| due > now);
+        earliest([patience, sender, host, handshake, flow.ack_due, wait, idle])
     }
 
     fn flow_timeout(&mut self, flow: &mut Flow, now: Time) -> Keep {

@@ -81,6 +81,6 @@ pub use sender::{
 };
 pub use seq::Seq;
 pub use splice::Splice;
-pub use time::Time;
+pub use time::{Time, earliest};
 pub use wheel::Wheel;
 pub use wire::{Flags, HeadRepr, SegmentHead, WireError, parse};

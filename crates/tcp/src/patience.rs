@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use crate::time::Time;
+use crate::time::{Time, earliest};
 
 /// Why a connection was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ impl Reading {
     pub fn next_timeout(&self, rules: &ReadRules, closed_since: Option<Time>) -> Option<Time> {
         let rate = self.since.filter(|_| rules.bytes_per_second > 0).map(|since| since + rules.period);
         let window = closed_since.map(|since| since + rules.closed_window);
-        [rate, window].into_iter().flatten().min()
+        earliest([rate, window])
     }
 
     /// Time has come to `now`; whether the peer is too slow. `closed_since`: its window is closed since then, which has a limit of its own.

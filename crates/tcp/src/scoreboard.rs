@@ -106,6 +106,11 @@ impl Scoreboard {
         Scoreboard { tiles: [tile; RANGES_MAX], len: 0, una: at, nxt: at, sacked: 0, lost: 0 }
     }
 
+    /// As if it were new, at little cost: what tiles say that are not in use says nothing.
+    pub fn move_to(&mut self, at: Seq) {
+        (self.len, self.una, self.nxt, self.sacked, self.lost) = (0, at, at, 0, 0);
+    }
+
     /// Oldest byte that is not acknowledged (SND.UNA).
     #[must_use]
     pub fn una(&self) -> Seq {
@@ -492,6 +497,7 @@ mod tests {
         LoseOlder(u32),
         FindLost,
         Forget,
+        MoveTo(u32),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -504,6 +510,7 @@ mod tests {
             1 => (0u32..60).prop_map(Step::LoseOlder),
             1 => Just(Step::FindLost),
             1 => Just(Step::Forget),
+            1 => (0u32..60).prop_map(Step::MoveTo),
         ]
     }
 
@@ -572,6 +579,11 @@ mod tests {
                     Step::Forget => {
                         board.forget_sacked();
                         bytes.iter_mut().filter(|b| b.1 == Sacked).for_each(|b| (b.1, b.2) = (InFlight, true));
+                    }
+                    Step::MoveTo(n) => {
+                        una += n;
+                        board.move_to(base + una);
+                        bytes.clear();
                     }
                 }
                 let count = |state| bytes.iter().filter(|b| b.1 == state).count() as u32;

@@ -35,6 +35,19 @@ impl Time {
     }
 }
 
+/// The first of some instants, `None` being never. A chain of iterators over them takes longer, and every segment needs it several times.
+#[inline]
+#[must_use]
+pub fn earliest<const N: usize>(times: [Option<Time>; N]) -> Option<Time> {
+    let mut first = Time::MAX;
+    let mut is_any = false;
+    for time in times {
+        first = first.min(time.unwrap_or(Time::MAX));
+        is_any |= time.is_some();
+    }
+    is_any.then_some(first)
+}
+
 /// When something was sent, in microseconds modulo 2^32: half the size of a [`Time`], for records of which there are many.
 /// Comparisons are meaningful for instants less than 35 minutes apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +115,14 @@ impl Sub<Time> for Time {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn never_is_later_than_anything() {
+        assert_eq!(earliest([]), None);
+        assert_eq!(earliest([None, None]), None);
+        assert_eq!(earliest([None, Some(Time(7)), Some(Time(3)), None]), Some(Time(3)));
+        assert_eq!(earliest([Some(Time::MAX), None]), Some(Time::MAX));
+    }
 
     #[test]
     fn stamps_wrap() {

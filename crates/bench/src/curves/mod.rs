@@ -193,7 +193,7 @@ impl Run<'_> {
     }
 
     fn start(&self, subject: Subject, object: &Object) -> Result<Running> {
-        let running = Running::start(subject, &self.site, &self.plan.nicache, SERVER_CPU)?;
+        let running = Running::start(subject, object, &self.site, &self.plan.nicache, SERVER_CPU)?;
         running.prepare(object)?;
         Ok(running)
     }

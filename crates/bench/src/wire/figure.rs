@@ -156,6 +156,7 @@ fn colour(subject: Subject) -> &'static str {
         Subject::CardHit => "#e8871e",
         Subject::CardHitHandshake => "#c25e00",
         Subject::CardHitL0 => "#8a3d00",
+        Subject::Floor => "#d9d2c5",
         Subject::Serve => "#7b5aa6",
     }
 }

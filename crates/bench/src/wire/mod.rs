@@ -18,6 +18,7 @@
 mod cell;
 pub mod cpu;
 mod figure;
+pub mod floor;
 pub(crate) mod load;
 pub(crate) mod namespace;
 mod peers;
@@ -185,7 +186,7 @@ impl Run<'_> {
 
     /// Starts a subject and measures one object in every mode.
     fn measure(&mut self, subject: Subject, object: &Object, round: usize) -> Result<()> {
-        let running = Running::start(subject, &self.site, &self.plan.nicache, SERVER_CPU)?;
+        let running = Running::start(subject, object, &self.site, &self.plan.nicache, SERVER_CPU)?;
         for mode in Mode::ALL {
             if !self.is_chosen(object, subject, mode) {
                 continue;

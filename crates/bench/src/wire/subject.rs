@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::floor;
 use super::load;
 use super::namespace::{Namespace, cubic_route};
 use super::peers;
@@ -47,13 +48,15 @@ pub enum Subject {
     CardHitHandshake,
     /// The card with `--l0`: replies of one segment come from the wire's driver; nginx completed the handshakes.
     CardHitL0,
+    /// A program at a TAP that answers everything with the same bytes ([`floor`]).
+    Floor,
     /// `nicache serve`: host and card as two processes, content from card memory that the host manages.
     Serve,
 }
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Subject; 10] = [
+    pub const ALL: [Subject; 11] = [
         Subject::Nginx,
         Subject::NginxPlain,
         Subject::Apache,
@@ -63,6 +66,7 @@ impl Subject {
         Subject::CardHit,
         Subject::CardHitHandshake,
         Subject::CardHitL0,
+        Subject::Floor,
         Subject::Serve,
     ];
 
@@ -78,6 +82,7 @@ impl Subject {
             Subject::CardHit => "card, hits",
             Subject::CardHitHandshake => "card, hits, own handshake",
             Subject::CardHitL0 => "card, hits, L0",
+            Subject::Floor => "TAP, no card",
             Subject::Serve => "nicache serve",
         }
     }
@@ -88,7 +93,7 @@ impl Subject {
             Subject::Apache => &[("apache2", "apache2-bin")],
             Subject::Haproxy => &[("nginx", "nginx-light"), ("haproxy", "haproxy")],
             Subject::Varnish => &[("nginx", "nginx-light"), ("varnishd", "varnish"), ("cc", "gcc")],
-            Subject::Serve => &[],
+            Subject::Floor | Subject::Serve => &[],
             _ => &[("nginx", "nginx-light")],
         }
     }
@@ -105,7 +110,11 @@ impl Subject {
 
     /// Whether it is about replies like this object's.
     pub fn takes(self, object: &Object) -> bool {
-        self != Subject::CardHitL0 || object.bytes <= ONE_SEGMENT_BYTES
+        match self {
+            Subject::CardHitL0 => object.bytes <= ONE_SEGMENT_BYTES,
+            Subject::Floor => object.bytes <= floor::BYTES_MAX,
+            _ => true,
+        }
     }
 
     fn is_card(self) -> bool {
@@ -143,11 +152,11 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a subject on `cpu`, in new namespaces. `nicache` is the program.
+    /// Starts a subject on `cpu`, in new namespaces, to be asked for `object`. `nicache` is the program.
     ///
     /// # Errors
     /// Something does not start.
-    pub fn start(subject: Subject, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+    pub fn start(subject: Subject, object: &Object, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
         let client = Namespace::create()?;
         // Room for a connection per request, whose ports are used up otherwise. Not every container lets a namespace have its way.
         client.run(|| {
@@ -155,6 +164,9 @@ impl Running {
         });
         if subject == Subject::Serve {
             return Self::start_serve(client, site, nicache, cpu);
+        }
+        if subject == Subject::Floor {
+            return Self::start_floor(client, object, site, nicache, cpu);
         }
         if subject.is_card() {
             return Self::start_card(subject, client, site, nicache, cpu);
@@ -228,6 +240,22 @@ impl Running {
         let client = running.client.clone();
         running.wait_for(&client, server)?;
         Ok(running)
+    }
+
+    fn start_floor(client: Namespace, object: &Object, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+        let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
+        argv.extend(["bench", "floor", &object.bytes.to_string()].map(str::to_owned));
+        let mut process = Process::start(&client, cpu, Enclosure::None, &argv, &site.folder().join("floor.log"))?;
+        if first_line(&mut process).is_none() {
+            bail!("the program at the TAP did not start: {}", process.last_words());
+        }
+        let (interface, network) = (floor::INTERFACE, "10.201.1");
+        client.command(&format!("ip address add {network}.1/30 dev {interface}"))?;
+        client.command(&format!("ip link set {interface} up"))?;
+        client.command(&cubic_route(interface, network, 1))?;
+        client.command(&format!("ip neigh add {network}.2 lladdr {} dev {interface} nud permanent", floor::MAC))?;
+        let (subject, server) = (Subject::Floor, Ipv4Addr::new(10, 201, 1, 2));
+        Ok(Running { subject, processes: vec![process], card: None, server, client, others: Vec::new() })
     }
 
     fn start_serve(client: Namespace, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
@@ -307,7 +335,9 @@ impl Running {
             let (head, body) = load::get(&self.client, self.server, &object.path(), close)?;
             ensure!(body == object.body(), "the body is not what the file holds");
             let by_cache = match (self.subject, before, self.counts()?) {
-                (Subject::Nginx | Subject::NginxPlain | Subject::Apache | Subject::CardMiss, ..) => return Ok(()),
+                (Subject::Nginx | Subject::NginxPlain | Subject::Apache | Subject::CardMiss | Subject::Floor, ..) => {
+                    return Ok(());
+                }
                 // A hit names the request that filled it, too.
                 (Subject::Varnish, ..) => load::field(&head, "x-varnish").is_some_and(|ids| ids.contains(' ')),
                 // Only what its cache delivers has an age: nginx sends none.
@@ -397,19 +427,24 @@ impl std::error::Error for NotByCache {}
 
 /// Waits for the line that tells that the server is ready; its `status`.
 pub(crate) fn ready(process: &mut Process) -> Result<Value> {
-    let output = process.stdout().context("no standard output")?;
+    let Some(line) = first_line(process) else {
+        bail!("nicache run did not start: {}", process.last_words());
+    };
+    let event: Value = serde_json::from_str(&line)?;
+    ensure!(event["event"] == "ready", "nicache run did not start: {line}\n{}", process.last_words());
+    Ok(event["status"].clone())
+}
+
+/// The first line that a program writes to standard output; the others are read as well. `None`: none came in time.
+fn first_line(process: &mut Process) -> Option<String> {
+    let output = process.stdout()?;
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let _ = sender.send(line);
         }
     });
-    let Ok(line) = lines.recv_timeout(START) else {
-        bail!("nicache run did not start: {}", process.last_words());
-    };
-    let event: Value = serde_json::from_str(&line)?;
-    ensure!(event["event"] == "ready", "nicache run did not start: {line}\n{}", process.last_words());
-    Ok(event["status"].clone())
+    lines.recv_timeout(START).ok()
 }
 
 /// Asks a running nicache by its command line; what it answers.

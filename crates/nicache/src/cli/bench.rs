@@ -21,6 +21,12 @@ pub enum BenchCommand {
         in full, 4 minutes with --quick."
     )]
     Wire(BenchWireArgs),
+    /// What `bench wire` compares a card with: a program at a TAP that answers everything with the bytes of an object
+    #[command(hide = true)]
+    Floor {
+        /// Bytes of the object
+        bytes: u64,
+    },
     /// More and more connections, to nginx alone and through the card: replies per second and connection times at rising rates
     #[command(after_help = curves::EXAMPLES)]
     Curves(BenchCurvesArgs),

@@ -18,6 +18,7 @@ use crate::cli::{
 pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
     match command {
         BenchCommand::Wire(arguments) => run_wire(arguments),
+        BenchCommand::Floor { bytes } => wire::floor::serve(*bytes).map(|()| ExitCode::SUCCESS),
         BenchCommand::Curves(arguments) => run_curves(arguments),
         BenchCommand::Dynamic(arguments) => run_dynamic(arguments),
         BenchCommand::Sets(arguments) => run_sets(arguments),

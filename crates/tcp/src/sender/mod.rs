@@ -35,7 +35,7 @@ use crate::rtt::Rtt;
 use crate::scoreboard::Scoreboard;
 use crate::seq::Seq;
 use crate::tail_probe::TailProbe;
-use crate::time::{Stamp, Time};
+use crate::time::{Stamp, Time, earliest};
 use crate::undo::Undo;
 use crate::usage::Usage;
 use crate::window::PeerWindow;
@@ -316,7 +316,7 @@ impl Sender {
     fn start_over(&mut self, seq: Seq) {
         self.round_end = seq;
         self.window.move_to(self.board.una(), seq);
-        self.board = Scoreboard::new(seq);
+        self.board.move_to(seq);
         self.end = seq;
         self.fin = false;
         self.recovery = Recovery::new(seq);
@@ -399,7 +399,7 @@ impl Sender {
         if self.due != Due::Nothing {
             return Some(Time::ZERO);
         }
-        let armed = [self.rto_at, self.pto_at, self.reo_at, self.pace_at].into_iter().flatten().min();
+        let armed = earliest([self.rto_at, self.pto_at, self.reo_at, self.pace_at]);
         if armed.is_none() && self.una() != self.limit() {
             return Some(Time::ZERO);
         }
