@@ -155,6 +155,7 @@ fn colour(subject: Subject) -> &'static str {
         Subject::CardMiss => "#f3c998",
         Subject::CardHit => "#e8871e",
         Subject::CardHitHandshake => "#c25e00",
+        Subject::CardHitVeth => "#a64b00",
         Subject::CardHitL0 => "#8a3d00",
         Subject::Floor => "#d9d2c5",
         Subject::Serve => "#7b5aa6",

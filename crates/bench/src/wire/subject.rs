@@ -23,6 +23,8 @@ const START: Duration = Duration::from_secs(30);
 /// How long the card may take to store an object. A refused fill is repeated once nginx has looked at the file again, within a second.
 const FILL: Duration = Duration::from_secs(10);
 
+/// Interfaces of a veth pair toward the client.
+const WIRE: &str = "wire";
 /// Body that goes into one segment together with its head, whatever the server's fields are.
 const ONE_SEGMENT_BYTES: u64 = 1_000;
 
@@ -46,6 +48,8 @@ pub enum Subject {
     CardHit,
     /// The card, which completed the handshakes, too.
     CardHitHandshake,
+    /// The same, but with packet sockets at the end of a veth pair instead of a TAP toward the client (`nicache run --wire`).
+    CardHitVeth,
     /// The card with `--l0`: replies of one segment come from the wire's driver; nginx completed the handshakes.
     CardHitL0,
     /// A program at a TAP that answers everything with the same bytes ([`floor`]).
@@ -56,7 +60,7 @@ pub enum Subject {
 
 impl Subject {
     /// All of them.
-    pub const ALL: [Subject; 11] = [
+    pub const ALL: [Subject; 12] = [
         Subject::Nginx,
         Subject::NginxPlain,
         Subject::Apache,
@@ -65,6 +69,7 @@ impl Subject {
         Subject::CardMiss,
         Subject::CardHit,
         Subject::CardHitHandshake,
+        Subject::CardHitVeth,
         Subject::CardHitL0,
         Subject::Floor,
         Subject::Serve,
@@ -81,6 +86,7 @@ impl Subject {
             Subject::CardMiss => "card, bypassed",
             Subject::CardHit => "card, hits",
             Subject::CardHitHandshake => "card, hits, own handshake",
+            Subject::CardHitVeth => "card, hits, own handshake, veth",
             Subject::CardHitL0 => "card, hits, L0",
             Subject::Floor => "TAP, no card",
             Subject::Serve => "nicache serve",
@@ -118,15 +124,18 @@ impl Subject {
     }
 
     fn is_card(self) -> bool {
-        matches!(self, Subject::CardMiss | Subject::CardHit | Subject::CardHitHandshake | Subject::CardHitL0)
+        use Subject::{CardHit, CardHitHandshake, CardHitL0, CardHitVeth, CardMiss};
+        matches!(self, CardMiss | CardHit | CardHitHandshake | CardHitVeth | CardHitL0)
     }
 
     /// Options of `nicache run`.
     fn card_options(self) -> Vec<&'static str> {
-        let handshake = if self == Subject::CardHitHandshake { "card" } else { "pass-through" };
-        let mut options = vec!["--handshake", handshake];
-        options.extend((self == Subject::CardHitL0).then_some("--l0"));
-        options
+        match self {
+            Subject::CardHitHandshake => vec!["--handshake", "card"],
+            Subject::CardHitVeth => vec!["--handshake", "card", "--wire", WIRE, "--address", "10.201.1.2/30"],
+            Subject::CardHitL0 => vec!["--handshake", "pass-through", "--l0"],
+            _ => vec!["--handshake", "pass-through"],
+        }
     }
 }
 
@@ -183,7 +192,7 @@ impl Running {
         let nginx_log = site.folder().join("nginx.log");
         if matches!(subject, Subject::Varnish | Subject::Haproxy) {
             let proxy = Namespace::create()?;
-            Namespace::join(&running.client, &proxy, "wire", "10.201.1")?;
+            Namespace::join(&running.client, &proxy, WIRE, "10.201.1")?;
             Namespace::join(&proxy, &server, "back", "10.201.2")?;
             running.processes.push(Process::start(&server, cpu, Enclosure::PidNamespace, &site.nginx(), &nginx_log)?);
             running.wait_for(&proxy, Ipv4Addr::new(10, 201, 2, 2))?;
@@ -195,7 +204,7 @@ impl Running {
             running.processes.push(Process::start(&proxy, cpu, Enclosure::PidNamespace, &argv, &log)?);
             running.others.push(proxy);
         } else {
-            Namespace::join(&running.client, &server, "wire", "10.201.1")?;
+            Namespace::join(&running.client, &server, WIRE, "10.201.1")?;
             let (argv, log) = match subject {
                 Subject::Apache => (peers::apache(site.folder(), &site.files())?, site.folder().join("apache.log")),
                 Subject::NginxPlain => (site.nginx_plain(), nginx_log),
@@ -215,7 +224,9 @@ impl Running {
         argv.extend(["run", "--json", "--name", &name].map(str::to_owned));
         argv.extend(subject.card_options().into_iter().chain(["--"]).map(str::to_owned));
         argv.extend(site.nginx());
-        let mut process = Process::start(&client, cpu, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
+        let place = if subject == Subject::CardHitVeth { Some(wire_of(&client)?) } else { None };
+        let inside = place.as_ref().unwrap_or(&client);
+        let mut process = Process::start(inside, cpu, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
         let status = ready(&mut process)?;
         let text = |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
         let server: Ipv4Addr = text("server_address")?.parse()?;
@@ -235,7 +246,7 @@ impl Running {
             card: Some((nicache.to_owned(), name)),
             server,
             client,
-            others: Vec::new(),
+            others: place.into_iter().collect(),
         };
         let client = running.client.clone();
         running.wait_for(&client, server)?;
@@ -411,6 +422,18 @@ impl Running {
             .collect();
         list.join(", ")
     }
+}
+
+/// A namespace with the other end of a pair of virtual Ethernet interfaces, where a card can be put; the client's has the first address of 10.201.1.0/30.
+fn wire_of(client: &Namespace) -> Result<Namespace> {
+    let place = Namespace::create()?;
+    client.command(&format!("ip link add {WIRE} type veth peer name {WIRE} netns {}", place.thread_id()))?;
+    client.command(&format!("ip address add 10.201.1.1/30 dev {WIRE}"))?;
+    for side in [client, &place] {
+        side.command(&format!("ip link set {WIRE} up"))?;
+        side.command(&format!("ethtool -K {WIRE} gro on"))?;
+    }
+    Ok(place)
 }
 
 /// Requests were answered by somebody else than the subject is about.
