@@ -3,22 +3,18 @@
 //! A wake-up across cores costs about 45 µs round trip, several times a request; spinning for 50 µs saves it while requests keep
 //! coming, and an idle port must cost nothing. Where frames come regularly but further apart than spinning can bridge, every spin
 //! would be in vain: the window shrinks while sleeps are long, and is back at once when they are short (as in KVM's
-//! `halt_poll_ns`, Linux `virt/kvm/kvm_main.c`). And nobody is to wait for a processor that only spins. Between two looks the thread lets others on its processor go first
-//! (`sched_yield(2)`, 0.2 µs if there is nobody), so that a server there answers at once what was passed to it. Where programs often wait for a processor
-//! ([`CpuPressure`](crate::CpuPressure)), it naps for a moment without listening, and only then sleeps: a sleep that ends with each frame would have a server on the same
-//! processor interrupted for each of its replies; after a nap there are several.
-//!
-//! Both are tried, and left out where they are of no use, twice as often each time: naps that do not gather frames, as with a single connection, and giving way to
-//! who does not come back soon. Then it only spins, and a sleeper at least goes first when a frame comes.
+//! `halt_poll_ns`, Linux `virt/kvm/kvm_main.c`). And nobody is to wait for a processor that only spins: where programs do
+//! ([`CpuPressure`](crate::CpuPressure)), it naps for a moment without listening, and only then sleeps. A sleep that ends with each frame would have a server on the same
+//! processor interrupted for each of its replies; after a nap there are several. Where there are not, as with a single connection, a nap only costs time, and the next ones are left
+//! out, twice as many each time.
 //!
 //! [`Idle`] takes the time as an argument; only [`wait`] sleeps. The order of calls, over and over:
 //!
 //! ```text
 //!  receive ─▶ got frames? ─▶ handle_work(now, frames)
-//!          ─▶ none        ─▶ poll(now) ─▶ Again:   receive
-//!                                      ─▶ GiveWay: give_way(), then receive
-//!                                      ─▶ Nap:     wait(nothing, NAP), then receive
-//!                                      ─▶ Sleep:   wait(fds, timeout), then receive
+//!          ─▶ none        ─▶ poll(now) ─▶ Again: receive
+//!                                      ─▶ Nap:   wait(nothing, NAP), then receive
+//!                                      ─▶ Sleep: wait(fds, timeout), then receive
 //! ```
 
 use std::io;
@@ -36,10 +32,8 @@ pub const NAP: Duration = Duration::from_micros(20);
 
 /// A nap was worth it if so many frames are there after it.
 const NAP_FRAMES: usize = 2;
-/// Giving way was worth it if it took no longer.
-const AWAY_NS_MAX: u64 = 100_000;
-/// What was of no use is left out so often at most.
-const LEFT_OUT_MAX: u32 = 127;
+/// Most naps left out after one that was not.
+const NAPS_LEFT_OUT_MAX: u32 = 127;
 
 /// A sleep that ends later than this many spins after the last frame counts as long.
 const LONG_SPINS: u64 = 4;
@@ -63,8 +57,6 @@ impl Default for IdlePolicy {
 pub enum IdleStep {
     /// Look again at once.
     Again,
-    /// Look again after [`give_way`].
-    GiveWay,
     /// Look again after [`NAP`].
     Nap,
     /// Sleep; see [`wait`].
@@ -81,34 +73,10 @@ pub struct Idle {
     idle_since_ns: Option<u64>,
     slept: bool,
     nap: Nap,
-    naps: Trial,
-    /// Does it give way until there is work? Not decided yet: `None`.
-    gives_way: Option<bool>,
-    /// When it last gave way, if it has not looked since.
-    away_since_ns: Option<u64>,
-    giving_way: Trial,
-    is_contended: bool,
-}
-
-/// Something that is left out for a while when it was of no use.
-#[derive(Debug, Clone, Copy, Default)]
-struct Trial {
+    /// Naps to be left out, and how many they were at first.
     left_out: u32,
     left_out_last: u32,
-}
-
-impl Trial {
-    /// Is it time to try again?
-    fn is_due(&mut self) -> bool {
-        let is_due = self.left_out == 0;
-        self.left_out = self.left_out.saturating_sub(1);
-        is_due
-    }
-
-    fn judge(&mut self, was_worth: bool) {
-        self.left_out_last = if was_worth { 0 } else { (2 * self.left_out_last + 1).min(LEFT_OUT_MAX) };
-        self.left_out = self.left_out_last;
-    }
+    is_contended: bool,
 }
 
 /// The nap since the last work.
@@ -131,17 +99,14 @@ impl Idle {
             idle_since_ns: None,
             slept: false,
             nap: Nap::None,
-            naps: Trial::default(),
-            gives_way: None,
-            away_since_ns: None,
-            giving_way: Trial::default(),
+            left_out: 0,
+            left_out_last: 0,
             is_contended: false,
         }
     }
 
-    /// There was work: so many frames. `now_ns` is the time of the look that found them.
+    /// There was work: so many frames.
     pub fn handle_work(&mut self, now_ns: u64, frames: usize) {
-        self.come_back(now_ns);
         if let Some(since_ns) = self.idle_since_ns.take()
             && self.slept
         {
@@ -151,18 +116,14 @@ impl Idle {
         }
         self.slept = false;
         if self.nap == Nap::Taken {
-            self.naps.judge(frames >= NAP_FRAMES);
+            self.judge_nap(frames);
         }
         self.nap = Nap::None;
-        self.gives_way = None;
     }
 
-    fn come_back(&mut self, now_ns: u64) {
-        if let Some(since_ns) = self.away_since_ns.take() {
-            let was_worth = now_ns.saturating_sub(since_ns) <= AWAY_NS_MAX;
-            self.giving_way.judge(was_worth);
-            self.gives_way = Some(was_worth);
-        }
+    fn judge_nap(&mut self, frames: usize) {
+        self.left_out_last = if frames >= NAP_FRAMES { 0 } else { (2 * self.left_out_last + 1).min(NAPS_LEFT_OUT_MAX) };
+        self.left_out = self.left_out_last;
     }
 
     /// Are there programs that wait for a processor? Then there is no spinning until it is said that there are none.
@@ -170,43 +131,34 @@ impl Idle {
         self.is_contended = is_contended;
     }
 
-    /// There was none: spin on or sleep? `now_ns` is the time of the look.
+    /// There was none: spin on or sleep?
     pub fn poll(&mut self, now_ns: u64) -> IdleStep {
-        self.come_back(now_ns);
         let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
         if self.is_contended && !self.slept {
             match self.nap {
-                Nap::None if self.naps.is_due() => {
+                Nap::None if self.left_out == 0 => {
                     self.nap = Nap::Taken;
                     return IdleStep::Nap;
                 }
-                Nap::Taken => self.naps.judge(false),
-                Nap::None | Nap::Over => {}
+                Nap::None => self.left_out -= 1,
+                Nap::Taken => self.judge_nap(0),
+                Nap::Over => {}
             }
             self.nap = Nap::Over;
         }
         // After a sleep without work (a timer, a signal) there is nothing to spin for.
         if self.slept || self.is_contended || now_ns.saturating_sub(since_ns) >= self.window_ns {
             self.slept = true;
-            return IdleStep::Sleep;
+            IdleStep::Sleep
+        } else {
+            IdleStep::Again
         }
-        let giving_way = &mut self.giving_way;
-        if !*self.gives_way.get_or_insert_with(|| giving_way.is_due()) {
-            return IdleStep::Again;
-        }
-        self.away_since_ns = Some(now_ns);
-        IdleStep::GiveWay
     }
 
     /// How long it would spin now, in nanoseconds.
     pub fn window_ns(&self) -> u64 {
         self.window_ns
     }
-}
-
-/// Lets others on the same processor go first, if there are any.
-pub fn give_way() {
-    rustix::thread::sched_yield();
 }
 
 /// Why [`wait`] returned.
@@ -280,13 +232,13 @@ mod tests {
     fn spins_for_the_window_then_sleeps() {
         let mut idle = idle_default();
         idle.handle_work(1000, 1);
-        assert_eq!(idle.poll(2000), IdleStep::GiveWay);
-        assert_eq!(idle.poll(2000 + SPIN_NS - 1), IdleStep::GiveWay);
+        assert_eq!(idle.poll(2000), IdleStep::Again);
+        assert_eq!(idle.poll(2000 + SPIN_NS - 1), IdleStep::Again);
         assert_eq!(idle.poll(2000 + SPIN_NS), IdleStep::Sleep);
         // Woken without work: sleep again at once.
         assert_eq!(idle.poll(2_000_000), IdleStep::Sleep);
         idle.handle_work(2_000_001, 1);
-        assert_eq!(idle.poll(2_000_002), IdleStep::GiveWay);
+        assert_eq!(idle.poll(2_000_002), IdleStep::Again);
     }
 
     #[test]
@@ -299,7 +251,7 @@ mod tests {
         assert_eq!(idle.poll(3500), IdleStep::Sleep, "after a sleep without work");
         idle.handle_work(4000, 1);
         idle.set_contended(false);
-        assert_eq!(idle.poll(5000), IdleStep::GiveWay);
+        assert_eq!(idle.poll(5000), IdleStep::Again);
     }
 
     #[test]
@@ -327,35 +279,6 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_come_back_soon_gives_way_less_and_less() {
-        let mut idle = idle_default();
-        let mut now_ns = 0;
-        // Looks, finds nothing, gives way for `away_ns`, and finds a frame.
-        let mut step = |away_ns: u64| {
-            now_ns += 1000;
-            let step = idle.poll(now_ns);
-            now_ns += away_ns;
-            idle.handle_work(now_ns, 1);
-            step
-        };
-        for _ in 0..5 {
-            assert_eq!(step(AWAY_NS_MAX), IdleStep::GiveWay);
-        }
-        let tried: Vec<_> = (0..500).filter(|_| step(AWAY_NS_MAX + 1) == IdleStep::GiveWay).collect();
-        assert_eq!(tried[..4], [0, 2, 6, 14]);
-        assert!(tried.len() < 12, "{tried:?}");
-        while step(AWAY_NS_MAX) != IdleStep::GiveWay {}
-        assert_eq!(step(AWAY_NS_MAX), IdleStep::GiveWay);
-        // Without work it goes on as it was judged.
-        let mut idle = idle_default();
-        assert_eq!(idle.poll(0), IdleStep::GiveWay);
-        assert_eq!(idle.poll(1000), IdleStep::GiveWay);
-        let mut idle = Idle::new(IdlePolicy { spin: Duration::from_millis(1) });
-        assert_eq!(idle.poll(0), IdleStep::GiveWay);
-        assert_eq!(idle.poll(AWAY_NS_MAX + 1), IdleStep::Again);
-    }
-
-    #[test]
     fn vain_spins_end_and_come_back() {
         let mut idle = idle_default();
         let mut now_ns = 0;
@@ -375,10 +298,10 @@ mod tests {
         let mut idle = Idle::new(IdlePolicy { spin: Duration::ZERO });
         assert_eq!(idle.poll(5), IdleStep::Sleep);
         let mut idle = idle_default();
-        assert_eq!(idle.poll(1_000_000), IdleStep::GiveWay);
-        assert_eq!(idle.poll(0), IdleStep::GiveWay);
+        assert_eq!(idle.poll(1_000_000), IdleStep::Again);
+        assert_eq!(idle.poll(0), IdleStep::Again);
         idle.handle_work(0, 1);
-        assert_eq!(Idle::new(IdlePolicy { spin: Duration::MAX }).poll(0), IdleStep::GiveWay);
+        assert_eq!(Idle::new(IdlePolicy { spin: Duration::MAX }).poll(0), IdleStep::Again);
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub use cpu_pressure::CpuPressure;
 pub use fault::{FaultConfig, FaultCounters, FaultRates, Faulty, LaneOf};
 pub use frame::{Burst, Checksum, ETHERNET_HEADER_BYTES, FRAME_BYTES_MAX, FrameBuf, Gso, GsoKind, Offload};
 pub use gather::{PARTS_MAX, SendError};
-pub use idle::{Idle, IdlePolicy, IdleStep, NAP, WAIT_FDS_MAX, Wake, give_way, wait};
+pub use idle::{Idle, IdlePolicy, IdleStep, NAP, WAIT_FDS_MAX, Wake, wait};
 pub use memory_wire::{MemoryPort, memory_wire};
 pub use packet_socket::{PacketConfig, PacketError, PacketSocket, Reception, mtu};
 pub use pair_socket::{Divertible, PairSocket};

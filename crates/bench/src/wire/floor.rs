@@ -1,13 +1,13 @@
 //! What a TAP itself costs: a program that answers every request with the same bytes, and knows nothing.
 //!
-//! It has no connections, no look-up, no date, no timers and no retransmission: a reply is made of the numbers of the segment that asks for it. What it takes is what the kernel takes for a frame
-//! in and a frame out, with the client's reception of that; no card at a TAP can take less. So it says how much of a card's figures is the card.
+//! It has no connections, no look-up, no date, no timers and no retransmission: a reply is made of the numbers of the segment that asks for it. What it takes is, but for very little, what the kernel takes for a frame
+//! in and a frame out, with the client's reception of that. So it says how much of the figures of a card that reads and writes frames as well is the card's.
 
 use std::io::IoSlice;
 
 use anyhow::{Context, Result, ensure};
 use nicache_port::{
-    Burst, Checksum, FrameBuf, Gso, GsoKind, Idle, IdlePolicy, IdleStep, Offload, Port, Tap, TapQueue, give_way, wait,
+    Burst, Checksum, FrameBuf, Gso, GsoKind, Idle, IdlePolicy, IdleStep, Offload, Port, Tap, TapQueue, wait,
 };
 use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Mac, Packet, write_headers};
 use nicache_tcp::wire::CHECKSUM_OFFSET;
@@ -43,7 +43,7 @@ pub fn serve(bytes: u64) -> Result<()> {
         let now_ns = monotonic_ns();
         let frames = queue.receive(&mut burst)?;
         for frame in burst.iter_mut() {
-            answer(&mut queue, frame, &open, &closing, (now_ns / 1_000_000) as u32)?;
+            answer(&mut queue, frame, &open, &closing, (now_ns / 1_000_000) as u32);
         }
         if frames > 0 {
             idle.handle_work(now_ns, frames);
@@ -51,7 +51,6 @@ pub fn serve(bytes: u64) -> Result<()> {
         }
         match idle.poll(now_ns) {
             IdleStep::Again | IdleStep::Nap => std::hint::spin_loop(),
-            IdleStep::GiveWay => give_way(),
             IdleStep::Sleep => drop(wait(queue.wait_fd().as_slice(), None)?),
         }
     }
@@ -71,13 +70,13 @@ fn reply(connection: &str, body: &[u8]) -> Vec<u8> {
     reply
 }
 
-fn answer(queue: &mut TapQueue, frame: &FrameBuf, open: &[u8], closing: &[u8], now_ms: u32) -> Result<()> {
+fn answer(queue: &mut TapQueue, frame: &FrameBuf, open: &[u8], closing: &[u8], now_ms: u32) {
     let data = frame.data();
-    let Some(packet) = Packet::parse(data).filter(|packet| packet.protocol == IpProtocol::Tcp) else { return Ok(()) };
-    let Ok(asked) = nicache_tcp::parse(&data[packet.transport_at..packet.end]) else { return Ok(()) };
+    let Some(packet) = Packet::parse(data).filter(|packet| packet.protocol == IpProtocol::Tcp) else { return };
+    let Ok(asked) = nicache_tcp::parse(&data[packet.transport_at..packet.end]) else { return };
     let request = &data[packet.transport_at + asked.header_len..packet.end];
     if asked.flags.rst() || request.is_empty() && !asked.flags.syn() && !asked.flags.fin() {
-        return Ok(());
+        return;
     }
     let stamps = asked.timestamps.or(asked.syn_options.and_then(|options| options.timestamps));
     let timestamps = stamps.map(|theirs| Timestamps { val: now_ms, ecr: theirs.val });
@@ -123,7 +122,6 @@ fn answer(queue: &mut TapQueue, frame: &FrameBuf, open: &[u8], closing: &[u8], n
     }
     // A frame that does not go is as good as lost.
     let _ = queue.send(&[IoSlice::new(&bytes[..len]), IoSlice::new(payload)], offload);
-    Ok(())
 }
 
 fn monotonic_ns() -> u64 {

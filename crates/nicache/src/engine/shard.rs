@@ -11,7 +11,7 @@ use super::precedence::Precedence;
 use super::rechecker::Rechecker;
 use anyhow::{Context, Result};
 use nicache_card::Card;
-use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, ReceiveSteering, give_way, wait};
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, ReceiveSteering, wait};
 use nicache_tcp::Time;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{ClockId, clock_gettime};
@@ -126,10 +126,6 @@ fn run<W: Port, H: Port>(
             match idle.poll(now.0) {
                 IdleStep::Again => {
                     std::hint::spin_loop();
-                    continue;
-                }
-                IdleStep::GiveWay => {
-                    give_way();
                     continue;
                 }
                 IdleStep::Nap => {

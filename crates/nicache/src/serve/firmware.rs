@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nicache_bus::{Attachment, BusModel, Meter, Peer, Window};
 use nicache_firmware::{Broken, Firmware, Progress};
-use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, TapConfig, TapQueue, give_way, wait};
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, TapConfig, TapQueue, wait};
 
 use super::channel::Inbox;
 use super::messages::{FirmwareSetup, FromFirmware, ToFirmware};
@@ -98,10 +98,6 @@ fn work<P: Port>(firmware: &mut Firmware<P>, inbox: &mut Inbox) -> Result<Option
                 match step {
                     IdleStep::Again => {
                         std::hint::spin_loop();
-                        continue;
-                    }
-                    IdleStep::GiveWay => {
-                        give_way();
                         continue;
                     }
                     IdleStep::Nap => {

@@ -11,7 +11,7 @@ use nicache_coherence::RevisionTable;
 use nicache_host::files::Site;
 use nicache_host::server::{CardPort, LiveSource, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
-use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, give_way, wait};
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
 use nicache_watch::Coverage;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -124,10 +124,6 @@ impl Host {
                 match step {
                     IdleStep::Again => {
                         std::hint::spin_loop();
-                        continue;
-                    }
-                    IdleStep::GiveWay => {
-                        give_way();
                         continue;
                     }
                     IdleStep::Nap => {
