@@ -29,8 +29,10 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-#define PLACES 8192
-#define OBJECTS 512
+#define PLACES_BITS 13
+#define PLACES (1 << PLACES_BITS)
+#define OBJECTS_BITS 9
+#define OBJECTS (1 << OBJECTS_BITS)
 #define HEAD_BYTES 384
 #define HEAD_WORDS (HEAD_BYTES / 8)
 #define REPLY_BYTES 1472
@@ -334,6 +336,12 @@ static __always_inline bool is_equal(const struct address *one, const struct add
 	       one->words[3] == other->words[3];
 }
 
+/* Which of 2^bits places; all bits of the hash have a say. */
+static __always_inline __u32 index_of(__u64 hash, __u32 bits)
+{
+	return hash * MULTIPLIER >> (64 - bits);
+}
+
 static __always_inline struct place *place_of(const struct segment *segment, __u64 seed)
 {
 	struct address client = segment->is_v4 ? mapped(segment->ip4.from) : joined(segment->ip6.from);
@@ -344,12 +352,15 @@ static __always_inline struct place *place_of(const struct segment *segment, __u
 
 	hash = mixed(hash, doubled(client.words[2], client.words[3]));
 	hash = mixed(hash, doubled(segment->tcp.from, segment->tcp.to));
-	index = hash % PLACES;
-	place = bpf_map_lookup_elem(&places, &index);
-	if (!place || place->client_port != segment->tcp.from || place->server_port != segment->tcp.to ||
-	    !is_equal(&place->client, &client) || !is_equal(&place->server, &server))
-		return NULL;
-	return place;
+	index = index_of(hash, PLACES_BITS);
+	/* A connection can have that place or its neighbour. */
+	for (__u32 tries = 0; tries < 2; tries++, index ^= 1) {
+		place = bpf_map_lookup_elem(&places, &index);
+		if (place && place->client_port == segment->tcp.from && place->server_port == segment->tcp.to &&
+		    is_equal(&place->client, &client) && is_equal(&place->server, &server))
+			return place;
+	}
+	return NULL;
 }
 
 /* The reply to the request in `scratch`, if there is one that is valid. */
@@ -365,7 +376,7 @@ static __always_inline struct object *object_of(const __u64 *words, __u32 len, c
 			break;
 		hash = mixed(hash, words[word]);
 	}
-	index = hash % OBJECTS;
+	index = index_of(hash, OBJECTS_BITS);
 	object = bpf_map_lookup_elem(&objects, &index);
 	if (!object)
 		return NULL;

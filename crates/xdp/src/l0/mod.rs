@@ -194,14 +194,12 @@ impl L0 {
         Ok(L0 { _held: held, desk, places, objects, generation: 1, seed, refused: 0 })
     }
 
-    /// Lends a connection; its place, or `None` if another one is there.
+    /// Lends a connection; its place, or `None` if others are in both that it can have.
     pub fn lend(&mut self, loan: &Loan) -> Option<u32> {
         let client = words_of(&loan.client);
-        let index = hash::place_of(self.seed, client, loan.client_port.to_be(), loan.server_port.to_be());
+        let may_have = hash::places_of(self.seed, client, loan.client_port.to_be(), loan.server_port.to_be());
+        let index = may_have.into_iter().find(|&index| self.places[index].state.load(Acquire) == FREE)?;
         let place = &self.places[index];
-        if place.state.load(Acquire) != FREE {
-            return None;
-        }
         for (to, from) in place.client.iter().zip(client).chain(place.server.iter().zip(words_of(&loan.server))) {
             to.store(from, Relaxed);
         }
