@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
  * L0: requests whose whole reply is one segment, answered where their frame leaves or enters the machine's stack, before the card hears
- * of them.
+ * of them. To a client whose socket is on this very machine, a segment may be as long as what may be sent at once.
  *
  *   clients' stack ─▶ tc egress of a TAP ─▶ the card        network ─▶ XDP of the wire ─▶ steer.bpf.c ─▶ the card
  *         ▲                  │ L0                               ▲            │ L0 (AT_DRIVER)
@@ -35,7 +35,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #define OBJECTS (1 << OBJECTS_BITS)
 #define HEAD_BYTES 384
 #define HEAD_WORDS (HEAD_BYTES / 8)
-#define REPLY_BYTES 1472
+#define REPLY_BYTES 12288
 
 /* The kernel's revision table (table.h), which the card has. */
 struct {
@@ -73,10 +73,10 @@ struct place {
 	__u32 recent;           /* TS.Recent */
 	__u32 stamp, stamp_sent; /* our TSval at 0 ms, and the last one */
 	__be16 window;          /* what we announce */
-	__u16 segment_bytes;    /* payload at most */
+	__u16 segment_bytes;    /* payload of a segment at most */
 	__u8 client_scale;
 	__u8 has_timestamps;
-	__u16 zero;
+	__u16 burst_bytes; /* payload at most that may be sent at once, if the client is on this machine */
 	__u64 used_ns;
 	/* The reply that may be unacknowledged: what the card calls it, and its date. */
 	__u64 tag, date;
@@ -251,6 +251,11 @@ static __always_inline bool has_hidden_tag(context *frame)
 {
 	return false;
 }
+
+static __always_inline bool is_own_clients(context *frame)
+{
+	return false;
+}
 #else
 typedef struct __sk_buff context;
 
@@ -280,6 +285,17 @@ static __always_inline bool resize(context *frame, __u32 bytes)
 static __always_inline bool has_hidden_tag(context *frame)
 {
 	return frame->vlan_present;
+}
+
+/* Has a TCP socket of this machine sent the frame? It takes segments of any length, and nobody on the way has to cut them. */
+static __always_inline bool is_own_clients(context *frame)
+{
+	struct bpf_sock *sender = frame->sk;
+
+	if (frame->ingress_ifindex != 0 || !sender)
+		return false;
+	sender = bpf_sk_fullsock(sender);
+	return sender && sender->protocol == PROTOCOL_TCP;
 }
 #endif
 
@@ -548,8 +564,17 @@ static __always_inline enum outcome answer(context *frame, struct segment *segme
 	if (!object)
 		return TO_CARD;
 	reply_len = object->reply_len;
-	if (reply_len == 0 || reply_len > REPLY_BYTES || reply_len > place->segment_bytes || reply_len > window)
+	if (reply_len == 0 || reply_len > REPLY_BYTES || reply_len > window)
 		return TO_CARD;
+	if (reply_len > place->segment_bytes) {
+		if (reply_len > place->burst_bytes)
+			return TO_CARD;
+		if (!is_own_clients(frame)) {
+			/* The card need not try that again. */
+			place->burst_bytes = 0;
+			return TO_CARD;
+		}
+	}
 	date = object->date;
 	tag = object->tag;
 	if (!resize(frame, segment->payload_at + reply_len)) {

@@ -431,7 +431,7 @@ impl<W: Port, H: Port> Card<W, H> {
             self.reset_host(&mut flow);
             Keep::No
         };
-        if std::mem::take(&mut flow.may_be_lent) && keep == Keep::Yes {
+        if flow.may_be_lent && keep == Keep::Yes {
             self.lend(&mut flow);
         }
         self.note_in_ledger(index, &mut flow, keep == Keep::Yes);

@@ -1,4 +1,5 @@
-//! L0: replies of one segment that are given before the card hears of the request, by a program where frames enter or leave the machine's stack.
+//! L0: replies of one segment, or of a few to a client on this machine, that are given before the card hears of the request, by a program where frames
+//! enter or leave the machine's stack.
 //!
 //! The card publishes replies that were hits, with the epoch at which it compared their sources; the program gives one only while that is the epoch,
 //! the watcher's lease holds, and nothing was [revoked](L0::revoke). Connections are lent ([`loan`](crate::loan)). What is published keeps its entry's bytes in
@@ -17,14 +18,14 @@ use crate::card::Card;
 use crate::counters::Counters;
 use crate::flow::Flow;
 use crate::flow::reply::ReplyKind;
-use crate::loan::Loan;
+use crate::loan::{Loan, burst_bytes};
 use crate::payload;
 use crate::store::EntryId;
 
 /// Longest request whose reply is published, in bytes.
 pub const L0_HEAD_BYTES: usize = 384;
 /// Longest reply that is published, in bytes.
-pub const L0_REPLY_BYTES: usize = 1472;
+pub const L0_REPLY_BYTES: usize = 12_288;
 
 /// A reply is published for so long. Then the card answers a request itself: its date is new then, and the policy hears of the hits.
 const FRESH: Duration = Duration::from_millis(250);
@@ -50,6 +51,8 @@ pub trait L0: Send {
     fn slot_of(&self, head: &[u8]) -> Option<usize>;
     /// How many slots there are.
     fn slots(&self) -> usize;
+    /// Longest reply that it can give, in bytes, at most [`L0_REPLY_BYTES`].
+    fn reply_bytes_max(&self) -> usize;
     /// Publishes a reply in place of whatever is in its slot.
     fn publish(&mut self, reply: &Published<'_>) -> bool;
     /// Withdraws all replies: requests that come from now on get none of them.
@@ -126,7 +129,7 @@ pub(crate) struct Offer<'a> {
 }
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// Has single-segment hits answered by `l0` from now on.
+    /// Has small hits answered by `l0` from now on.
     pub fn set_l0(&mut self, l0: Box<dyn L0>) {
         let slots = vec![Slot::default(); l0.slots()].into_boxed_slice();
         self.first_level = Some(FirstLevel {
@@ -154,7 +157,9 @@ impl<W: Port, H: Port> Card<W, H> {
         let Some(entry) = self.store.get(offer.entry) else { return false };
         let is_plain = reply.kind == ReplyKind::Full && reply.entry == offer.entry && !entry.closes;
         let len = reply.len() as usize;
-        if !is_plain || len > L0_REPLY_BYTES || len > usize::from(flow.mss) || offer.head.len() > L0_HEAD_BYTES {
+        let most = first.l0.reply_bytes_max().min(first.bytes.len());
+        let fits = len <= usize::from(flow.mss).max(burst_bytes(flow).into()).min(most);
+        if !is_plain || !fits || offer.head.len() > L0_HEAD_BYTES {
             return false;
         }
         let until = self.store.fresh_until(offer.entry).map_or(now + FRESH, |until| until.min(now + FRESH));

@@ -1,6 +1,7 @@
 //! Connections that are lent to L0 and taken back.
 //!
-//! A connection can be lent when the card has just sent a reply that L0 has, too, and nothing else is under way. From then on L0 has its numbers. It gives
+//! A connection can be lent when the card has just sent a reply that L0 has, too, and nothing else is under way; after a reply of several segments, which are
+//! acknowledged at once, when the acknowledgment is here. From then on L0 has its numbers. It gives
 //! the connection back with the first segment that it does not answer; the card takes it back for any other reason, too. There is no timer on what L0 has
 //! sent: the client, whose request it acknowledges, sends the request again if the reply was lost, and with that the connection comes back and the
 //! reply is repeated.
@@ -39,6 +40,9 @@ pub struct Loan {
     pub window: u16,
     /// Payload of a segment at most, in bytes.
     pub segment_bytes: u16,
+    /// Payload that may be sent at once to a client on this machine, in bytes; else longer replies go in segments, by the card. L0 sets it to 0 when it
+    /// finds that the client is elsewhere.
+    pub burst_bytes: u16,
     /// If timestamps were agreed on.
     pub timestamps: Option<LoanTimestamps>,
     /// When L0 last did something for it; 0: it has not yet.
@@ -60,11 +64,21 @@ pub struct LoanTimestamps {
     pub sent: u32,
 }
 
+/// RFC 6928 section 2.
+const INITIAL_WINDOW_SEGMENTS: u32 = 10;
+
 impl<W: Port, H: Port> Card<W, H> {
     /// Lends a connection whose last reply L0 has, if nothing speaks against it.
     pub(crate) fn lend(&mut self, flow: &mut Flow) {
+        let reply = flow.replies.iter().next().copied();
+        if reply.is_some_and(|reply| reply.len() > u32::from(flow.mss)) {
+            return;
+        }
+        flow.may_be_lent = false;
         let Some(first) = &mut self.first_level else { return };
-        let Some(reply) = flow.replies.iter().next().copied().filter(|_| may_be_lent(flow)) else { return };
+        if !may_be_lent(flow) {
+            return;
+        }
         let timestamps = flow.timestamps.as_ref().map(|stamps| LoanTimestamps {
             recent: stamps.client.recent(),
             stamp: stamps.clock.at(Time::ZERO),
@@ -73,16 +87,17 @@ impl<W: Port, H: Port> Card<W, H> {
         let loan = Loan {
             key: flow.key,
             rcv_nxt: flow.rcv_nxt,
-            snd_una: reply.start,
-            snd_nxt: reply.end(),
+            snd_una: reply.map_or(flow.out_next, |reply| reply.start),
+            snd_nxt: flow.out_next,
             edge: flow.client_edge,
             client_scale: flow.splice.client_scale,
             window: window_field(REQUEST_WINDOW_BYTES, flow.card_scale),
             segment_bytes: flow.mss,
+            burst_bytes: burst_bytes(flow),
             timestamps,
             used: Time::ZERO,
-            tag: reply.entry.to_wire(),
-            date: reply.date,
+            tag: reply.map_or(0, |reply| reply.entry.to_wire()),
+            date: reply.map_or(0, |reply| reply.date),
         };
         let Some(place) = first.l0.lend(&loan) else { return };
         self.counters.l0_lent += 1;
@@ -105,6 +120,7 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.acked_to_client = loan.rcv_nxt;
         flow.client_seq = loan.rcv_nxt;
         flow.client_edge = loan.edge;
+        flow.is_elsewhere |= loan.burst_bytes == 0;
         if loan.used > flow.active {
             flow.active = loan.used;
             flow.last_hit = Some(loan.used);
@@ -169,10 +185,21 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 }
 
-/// One reply is under way, and nothing else.
+/// What a connection may send at once, in bytes, if its client is on this machine: the congestion window, but not more than an initial one (RFC 6928),
+/// since nobody paces it.
+pub(crate) fn burst_bytes(flow: &Flow) -> u16 {
+    let most = flow.sender.cwnd().min(INITIAL_WINDOW_SEGMENTS * u32::from(flow.mss));
+    if flow.is_elsewhere { 0 } else { u16::try_from(most).unwrap_or(u16::MAX) }
+}
+
+/// One reply is under way, or none, and nothing else.
 fn may_be_lent(flow: &Flow) -> bool {
     let mut replies = flow.replies.iter();
-    let (Some(reply), None) = (replies.next(), replies.next()) else { return false };
+    let (start, end) = match (replies.next(), replies.next()) {
+        (None, _) => (flow.client_acked, flow.client_acked),
+        (Some(reply), None) => (reply.start, reply.end()),
+        (Some(_), Some(_)) => return false,
+    };
     flow.phase == Phase::Requests
         && matches!(flow.host.phase, HostPhase::Absent | HostPhase::Open)
         && (flow.host.phase == HostPhase::Absent || flow.host.acked == flow.host.rcv_nxt)
@@ -189,7 +216,7 @@ fn may_be_lent(flow: &Flow) -> bool {
         && flow.turn == Turn::No
         && !flow.ecn.is_in_use()
         && flow.sender.all_sent()
-        && flow.sender.una() == reply.start
-        && flow.sender.end() == reply.end()
-        && flow.out_next == reply.end()
+        && flow.sender.una() == start
+        && flow.sender.end() == end
+        && flow.out_next == end
 }

@@ -60,7 +60,7 @@ pub struct CardSetup {
     pub pcap: Option<PathBuf>,
     /// Whether to send access records.
     pub access_log: bool,
-    /// Whether single-segment hits are answered before the card.
+    /// Whether small hits are answered before the card.
     pub l0: bool,
     /// Whether the card's replies carry Cache-Status.
     pub cache_status: bool,

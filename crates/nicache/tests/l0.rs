@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use common::{NICACHE, Nicache, Site, is_running, kill, output, private_network, status, within};
+use common::{NICACHE, Nicache, Site, ip, is_running, kill, output, private_network, status, within};
 
 fn site() -> Site {
     Site::with("keepalive_requests 1000000;", "listen [::]:80; root @ROOT@/site; location /post { return 204; }")
@@ -125,6 +125,83 @@ fn nearly_all_hits_are() {
             assert_eq!(client.get("large").len(), 3 << 20);
             assert_eq!(client.get("page.html"), b"hello from nginx\n");
         }
+    }
+}
+
+/// More than a segment goes only to clients whose own stack asks, since nobody on the way could cut it.
+#[test]
+fn longer_replies_are_for_clients_on_the_machine() {
+    for handshake in ["pass-through", "card"] {
+        private_network();
+        let site = site();
+        let nicache = start(&site, handshake);
+        let body = |version: usize| format!("{version:05}").repeat(2_000);
+        write(&site, "long", &body(0));
+        for address in addresses(&nicache) {
+            let mut client = Client::connect(address);
+            warm(&nicache, &mut client, "long");
+            let l0 = counter(&nicache, "hits_l0");
+            for version in 0..30 {
+                write(&site, "long", &body(version));
+                (0..20).for_each(|_| assert_eq!(client.get("long"), body(version).as_bytes()));
+            }
+            write(&site, "long", &body(0));
+            (0..400).for_each(|_| assert_eq!(client.get("long"), body(0).as_bytes()));
+            let answered = counter(&nicache, "hits_l0") - l0;
+            assert!(answered > 600, "{answered}: {}", status(nicache.name()));
+        }
+        let server = addresses(&nicache)[0];
+        let elsewhere = elsewhere();
+        let (l0, hits) = (counter(&nicache, "hits_l0"), counter(&nicache, "hits"));
+        let ask = move || {
+            let mut client = Client::connect(server);
+            (0..200).for_each(|_| assert_eq!(client.get("long"), body(0).as_bytes()));
+            let long = client.get("page.html");
+            (0..200).for_each(|_| assert_eq!(client.get("page.html"), long));
+        };
+        elsewhere.run(ask);
+        assert!(counter(&nicache, "hits") >= hits + 390, "{}", status(nicache.name()));
+        let answered = counter(&nicache, "hits_l0") - l0;
+        assert!((100..=202).contains(&answered), "small ones alone: {answered}, {}", status(nicache.name()));
+    }
+}
+
+/// A machine behind this one, which routes for it.
+fn elsewhere() -> Elsewhere {
+    std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+    let (tell, number) = std::sync::mpsc::channel();
+    let (work, asked) = std::sync::mpsc::channel::<Box<dyn FnOnce() + Send>>();
+    let thread = std::thread::spawn(move || {
+        private_network();
+        tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+        asked.iter().for_each(|work| work());
+    });
+    ip(&format!("link add behind type veth peer name front netns {}", number.recv().unwrap()));
+    ip("address add 10.99.3.1/24 dev behind");
+    ip("link set behind up");
+    let elsewhere = Elsewhere { work, thread };
+    elsewhere.ask(|| {
+        ip("address add 10.99.3.2/24 dev front");
+        ip("link set front up");
+        ip("route add default via 10.99.3.1");
+    });
+    elsewhere
+}
+
+struct Elsewhere {
+    work: std::sync::mpsc::Sender<Box<dyn FnOnce() + Send>>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Elsewhere {
+    fn ask(&self, work: impl FnOnce() + Send + 'static) {
+        self.work.send(Box::new(work)).unwrap();
+    }
+
+    fn run(self, work: impl FnOnce() + Send + 'static) {
+        self.ask(work);
+        drop(self.work);
+        self.thread.join().unwrap();
     }
 }
 

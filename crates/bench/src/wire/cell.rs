@@ -21,11 +21,13 @@ pub enum Mode {
     One,
     /// As many connections, each for one request.
     Close,
+    /// Many connections that stay open, and both sides run on the same two CPUs.
+    Shared,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Mode; 3] = [Mode::KeepAlive, Mode::One, Mode::Close];
+    pub const ALL: [Mode; 4] = [Mode::KeepAlive, Mode::One, Mode::Close, Mode::Shared];
 
     /// For tables and figures.
     pub fn label(self) -> &'static str {
@@ -33,13 +35,19 @@ impl Mode {
             Mode::KeepAlive => "connections kept open",
             Mode::One => "one connection",
             Mode::Close => "a connection for each request",
+            Mode::Shared => "both CPUs for both sides",
         }
+    }
+
+    /// Do both sides run on the same CPUs?
+    pub fn is_shared(self) -> bool {
+        self == Mode::Shared
     }
 
     /// Connections at a time.
     pub fn connections(self, object: &Object) -> u32 {
         match self {
-            Mode::KeepAlive | Mode::Close => object.connections,
+            Mode::KeepAlive | Mode::Close | Mode::Shared => object.connections,
             Mode::One => 1,
         }
     }

@@ -1,6 +1,39 @@
-//! Which CPU a thread of the benchmark may use.
+//! Which CPUs threads and programs of the benchmark may use.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Where the programs of one side run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cpus {
+    /// On this CPU alone.
+    One(usize),
+    /// On the first two, which they share with the other side.
+    Shared,
+}
+
+impl From<usize> for Cpus {
+    fn from(cpu: usize) -> Cpus {
+        Cpus::One(cpu)
+    }
+}
+
+impl Cpus {
+    /// As `taskset -c` takes it.
+    pub fn list(self) -> String {
+        match self {
+            Cpus::One(cpu) => cpu.to_string(),
+            Cpus::Shared => "0,1".to_owned(),
+        }
+    }
+
+    /// How many there are: threads or workers that a program should have.
+    pub fn count(self) -> u32 {
+        match self {
+            Cpus::One(_) => 1,
+            Cpus::Shared => 2,
+        }
+    }
+}
 
 /// Binds the calling thread to one CPU.
 ///

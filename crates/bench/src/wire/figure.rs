@@ -30,7 +30,7 @@ struct Row {
     decimals: bool,
 }
 
-const ROWS: [Row; 4] = [
+const ROWS: [Row; 6] = [
     Row {
         title: "Requests per second, connections kept open (64; 16 for 100 KB, 4 for 1 MB): more is better",
         mode: Mode::KeepAlive,
@@ -53,6 +53,18 @@ const ROWS: [Row; 4] = [
         title: "CPU time of the serving side per request, microseconds, connections kept open: less is better",
         mode: Mode::KeepAlive,
         value: |cell| cell.server_cpu_us,
+        decimals: true,
+    },
+    Row {
+        title: "Requests per second, connections kept open, client and serving side share both CPUs: more is better",
+        mode: Mode::Shared,
+        value: |cell| cell.requests_per_s,
+        decimals: false,
+    },
+    Row {
+        title: "CPU time of the whole machine per request there, client included, microseconds: less is better",
+        mode: Mode::Shared,
+        value: |cell| cell.machine_cpu_us,
         decimals: true,
     },
 ];

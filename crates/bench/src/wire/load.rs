@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
+use super::cpu::Cpus;
 use super::namespace::Namespace;
 
 /// How long one request may take.
@@ -74,18 +75,18 @@ impl Totals {
 #[derive(Debug)]
 pub struct Client {
     script: PathBuf,
-    cpu: usize,
+    cpus: Cpus,
 }
 
 impl Client {
-    /// A client on `cpu` that keeps its script in `folder`.
+    /// A client on `cpus`, with a thread on each, that keeps its script in `folder`.
     ///
     /// # Errors
     /// The script cannot be written.
-    pub fn new(folder: &Path, cpu: usize) -> Result<Client> {
+    pub fn new(folder: &Path, cpus: impl Into<Cpus>) -> Result<Client> {
         let script = folder.join("totals.lua");
         std::fs::write(&script, SCRIPT)?;
-        Ok(Client { script, cpu })
+        Ok(Client { script, cpus: cpus.into() })
     }
 
     /// Asks for one object over and over.
@@ -102,8 +103,9 @@ impl Client {
         seconds: u32,
     ) -> Result<Totals> {
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "taskset", "-c", &self.cpu.to_string(), "wrk", "-t", "1"]);
-        command.args(["-c", &connections.to_string(), "-d", &seconds.to_string(), "--timeout", "5", "-s"]);
+        command.args(["--pdeathsig", "KILL", "taskset", "-c", &self.cpus.list(), "wrk"]);
+        command.args(["-t", &self.cpus.count().to_string(), "-c", &connections.to_string()]);
+        command.args(["-d", &seconds.to_string(), "--timeout", "5", "-s"]);
         command.arg(&self.script);
         if close {
             command.args(["-H", "Connection: close"]);

@@ -7,7 +7,7 @@
 //!  card              wrk ──TAP─── nicache card ──TAP───── nginx
 //! ```
 //!
-//! The client has one CPU and the whole serving side another. Every subject runs alone: it is started anew for every object of every
+//! The client has one CPU and the whole serving side another; in one kind of measurement both have both, so that what one side saves is the other's. Every subject runs alone: it is started anew for every object of every
 //! round, so that what one of them leaves behind (a kernel witness slows down system calls of the whole machine) does not burden
 //! another. Rounds are interleaved, so that a drift of the machine hits all alike; reported are medians with the least and the most.
 //!
@@ -42,6 +42,7 @@ pub use subject::Subject;
 
 pub(crate) use report::grouped;
 
+use cpu::Cpus;
 use load::Client;
 use process::machine_load;
 use report::{Failure, Setting, Skipped};
@@ -131,6 +132,7 @@ struct Run<'a> {
     plan: &'a Plan,
     site: Site,
     client: Client,
+    sharing_client: Client,
     samples: Vec<Sample>,
     failures: Vec<Failure>,
     repeated: u32,
@@ -140,7 +142,8 @@ impl Run<'_> {
     fn new(plan: &Plan) -> Result<Run<'_>> {
         let site = Site::create(&plan.folder)?;
         let client = Client::new(site.folder(), CLIENT_CPU)?;
-        Ok(Run { plan, site, client, samples: Vec::new(), failures: Vec::new(), repeated: 0 })
+        let sharing_client = Client::new(site.folder(), Cpus::Shared)?;
+        Ok(Run { plan, site, client, sharing_client, samples: Vec::new(), failures: Vec::new(), repeated: 0 })
     }
 
     fn measure_all(&mut self, objects: &[Object], subjects: &[Subject]) -> Result<()> {
@@ -184,18 +187,40 @@ impl Run<'_> {
         self.failures.push(Failure { subject, object: *object, round, reason: format!("{error:#}") });
     }
 
-    /// Starts a subject and measures one object in every mode.
+    /// Starts a subject, once on a CPU of its own and once on both, and measures one object in every mode.
     fn measure(&mut self, subject: Subject, object: &Object, round: usize) -> Result<()> {
-        let running = Running::start(subject, object, &self.site, &self.plan.nicache, SERVER_CPU)?;
-        for mode in Mode::ALL {
-            if !self.is_chosen(object, subject, mode) {
-                continue;
+        for is_shared in [false, true] {
+            let is_due = |mode: &Mode| mode.is_shared() == is_shared && self.is_chosen(object, subject, *mode);
+            let modes: Vec<Mode> = Mode::ALL.into_iter().filter(is_due).collect();
+            if !modes.is_empty() {
+                self.measure_on(
+                    if is_shared { Cpus::Shared } else { SERVER_CPU.into() },
+                    &modes,
+                    subject,
+                    object,
+                    round,
+                )?;
             }
+        }
+        Ok(())
+    }
+
+    fn measure_on(
+        &mut self,
+        cpus: Cpus,
+        modes: &[Mode],
+        subject: Subject,
+        object: &Object,
+        round: usize,
+    ) -> Result<()> {
+        let running = Running::start(subject, object, &self.site, &self.plan.nicache, cpus)?;
+        for &mode in modes {
+            let client = if mode.is_shared() { &self.sharing_client } else { &self.client };
             let mut tries = 0;
             loop {
                 running.prepare(object)?;
                 tries += 1;
-                match cell::measure(&running, subject, object, mode, &self.client, self.plan.seconds) {
+                match cell::measure(&running, subject, object, mode, client, self.plan.seconds) {
                     Ok(sample) => break self.samples.push(sample),
                     // Writers elsewhere on the machine can purge by chance (sources share slots); then the object is filled again.
                     Err(error) if error.is::<NotByCache>() && tries < TRIES => self.repeated += 1,

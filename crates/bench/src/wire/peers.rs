@@ -1,11 +1,13 @@
 //! Servers and caches that the card is compared with beside nginx: commands and configurations.
 //!
-//! Each has one CPU, no access log, and connections that stay open as long as the client likes. What is not set is as Debian
+//! Each has the CPUs that it is given, no access log, and connections that stay open as long as the client likes. What is not set is as Debian
 //! installs it.
 
 use std::path::Path;
 
 use anyhow::Result;
+
+use super::cpu::Cpus;
 
 /// What the report says about Apache.
 pub const APACHE_SETTINGS: &str = "mpm_event with 1 process of 128 threads (Debian: of 25 each), EnableSendfile on as nginx (Debian: off), \
@@ -15,7 +17,8 @@ pub const APACHE_SETTINGS: &str = "mpm_event with 1 process of 128 threads (Debi
 pub const VARNISH_SETTINGS: &str = "defaults, 256 MB, its log in memory, nginx behind it";
 
 /// What the report says about HAProxy.
-pub const HAPROXY_SETTINGS: &str = "1 thread, cache of 256 MB for objects up to 4 MB, no log, nginx behind it";
+pub const HAPROXY_SETTINGS: &str =
+    "a thread for each CPU it has, cache of 256 MB for objects up to 4 MB, no log, nginx behind it";
 
 /// Where Debian has Apache's modules.
 const APACHE_MODULES: &str = "/usr/lib/apache2/modules";
@@ -52,9 +55,9 @@ pub fn varnish(folder: &Path, backend: &str) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// Its configuration cannot be written.
-pub fn haproxy(folder: &Path, backend: &str) -> Result<Vec<String>> {
+pub fn haproxy(folder: &Path, backend: &str, cpus: Cpus) -> Result<Vec<String>> {
     let conf = folder.join("haproxy.conf");
-    std::fs::write(&conf, haproxy_conf(backend))?;
+    std::fs::write(&conf, haproxy_conf(backend, cpus.count()))?;
     Ok(["haproxy", "-db", "-f", &conf.display().to_string()].map(str::to_owned).to_vec())
 }
 
@@ -107,10 +110,10 @@ sub vcl_backend_response {{ set beresp.ttl = 1h; }}
     )
 }
 
-fn haproxy_conf(backend: &str) -> String {
+fn haproxy_conf(backend: &str, threads: u32) -> String {
     format!(
         "global
-    nbthread 1
+    nbthread {threads}
     maxconn 4096
 defaults
     mode http
@@ -140,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_object_fits_the_cache_of_haproxy() {
-        let conf = haproxy_conf("10.201.2.2");
+        let conf = haproxy_conf("10.201.2.2", 1);
         let most: u64 = conf
             .lines()
             .find_map(|line| line.trim().strip_prefix("max-object-size "))

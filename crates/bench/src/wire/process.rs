@@ -1,4 +1,4 @@
-//! Processes of the benchmark: pinned to a CPU, killed with the benchmark, and their CPU time.
+//! Processes of the benchmark: pinned to CPUs, killed with the benchmark, and their CPU time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::cpu::Cpus;
 use super::namespace::Namespace;
 
 /// Kernel clock ticks per second in `/proc/PID/stat` and `/proc/stat` (USER_HZ, 100 on every Linux port that matters).
@@ -36,13 +37,13 @@ pub enum Enclosure {
 }
 
 impl Process {
-    /// Starts `argv` on `cpu`. What it writes to standard error goes to `log`.
+    /// Starts `argv` on `cpus`. What it writes to standard error goes to `log`.
     ///
     /// # Errors
     /// It cannot be started.
     pub fn start(
         namespace: &Namespace,
-        cpu: usize,
+        cpus: impl Into<Cpus>,
         enclosure: Enclosure,
         argv: &[String],
         log: &Path,
@@ -54,7 +55,7 @@ impl Process {
         if enclosure == Enclosure::PidNamespace {
             command.args(["unshare", "--pid", "--mount", "--fork", "--kill-child"]);
         }
-        command.args(["taskset", "-c", &cpu.to_string()]).args(argv);
+        command.args(["taskset", "-c", &cpus.into().list()]).args(argv);
         // Ctrl-C is for the benchmark, which ends its programs.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).process_group(0);
         let child = namespace.run(move || command.spawn()).context("cannot start setpriv (package util-linux)")?;

@@ -193,7 +193,7 @@ impl Report {
         let setting = &self.setting;
         let _ = writeln!(
             text,
-            "Medians of {} rounds of {} s. Client (wrk) on cpu 0, the whole serving side on cpu 1, in namespaces of their own; CUBIC, \
+            "Medians of {} rounds of {} s. Client (wrk) on cpu 0, the whole serving side on cpu 1, or both on both where it says so; namespaces of their own; CUBIC, \
              receive coalescing on.\nnginx: {}.\n{}\"server us\" and \"machine us\" are CPU time per request: of the serving side's \
              processes, and of the whole machine with the client.\nLinux {}, {} CPUs; {}.",
             setting.rounds,
@@ -233,6 +233,7 @@ fn heading(mode: Mode) -> String {
         Mode::KeepAlive => "Connections kept open (64; 16 for 100 KB, 4 for 1 MB)".to_owned(),
         Mode::One => "One connection kept open".to_owned(),
         Mode::Close => "A connection for each request (64 at a time; 16 for 100 KB, 4 for 1 MB)".to_owned(),
+        Mode::Shared => "Connections kept open (64; 16 for 100 KB, 4 for 1 MB), both CPUs for both sides".to_owned(),
     }
 }
 

@@ -7,8 +7,10 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use super::cpu::Cpus;
+
 /// What the report says about nginx.
-pub const NGINX_SETTINGS: &str = "1 worker, sendfile on, tcp_nopush on, open_file_cache on (checked once a second), access_log off, \
+pub const NGINX_SETTINGS: &str = "a worker for each CPU it has, sendfile on, tcp_nopush on, open_file_cache on (checked once a second), access_log off, \
      keepalive_requests unlimited";
 
 /// A file and how it is asked for.
@@ -103,19 +105,22 @@ impl Site {
         self.folder.path().join("site")
     }
 
-    /// Command of nginx with a cache of open files.
-    pub fn nginx(&self) -> Vec<String> {
-        self.nginx_with("nginx.conf")
+    /// Command of nginx with a cache of open files, and a worker for each of `cpus`.
+    pub fn nginx(&self, cpus: Cpus) -> Vec<String> {
+        self.nginx_with("nginx.conf", cpus)
     }
 
     /// Command of nginx without that cache.
-    pub fn nginx_plain(&self) -> Vec<String> {
-        self.nginx_with("nginx-plain.conf")
+    pub fn nginx_plain(&self, cpus: Cpus) -> Vec<String> {
+        self.nginx_with("nginx-plain.conf", cpus)
     }
 
-    fn nginx_with(&self, conf: &str) -> Vec<String> {
+    fn nginx_with(&self, conf: &str, cpus: Cpus) -> Vec<String> {
         let folder = self.folder.path().display();
-        ["nginx", "-p", &folder.to_string(), "-c", &format!("{folder}/{conf}")].map(str::to_owned).to_vec()
+        let workers = format!("worker_processes {};", cpus.count());
+        ["nginx", "-p", &folder.to_string(), "-c", &format!("{folder}/{conf}"), "-g", &workers]
+            .map(str::to_owned)
+            .to_vec()
     }
 }
 
@@ -136,7 +141,6 @@ const FILE_CACHE: &str = "open_file_cache max=1000 inactive=60s; open_file_cache
 fn nginx_conf(root: &str, file_cache: &str) -> String {
     format!(
         "daemon off;
-worker_processes 1;
 pid {root}/nginx.pid;
 error_log stderr warn;
 events {{ worker_connections 4096; }}

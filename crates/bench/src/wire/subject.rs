@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::cpu::Cpus;
 use super::floor;
 use super::load;
 use super::namespace::{Namespace, cubic_route};
@@ -25,8 +26,8 @@ const FILL: Duration = Duration::from_secs(10);
 
 /// Interfaces of a veth pair toward the client.
 const WIRE: &str = "wire";
-/// Body that goes into one segment together with its head, whatever the server's fields are.
-const ONE_SEGMENT_BYTES: u64 = 1_000;
+/// Longest body that L0 takes together with its head, whatever the server's fields are.
+const L0_BYTES: u64 = 10_000;
 
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -50,7 +51,7 @@ pub enum Subject {
     CardHitHandshake,
     /// The same, but with packet sockets at the end of a veth pair instead of a TAP toward the client (`nicache run --wire`).
     CardHitVeth,
-    /// The card with `--l0`: replies of one segment come from the wire's driver; nginx completed the handshakes.
+    /// The card with `--l0`: small replies come from the client's own stack; nginx completed the handshakes.
     CardHitL0,
     /// A program at a TAP that answers everything with the same bytes ([`floor`]).
     Floor,
@@ -117,7 +118,7 @@ impl Subject {
     /// Whether it is about replies like this object's.
     pub fn takes(self, object: &Object) -> bool {
         match self {
-            Subject::CardHitL0 => object.bytes <= ONE_SEGMENT_BYTES,
+            Subject::CardHitL0 => object.bytes <= L0_BYTES,
             Subject::Floor => object.bytes <= floor::BYTES_MAX,
             _ => true,
         }
@@ -161,24 +162,31 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a subject on `cpu`, in new namespaces, to be asked for `object`. `nicache` is the program.
+    /// Starts a subject on `cpus`, in new namespaces, to be asked for `object`. `nicache` is the program.
     ///
     /// # Errors
     /// Something does not start.
-    pub fn start(subject: Subject, object: &Object, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+    pub fn start(
+        subject: Subject,
+        object: &Object,
+        site: &Site,
+        nicache: &Path,
+        cpus: impl Into<Cpus>,
+    ) -> Result<Running> {
+        let cpus = cpus.into();
         let client = Namespace::create()?;
         // Room for a connection per request, whose ports are used up otherwise. Not every container lets a namespace have its way.
         client.run(|| {
             let _ = std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535");
         });
         if subject == Subject::Serve {
-            return Self::start_serve(client, site, nicache, cpu);
+            return Self::start_serve(client, site, nicache, cpus);
         }
         if subject == Subject::Floor {
-            return Self::start_floor(client, object, site, nicache, cpu);
+            return Self::start_floor(client, object, site, nicache, cpus);
         }
         if subject.is_card() {
-            return Self::start_card(subject, client, site, nicache, cpu);
+            return Self::start_card(subject, client, site, nicache, cpus);
         }
         let server = Namespace::create()?;
         let mut running = Running {
@@ -194,23 +202,29 @@ impl Running {
             let proxy = Namespace::create()?;
             Namespace::join(&running.client, &proxy, WIRE, "10.201.1")?;
             Namespace::join(&proxy, &server, "back", "10.201.2")?;
-            running.processes.push(Process::start(&server, cpu, Enclosure::PidNamespace, &site.nginx(), &nginx_log)?);
+            running.processes.push(Process::start(
+                &server,
+                cpus,
+                Enclosure::PidNamespace,
+                &site.nginx(cpus),
+                &nginx_log,
+            )?);
             running.wait_for(&proxy, Ipv4Addr::new(10, 201, 2, 2))?;
             let (argv, log) = match subject {
                 Subject::Varnish => (peers::varnish(site.folder(), "10.201.2.2")?, "varnish.log"),
-                _ => (peers::haproxy(site.folder(), "10.201.2.2")?, "haproxy.log"),
+                _ => (peers::haproxy(site.folder(), "10.201.2.2", cpus)?, "haproxy.log"),
             };
             let log = site.folder().join(log);
-            running.processes.push(Process::start(&proxy, cpu, Enclosure::PidNamespace, &argv, &log)?);
+            running.processes.push(Process::start(&proxy, cpus, Enclosure::PidNamespace, &argv, &log)?);
             running.others.push(proxy);
         } else {
             Namespace::join(&running.client, &server, WIRE, "10.201.1")?;
             let (argv, log) = match subject {
                 Subject::Apache => (peers::apache(site.folder(), &site.files())?, site.folder().join("apache.log")),
-                Subject::NginxPlain => (site.nginx_plain(), nginx_log),
-                _ => (site.nginx(), nginx_log),
+                Subject::NginxPlain => (site.nginx_plain(cpus), nginx_log),
+                _ => (site.nginx(cpus), nginx_log),
             };
-            running.processes.push(Process::start(&server, cpu, Enclosure::PidNamespace, &argv, &log)?);
+            running.processes.push(Process::start(&server, cpus, Enclosure::PidNamespace, &argv, &log)?);
         }
         running.others.push(server);
         let client = running.client.clone();
@@ -218,15 +232,19 @@ impl Running {
         Ok(running)
     }
 
-    fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+    fn start_card(subject: Subject, client: Namespace, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Running> {
         let name = format!("bench-{}", std::process::id());
         let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
         argv.extend(["run", "--json", "--name", &name].map(str::to_owned));
-        argv.extend(subject.card_options().into_iter().chain(["--"]).map(str::to_owned));
-        argv.extend(site.nginx());
+        argv.extend(subject.card_options().into_iter().map(str::to_owned));
+        if subject != Subject::CardHitL0 && subject != Subject::CardHitVeth {
+            argv.extend(["--queues".to_owned(), cpus.count().to_string()]);
+        }
+        argv.push("--".to_owned());
+        argv.extend(site.nginx(cpus));
         let place = if subject == Subject::CardHitVeth { Some(wire_of(&client)?) } else { None };
         let inside = place.as_ref().unwrap_or(&client);
-        let mut process = Process::start(inside, cpu, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
+        let mut process = Process::start(inside, cpus, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
         let status = ready(&mut process)?;
         let text = |key: &str| status[key].as_str().with_context(|| format!("no {key} in the status"));
         let server: Ipv4Addr = text("server_address")?.parse()?;
@@ -253,10 +271,10 @@ impl Running {
         Ok(running)
     }
 
-    fn start_floor(client: Namespace, object: &Object, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+    fn start_floor(client: Namespace, object: &Object, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Running> {
         let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
         argv.extend(["bench", "floor", &object.bytes.to_string()].map(str::to_owned));
-        let mut process = Process::start(&client, cpu, Enclosure::None, &argv, &site.folder().join("floor.log"))?;
+        let mut process = Process::start(&client, cpus, Enclosure::None, &argv, &site.folder().join("floor.log"))?;
         if first_line(&mut process).is_none() {
             bail!("the program at the TAP did not start: {}", process.last_words());
         }
@@ -269,12 +287,12 @@ impl Running {
         Ok(Running { subject, processes: vec![process], card: None, server, client, others: Vec::new() })
     }
 
-    fn start_serve(client: Namespace, site: &Site, nicache: &Path, cpu: usize) -> Result<Running> {
+    fn start_serve(client: Namespace, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Running> {
         let name = format!("bench-{}", std::process::id());
         let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
         argv.extend(["serve", "--json", "--name", &name].map(str::to_owned));
         argv.push(site.files().display().to_string());
-        let mut process = Process::start(&client, cpu, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
+        let mut process = Process::start(&client, cpus, Enclosure::None, &argv, &site.folder().join("nicache.log"))?;
         let status = ready(&mut process)?;
         let url = status["urls"][0].as_str().context("no URL in the status")?;
         let server: Ipv4Addr = url.trim_start_matches("http://").trim_end_matches('/').parse()?;

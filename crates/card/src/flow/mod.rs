@@ -224,7 +224,9 @@ pub struct Flow {
     pub in_ledger: bool,
     /// Its place with L0 ([`crate::l0`]); what the numbers say is from before then.
     pub loan: Option<u32>,
-    /// L0 can give the last reply, too.
+    /// L0 has found that the client is not on this machine.
+    pub is_elsewhere: bool,
+    /// L0 can give the last reply, too; not tried yet.
     pub may_be_lent: bool,
     /// Whether it waits for its turn to send.
     pub turn: Turn,
@@ -314,6 +316,7 @@ impl Flow {
             syn_ack_tries: 0,
             in_ledger: false,
             loan: None,
+            is_elsewhere: false,
             may_be_lent: false,
             turn: Turn::No,
         }

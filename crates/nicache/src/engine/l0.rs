@@ -1,4 +1,4 @@
-//! The program that answers single-segment hits, for the card.
+//! The program that answers small hits, for the card.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -44,6 +44,7 @@ impl L0 for KernelL0 {
             client_scale: loan.client_scale,
             window: loan.window,
             segment_bytes: loan.segment_bytes,
+            burst_bytes: loan.burst_bytes,
             timestamps,
             used_ns: loan.used.0,
             tag: loan.tag,
@@ -73,6 +74,7 @@ impl L0 for KernelL0 {
             client_scale: loan.client_scale,
             window: loan.window,
             segment_bytes: loan.segment_bytes,
+            burst_bytes: loan.burst_bytes,
             timestamps,
             used: Time(loan.used_ns),
             tag: loan.tag,
@@ -90,6 +92,10 @@ impl L0 for KernelL0 {
 
     fn slots(&self) -> usize {
         l0::REPLIES
+    }
+
+    fn reply_bytes_max(&self) -> usize {
+        self.0.reply_bytes_max()
     }
 
     fn publish(&mut self, reply: &Published<'_>) -> bool {

@@ -13,7 +13,7 @@ pub(super) const OBJECTS: usize = 512;
 /// Longest request, in bytes.
 pub(super) const HEAD_BYTES: usize = 384;
 /// Longest reply, in bytes.
-pub(super) const REPLY_BYTES: usize = 1472;
+pub(super) const REPLY_BYTES: usize = 12_288;
 
 /// `struct desk`.
 #[repr(C)]
@@ -49,7 +49,7 @@ pub(super) struct Place {
     pub segment_bytes: AtomicU16,
     pub client_scale: AtomicU8,
     pub has_timestamps: AtomicU8,
-    pub zero: AtomicU16,
+    pub burst_bytes: AtomicU16,
     pub used_ns: AtomicU64,
     pub tag: AtomicU64,
     pub date: AtomicU64,

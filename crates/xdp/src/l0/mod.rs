@@ -1,4 +1,4 @@
-//! L0: a program that answers single-segment hits before the card hears of them (`ebpf/l0.bpf.c`), and the arrays that it works on.
+//! L0: a program that answers small hits before the card hears of them (`ebpf/l0.bpf.c`), and the arrays that it works on.
 //!
 //! ```text
 //! mod.rs      the program at its interface; connections lent and taken back, replies published and withdrawn
@@ -35,6 +35,8 @@ use crate::steering::{FirstFiles, index_of};
 pub const HEAD_BYTES_MAX: usize = layout::HEAD_BYTES;
 /// Longest reply, in bytes.
 pub const REPLY_BYTES_MAX: usize = layout::REPLY_BYTES;
+/// Longest reply that a driver is to send.
+const SEGMENT_BYTES_MAX: usize = 1472;
 /// Replies that can be there at a time.
 pub const REPLIES: usize = OBJECTS;
 
@@ -77,6 +79,9 @@ pub struct Loan {
     pub window: u16,
     /// Payload of a segment to the client at most, in bytes.
     pub segment_bytes: u16,
+    /// Payload that may be sent at once to a client on this machine, whose segments nobody has to cut, in bytes. The program sets it to 0 when it finds
+    /// that the client is elsewhere.
+    pub burst_bytes: u16,
     /// If timestamps were agreed on.
     pub timestamps: Option<LoanTimestamps>,
     /// When the program last answered or took an acknowledgment, in ns of CLOCK_MONOTONIC; 0: it has not yet.
@@ -103,7 +108,7 @@ pub struct LoanTimestamps {
 pub struct Reply<'a> {
     /// Its request, byte for byte; at most [`HEAD_BYTES_MAX`].
     pub head: &'a [u8],
-    /// Head and body; at most [`REPLY_BYTES_MAX`].
+    /// Head and body; at most [`L0::reply_bytes_max`].
     pub bytes: &'a [u8],
     /// Ones'-complement sum of `bytes` in 16-bit words of network order.
     pub sum: u16,
@@ -126,6 +131,7 @@ pub struct L0 {
     objects: Mapped<Object>,
     generation: u64,
     seed: u64,
+    reply_bytes_max: usize,
     /// Replies refused since they are too long for the driver.
     refused: u32,
 }
@@ -148,7 +154,7 @@ impl L0 {
         let index = index_of(interface)?;
         let loaded = loaded(AT_EGRESS, PROGRAM_NAME, control)?;
         let link = attach_egress(loaded.program.as_fd(), index).map_err(step("attaching L0 at tc egress"))?;
-        Self::over(&loaded, Some(link), seed).map_err(step("mapping the arrays of L0"))
+        Self::over(&loaded, Some(link), REPLY_BYTES_MAX, seed).map_err(step("mapping the arrays of L0"))
     }
 
     /// Answers frames that come from `interface`, the wire of [`Steering`](crate::Steering), by XDP; see [`FirstFiles`](crate::FirstFiles). It ends with
@@ -171,7 +177,7 @@ impl L0 {
         let next = next.map_err(step("keeping a file of L0"))?;
         let next = next.ok_or_else(|| SteeringError::Refused("next is not in the object".into()))?;
         set(next.as_fd(), files.rest).map_err(step("putting L0 before steering"))?;
-        let l0 = Self::over(&loaded, Some(next), seed).map_err(step("mapping the arrays of L0"))?;
+        let l0 = Self::over(&loaded, Some(next), SEGMENT_BYTES_MAX, seed).map_err(step("mapping the arrays of L0"))?;
         set(files.first, loaded.program.as_fd()).map_err(step("putting L0 before steering"))?;
         Ok(l0)
     }
@@ -184,14 +190,14 @@ impl L0 {
         maps::remove(first, FIRST_KEY)
     }
 
-    fn over(loaded: &Loaded, held: Option<OwnedFd>, seed: u64) -> io::Result<L0> {
+    fn over(loaded: &Loaded, held: Option<OwnedFd>, reply_bytes_max: usize, seed: u64) -> io::Result<L0> {
         let desk: Mapped<Desk> = Mapped::new(loaded.desk.as_fd(), 1)?;
         let places = Mapped::new(loaded.places.as_fd(), PLACES)?;
         let objects = Mapped::new(loaded.objects.as_fd(), OBJECTS)?;
         desk[0].seed.store(seed, SeqCst);
         desk[0].generation.store(1, SeqCst);
         desk[0].growth_max.store(u64::MAX, SeqCst);
-        Ok(L0 { _held: held, desk, places, objects, generation: 1, seed, refused: 0 })
+        Ok(L0 { _held: held, desk, places, objects, generation: 1, seed, reply_bytes_max, refused: 0 })
     }
 
     /// Lends a connection; its place, or `None` if others are in both that it can have.
@@ -211,6 +217,7 @@ impl L0 {
         place.edge.store(loan.edge, Relaxed);
         place.window.store(loan.window.to_be(), Relaxed);
         place.segment_bytes.store(loan.segment_bytes, Relaxed);
+        place.burst_bytes.store(loan.burst_bytes, Relaxed);
         place.client_scale.store(loan.client_scale, Relaxed);
         place.has_timestamps.store(u8::from(loan.timestamps.is_some()), Relaxed);
         let stamps = loan.timestamps.unwrap_or_default();
@@ -255,6 +262,7 @@ impl L0 {
             client_scale: place.client_scale.load(Relaxed),
             window: u16::from_be(place.window.load(Relaxed)),
             segment_bytes: place.segment_bytes.load(Relaxed),
+            burst_bytes: place.burst_bytes.load(Relaxed),
             timestamps: has_timestamps.then(|| LoanTimestamps {
                 recent: place.recent.load(Relaxed),
                 stamp: place.stamp.load(Relaxed),
@@ -292,11 +300,16 @@ impl L0 {
         false
     }
 
+    /// Longest reply that can be published, in bytes: at a TAP [`REPLY_BYTES_MAX`], at a driver that of a segment.
+    pub fn reply_bytes_max(&self) -> usize {
+        self.reply_bytes_max
+    }
+
     /// Publishes a reply, in place of whatever has its slot; false if it is too long.
     pub fn publish(&mut self, reply: &Reply<'_>) -> bool {
         let (head_len, reply_len) = (reply.head.len(), reply.bytes.len());
         let Some(slot) = self.slot_of(reply.head) else { return false };
-        if reply_len == 0 || reply_len > REPLY_BYTES_MAX || !self.has_room(head_len, reply_len) {
+        if reply_len == 0 || reply_len > self.reply_bytes_max || !self.has_room(head_len, reply_len) {
             return false;
         }
         let object = &self.objects[slot];

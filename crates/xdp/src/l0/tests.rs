@@ -71,7 +71,7 @@ impl Bench {
         let (object, log) = with_log(|| load_object(at.program(), control.as_fd()));
         let object = object.unwrap_or_else(|error| panic!("{error:#}\n{log}"));
         let loaded = Loaded::of(&object, PROGRAM_NAME).unwrap();
-        let l0 = L0::over(&loaded, None, 0x1234_5678_9abc_def1).unwrap();
+        let l0 = L0::over(&loaded, None, REPLY_BYTES_MAX, 0x1234_5678_9abc_def1).unwrap();
         let mut bench = Bench { at, object, l0, control };
         bench.set_control(EPOCH, u64::MAX);
         Some(bench)
@@ -224,6 +224,7 @@ fn loan(request: &Segment) -> Loan {
         snd_nxt: u32::MAX - 3,
         window: 700,
         segment_bytes: 1_448,
+        burst_bytes: 0,
         client_scale: 2,
         timestamps: request.stamps.map(|_| LoanTimestamps { recent: 5_000, stamp: 17, sent: 3 }),
         ..Loan::default()
@@ -244,7 +245,9 @@ fn is_answered_whole(at: At) {
         bench.publish(EPOCH, u64::MAX);
         let served = bench.l0.served(bench.l0.slot_of(HEAD).unwrap());
         let place = bench.l0.lend(&loan(&request)).unwrap();
-        assert_eq!(bench.l0.lend(&loan(&request)), None, "the place is taken");
+        let neighbour = bench.l0.lend(&loan(&request));
+        assert_eq!((neighbour, bench.l0.lend(&loan(&request))), (Some(place ^ 1), None), "both places are taken");
+        assert!(bench.l0.take_back(place ^ 1).is_some());
         let (verdict, frame) = bench.run(&request.frame());
         assert_eq!(verdict, Answered, "{request:?}");
         let mut expected = Segment {
@@ -289,6 +292,28 @@ fn is_answered_whole(at: At) {
         assert_eq!((back.tag, back.date), (77, 88));
         assert!(back.used_ns > 0 && bench.l0.take_back(place).is_none());
     }
+}
+
+/// The frames of these tests are sent by nobody's socket, so the client may be anywhere.
+#[test]
+fn more_than_a_segment_is_for_clients_on_the_machine() {
+    let Some(mut bench) = Bench::new(At::Egress) else { return println!("skipped: no programs can be loaded") };
+    let request = request(true, true, false);
+    let mut verdict = |reply_bytes: usize, burst_bytes: u16| {
+        let bytes = vec![b'x'; reply_bytes];
+        let reply =
+            Reply { head: HEAD, bytes: &bytes, sum: sum(&bytes), epoch: EPOCH, until_ns: u64::MAX, tag: 7, date: 8 };
+        assert!(bench.l0.publish(&reply));
+        let place = bench.l0.lend(&Loan { segment_bytes: 64, burst_bytes, ..loan(&request) }).unwrap();
+        let verdict = bench.run(&request.frame()).0;
+        (verdict, bench.l0.take_back(place).unwrap().burst_bytes)
+    };
+    assert_eq!(verdict(64, 14_480), (Answered, 14_480));
+    assert_eq!(verdict(65, 14_480), (ToCard, 0), "not tried again");
+    assert_eq!(verdict(66, 65), (ToCard, 65), "more than the connection may send at once");
+    let long = vec![0; REPLY_BYTES_MAX + 1];
+    let reply = Reply { head: HEAD, bytes: &long, sum: 0, epoch: EPOCH, until_ns: u64::MAX, tag: 7, date: 8 };
+    assert!(!bench.l0.publish(&reply));
 }
 
 #[test]
