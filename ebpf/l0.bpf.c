@@ -48,9 +48,10 @@ struct {
 
 #define CONTROL_LEASE_UNTIL_NS 24
 
+/* Of each shard of the card, which has its own replies and connections. */
 struct desk {
 	__u64 generation; /* of the replies that are valid */
-	__u64 seed;       /* keeps clients from choosing places */
+	__u64 seed;       /* keeps clients from choosing places; that of the first desk is everybody's */
 	__u64 growth_max; /* by so many bytes a frame can grow here, as far as is known */
 };
 
@@ -80,7 +81,8 @@ struct place {
 	__u64 used_ns;
 	/* The reply that may be unacknowledged: what the card calls it, and its date. */
 	__u64 tag, date;
-	__u64 unused[3];
+	__u64 shard; /* whose it is */
+	__u64 unused[2];
 };
 
 #define FREE 0
@@ -112,7 +114,7 @@ struct object {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, OBJECTS);
+	__uint(max_entries, OBJECTS); /* for each shard */
 	__type(key, __u32);
 	__type(value, struct object);
 } objects SEC(".maps");
@@ -379,8 +381,8 @@ static __always_inline struct place *place_of(const struct segment *segment, __u
 	return NULL;
 }
 
-/* The reply to the request in `scratch`, if there is one that is valid. */
-static __always_inline struct object *object_of(const __u64 *words, __u32 len, const struct desk *desk,
+/* The shard's reply to the request in `scratch`, if there is one that is valid. */
+static __always_inline struct object *object_of(const __u64 *words, __u32 len, __u32 shard, const struct desk *desk,
 						const __u64 *table, __u64 *version)
 {
 	__u64 hash = mixed(desk->seed, len), now = bpf_ktime_get_ns();
@@ -392,7 +394,7 @@ static __always_inline struct object *object_of(const __u64 *words, __u32 len, c
 			break;
 		hash = mixed(hash, words[word]);
 	}
-	index = index_of(hash, OBJECTS_BITS);
+	index = shard * OBJECTS + index_of(hash, OBJECTS_BITS);
 	object = bpf_map_lookup_elem(&objects, &index);
 	if (!object)
 		return NULL;
@@ -524,13 +526,15 @@ enum outcome { TO_CARD, CONSUMED, ANSWERED };
 
 /* The place is BUSY, so ours. With TO_CARD nothing of the frame has been changed. */
 static __always_inline enum outcome answer(context *frame, struct segment *segment, struct place *place,
-					   struct desk *desk, const __u64 *table, __u64 *words)
+					   const __u64 *table, __u64 *words)
 {
 	struct tcp *tcp = &segment->tcp;
 	__u32 ack = bpf_ntohl(tcp->ack), len = segment->payload_len, reply_len, value = 0;
 	__u32 window = (__u32)bpf_ntohs(tcp->window) << (place->client_scale & 15);
+	__u32 shard = place->shard;
 	struct object *object;
 	__u64 version, date, tag;
+	struct desk *own;
 	enum sum sum;
 
 	if ((tcp->flags & ~PSH) != ACK || bpf_ntohl(tcp->seq) != place->rcv_nxt || ack != place->snd_nxt)
@@ -560,7 +564,10 @@ static __always_inline enum outcome answer(context *frame, struct segment *segme
 		place->used_ns = bpf_ktime_get_ns();
 		return CONSUMED;
 	}
-	object = object_of(words, len, desk, table, &version);
+	own = bpf_map_lookup_elem(&desk, &shard);
+	if (!own)
+		return TO_CARD;
+	object = object_of(words, len, shard, own, table, &version);
 	if (!object)
 		return TO_CARD;
 	reply_len = object->reply_len;
@@ -578,8 +585,8 @@ static __always_inline enum outcome answer(context *frame, struct segment *segme
 	date = object->date;
 	tag = object->tag;
 	if (!resize(frame, segment->payload_at + reply_len)) {
-		if (reply_len > len && reply_len - len <= desk->growth_max)
-			desk->growth_max = reply_len - len - 1;
+		if (reply_len > len && reply_len - len <= own->growth_max)
+			own->growth_max = reply_len - len - 1;
 		return TO_CARD;
 	}
 	/* From here on there is no way back: what goes wrong is a frame that was lost. */
@@ -625,7 +632,7 @@ static __always_inline enum outcome handle(context *frame)
 		__sync_lock_test_and_set(&place->state, LENT);
 		return TO_CARD;
 	}
-	outcome = answer(frame, &segment, place, known, table, request->words);
+	outcome = answer(frame, &segment, place, table, request->words);
 	__sync_lock_test_and_set(&place->state, outcome == TO_CARD ? RETURNED : LENT);
 	return outcome;
 }

@@ -497,6 +497,8 @@ impl<W: Port, H: Port> Card<W, H> {
         if !flow.replies.push(reply) {
             return 0;
         }
+        // Whether L0 has this one is not known yet.
+        flow.may_be_lent = false;
         self.store.pin_for_hit(hit.entry);
         self.counters.waits_answered += u64::from(flow.wait.take().is_some());
         flow.collapsed = None;

@@ -205,6 +205,28 @@ impl Elsewhere {
     }
 }
 
+/// Connections are on either queue, each with replies of its own.
+#[test]
+fn queues_have_their_own() {
+    private_network();
+    let site = site();
+    let nicache = Nicache::start(&["--l0", "--handshake", "card", "--queues", "2"], &site.command());
+    let mut clients: Vec<Client> = (0..16).map(|_| Client::connect(addresses(&nicache)[0])).collect();
+    let before = counter(&nicache, "hits_l0");
+    for version in 0..60 {
+        let body = format!("version {version}\n");
+        write(&site, "page.html", &body);
+        for turn in 0..12 {
+            for client in &mut clients {
+                assert_eq!(client.get("page.html"), body.as_bytes(), "turn {turn}");
+            }
+        }
+    }
+    // Whichever queue had none of it would be seen: at least two connections of 16 are on it.
+    let answered = counter(&nicache, "hits_l0") - before;
+    assert!(answered > 60 * 14 * 6, "{answered}: {}", status(nicache.name()));
+}
+
 #[test]
 fn a_write_is_seen_at_once() {
     for handshake in ["pass-through", "card"] {

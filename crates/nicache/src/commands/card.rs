@@ -24,8 +24,8 @@ use crate::control::{
     ACCESS_RECORDS_MAX, AccessRecord, Answer, CardChannel, Counters, FromCard, Question, RECORD_FIELD_BYTES_MAX, ToCard,
 };
 use crate::engine::{
-    AnyPort, FirstPlace, Hottest, KernelL0, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort, SharedLedger,
-    Sign, Waker, WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, wait_for,
+    AnyPort, FirstPlace, Hottest, KernelL0, L0_SHARDS_MAX, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort,
+    SharedLedger, Sign, Waker, WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, wait_for,
 };
 use crate::inquiry::{self, ENTRIES_MAX, EntryReport, PageReport};
 use crate::logs;
@@ -55,9 +55,9 @@ pub fn execute() -> Result<ExitCode> {
     // The maps first, then the links, which only need to stay open.
     let witness: Vec<OwnedFd> = files.collect();
     let secret = secret()?;
-    let l0 = if setup.l0 { level0(&setup, first.as_ref(), &witness, secret) } else { None };
+    let l0 = if setup.l0 { level0(&setup, first.as_ref(), &witness, secret) } else { Vec::new() };
     // What L0 answers goes back on the CPU that it came from.
-    let steered = tap.as_deref().filter(|_| l0.is_none());
+    let steered = tap.as_deref().filter(|_| l0.is_empty());
     let steering = steering(steered, setup.queues.into());
     privileges::keep_capabilities(privileges::of_a_card(steering.iter().any(Option::is_some)))?;
     let ledger = Arc::new(Window::map(ledger).context("the ledger of connections")?);
@@ -68,8 +68,8 @@ pub fn execute() -> Result<ExitCode> {
     };
     let channel = Arc::new(CardChannel::new(socket));
     let mut prepared = prepare_shards(&setup, pairs, steering, watched.then_some(watcher), &table, secret)?;
-    if let (Some(l0), Some(first)) = (l0, prepared.first_mut()) {
-        first.card.set_l0(Box::new(l0));
+    for (l0, prepared) in l0.into_iter().zip(&mut prepared) {
+        prepared.card.set_l0(Box::new(l0));
     }
     channel.send(&FromCard::Ready)?;
     let elder = match channel.receive()? {
@@ -213,26 +213,26 @@ fn steering(tap: Option<&str>, queues: usize) -> Vec<Option<ReceiveSteering>> {
     (0..queues).map(open).collect()
 }
 
-/// What answers before the card; `None`, with the reason in the log, if that cannot be.
-fn level0(setup: &CardSetup, place: Option<&FirstPlace>, witness: &[OwnedFd], secret: [u8; 16]) -> Option<KernelL0> {
+/// What answers before each shard; none, with the reason in the log, if that cannot be.
+fn level0(setup: &CardSetup, place: Option<&FirstPlace>, witness: &[OwnedFd], secret: [u8; 16]) -> Vec<KernelL0> {
     let missing = match (place, witness) {
         (None, _) => "there is no XDP on the wire's interface",
         (_, []) => "the kernel is not the witness",
-        _ if setup.queues > 1 => "there are several queues",
+        _ if usize::from(setup.queues) > L0_SHARDS_MAX => "there are more than 8 queues",
         _ if setup.access_log || setup.pcap.is_some() => "it writes neither access log nor capture",
         (Some(place), [control, ..]) => {
             let seed = u64::from_le_bytes(std::array::from_fn(|at| secret[at]));
-            match KernelL0::attach(place, control.as_fd(), seed) {
-                Ok(l0) => return Some(l0),
+            match KernelL0::attach(place, control.as_fd(), seed, setup.queues.into()) {
+                Ok(l0) => return l0,
                 Err(error) => {
                     tracing::warn!("hits are not answered in the kernel: {error:#}");
-                    return None;
+                    return Vec::new();
                 }
             }
         }
     };
     tracing::warn!("hits are not answered in the kernel: {missing}");
-    None
+    Vec::new()
 }
 
 /// The ports, with a capture in front of the wire's if one is wanted.

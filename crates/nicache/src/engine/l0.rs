@@ -10,19 +10,23 @@ use nicache_xdp::l0;
 
 use super::ports::FirstPlace;
 
+/// Shards of a card at most.
+pub const L0_SHARDS_MAX: usize = l0::SHARDS_MAX;
+
 /// See [`nicache_xdp::l0`].
 pub struct KernelL0(l0::L0);
 
 impl KernelL0 {
-    /// At `place`; `control` is the control page of the kernel's witness.
-    pub fn attach(place: &FirstPlace, control: BorrowedFd<'_>, seed: u64) -> Result<KernelL0> {
-        Ok(KernelL0(match place {
-            FirstPlace::Tap(name) => l0::L0::attach_egress(name, control, seed)?,
+    /// At `place`, for each shard of the card; `control` is the control page of the kernel's witness.
+    pub fn attach(place: &FirstPlace, control: BorrowedFd<'_>, seed: u64, shards: usize) -> Result<Vec<KernelL0>> {
+        let all = match place {
+            FirstPlace::Tap(name) => l0::L0::attach_egress(name, control, seed, shards)?,
             FirstPlace::Driver { interface, first, rest } => {
                 let files = nicache_xdp::FirstFiles { first: first.as_fd(), rest: rest.as_fd() };
-                l0::L0::attach_first(files, interface, control, seed)?
+                l0::L0::attach_first(files, interface, control, seed, shards)?
             }
-        }))
+        };
+        Ok(all.into_iter().map(KernelL0).collect())
     }
 }
 

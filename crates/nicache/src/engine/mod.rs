@@ -13,7 +13,7 @@ mod shard;
 mod succession;
 
 pub use hottest::{HOTTEST_MAX, Hottest};
-pub use l0::KernelL0;
+pub use l0::{KernelL0, L0_SHARDS_MAX};
 pub use ledger::{SharedLedger, ledger_bytes, orphans};
 pub use life::{Life, Sign};
 pub use link::WatcherLink;

@@ -8,7 +8,7 @@ use super::mapping::Shared;
 
 /// Connections that can be on loan.
 pub(super) const PLACES: usize = 8192;
-/// Replies that can be there.
+/// Replies of a shard that can be there.
 pub(super) const OBJECTS: usize = 512;
 /// Longest request, in bytes.
 pub(super) const HEAD_BYTES: usize = 384;
@@ -53,7 +53,8 @@ pub(super) struct Place {
     pub used_ns: AtomicU64,
     pub tag: AtomicU64,
     pub date: AtomicU64,
-    pub unused: [AtomicU64; 3],
+    pub shard: AtomicU64,
+    pub unused: [AtomicU64; 2],
 }
 
 /// `struct object`.

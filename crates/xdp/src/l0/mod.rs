@@ -5,7 +5,8 @@
 //! layout.rs   the arrays       hash.rs   where in them       mapping.rs   their memory
 //! ```
 //!
-//! One thread owns the value; the program runs on whichever CPU a frame is on.
+//! A card of several threads has a value for each of them, its *shards*: each lends its own connections and publishes its own replies, which its connections alone get. The program runs on whichever CPU
+//! a frame is on.
 
 mod hash;
 mod layout;
@@ -16,6 +17,7 @@ mod tests;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
@@ -37,8 +39,10 @@ pub const HEAD_BYTES_MAX: usize = layout::HEAD_BYTES;
 pub const REPLY_BYTES_MAX: usize = layout::REPLY_BYTES;
 /// Longest reply that a driver is to send.
 const SEGMENT_BYTES_MAX: usize = 1472;
-/// Replies that can be there at a time.
+/// Replies that each shard can have there at a time.
 pub const REPLIES: usize = OBJECTS;
+/// Shards at most: the replies of each take 7 MB.
+pub const SHARDS_MAX: usize = 8;
 
 /// Names of the programs: the one, and the one for a veth in the driver.
 const PROGRAM_NAME: &str = "l0";
@@ -122,39 +126,51 @@ pub struct Reply<'a> {
     pub date: u64,
 }
 
-/// The program at work. When the value is dropped, or its process ends in whatever way, it is gone.
+/// The program at work, for one shard of a card. When the values of all shards are dropped, or their process ends in whatever way, it is gone.
 pub struct L0 {
-    /// What keeps it at work: its link at tc egress, or the array of what is behind it, which is emptied with its last descriptor.
-    _held: Option<OwnedFd>,
-    desk: Mapped<Desk>,
-    places: Mapped<Place>,
-    objects: Mapped<Object>,
+    arrays: Arc<Arrays>,
+    shard: usize,
     generation: u64,
-    seed: u64,
-    reply_bytes_max: usize,
     /// Replies refused since they are too long for the driver.
     refused: u32,
 }
 
+/// What the shards share.
+struct Arrays {
+    /// What keeps the program at work: its link at tc egress, or the array of what is behind it, which is emptied with its last descriptor.
+    _held: Option<OwnedFd>,
+    desks: Mapped<Desk>,
+    places: Mapped<Place>,
+    objects: Mapped<Object>,
+    seed: u64,
+    reply_bytes_max: usize,
+}
+
 impl std::fmt::Debug for L0 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("L0").field("generation", &self.generation).finish_non_exhaustive()
+        f.debug_struct("L0").field("shard", &self.shard).field("generation", &self.generation).finish_non_exhaustive()
     }
 }
 
 impl L0 {
     /// Answers frames that leave the machine's stack by `interface`, a TAP toward the clients.
     ///
-    /// `control`: the control page of the kernel's revision table, a BPF array. `seed`: keeps clients from choosing places.
+    /// `control`: the control page of the kernel's revision table, a BPF array. `seed`: keeps clients from choosing places. `shards`: how many values are
+    /// wanted, 1 to [`SHARDS_MAX`].
     ///
     /// # Errors
     /// [`SteeringError`], for example if the kernel has no tcx (before Linux 6.6), or `control` is no BPF array. Then nothing is left behind.
-    pub fn attach_egress(interface: &str, control: BorrowedFd<'_>, seed: u64) -> Result<L0, SteeringError> {
+    pub fn attach_egress(
+        interface: &str,
+        control: BorrowedFd<'_>,
+        seed: u64,
+        shards: usize,
+    ) -> Result<Vec<L0>, SteeringError> {
         check_capabilities()?;
         let index = index_of(interface)?;
-        let loaded = loaded(AT_EGRESS, PROGRAM_NAME, control)?;
+        let loaded = loaded(AT_EGRESS, PROGRAM_NAME, control, shards)?;
         let link = attach_egress(loaded.program.as_fd(), index).map_err(step("attaching L0 at tc egress"))?;
-        Self::over(&loaded, Some(link), REPLY_BYTES_MAX, seed).map_err(step("mapping the arrays of L0"))
+        Self::over(&loaded, Some(link), REPLY_BYTES_MAX, seed, shards).map_err(step("mapping the arrays of L0"))
     }
 
     /// Answers frames that come from `interface`, the wire of [`Steering`](crate::Steering), by XDP; see [`FirstFiles`](crate::FirstFiles). It ends with
@@ -167,17 +183,19 @@ impl L0 {
         interface: &str,
         control: BorrowedFd<'_>,
         seed: u64,
-    ) -> Result<L0, SteeringError> {
+        shards: usize,
+    ) -> Result<Vec<L0>, SteeringError> {
         check_capabilities()?;
         let is_veth = driver(interface).map_err(step("asking for the interface's driver"))? == "veth";
-        let loaded = loaded(AT_DRIVER, if is_veth { VETH_PROGRAM_NAME } else { PROGRAM_NAME }, control)?;
+        let loaded = loaded(AT_DRIVER, if is_veth { VETH_PROGRAM_NAME } else { PROGRAM_NAME }, control, shards)?;
         let set =
             |map: BorrowedFd<'_>, program: BorrowedFd<'_>| maps::set(map, FIRST_KEY, program.as_raw_fd().to_ne_bytes());
         let next = loaded.next.as_ref().map(|next| next.as_fd().try_clone_to_owned()).transpose();
         let next = next.map_err(step("keeping a file of L0"))?;
         let next = next.ok_or_else(|| SteeringError::Refused("next is not in the object".into()))?;
         set(next.as_fd(), files.rest).map_err(step("putting L0 before steering"))?;
-        let l0 = Self::over(&loaded, Some(next), SEGMENT_BYTES_MAX, seed).map_err(step("mapping the arrays of L0"))?;
+        let l0 = Self::over(&loaded, Some(next), SEGMENT_BYTES_MAX, seed, shards)
+            .map_err(step("mapping the arrays of L0"))?;
         set(files.first, loaded.program.as_fd()).map_err(step("putting L0 before steering"))?;
         Ok(l0)
     }
@@ -190,22 +208,44 @@ impl L0 {
         maps::remove(first, FIRST_KEY)
     }
 
-    fn over(loaded: &Loaded, held: Option<OwnedFd>, reply_bytes_max: usize, seed: u64) -> io::Result<L0> {
-        let desk: Mapped<Desk> = Mapped::new(loaded.desk.as_fd(), 1)?;
+    fn over(
+        loaded: &Loaded,
+        held: Option<OwnedFd>,
+        reply_bytes_max: usize,
+        seed: u64,
+        shards: usize,
+    ) -> io::Result<Vec<L0>> {
+        let desks: Mapped<Desk> = Mapped::new(loaded.desk.as_fd(), shards)?;
         let places = Mapped::new(loaded.places.as_fd(), PLACES)?;
-        let objects = Mapped::new(loaded.objects.as_fd(), OBJECTS)?;
-        desk[0].seed.store(seed, SeqCst);
-        desk[0].generation.store(1, SeqCst);
-        desk[0].growth_max.store(u64::MAX, SeqCst);
-        Ok(L0 { _held: held, desk, places, objects, generation: 1, seed, reply_bytes_max, refused: 0 })
+        let objects = Mapped::new(loaded.objects.as_fd(), OBJECTS * shards)?;
+        for desk in desks.iter() {
+            desk.seed.store(seed, SeqCst);
+            desk.generation.store(1, SeqCst);
+            desk.growth_max.store(u64::MAX, SeqCst);
+        }
+        let arrays = Arc::new(Arrays { _held: held, desks, places, objects, seed, reply_bytes_max });
+        Ok((0..shards).map(|shard| L0 { arrays: Arc::clone(&arrays), shard, generation: 1, refused: 0 }).collect())
+    }
+
+    fn desk(&self) -> &Desk {
+        &self.arrays.desks[self.shard]
+    }
+
+    /// The shard's replies.
+    fn objects(&self) -> &[Object] {
+        &self.arrays.objects[OBJECTS * self.shard..][..OBJECTS]
     }
 
     /// Lends a connection; its place, or `None` if others are in both that it can have.
     pub fn lend(&mut self, loan: &Loan) -> Option<u32> {
         let client = words_of(&loan.client);
-        let may_have = hash::places_of(self.seed, client, loan.client_port.to_be(), loan.server_port.to_be());
-        let index = may_have.into_iter().find(|&index| self.places[index].state.load(Acquire) == FREE)?;
-        let place = &self.places[index];
+        let may_have = hash::places_of(self.arrays.seed, client, loan.client_port.to_be(), loan.server_port.to_be());
+        // Another shard may want the same one.
+        let takes =
+            |index: &usize| self.arrays.places[*index].state.compare_exchange(FREE, BUSY, SeqCst, Acquire).is_ok();
+        let index = may_have.into_iter().find(takes)?;
+        let place = &self.arrays.places[index];
+        place.shard.store(self.shard as u64, Relaxed);
         for (to, from) in place.client.iter().zip(client).chain(place.server.iter().zip(words_of(&loan.server))) {
             to.store(from, Relaxed);
         }
@@ -233,7 +273,7 @@ impl L0 {
 
     /// Takes a connection back as it stands; `None` if the program does not let go of it, or there is no such place.
     pub fn take_back(&mut self, place: u32) -> Option<Loan> {
-        let place = self.places.get(place as usize)?;
+        let place = self.arrays.places.get(place as usize)?;
         let mut since = None;
         loop {
             let state = place.state.load(SeqCst);
@@ -278,41 +318,41 @@ impl L0 {
 
     /// When the program last did something for the connection at that place, in ns of CLOCK_MONOTONIC.
     pub fn used_ns(&self, place: u32) -> u64 {
-        self.places.get(place as usize).map_or(0, |place| place.used_ns.load(Relaxed))
+        self.arrays.places.get(place as usize).map_or(0, |place| place.used_ns.load(Relaxed))
     }
 
     /// Where the reply to that request would be, below [`REPLIES`]; `None` if it is too long.
     pub fn slot_of(&self, head: &[u8]) -> Option<usize> {
-        (!head.is_empty() && head.len() <= HEAD_BYTES_MAX).then(|| hash::object_of(self.seed, head.len(), words(head)))
+        (!head.is_empty() && head.len() <= HEAD_BYTES_MAX)
+            .then(|| hash::object_of(self.arrays.seed, head.len(), words(head)))
     }
 
     /// Can a frame grow that far, by what the program has met so far? It tries again from time to time: not all frames are alike.
     fn has_room(&mut self, head_len: usize, reply_len: usize) -> bool {
-        let growth_max = &self.desk[0].growth_max;
-        if reply_len.saturating_sub(head_len) as u64 <= growth_max.load(Relaxed) {
+        if reply_len.saturating_sub(head_len) as u64 <= self.desk().growth_max.load(Relaxed) {
             return true;
         }
         self.refused += 1;
         if self.refused == REFUSED_MAX {
             self.refused = 0;
-            growth_max.store(u64::MAX, Relaxed);
+            self.desk().growth_max.store(u64::MAX, Relaxed);
         }
         false
     }
 
     /// Longest reply that can be published, in bytes: at a TAP [`REPLY_BYTES_MAX`], at a driver that of a segment.
     pub fn reply_bytes_max(&self) -> usize {
-        self.reply_bytes_max
+        self.arrays.reply_bytes_max
     }
 
     /// Publishes a reply, in place of whatever has its slot; false if it is too long.
     pub fn publish(&mut self, reply: &Reply<'_>) -> bool {
         let (head_len, reply_len) = (reply.head.len(), reply.bytes.len());
         let Some(slot) = self.slot_of(reply.head) else { return false };
-        if reply_len == 0 || reply_len > self.reply_bytes_max || !self.has_room(head_len, reply_len) {
+        if reply_len == 0 || reply_len > self.arrays.reply_bytes_max || !self.has_room(head_len, reply_len) {
             return false;
         }
-        let object = &self.objects[slot];
+        let object = &self.objects()[slot];
         let version = object.version.load(Relaxed);
         object.version.store(version | 1, SeqCst);
         std::sync::atomic::fence(SeqCst);
@@ -334,12 +374,12 @@ impl L0 {
     /// Withdraws all replies that are published now: no request that comes from now on gets one of them.
     pub fn revoke(&mut self) {
         self.generation += 1;
-        self.desk[0].generation.store(self.generation, SeqCst);
+        self.desk().generation.store(self.generation, SeqCst);
     }
 
     /// Requests that the replies in a slot have answered so far.
     pub fn served(&self, slot: usize) -> u64 {
-        self.objects.get(slot).map_or(0, |object| object.served.load(Relaxed))
+        self.objects().get(slot).map_or(0, |object| object.served.load(Relaxed))
     }
 }
 
@@ -355,9 +395,14 @@ struct Loaded {
     objects: OwnedFd,
 }
 
-fn loaded(bytes: &'static Aligned<[u8]>, program: &str, control: BorrowedFd<'_>) -> Result<Loaded, SteeringError> {
+fn loaded(
+    bytes: &'static Aligned<[u8]>,
+    program: &str,
+    control: BorrowedFd<'_>,
+    shards: usize,
+) -> Result<Loaded, SteeringError> {
     let load = || {
-        let object = load_object(bytes, control).map_err(|error| io::Error::other(format!("{error:#}")))?;
+        let object = load_object(bytes, control, shards).map_err(|error| io::Error::other(format!("{error:#}")))?;
         Loaded::of(&object, program)
     };
     let (loaded, log) = with_log(load);
@@ -383,11 +428,18 @@ impl Loaded {
     }
 }
 
-fn load_object(bytes: &'static Aligned<[u8]>, control: BorrowedFd<'_>) -> libbpf_rs::Result<libbpf_rs::Object> {
+fn load_object(
+    bytes: &'static Aligned<[u8]>,
+    control: BorrowedFd<'_>,
+    shards: usize,
+) -> libbpf_rs::Result<libbpf_rs::Object> {
     let mut open = ObjectBuilder::default().open_memory(&bytes.0)?;
     for mut map in open.maps_mut() {
-        if map.name() == "control" {
-            map.reuse_fd(control)?;
+        match map.name().to_str() {
+            Some("control") => map.reuse_fd(control)?,
+            Some("desk") => map.set_max_entries(shards as u32)?,
+            Some("objects") => map.set_max_entries((OBJECTS * shards) as u32)?,
+            _ => {}
         }
     }
     open.load()

@@ -55,6 +55,8 @@ struct Bench {
     at: At,
     object: Object,
     l0: L0,
+    /// Of the other shard.
+    other: L0,
     control: MapHandle,
 }
 
@@ -68,11 +70,12 @@ impl Bench {
             ..Default::default()
         };
         let control = MapHandle::create(MapType::Array, Some("control"), 4, 4096, 1, &options).unwrap();
-        let (object, log) = with_log(|| load_object(at.program(), control.as_fd()));
+        let (object, log) = with_log(|| load_object(at.program(), control.as_fd(), 2));
         let object = object.unwrap_or_else(|error| panic!("{error:#}\n{log}"));
         let loaded = Loaded::of(&object, PROGRAM_NAME).unwrap();
-        let l0 = L0::over(&loaded, None, REPLY_BYTES_MAX, 0x1234_5678_9abc_def1).unwrap();
-        let mut bench = Bench { at, object, l0, control };
+        let mut shards = L0::over(&loaded, None, REPLY_BYTES_MAX, 0x1234_5678_9abc_def1, 2).unwrap().into_iter();
+        let (other, l0) = (shards.next().unwrap(), shards.next().unwrap());
+        let mut bench = Bench { at, object, l0, other, control };
         bench.set_control(EPOCH, u64::MAX);
         Some(bench)
     }
@@ -101,7 +104,7 @@ impl Bench {
     }
 
     fn state(&self, place: u32) -> u64 {
-        self.l0.places[place as usize].state.load(SeqCst)
+        self.l0.arrays.places[place as usize].state.load(SeqCst)
     }
 }
 
@@ -294,6 +297,34 @@ fn is_answered_whole(at: At) {
     }
 }
 
+/// Each shard's connections get its replies, which are withdrawn by it alone.
+#[test]
+fn shards_do_not_mix() {
+    let Some(mut bench) = Bench::new(At::Egress) else { return println!("skipped: no programs can be loaded") };
+    let request = request(true, true, false);
+    let publish = |l0: &mut L0, bytes: &[u8]| {
+        let sum = sum(bytes);
+        assert!(l0.publish(&Reply { head: HEAD, bytes, sum, epoch: EPOCH, until_ns: u64::MAX, tag: 7, date: 8 }));
+    };
+    let answer = |bench: &mut Bench, of_other: bool| {
+        let l0 = if of_other { &mut bench.other } else { &mut bench.l0 };
+        let place = l0.lend(&loan(&request)).unwrap();
+        let (verdict, frame) = bench.run(&request.frame());
+        let l0 = if of_other { &mut bench.other } else { &mut bench.l0 };
+        l0.take_back(place).unwrap();
+        (verdict == Answered).then(|| frame[14 + 20 + 32..].to_vec())
+    };
+    publish(&mut bench.other, b"the other's");
+    assert_eq!(answer(&mut bench, false), None);
+    assert_eq!(answer(&mut bench, true).as_deref(), Some(&b"the other's"[..]));
+    publish(&mut bench.l0, b"ours");
+    bench.other.revoke();
+    assert_eq!(answer(&mut bench, true), None);
+    assert_eq!(answer(&mut bench, false).as_deref(), Some(&b"ours"[..]));
+    let slot = bench.l0.slot_of(HEAD).unwrap();
+    assert_eq!((bench.l0.served(slot), bench.other.served(slot)), (1, 1));
+}
+
 /// The frames of these tests are sent by nobody's socket, so the client may be anywhere.
 #[test]
 fn more_than_a_segment_is_for_clients_on_the_machine() {
@@ -346,7 +377,7 @@ fn is_given_if_valid(at: At) {
     assert_eq!(verdict(&|bench| bench.l0.revoke()), ToCard, "withdrawn");
     let writing = |bench: &mut Bench| {
         let slot = bench.l0.slot_of(HEAD).unwrap();
-        bench.l0.objects[slot].version.fetch_or(1, SeqCst);
+        bench.l0.objects()[slot].version.fetch_or(1, SeqCst);
     };
     assert_eq!(verdict(&writing), ToCard, "it is being written");
     assert_eq!(verdict(&|_| ()), Answered);
