@@ -8,7 +8,7 @@ use super::site::Object;
 use super::subject::Subject;
 use crate::Summary;
 
-const LABELS_WIDTH: f64 = 196.0;
+const LABELS_WIDTH: f64 = 212.0;
 /// Room for the longest line of text.
 const WIDTH_MIN: f64 = 860.0;
 const PANEL_WIDTH: f64 = 214.0;
@@ -85,7 +85,7 @@ pub fn draw(report: &Report) -> String {
     text(&mut svg, 16.0, 28.0, "start", "font-size=\"18\" font-weight=\"600\"", "Who answers the client, and how fast");
     let setting = &report.setting;
     let caption = format!(
-        "wrk on one CPU, the whole serving side on another; Linux {}; medians of {} rounds of {} s, lines from the least to the most",
+        "wrk on one CPU, the whole serving side on another, but where it says so; Linux {}; medians of {} rounds of {} s, lines from the least to the most",
         setting.kernel, setting.rounds, setting.seconds
     );
     text(&mut svg, 16.0, 48.0, "start", "fill=\"#666\"", &caption);
