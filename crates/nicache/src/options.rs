@@ -179,7 +179,7 @@ pub struct RunOptions {
     pub access_log: Option<PathBuf>,
 
     /// Answer small hot replies by a program in the kernel, before the card's process hears of them: the least latency and CPU time
-    /// in all (docs/l0.md). By XDP on an existing interface, else at the TAP. Not with --access-log, --pcap, --queues or --watch preload
+    /// in all (docs/l0.md). By XDP on an existing interface, else at the TAP. Not with --access-log, --pcap, more than 8 --queues, or --watch preload
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub l0: Option<bool>,
