@@ -147,9 +147,17 @@ fn longer_replies_are_for_clients_on_the_machine() {
             }
             write(&site, "long", &body(0));
             (0..400).for_each(|_| assert_eq!(client.get("long"), body(0).as_bytes()));
+            // Another request while the reply is under way.
+            for _ in 0..100 {
+                client.send(&request("long"));
+                client.send(&request("page.html"));
+                assert_eq!(client.receive().unwrap().1, body(0).as_bytes());
+                assert_eq!(client.receive().unwrap().1, b"hello from nginx\n");
+            }
             let answered = counter(&nicache, "hits_l0") - l0;
             assert!(answered > 600, "{answered}: {}", status(nicache.name()));
         }
+        assert_eq!(counter(&nicache, "l0_lost"), 0);
         let server = addresses(&nicache)[0];
         let elsewhere = elsewhere();
         let (l0, hits) = (counter(&nicache, "hits_l0"), counter(&nicache, "hits"));
@@ -256,7 +264,11 @@ fn lost_replies_and_requests_are_repeated() {
         let site = site();
         let nicache = start(&site, handshake);
         let server = addresses(&nicache)[0];
-        warm(&nicache, &mut Client::connect(server), "page.html");
+        let long = "0123456789".repeat(1_000);
+        write(&site, "long", &long);
+        for path in ["page.html", "long"] {
+            warm(&nicache, &mut Client::connect(server), path);
+        }
         let before = counter(&nicache, "l0_repeated");
         // What comes back from the kernel's program passes here, what goes to it has passed.
         output("nft", &["add table inet lossy"]);
@@ -269,7 +281,10 @@ fn lost_replies_and_requests_are_repeated() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let mut client = Client::connect(server);
-                    (0..60).for_each(|_| assert_eq!(client.get("page.html"), b"hello from nginx\n"));
+                    for _ in 0..40 {
+                        assert_eq!(client.get("page.html"), b"hello from nginx\n");
+                        assert_eq!(client.get("long"), long.as_bytes());
+                    }
                 });
             }
         });
