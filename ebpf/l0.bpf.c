@@ -360,22 +360,37 @@ static __always_inline __u32 index_of(__u64 hash, __u32 bits)
 	return hash * MULTIPLIER >> (64 - bits);
 }
 
-static __always_inline struct place *place_of(const struct segment *segment, __u64 seed)
+static __always_inline struct address client_of(const struct segment *segment)
 {
-	struct address client = segment->is_v4 ? mapped(segment->ip4.from) : joined(segment->ip6.from);
-	struct address server = segment->is_v4 ? mapped(segment->ip4.to) : joined(segment->ip6.to);
-	__u64 hash = mixed(seed, doubled(client.words[0], client.words[1]));
+	return segment->is_v4 ? mapped(segment->ip4.from) : joined(segment->ip6.from);
+}
+
+static __always_inline struct address server_of(const struct segment *segment)
+{
+	return segment->is_v4 ? mapped(segment->ip4.to) : joined(segment->ip6.to);
+}
+
+static __always_inline bool is_place_of(const struct place *place, const struct segment *segment,
+					const struct address *client, const struct address *server)
+{
+	return place->client_port == segment->tcp.from && place->server_port == segment->tcp.to &&
+	       is_equal(&place->client, client) && is_equal(&place->server, server);
+}
+
+static __always_inline struct place *place_of(const struct segment *segment, __u64 seed, const struct address *client,
+					      const struct address *server)
+{
+	__u64 hash = mixed(seed, doubled(client->words[0], client->words[1]));
 	struct place *place;
 	__u32 index;
 
-	hash = mixed(hash, doubled(client.words[2], client.words[3]));
+	hash = mixed(hash, doubled(client->words[2], client->words[3]));
 	hash = mixed(hash, doubled(segment->tcp.from, segment->tcp.to));
 	index = index_of(hash, PLACES_BITS);
 	/* A connection can have that place or its neighbour. */
 	for (__u32 tries = 0; tries < 2; tries++, index ^= 1) {
 		place = bpf_map_lookup_elem(&places, &index);
-		if (place && place->client_port == segment->tcp.from && place->server_port == segment->tcp.to &&
-		    is_equal(&place->client, &client) && is_equal(&place->server, &server))
+		if (place && is_place_of(place, segment, client, server))
 			return place;
 	}
 	return NULL;
@@ -610,6 +625,7 @@ static __always_inline enum outcome answer(context *frame, struct segment *segme
 static __always_inline enum outcome handle(context *frame)
 {
 	struct segment segment = {};
+	struct address client, server;
 	struct scratch *request;
 	enum outcome outcome;
 	struct place *place;
@@ -624,11 +640,13 @@ static __always_inline enum outcome handle(context *frame)
 	request = bpf_map_lookup_elem(&scratch, &zero);
 	if (!known || !table || !request)
 		return TO_CARD;
-	place = place_of(&segment, known->seed);
+	client = client_of(&segment);
+	server = server_of(&segment);
+	place = place_of(&segment, known->seed, &client, &server);
 	if (!place || __sync_val_compare_and_swap(&place->state, LENT, BUSY) != LENT)
 		return TO_CARD;
 	/* The place may have become another connection's meanwhile. */
-	if (place_of(&segment, known->seed) != place) {
+	if (!is_place_of(place, &segment, &client, &server)) {
 		__sync_lock_test_and_set(&place->state, LENT);
 		return TO_CARD;
 	}
