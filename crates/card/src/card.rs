@@ -371,6 +371,12 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     fn handle_wire_frame(&mut self, frame: &mut FrameBuf, now: Time) {
+        if !self.answer_expected(frame, now) {
+            self.handle_any_wire_frame(frame, now);
+        }
+    }
+
+    fn handle_any_wire_frame(&mut self, frame: &mut FrameBuf, now: Time) {
         let ports = &self.config.service_ports;
         let offload = frame.offload();
         match classify(frame.data(), &offload, Side::Wire, |port| ports.contains(&port)) {

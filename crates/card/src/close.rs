@@ -18,7 +18,7 @@ impl<W: Port, H: Port> Card<W, H> {
             return;
         }
         if flow.replies.is_empty() {
-            flow.resume_sender(now);
+            flow.resume_sender();
         }
         flow.card_fin = true;
         flow.sender.enqueue_fin();

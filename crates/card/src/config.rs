@@ -57,6 +57,8 @@ pub struct CardConfig {
     pub cache_status: bool,
     /// Who asks the server again for the card.
     pub rechecker: Option<Rechecker>,
+    /// Are requests of connections in good order answered the short way? The outcome is the same. Default: yes.
+    pub prediction: bool,
 }
 
 /// How long clients may take their time. The defaults are generous: a mobile client in a tunnel is no attacker.
@@ -115,6 +117,7 @@ impl CardConfig {
             paths: Paths::default(),
             cache_status: false,
             rechecker: None,
+            prediction: true,
         }
     }
 

@@ -115,6 +115,8 @@ pub struct Counters {
     pub hits: u64,
     /// Of these: answered with 304.
     pub hits_not_modified: u64,
+    /// Of the hits: requests that were expected, and answered the short way ([`CardConfig::prediction`](crate::CardConfig::prediction)).
+    pub hits_predicted: u64,
     /// Of these: HEAD.
     pub hits_head: u64,
     /// Of these: answered with 206, and of these with several ranges.
@@ -254,6 +256,7 @@ impl Default for Counters {
         Counters {
             hits: 0,
             hits_not_modified: 0,
+            hits_predicted: 0,
             hits_head: 0,
             hits_range: 0,
             hits_ranges: 0,

@@ -25,6 +25,7 @@ impl Headers {
 
     /// Builds the headers of a segment with `payload_len` bytes. `payload_sum` is called only if the port cannot complete
     /// checksums; it gives the ones'-complement sum of the payload. With more than `mss` bytes the frame is a super-frame.
+    #[inline(always)]
     pub fn new(
         addresses: &Addresses,
         tcp: &HeadRepr,
@@ -34,23 +35,24 @@ impl Headers {
         capabilities: &Capabilities,
         payload_sum: impl FnOnce() -> u16,
     ) -> Headers {
-        let mut bytes = [0; HEADERS_BYTES_MAX];
-        let len = write_headers(addresses, tcp, payload_len as u32, ip_id, &mut bytes);
+        // Written where it stays: bytes that were just written in small pieces are slow to move.
+        let mut headers = Headers { bytes: [0; HEADERS_BYTES_MAX], len: 0, offload: Offload::default() };
+        let Headers { bytes, len, offload } = &mut headers;
+        *len = write_headers(addresses, tcp, payload_len as u32, ip_id, bytes);
         let tcp_at = addresses.tcp_at();
-        let mut offload = Offload::default();
         if capabilities.checksum {
             offload.checksum = Checksum::Partial { start: tcp_at as u16, offset: CHECKSUM_OFFSET as u16 };
         } else {
             // The field has the sum of the pseudo-header.
-            let sum = checksum::add(checksum::sum(&bytes[tcp_at..len]), payload_sum());
+            let sum = checksum::add(checksum::sum(&bytes[tcp_at..*len]), payload_sum());
             let field = tcp_at + CHECKSUM_OFFSET;
             bytes[field..field + 2].copy_from_slice(&(!sum).to_be_bytes());
         }
         if payload_len > usize::from(mss) {
             let kind = if addresses.source.is_v4() { GsoKind::Tcp4 } else { GsoKind::Tcp6 };
-            offload.gso = Some(Gso { kind, size: mss, header_len: len as u16, ecn: false });
+            offload.gso = Some(Gso { kind, size: mss, header_len: *len as u16, ecn: false });
         }
-        Headers { bytes, len, offload }
+        headers
     }
 }
 

@@ -26,6 +26,7 @@ mod cookie;
 mod counters;
 mod elder;
 mod emit;
+mod expected;
 mod explain;
 mod fill;
 mod flow;

@@ -159,7 +159,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         self.store.pin(id);
         flow.out_next = loan.snd_una;
-        flow.resume_sender(now);
+        flow.resume_sender();
         flow.sender.enqueue(reply.len());
         flow.out_next = reply.end();
         self.counters.l0_repeated += 1;

@@ -64,6 +64,18 @@ pub fn render(flow: &Flow, from: Sources<'_>, now: &HttpDate, seq: Seq, len: u32
     }
 }
 
+/// Renders the text of one reply with today's date, where the general way would do it if it were the only one.
+#[inline]
+pub fn render_whole(reply: &Reply, entry: &Entry, date: &HttpDate, place: &mut [u8]) {
+    let filled = entry.template.render(date, place);
+    let at = put_status(reply, place, filled);
+    if !entry.prefix.is_empty()
+        && let Some(rest) = place.get_mut(at..at + entry.prefix.len())
+    {
+        rest.copy_from_slice(&entry.prefix);
+    }
+}
+
 fn render_reply(reply: &Reply, entry: &Entry, parts: &PartSets, date: &HttpDate, place: &mut [u8]) {
     let (content, range) = (u64::from(reply.body_len), reply.range());
     let learned = &entry.learned;

@@ -30,6 +30,7 @@ use crate::memo::Meaning;
 use crate::path::PathSettings;
 use crate::payload;
 use crate::store::{EntryId, Executor, Found, LeftAlone};
+use crate::transmit::segments;
 use crate::wait::Awaited;
 
 /// What a request at the front of the client's bytes leads to.
@@ -47,14 +48,43 @@ enum Decision {
     Opaque(Option<OpaqueExtent>, Option<Changing>),
 }
 
-struct Hit {
+/// The entry for a request whose head was read before, and what else the head says.
+#[derive(Clone, Copy)]
+pub(crate) struct Recalled {
+    pub entry: EntryId,
+    pub head_request: bool,
+    pub keep_alive: bool,
+    http10: bool,
+}
+
+impl Recalled {
+    /// The hit, by the lengths of the entry's body and the request's head.
+    #[inline]
+    pub fn into_hit(self, body_len: u64, head_len: usize, status: CacheStatus) -> Hit {
+        Hit {
+            memorable: None,
+            entry: self.entry,
+            kind: if self.head_request { ReplyKind::HeadOnly } else { ReplyKind::Full },
+            range: ByteRange { from: 0, to: if self.head_request { 0 } else { body_len } },
+            status,
+            head_len,
+            head_request: self.head_request,
+            keep_alive: self.keep_alive,
+            http10: self.http10,
+            is_shared: false,
+        }
+    }
+}
+
+/// An answer from card memory.
+pub(crate) struct Hit {
     /// What the head means to anybody who sends it again.
     memorable: Option<Meaning>,
-    entry: EntryId,
-    kind: ReplyKind,
+    pub entry: EntryId,
+    pub kind: ReplyKind,
     /// What of the body, or of several parts, follows the head.
     range: ByteRange,
-    status: CacheStatus,
+    pub status: CacheStatus,
     head_len: usize,
     head_request: bool,
     keep_alive: bool,
@@ -64,6 +94,11 @@ struct Hit {
 }
 
 impl Hit {
+    /// May L0 give the reply?
+    fn is_offered(&self) -> bool {
+        self.kind == ReplyKind::Full && self.keep_alive && !self.head_request
+    }
+
     fn into_forward(self) -> Forward {
         Forward {
             head_len: self.head_len,
@@ -79,11 +114,6 @@ impl Hit {
             reason: None,
         }
     }
-}
-
-/// May L0 give the reply of such a hit?
-fn is_offered(hit: &Hit) -> bool {
-    hit.kind == ReplyKind::Full && hit.keep_alive && !hit.head_request
 }
 
 struct Forward {
@@ -139,7 +169,7 @@ impl<W: Port, H: Port> Card<W, H> {
             let rest = &bytes[at..];
             if let Some(hit) = self.recall(flow, rest, now) {
                 let done = self.answer(flow, &hit, rest, now);
-                if self.first_level.is_some() && done == rest.len() && at == 0 && is_offered(&hit) {
+                if self.first_level.is_some() && done == rest.len() && at == 0 && hit.is_offered() {
                     flow.may_be_lent = self.offer(flow, &Offer { head: rest, entry: hit.entry }, now);
                 }
                 at += done;
@@ -250,6 +280,14 @@ impl<W: Port, H: Port> Card<W, H> {
     /// A hit whose head was parsed before.
     #[inline]
     fn recall(&mut self, flow: &Flow, head: &[u8], now: Time) -> Option<Hit> {
+        let recalled = self.recall_entry(flow, head, now)?;
+        let found = self.store.get(recalled.entry)?;
+        Some(recalled.into_hit(found.body_len, head.len(), self.status(flow)))
+    }
+
+    /// The entry for a head that was parsed before.
+    #[inline]
+    pub(crate) fn recall_entry(&mut self, flow: &Flow, head: &[u8], now: Time) -> Option<Recalled> {
         let meaning = self.memo.recall(head)?;
         if self.bypass || !self.lease || self.is_rechecker(flow) || self.store.vary.names(&meaning.key).is_some() {
             return None;
@@ -261,19 +299,8 @@ impl<W: Port, H: Port> Card<W, H> {
         if meaning.head_request && !found.has_length() {
             return None;
         }
-        let body_len = found.body_len;
-        Some(Hit {
-            memorable: None,
-            entry,
-            kind: if meaning.head_request { ReplyKind::HeadOnly } else { ReplyKind::Full },
-            range: ByteRange { from: 0, to: if meaning.head_request { 0 } else { body_len } },
-            status: self.status(flow),
-            head_len: head.len(),
-            head_request: meaning.head_request,
-            keep_alive: meaning.keep_alive,
-            http10: meaning.http10,
-            is_shared: false,
-        })
+        let Meaning { head_request, keep_alive, http10, .. } = meaning;
+        Some(Recalled { entry, head_request, keep_alive, http10 })
     }
 
     /// Parses and looks up. With `commit`, misses are told to the policy and counted, since they will be forwarded; with
@@ -467,7 +494,7 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// Queues the reply of a hit; returns the bytes of its request.
-    fn answer(&mut self, flow: &mut Flow, hit: &Hit, bytes: &[u8], now: Time) -> usize {
+    pub(crate) fn answer(&mut self, flow: &mut Flow, hit: &Hit, bytes: &[u8], now: Time) -> usize {
         let Some(entry) = self.store.get(hit.entry) else { return hit.head_len };
         let (closes, is_dynamic) = (entry.closes, entry.is_dynamic());
         let body_len = hit.range.len();
@@ -492,7 +519,7 @@ impl<W: Port, H: Port> Card<W, H> {
         };
         if flow.replies.is_empty() {
             // Everything before was acknowledged: the card speaks from here on.
-            flow.resume_sender(now);
+            flow.resume_sender();
         }
         if !flow.replies.push(reply) {
             return 0;
@@ -518,7 +545,7 @@ impl<W: Port, H: Port> Card<W, H> {
         counters.hits_ranges += u64::from(hit.kind == ReplyKind::Parts);
         counters.hits_not_modified += u64::from(hit.kind == ReplyKind::NotModified);
         counters.hit_bytes += u64::from(reply.len());
-        let segments = 1 + u64::from(reply.len()).div_ceil(u64::from(flow.mss));
+        let segments = 1 + u64::from(segments(reply.len(), flow.mss));
         counters.bus_bytes_saved += u64::from(reply.len()) + hit.head_len as u64 + segments * 66;
         let (time, client) = (self.unix_s, flow.key.client);
         let recorded =

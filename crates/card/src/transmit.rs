@@ -9,52 +9,55 @@ use crate::bus::FrameBytes;
 use crate::card::{Card, Ports};
 use crate::counters::Counters;
 use crate::emit::{Addresses, Gather, Headers};
+use crate::flow::reply::ReplyKind;
 use crate::flow::{Flow, HostPhase};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::payload::{self, Piece, Sources};
 
 impl<W: Port, H: Port> Card<W, H> {
+    /// Sends a reply that goes in one segment, for the first time: the only one that is not acknowledged.
+    #[inline]
+    pub(crate) fn send_whole_reply(&mut self, flow: &mut Flow, transmit: &Transmit, now: Time) {
+        let capabilities = self.ports.wire.capabilities();
+        let only = flow.replies.only().filter(|reply| {
+            let is_whole = reply.start == transmit.seq && reply.len() == transmit.len && reply.kind == ReplyKind::Full;
+            is_whole && capabilities.checksum && reply.date == self.unix_s
+        });
+        let Some(&reply) = only else { return self.send_reply_segment(flow, transmit, now) };
+        let head = reply_header(flow, transmit, now);
+        self.ports.ip_id = self.ports.ip_id.wrapping_add(1);
+        let (Some(entry), ip_id) = (self.store.get(reply.entry), self.ports.ip_id) else { return };
+        payload::render_whole(&reply, entry, &self.date, &mut self.heads);
+        let headers =
+            Headers::new(&to_client(flow), &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || 0);
+        let mut gather = Gather::new();
+        gather.push(headers.bytes());
+        gather.push(&self.heads[..reply.head_len as usize]);
+        let mut whole = true;
+        if let Ok(extents) = self.store.memory().extents(entry.body, 0..u64::from(reply.body_len)) {
+            for extent in extents {
+                whole &= gather.push(extent);
+            }
+        }
+        if whole && gather.len() == headers.bytes().len() + transmit.len as usize {
+            self.ports.send_to_wire(gather.parts(), headers.offload, &mut self.counters);
+        }
+    }
+
     /// Sends a segment, or super-frame, of replies.
     pub(crate) fn send_reply_segment(&mut self, flow: &mut Flow, transmit: &Transmit, now: Time) {
         if !matches!(transmit.kind, TransmitKind::New) {
             self.counters.retransmits += 1;
         }
-        let mut flags = Flags::ACK | flow.ecn.flags();
-        if transmit.fin {
-            flags = flags | Flags::FIN;
-        }
-        if transmit.cwr {
-            flags = flags | Flags::CWR;
-        }
-        if transmit.len > 0 && transmit.seq + transmit.len == flow.out_next {
-            flags = flags | Flags::PSH;
-        }
-        let head = HeadRepr {
-            src_port: flow.key.server_port,
-            dst_port: flow.key.client_port,
-            seq: transmit.seq,
-            ack: flow.rcv_nxt,
-            flags,
-            window: window_field(REQUEST_WINDOW_BYTES, flow.card_scale),
-            timestamps: flow.stamps_to_client(now),
-            sack: SackBlocks::EMPTY,
-            syn_options: None,
-            ecn: transmit.ecn,
-        };
-        flow.acked_to_client = flow.rcv_nxt;
-        flow.ack_due = None;
+        let head = reply_header(flow, transmit, now);
         let addresses = to_client(flow);
         let capabilities = self.ports.wire.capabilities();
-        self.ports.ip_id = self.ports.ip_id.wrapping_add(transmit.len.div_ceil(u32::from(flow.mss)).max(1) as u16);
+        self.ports.ip_id = self.ports.ip_id.wrapping_add(segments(transmit.len, flow.mss) as u16);
         let ip_id = self.ports.ip_id;
         let from = Sources { store: &self.store, parts: &self.part_sets };
         payload::render(flow, from, &self.date, transmit.seq, transmit.len, &mut self.heads);
         let mut sum = (0u16, 0usize);
-        let mut headers = None;
-        if capabilities.checksum {
-            headers =
-                Some(Headers::new(&addresses, &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || 0));
-        } else {
+        if !capabilities.checksum {
             payload::visit(flow, from, transmit.seq, transmit.len, &self.heads, |piece| {
                 let (piece_sum, len) = match piece {
                     Piece::Head(bytes) => (checksum::sum(bytes), bytes.len()),
@@ -66,9 +69,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 sum = (checksum::concat(sum.0, sum.1, piece_sum), sum.1 + len);
             });
         }
-        let headers = headers.unwrap_or_else(|| {
-            Headers::new(&addresses, &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || sum.0)
-        });
+        let headers = Headers::new(&addresses, &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || sum.0);
         let mut gather = Gather::new();
         gather.push(headers.bytes());
         let mut whole = true;
@@ -183,6 +184,36 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 }
 
+/// The header of a segment of replies, whose acknowledgment is then given.
+#[inline]
+fn reply_header(flow: &mut Flow, transmit: &Transmit, now: Time) -> HeadRepr {
+    let mut flags = Flags::ACK | flow.ecn.flags();
+    if transmit.fin {
+        flags = flags | Flags::FIN;
+    }
+    if transmit.cwr {
+        flags = flags | Flags::CWR;
+    }
+    if transmit.len > 0 && transmit.seq + transmit.len == flow.out_next {
+        flags = flags | Flags::PSH;
+    }
+    let timestamps = flow.stamps_to_client(now);
+    flow.acked_to_client = flow.rcv_nxt;
+    flow.ack_due = None;
+    HeadRepr {
+        src_port: flow.key.server_port,
+        dst_port: flow.key.client_port,
+        seq: transmit.seq,
+        ack: flow.rcv_nxt,
+        flags,
+        window: window_field(REQUEST_WINDOW_BYTES, flow.card_scale),
+        timestamps,
+        sack: SackBlocks::EMPTY,
+        syn_options: None,
+        ecn: transmit.ecn,
+    }
+}
+
 fn send_host_frame<W: Port, H: Port>(
     ports: &mut Ports<W, H>,
     counters: &mut Counters,
@@ -233,6 +264,11 @@ pub(crate) fn in_position(flow: &Flow) -> Seq {
 /// The sequence number that the client expects next from this side.
 pub(crate) fn out_position(flow: &Flow) -> Seq {
     flow.sent()
+}
+
+/// Segments of `len` bytes, one at least. Most replies are one, and need no division.
+pub(crate) fn segments(len: u32, mss: u16) -> u32 {
+    if len <= u32::from(mss) { 1 } else { len.div_ceil(u32::from(mss)) }
 }
 
 fn to_client(flow: &Flow) -> Addresses {

@@ -54,7 +54,8 @@ impl Turns {
         self.bytes_left = BYTES_PER_LOOK;
     }
 
-    fn may_send(&self) -> bool {
+    /// May more be sent before the ports are looked at again?
+    pub fn may_send(&self) -> bool {
         self.bytes_left > 0
     }
 
@@ -88,6 +89,18 @@ impl<W: Port, H: Port> Card<W, H> {
             self.send_reply_segment(flow, &transmit, now);
         }
         want_turn(flow);
+    }
+
+    /// Sends the one reply that waits, if it goes in one segment; the same as [`Card::pump_client`].
+    #[inline]
+    pub(crate) fn pump_reply(&mut self, flow: &mut Flow, now: Time) {
+        match flow.sender.transmit_all(now, u32::from(flow.mss)) {
+            Some(transmit) => {
+                self.turns.count(transmit.len);
+                self.send_whole_reply(flow, &transmit, now);
+            }
+            None => self.pump_client(flow, now),
+        }
     }
 
     /// Sends what an acknowledgment has made room for, when it is the flow's turn.

@@ -92,6 +92,12 @@ impl EcnSender {
         }
     }
 
+    /// Was ECN agreed on?
+    #[must_use]
+    pub fn is_agreed(&self) -> bool {
+        self.agreed
+    }
+
     /// The next new segment tells of a reduction, and has to be the first of its frame: not every port cuts super-frames with CWR.
     #[must_use]
     pub fn has_news(&self) -> bool {

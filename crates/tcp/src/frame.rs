@@ -5,7 +5,7 @@
 use smoltcp::wire::{EthernetAddress, EthernetFrame, EthernetProtocol, IpProtocol, Ipv4Packet, Ipv6Packet};
 
 pub use crate::address::{Address, FlowKey};
-use crate::{Codepoint, HeadRepr, checksum};
+use crate::{Codepoint, HeadRepr, checksum, plain};
 
 /// Bytes of an Ethernet II header without tags.
 pub const ETHERNET_BYTES: usize = 14;
@@ -117,7 +117,22 @@ impl Addresses {
 
 /// Writes the headers of a segment with `payload_len` bytes, and returns their length. The checksum field of TCP has the sum of the pseudo-header, for whoever adds the
 /// segment's own.
+#[inline]
 pub fn write_headers(
+    addresses: &Addresses,
+    tcp: &HeadRepr,
+    payload_len: u32,
+    ip_id: u16,
+    bytes: &mut [u8; HEADERS_BYTES_MAX],
+) -> usize {
+    match plain::write_headers(addresses, tcp, payload_len, ip_id, bytes) {
+        Some(len) => len,
+        None => write_any_headers(addresses, tcp, payload_len, ip_id, bytes),
+    }
+}
+
+/// Likewise, whatever the headers are.
+pub(crate) fn write_any_headers(
     addresses: &Addresses,
     tcp: &HeadRepr,
     payload_len: u32,

@@ -49,6 +49,7 @@ pub mod options;
 pub mod pacing;
 pub mod patience;
 pub mod persist;
+pub mod plain;
 pub mod prr;
 pub mod rack;
 pub mod receiver;

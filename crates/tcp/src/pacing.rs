@@ -45,6 +45,11 @@ impl Pacer {
         };
     }
 
+    /// Frames go at once, whatever the path.
+    pub fn stop(&mut self) {
+        self.rate = 0;
+    }
+
     /// Bytes per second, if the flow is paced.
     #[must_use]
     pub fn rate(&self) -> Option<u64> {

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::rtt::Rtt;
+use crate::time::nanos;
 
 /// Timeout before the first round-trip sample (RFC 6298 (2.1)).
 pub const RTO_INITIAL: Duration = Duration::from_secs(1);
@@ -30,7 +31,11 @@ impl Backoff {
 
     /// `base` doubled for every expiry, at most `max` (RFC 6298 (2.5), (5.5)).
     #[must_use]
+    #[inline]
     pub fn apply(self, base: Duration, max: Duration) -> Duration {
+        if self.0 == 0 {
+            return base.min(max);
+        }
         base.checked_mul(1u32.checked_shl(u32::from(self.0)).unwrap_or(u32::MAX)).unwrap_or(max).min(max)
     }
 }
@@ -40,11 +45,12 @@ impl Backoff {
 /// RFC 6298 (2.3) takes max(G, 4 * RTTVAR) and (2.4) rounds the sum up to a minimum. Linux instead
 /// puts the minimum under the variation, so that a delayed acknowledgment (RFC 9293 section 3.8.6.3: up to
 /// 500 ms, 40 to 200 ms in practice) on a long path does not look like a loss; the result is never smaller.
+#[inline]
 #[must_use]
 pub fn timeout(rtt: &Rtt, rto_min: Duration, rto_max: Duration) -> Duration {
-    match rtt.smoothed() {
-        None => RTO_INITIAL.min(rto_max),
-        Some(srtt) => (srtt + (rtt.variation() * 4).max(rto_min)).min(rto_max),
+    match rtt.smoothed_ns() {
+        0 => RTO_INITIAL.min(rto_max),
+        srtt => Duration::from_nanos((srtt + (4 * rtt.variation_ns()).max(nanos(rto_min))).min(nanos(rto_max))),
     }
 }
 

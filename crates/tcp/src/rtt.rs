@@ -16,7 +16,7 @@ pub struct Rtt {
 /// A sample is cut to this, so that a peer that echoes nonsense cannot freeze the flow.
 const SAMPLE_NS_MAX: u64 = 120_000_000_000;
 /// The least round trip is that of this time: a path may change (RFC 8985 section 6.2 step 1; Linux' tcp_min_rtt_wlen).
-const LEAST_OF: Duration = Duration::from_secs(300);
+const LEAST_OF_NS: u64 = 300_000_000_000;
 
 impl Rtt {
     /// Takes a sample.
@@ -24,7 +24,12 @@ impl Rtt {
     /// `samples_per_round` is the number of samples expected per round trip: with timestamps there
     /// are many, and each then weighs less (RFC 7323 appendix G).
     pub fn sample(&mut self, rtt: Duration, samples_per_round: u32) {
-        let r = nanos(rtt).clamp(1, SAMPLE_NS_MAX);
+        self.sample_ns(nanos(rtt), samples_per_round);
+    }
+
+    #[inline]
+    fn sample_ns(&mut self, rtt_ns: u64, samples_per_round: u32) {
+        let r = rtt_ns.clamp(1, SAMPLE_NS_MAX);
         if self.srtt_ns == 0 {
             // RFC 6298 (2.2): SRTT <- R, RTTVAR <- R/2.
             self.srtt_ns = r;
@@ -36,8 +41,40 @@ impl Rtt {
         // RTTVAR <- (1 - beta') * RTTVAR + beta' * |SRTT - R|, then
         // SRTT <- (1 - alpha') * SRTT + alpha' * R.
         let deviation = self.srtt_ns.abs_diff(r);
+        if n == 1 {
+            // Divisors that the compiler knows.
+            self.rttvar_ns = approach(self.rttvar_ns, deviation, 4);
+            self.srtt_ns = approach(self.srtt_ns, r, 8).max(1);
+            return;
+        }
         self.rttvar_ns = approach(self.rttvar_ns, deviation, 4 * n);
         self.srtt_ns = approach(self.srtt_ns, r, 8 * n).max(1);
+    }
+
+    /// What was acknowledged had been sent once, `us` microseconds before: a sample, and perhaps the least round trip.
+    #[inline]
+    pub fn observe_age(&mut self, us: u32, samples_per_round: u32, now: Time) {
+        let rtt_ns = u64::from(us) * 1_000;
+        self.observe_least_ns(rtt_ns, now);
+        self.sample_ns(rtt_ns, samples_per_round);
+    }
+
+    /// Is the smoothed round trip shorter than `limit`, or not known? None is shorter than zero.
+    #[must_use]
+    pub fn is_below(&self, limit: Duration) -> bool {
+        self.srtt_ns == 0 || self.srtt_ns < nanos(limit)
+    }
+
+    /// The smoothed round-trip time in nanoseconds, 0 before a sample.
+    #[must_use]
+    pub fn smoothed_ns(&self) -> u64 {
+        self.srtt_ns
+    }
+
+    /// Its variation in nanoseconds.
+    #[must_use]
+    pub fn variation_ns(&self) -> u64 {
+        self.rttvar_ns
     }
 
     /// The smoothed round-trip time, once there was a sample.
@@ -54,8 +91,13 @@ impl Rtt {
 
     /// Takes a round trip for the least one: that of the last segment acknowledged, without the receiver's delay for earlier ones.
     pub fn observe_least(&mut self, rtt: Duration, now: Time) {
-        let r = nanos(rtt).clamp(1, SAMPLE_NS_MAX);
-        if self.min_ns == 0 || r <= self.min_ns || now.since(self.min_at) > LEAST_OF {
+        self.observe_least_ns(nanos(rtt), now);
+    }
+
+    #[inline]
+    fn observe_least_ns(&mut self, rtt_ns: u64, now: Time) {
+        let r = rtt_ns.clamp(1, SAMPLE_NS_MAX);
+        if self.min_ns == 0 || r <= self.min_ns || now.0.saturating_sub(self.min_at.0) > LEAST_OF_NS {
             (self.min_ns, self.min_at) = (r, now);
         }
     }
@@ -68,6 +110,7 @@ impl Rtt {
 }
 
 /// Moves `from` by one `parts`-th of the way to `to`.
+#[inline]
 fn approach(from: u64, to: u64, parts: u64) -> u64 {
     if to >= from { from + (to - from) / parts } else { from - (from - to) / parts }
 }

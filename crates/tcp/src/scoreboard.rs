@@ -152,6 +152,13 @@ impl Scoreboard {
         (0..usize::from(self.len)).map(|index| self.range(index))
     }
 
+    /// What is outstanding, if it is one range on its way.
+    #[inline]
+    #[must_use]
+    pub fn lone(&self) -> Option<Range> {
+        (self.len == 1 && self.tiles[0].state == State::InFlight).then(|| self.range(0))
+    }
+
     /// The first range that is deemed lost.
     #[must_use]
     pub fn first_lost(&self) -> Option<Range> {

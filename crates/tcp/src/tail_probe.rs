@@ -4,16 +4,19 @@
 use core::time::Duration;
 
 use crate::seq::Seq;
+use crate::time::nanos;
 
 /// Added to two round trips, for the clocks of both ends (Linux' TCP_TIMEOUT_MIN).
 const SLACK: Duration = Duration::from_millis(2);
 /// What a receiver may wait with the acknowledgment of a lone segment (TLP.max_ack_delay).
 const ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 
-/// How long to wait for an acknowledgment before probing (RFC 8985 section 7.2). `lone`: not more than one segment is outstanding.
+/// How long to wait for an acknowledgment before probing, in nanoseconds, for a smoothed round trip of `srtt_ns` (RFC 8985 section 7.2). `lone`: not more
+/// than one segment is outstanding.
+#[inline]
 #[must_use]
-pub fn wait(srtt: Duration, lone: bool) -> Duration {
-    srtt * 2 + if lone { ACK_DELAY_MAX } else { SLACK }
+pub fn wait_ns(srtt_ns: u64, lone: bool) -> u64 {
+    2 * srtt_ns + if lone { nanos(ACK_DELAY_MAX) } else { nanos(SLACK) }
 }
 
 /// What the acknowledgments say about a probe.
@@ -101,7 +104,6 @@ mod tests {
 
     #[test]
     fn a_lone_segment_waits_for_a_delayed_acknowledgment() {
-        let ms = Duration::from_millis;
-        assert_eq!((wait(ms(50), false), wait(ms(50), true)), (ms(102), ms(300)));
+        assert_eq!((wait_ns(50_000_000, false), wait_ns(50_000_000, true)), (102_000_000, 300_000_000));
     }
 }

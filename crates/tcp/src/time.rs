@@ -81,8 +81,9 @@ impl Stamp {
 }
 
 /// A duration in nanoseconds, saturating at 584 years.
+#[inline]
 pub(crate) fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+    d.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(d.subsec_nanos()))
 }
 
 impl Add<Duration> for Time {

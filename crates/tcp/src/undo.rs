@@ -29,6 +29,12 @@ impl Undo {
         self.saved = Some(Saved { cubic: *cubic, start: una, unproven: 0, first: None });
     }
 
+    /// Was the window reduced, and may that be taken back?
+    #[must_use]
+    pub fn is_begun(&self) -> bool {
+        self.saved.is_some()
+    }
+
     /// The reduction stands.
     pub fn forget(&mut self) {
         self.saved = None;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use nicache_port::{Burst, Capabilities, Checksum, Offload, Port, SendError};
 
 /// Bytes kept of each frame that the card sends: the headers, which is all that an end needs to go on.
-pub const KEPT_BYTES: usize = 128;
+pub const KEPT_BYTES: usize = 96;
 /// Frames that wait in either direction at most; a burst of the card and what it answers fits.
 const FRAMES_MAX: usize = 1024;
 

@@ -3,4 +3,6 @@
 #[path = "../../tests/exercise/mod.rs"]
 mod exercise;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| exercise::connections(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    exercise::connections(bytes);
+});

@@ -19,7 +19,7 @@ use nicache_tcp::challenge::Challenged;
 use nicache_tcp::ecn::EcnReceiver;
 use nicache_tcp::patience::{HeadTimer, KeepAlive, Reading};
 use nicache_tcp::{
-    AckInfo, PeerLimits, Sender, SenderConfig, Seq, Splice, SynOptions, Time, Timestamps,
+    PeerLimits, Sender, SenderConfig, Seq, Splice, SynOptions, Time, Timestamps,
     timestamps::{Paws, TsClock},
 };
 
@@ -352,15 +352,9 @@ impl Flow {
     }
 
     /// Makes the card's sender go on where the out stream stands. Everything before is acknowledged.
-    pub fn resume_sender(&mut self, now: Time) {
-        self.sender.resume_at(self.out_next);
-        let info = AckInfo {
-            seq: self.client_seq,
-            ack: self.out_next,
-            window: self.client_edge.saturating_since(self.out_next),
-            ..AckInfo::default()
-        };
-        self.sender.handle_ack(&info, now);
+    pub fn resume_sender(&mut self) {
+        let window = self.client_edge.saturating_since(self.out_next);
+        self.sender.resume_with(self.out_next, self.client_seq, window);
     }
 
     /// Has the client acknowledged everything that was sent to it, and has nobody more to send?

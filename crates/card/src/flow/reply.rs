@@ -111,6 +111,12 @@ impl ReplyQueue {
         reply
     }
 
+    /// The reply, if it is the only one.
+    #[inline]
+    pub fn only(&self) -> Option<&Reply> {
+        (self.len == 1).then(|| &self.replies[self.first as usize % REPLIES_MAX])
+    }
+
     /// The replies, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Reply> {
         (0..self.len as usize).map(|index| &self.replies[(self.first as usize + index) % REPLIES_MAX])

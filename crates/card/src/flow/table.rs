@@ -45,7 +45,7 @@ impl FlowTable {
     }
 
     /// The flow's place.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, key: &FlowKey) -> Option<u32> {
         self.index
             .find(self.seed.hash_one(key), |&index| {

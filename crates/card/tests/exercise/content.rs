@@ -41,7 +41,7 @@ impl Group {
 
 /// Groups of a body.
 pub fn groups_of(path: u8, version: u8) -> u32 {
-    let base = [0, 1, 25, 365, 1000, 4000, 300, 40][usize::from(path) % PATHS];
+    let base = [0, 1, 25, 365, 30, 4000, 300, 40][usize::from(path) % PATHS];
     if base < 2 { base } else { base + u32::from(version % 4) }
 }
 

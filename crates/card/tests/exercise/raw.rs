@@ -10,7 +10,7 @@ const FRAME_BYTES_MAX: usize = 1600;
 /// Records of a byte that says from where a frame comes and what is done before, its length, and the frame.
 pub fn frames(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
-    let mut traffic = Traffic::new(&mut choices);
+    let mut traffic = Traffic::new(&mut choices, true);
     // Whoever sends these frames is nobody whom the models know.
     traffic.lies.host_order = true;
     traffic.lies.anybody = true;

@@ -58,6 +58,17 @@ pub struct Lies {
     pub anybody: bool,
 }
 
+/// What a card has done in a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Digest of the frames that came out of it.
+    pub frames: u64,
+    /// All that was counted but the next.
+    pub counters: String,
+    /// Hits that were answered the short way.
+    pub predicted: u64,
+}
+
 /// See the module's head.
 pub struct Traffic {
     /// The card.
@@ -97,6 +108,8 @@ pub struct Traffic {
     entries: usize,
     flows: usize,
     hosts_seen: u8,
+    /// All frames that have come out of the card, and when.
+    seen: DefaultHasher,
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -117,8 +130,8 @@ fn tags(choice: u8) -> Tags {
 }
 
 impl Traffic {
-    /// A card as the first bytes want it.
-    pub fn new(choices: &mut Choices<'_>) -> Traffic {
+    /// A card as the first bytes want it, which answers expected requests the short way or not.
+    pub fn new(choices: &mut Choices<'_>, prediction: bool) -> Traffic {
         let (shape, habits, size) = (choices.byte(), choices.byte(), choices.byte());
         let line = Line { is_v6: shape & 2 != 0, tags: tags((shape >> 5) & 3) };
         let plain = Capabilities { frame_bytes_max: 14 + line.tags.len() + MTU, ..Capabilities::PLAIN };
@@ -139,6 +152,7 @@ impl Traffic {
         config.half_open = config.flows / 2;
         config.entries = [64, 3][usize::from(size >> 2 & 1)];
         config.cache_status = size & 8 != 0;
+        config.prediction = prediction;
         if size & 16 != 0 {
             let age_max = std::time::Duration::from_secs(10);
             config.paths = Paths::new(PathSettings { age_max, ..PathSettings::default() }, Vec::new());
@@ -174,6 +188,7 @@ impl Traffic {
             entries,
             flows,
             hosts_seen: 0,
+            seen: DefaultHasher::new(),
         }
     }
 
@@ -292,6 +307,13 @@ impl Traffic {
         self.check_limits();
     }
 
+    /// What the card has done until now: a digest of the frames that have come out of it, what it has counted, and how many hits were answered the short way.
+    pub fn outcome(&self) -> Outcome {
+        let mut counters = self.card.counters().clone();
+        let predicted = std::mem::take(&mut counters.hits_predicted);
+        Outcome { frames: self.seen.finish(), counters: format!("{counters:?}"), predicted }
+    }
+
     fn ports_are_idle(&self) -> bool {
         self.card.wire().pending() == 0 && self.card.host().pending() == 0
     }
@@ -301,6 +323,7 @@ impl Traffic {
         while self.ports[side].receive(&mut self.burst).expect("in memory") > 0 {
             frames.extend(self.burst.iter().map(|frame: &FrameBuf| (frame.data().to_vec(), frame.offload())));
         }
+        (side, self.now.0, &format!("{frames:?}")).hash(&mut self.seen);
         frames
     }
 

@@ -1,6 +1,7 @@
 //! The card, segment by segment.
 
 mod attack;
+mod expected;
 mod forms;
 mod handshake;
 mod reinstate;

@@ -127,6 +127,8 @@ pub struct Script {
     pub host_timestamps: bool,
     /// The client's clock.
     pub tsval: u32,
+    /// The checksum of the client's next segment is wrong.
+    pub wrong_sum: bool,
     /// Frames pile up: the card does not look at them.
     piling: bool,
 }
@@ -144,6 +146,15 @@ impl Script {
 
     /// And with so many connections at most.
     pub fn with_flows(handshake: Handshake, class: Class, flows: usize) -> Script {
+        Script::made(handshake, class, flows, true)
+    }
+
+    /// A card that completes handshakes, and answers expected requests the short way or not.
+    pub fn with_prediction(prediction: bool) -> Script {
+        Script::made(Handshake::Card, Class::Static, 16, prediction)
+    }
+
+    fn made(handshake: Handshake, class: Class, flows: usize, prediction: bool) -> Script {
         let (wire, client) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let (host_port, host) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let table = RevisionTable::on_heap();
@@ -153,6 +164,7 @@ impl Script {
         let mut config = CardConfig::new(vec![80], MEMORY_BYTES, KeyConfig::new([3; 16]), [5; 16]);
         config.handshake = handshake;
         config.flows = flows;
+        config.prediction = prediction;
         config.paths = Paths::new(PathSettings { age_max: AGE_MAX, ..PathSettings::default() }, Vec::new());
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
@@ -186,6 +198,7 @@ impl Script {
             timestamps: false,
             host_timestamps: false,
             tsval: 1,
+            wrong_sum: false,
             piling: false,
         }
     }
@@ -369,7 +382,10 @@ impl Script {
             syn_options: syn_options(flags, timestamps),
             ..Default::default()
         };
-        let frame = frame(self.client_address, SERVER, &head, payload);
+        let mut frame = frame(self.client_address, SERVER, &head, payload);
+        if std::mem::take(&mut self.wrong_sum) {
+            frame[50] ^= 1;
+        }
         self.client.send(&[IoSlice::new(&frame)], Offload::default()).expect("room on the wire");
         self.poll();
     }

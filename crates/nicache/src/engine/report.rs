@@ -14,6 +14,7 @@ type Named = (&'static str, &'static str, fn(&Counts) -> u64);
 /// Counters that only grow: name, what it is, value.
 const COUNTERS: &[Named] = &[
     ("hits_not_modified", "Hits that were answered with 304.", |counts| counts.hits_not_modified),
+    ("hits_predicted", "Hits for requests that were expected, answered the short way.", |counts| counts.hits_predicted),
     ("hits_head", "Hits of HEAD requests.", |counts| counts.hits_head),
     ("hits_range", "Hits of a range, or of several.", |counts| counts.hits_range),
     ("hits_l0", "Hits that L0 has answered, before the card.", |counts| counts.hits_l0),

@@ -55,7 +55,16 @@ impl News {
 
 impl Sender {
     /// Takes the acknowledgment of a segment that passed the sequence number, RST and PAWS checks.
+    #[inline]
     pub fn handle_ack(&mut self, info: &AckInfo, now: Time) -> AckOutcome {
+        if self.is_expected(info) {
+            return self.handle_expected_ack(info, now);
+        }
+        self.handle_any_ack(info, now)
+    }
+
+    /// Likewise, whatever it may say.
+    pub(super) fn handle_any_ack(&mut self, info: &AckInfo, now: Time) -> AckOutcome {
         let una = self.una();
         if info.ack.gt(self.acknowledgeable()) {
             // RFC 9293 section 3.10.7.4: an acknowledgment of something not yet sent.
@@ -98,14 +107,13 @@ impl Sender {
         self.move_window(&news, self.board.lost() > lost_before, now);
         self.reopen(was_closed);
         self.set_timers(newly > 0, window_moved, now);
-        let slow_start = self.cubic.in_slow_start();
         if newly > 0 && self.una().ge(self.round_end) {
             self.round_end = self.nxt();
             if self.recovery.phase == Phase::Open {
                 self.pacer.start_round();
             }
         }
-        self.pacer.set_path(self.cwnd().max(self.flight()), slow_start, self.rtt.smoothed(), self.cfg.pacing_rtt_min);
+        self.set_pace();
         AckOutcome { newly_acked: newly - u32::from(fin_acked), fin_acked, invalid: None }
     }
 
@@ -391,7 +399,8 @@ impl Sender {
         self.recovery.dupacks = 0;
     }
 
-    fn set_timers(&mut self, progress: bool, window_moved: bool, now: Time) {
+    #[inline]
+    pub(super) fn set_timers(&mut self, progress: bool, window_moved: bool, now: Time) {
         if self.flight() == 0 {
             self.pto_at = None;
             self.reo_at = None;

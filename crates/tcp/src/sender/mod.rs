@@ -14,6 +14,7 @@
 //! is paced on long paths; marks count (RFC 3168, RFC 8511). Limited transmit (RFC 3042) follows from counting what is on the path rather than what is unacknowledged.
 
 mod ack;
+mod expected;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -518,6 +519,7 @@ impl Sender {
 
     /// The current retransmission timeout, back-off included.
     #[must_use]
+    #[inline]
     pub fn rto(&self) -> Duration {
         let base = rto::timeout(&self.rtt, self.cfg.rto_min, self.cfg.rto_max);
         self.backoff.apply(base, self.cfg.rto_max)

@@ -87,7 +87,8 @@ impl Sender {
         }
     }
 
-    fn note_use(&mut self, limited: bool) {
+    #[inline]
+    pub(super) fn note_use(&mut self, limited: bool) {
         let (flight, una, nxt) = (self.flight(), self.una(), self.nxt());
         self.usage.handle_polled(limited, flight, una, nxt);
     }
@@ -176,6 +177,7 @@ impl Sender {
         Some(t)
     }
 
+    #[inline]
     pub(super) fn may_probe_tail(&self) -> bool {
         self.cfg.tail_loss_probe
             && self.sack
@@ -228,12 +230,14 @@ impl Sender {
     }
 
     /// RFC 8985 section 7.2: a probe is due two round trips after the last transmission or progress.
+    #[inline]
     pub(super) fn arm_tail_probe(&mut self, now: Time) {
         self.pto_at = None;
-        let Some(srtt) = self.rtt.smoothed().filter(|_| self.may_probe_tail()) else {
+        let srtt_ns = self.rtt.smoothed_ns();
+        if srtt_ns == 0 || !self.may_probe_tail() {
             return;
-        };
-        let at = now + tail_probe::wait(srtt, self.flight() <= self.mss);
+        }
+        let at = Time(now.0.saturating_add(tail_probe::wait_ns(srtt_ns, self.flight() <= self.mss)));
         self.pto_at = Some(self.rto_at.map_or(at, |rto| at.min(rto)));
     }
 
