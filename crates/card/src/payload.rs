@@ -64,7 +64,7 @@ pub fn render(flow: &Flow, from: Sources<'_>, now: &HttpDate, seq: Seq, len: u32
     }
 }
 
-/// Renders the text of one reply with today's date, where the general way would do it if it were the only one.
+/// Renders the text of a whole reply, head and prefix, with today's date.
 #[inline]
 pub fn render_whole(reply: &Reply, entry: &Entry, date: &HttpDate, place: &mut [u8]) {
     let filled = entry.template.render(date, place);

@@ -26,13 +26,14 @@ impl<W: Port, H: Port> Card<W, H> {
         let Some(&reply) = only else { return self.send_reply_segment(flow, transmit, now) };
         let head = reply_header(flow, transmit, now);
         self.ports.ip_id = self.ports.ip_id.wrapping_add(1);
-        let (Some(entry), ip_id) = (self.store.get(reply.entry), self.ports.ip_id) else { return };
+        let ip_id = self.ports.ip_id;
+        let Some(entry) = self.store.get(reply.entry) else { return };
         payload::render_whole(&reply, entry, &self.date, &mut self.heads);
         let headers =
             Headers::new(&to_client(flow), &head, transmit.len as usize, flow.mss, ip_id, &capabilities, || 0);
         let mut gather = Gather::new();
         gather.push(headers.bytes());
-        gather.push(&self.heads[..reply.head_len as usize]);
+        gather.push(self.heads.get(..reply.head_len as usize).unwrap_or_default());
         let mut whole = true;
         if let Ok(extents) = self.store.memory().extents(entry.body, 0..u64::from(reply.body_len)) {
             for extent in extents {

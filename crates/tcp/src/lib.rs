@@ -12,6 +12,7 @@
 //! | [`address`], [`frame`] | Ethernet, VLAN tags and IP around a segment | RFC 791, RFC 8200 |
 //! | [`splice`] | mapping one flow between two sequence spaces | module head |
 //! | [`sender`] | the byte-stream sender | RFC 9293, RFC 5681 |
+//! | [`plain`] | most segments, in one look | RFC 7323 section 5.6 |
 //! | [`rtt`], [`rto`] | round-trip estimate, retransmission timeout | RFC 6298, RFC 7323 |
 //! | [`scoreboard`], [`rack`], [`tail_probe`] | what has arrived, what is lost | RFC 2018, RFC 8985 |
 //! | [`recovery`], [`prr`], [`undo`] | repairing losses, and taking reductions back | RFC 6675, RFC 6582, RFC 9937, RFC 5682, RFC 3522 |

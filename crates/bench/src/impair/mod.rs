@@ -89,19 +89,26 @@ pub fn run(plan: &Plan) -> Result<Report> {
     let mut progress = Progress::new(conditions.len() * plan.rounds as usize, &plan.stop);
     let (mut samples, mut failures) = (Vec::new(), Vec::new());
     let mut bench = Bench { plan, site, runnings, transfers: 0 };
-    for (number, condition) in conditions.iter().enumerate() {
+    let mut measured = 0;
+    'conditions: for (number, condition) in conditions.iter().enumerate() {
         for (_, running) in &bench.runnings {
             running.set_mtu(condition.mtu)?;
         }
         let mut gathered: Vec<Sample> = Subject::ALL.iter().map(|subject| Sample::new(*subject, *condition)).collect();
         for round in 0..plan.rounds {
-            progress.begin(&format!("{}, round {}", condition.label(), round + 1))?;
+            let begun = progress.begin(&format!("{}, round {}", condition.label(), round + 1));
+            if begun.is_err() && measured > 0 {
+                // What was measured is worth telling.
+                break 'conditions;
+            }
+            begun?;
             match bench.measure(condition, round, number + round as usize) {
                 Ok(all) => gathered.iter_mut().zip(all).for_each(|(sum, sample)| sum.append(sample)),
                 Err(failure) => failures.push(failure),
             }
         }
         samples.extend(gathered.into_iter().filter(|sample| !sample.mbit_per_s.is_empty()));
+        measured += 1;
     }
     progress.end();
     if samples.is_empty() {
@@ -115,6 +122,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         versions: versions(&[("nginx", "-v")]),
         load_before,
         busy: load_before > LOAD_MAX,
+        left_out: (conditions.len() - measured) as u32,
     };
     Ok(Report::new(setting, samples, failures))
 }

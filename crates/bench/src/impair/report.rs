@@ -41,6 +41,9 @@ pub struct Setting {
     pub load_before: f64,
     /// Whether that was too much for figures that mean something.
     pub busy: bool,
+    /// Conditions that were not measured since somebody has ended the run.
+    #[serde(default)]
+    pub left_out: u32,
 }
 
 /// The transfers of one subject under one condition. Those of the same place met the same path.
@@ -198,6 +201,9 @@ impl Report {
             let percent = setting.load_before * 100.0;
             let _ = writeln!(text, "Warning: {percent:.0} % of the machine was busy before the run.");
         }
+        if setting.left_out > 0 {
+            let _ = writeln!(text, "Ended early: {} conditions were not measured.", setting.left_out);
+        }
         for failure in &self.failures {
             let _ = writeln!(
                 text,
@@ -223,6 +229,7 @@ pub mod tests {
             versions: vec!["nginx/1.22".into()],
             load_before: 0.5,
             busy: true,
+            left_out: 2,
         };
         let mut samples = Vec::new();
         for (number, subject) in Subject::ALL.into_iter().enumerate() {
@@ -243,7 +250,10 @@ pub mod tests {
         assert!((card.share.unwrap() - 3.0).abs() < 1e-9);
         assert!((card.share_mean.unwrap().share - 3.0).abs() < 1e-9);
         let table = report.table();
-        assert!(table.contains("3.00") && table.contains("50 % of the machine"), "{table}");
+        assert!(
+            table.contains("3.00") && table.contains("50 % of the machine") && table.contains("Ended early: 2"),
+            "{table}"
+        );
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&json).unwrap().cells.len(), report.cells.len());
     }

@@ -1,9 +1,9 @@
 //! The card, segment by segment.
 
 mod attack;
-mod expected;
 mod forms;
 mod handshake;
+mod prediction;
 mod reinstate;
 mod repair;
 mod script;

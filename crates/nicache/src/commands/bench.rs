@@ -119,7 +119,7 @@ fn run_impair(arguments: &BenchImpairArgs) -> Result<ExitCode> {
     } else {
         print!("{}", report.table());
     }
-    Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.failures.is_empty() && report.setting.left_out == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_siege(arguments: &BenchSiegeArgs) -> Result<ExitCode> {

@@ -14,7 +14,7 @@
 //! is paced on long paths; marks count (RFC 3168, RFC 8511). Limited transmit (RFC 3042) follows from counting what is on the path rather than what is unacknowledged.
 
 mod ack;
-mod expected;
+mod prediction;
 #[cfg(test)]
 mod tests;
 mod timer;

@@ -1,4 +1,6 @@
-//! The life of nearly every hit, in one go: a plain segment that acknowledges all that was sent and brings one whole request, which was read before and
+//! Header prediction (RFC 7323 section 5.6), carried through to the reply: the life of nearly every hit in one go.
+//!
+//! It begins with a plain segment that acknowledges all that was sent and brings one whole request, which was read before and
 //! whose reply fits into one segment.
 //!
 //! A few comparisons show that nothing else is under way on the connection. Then what [`crate::client`], [`crate::request`] and [`crate::timers`] would do

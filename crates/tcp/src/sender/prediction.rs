@@ -1,6 +1,6 @@
 //! What nearly every segment of a connection in good order is: an acknowledgment of all that was sent, a reply that fits into one segment.
 //!
-//! The prediction is Jacobson's (RFC 1323 appendix, "header prediction"; 4BSD): a few comparisons show that most of what [`super::ack`] and [`super::transmit`]
+//! Header prediction (RFC 7323 section 5.6): a few comparisons show that most of what [`super::ack`] and [`super::transmit`]
 //! provide for cannot apply, and what is left is short. The outcome is the same to the last field; the tests hold each against the general way.
 
 use super::{AckInfo, AckOutcome, Due, Sender, Transmit, TransmitKind};
