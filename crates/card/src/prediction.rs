@@ -65,7 +65,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Takes the acknowledgment of all that the card has sent.
     #[inline(always)]
     fn take_expected_ack(&mut self, flow: &mut Flow, plain: &Plain, now: Time) {
-        let window = u32::from(plain.window) << flow.splice.client_scale;
+        let window = plain.window_bytes(flow.splice.client_scale);
         flow.client_window_max = flow.client_window_max.max(window);
         flow.client_acked = plain.ack;
         flow.client_edge = plain.ack + window;

@@ -80,11 +80,11 @@ impl Recalled {
 pub(crate) struct Hit {
     /// What the head means to anybody who sends it again.
     memorable: Option<Meaning>,
-    pub entry: EntryId,
-    pub kind: ReplyKind,
+    entry: EntryId,
+    kind: ReplyKind,
     /// What of the body, or of several parts, follows the head.
     range: ByteRange,
-    pub status: CacheStatus,
+    status: CacheStatus,
     head_len: usize,
     head_request: bool,
     keep_alive: bool,

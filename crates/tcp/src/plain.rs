@@ -4,7 +4,8 @@
 //! One look instead of a parse of each layer; what is not plain is for [`crate::frame::Packet`] and [`crate::parse`], which find the same of what is.
 
 use crate::frame::{Address, Addresses, ETHERNET_BYTES, FlowKey, HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES};
-use crate::wire::HEADER_BYTES_MIN;
+use crate::options::WINDOW_SCALE_MAX;
+use crate::wire::{HEADER_BYTES_MIN, u16_at, u32_at};
 use crate::{Codepoint, Flags, HeadRepr, Seq, Timestamps, checksum};
 
 const IPV4: u16 = 0x0800;
@@ -38,16 +39,6 @@ pub struct Plain {
     pub payload_at: usize,
     /// Where it ends.
     pub end: usize,
-}
-
-#[inline(always)]
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-#[inline(always)]
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 fn octets<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
@@ -132,10 +123,11 @@ impl Plain {
         is_plain.then_some((source, destination, ip + IPV6_BYTES, end))
     }
 
-    /// Payload bytes.
+    /// The window in bytes (RFC 7323 section 2.2).
+    #[inline]
     #[must_use]
-    pub fn payload_len(&self) -> u32 {
-        (self.end - self.payload_at) as u32
+    pub fn window_bytes(&self, scale: u8) -> u32 {
+        u32::from(self.window) << scale.min(WINDOW_SCALE_MAX)
     }
 
     /// Are the checksums of its frame right?
