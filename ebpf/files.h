@@ -45,6 +45,7 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 {
 	struct inode *inode = file ? FIELD(struct file, file, f_inode) : 0;
 	struct super_block *super;
+	struct change_time changed;
 
 	if (!inode)
 		return false;
@@ -53,10 +54,9 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 	identity->size = FIELD(struct inode, inode, i_size);
 	identity->changed_ns = 0;
 	/* A writer moves the time first and the bytes then: while the file is open for writing, the time tells nothing. */
-	if (bpf_core_field_exists(inode->i_ctime_sec) &&
-	    FIELD(struct inode, inode, i_writecount.counter) <= (FIELD(struct file, file, f_mode) & FMODE_WRITE ? 1 : 0))
-		identity->changed_ns = FIELD(struct inode, inode, i_ctime_sec) * 1000000000ULL +
-				       (FIELD(struct inode, inode, i_ctime_nsec) & 0x3fffffff);
+	if (FIELD(struct inode, inode, i_writecount.counter) <= (FIELD(struct file, file, f_mode) & FMODE_WRITE ? 1 : 0) &&
+	    change_time_of(inode, &changed))
+		identity->changed_ns = changed.sec * 1000000000ULL + changed.nsec;
 	identity->dev = FIELD(struct super_block, super, s_dev);
 	identity->mode = FIELD(struct inode, inode, i_mode);
 	identity->links = FIELD(struct inode, inode, i_nlink);

@@ -29,6 +29,11 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+struct timespec64 {
+	__s64 tv_sec;
+	long tv_nsec;
+};
+
 struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
@@ -38,6 +43,15 @@ struct inode {
 	__s64 i_ctime_sec; /* since 6.11, and so the next */
 	__u32 i_ctime_nsec;
 	atomic_t i_writecount;
+};
+
+/* What CO-RE takes for `struct inode` of older kernels: it drops what follows the three underscores. */
+struct inode___before_6_11 {
+	struct timespec64 __i_ctime;
+};
+
+struct inode___before_6_6 {
+	struct timespec64 i_ctime;
 };
 
 struct address_space {
@@ -90,6 +104,10 @@ struct socket {
 
 struct kiocb {
 	struct file *ki_filp;
+};
+
+struct iomap_dio {
+	struct kiocb *iocb;
 };
 
 struct fdtable {
@@ -165,5 +183,30 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __weak __ksym;
 			value_ = BPF_CORE_READ((type *)object_, field);                                 \
 		value_;                                                                                 \
 	})
+
+struct change_time {
+	__s64 sec;
+	__u64 nsec;
+};
+
+/* The inode's change time, by the name that this kernel has for it. */
+static __always_inline bool change_time_of(const void *inode, struct change_time *time)
+{
+	if (bpf_core_field_exists(((struct inode *)0)->i_ctime_sec)) {
+		time->sec = FIELD(struct inode, inode, i_ctime_sec);
+		time->nsec = FIELD(struct inode, inode, i_ctime_nsec);
+	} else if (bpf_core_field_exists(((struct inode___before_6_11 *)0)->__i_ctime)) {
+		time->sec = FIELD(struct inode___before_6_11, inode, __i_ctime.tv_sec);
+		time->nsec = FIELD(struct inode___before_6_11, inode, __i_ctime.tv_nsec);
+	} else if (bpf_core_field_exists(((struct inode___before_6_6 *)0)->i_ctime)) {
+		time->sec = FIELD(struct inode___before_6_6, inode, i_ctime.tv_sec);
+		time->nsec = FIELD(struct inode___before_6_6, inode, i_ctime.tv_nsec);
+	} else {
+		return false;
+	}
+	/* The upper bits are flags: "was queried". */
+	time->nsec &= 0x3fffffff;
+	return true;
+}
 
 #endif

@@ -141,7 +141,10 @@ static __always_inline void report_lookup(struct lookup *lookup)
 	event->head.flags = lookup->flags | (is_of_process(task) ? FLAG_OF_PROCESS : 0);
 	event->head.open_flags = lookup->open_flags;
 	bytes = bpf_probe_read_user_str(event->path, PATH_BYTES, lookup->path);
-	if (bytes <= 0) {
+	/* Of an empty string some kernels count the final 0 and others do not; what cannot be read is below 0. */
+	if (bytes == 0)
+		bytes = 1;
+	if (bytes < 0) {
 		event->path[0] = 0;
 		bytes = 1;
 		event->head.flags |= FLAG_INCOMPLETE;

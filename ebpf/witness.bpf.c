@@ -8,7 +8,7 @@
  *
  * Which witness sees what on ext4
  *   write(2) and the like, io_uring, splice, copy_file_range, sendfile   ext4_{da_,,journalled_}write_end
- *   O_DIRECT                                                             iomap_dio_complete
+ *   O_DIRECT                                                             iomap_dio_complete, by its tracepoint or at its entry
  *   store through a shared mapping      opening for writing (sys_exit), mmap (sys_exit), writeback_dirty_folio, and no
  *                                       fill as long as the file is open for writing or mapped
  *   truncate, fallocate                                                  ext4_truncate_exit, ext4_fallocate_exit
@@ -16,7 +16,7 @@
  *   chmod, chown, utimes                                                 ext4_mark_inode_dirty of the file
  *   access control lists, mounts, namespaces                             sys_exit
  *   fork, exec, exit in the server's namespace                           sched_process_*
- * The table is in table.h; what the server looks at in server.h, and how it is told in lookups.h; what database servers receive and answer in sql.h;
+ * These are in ext4.h. The table is in table.h; what the server looks at in server.h, and how it is told in lookups.h; what database servers receive and answer in sql.h;
  * which request a process of the server works on in requests.h; and which of its processes are as good as others in processes.h.
  *
  * Deliberately absent: writes to the block device below a mounted file system (the kernel itself does not keep those
@@ -37,135 +37,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "requests.h"
 #include "server.h"
 #include "sql.h"
-
-/* ---- file systems ---- */
-
-SEC("tp_btf/ext4_da_write_end")
-int BPF_PROG(ext4_da_write_end, struct inode *inode)
-{
-	change_inode(inode);
-	return 0;
-}
-
-SEC("tp_btf/ext4_write_end")
-int BPF_PROG(ext4_write_end, struct inode *inode)
-{
-	change_inode(inode);
-	return 0;
-}
-
-SEC("tp_btf/ext4_journalled_write_end")
-int BPF_PROG(ext4_journalled_write_end, struct inode *inode)
-{
-	change_inode(inode);
-	return 0;
-}
-
-SEC("tp_btf/ext4_truncate_exit")
-int BPF_PROG(ext4_truncate_exit, struct inode *inode)
-{
-	change_inode(inode);
-	return 0;
-}
-
-SEC("tp_btf/ext4_fallocate_exit")
-int BPF_PROG(ext4_fallocate_exit, struct inode *inode)
-{
-	change_inode(inode);
-	return 0;
-}
-
-SEC("tp_btf/ext4_unlink_exit")
-int BPF_PROG(ext4_unlink_exit, struct dentry *dentry)
-{
-	struct inode *inode = dentry->d_inode;
-
-	if (inode)
-		change_inode(inode);
-	return 0;
-}
-
-/* Change times of inodes that changed within the last minute, and when each was first seen. */
-struct change_time {
-	__s64 sec;
-	__u64 nsec;
-	__u64 seen_ns;
-};
-
-#define SETTLED_NS 2000000000ULL
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
-	__type(key, struct inode_key);
-	__type(value, struct change_time);
-} change_times SEC(".maps");
-
-/* Could the inode's change time have been set by the operation that is under way?
- *
- * Every operation for which ext4_mark_inode_dirty is the only witness (directory entries, mode, owner, times) sets the
- * change time to the present. One that leaves it alone only moves the access time (the server's own first read of a
- * file would void the fill that it belongs to) or allocates blocks for data that were witnessed when written.
- *
- * So the change time must be new, in two senses. It lies within a minute of the clock; the change time is in UTC and
- * the clock in TAI, which is 37 s ahead at most, hence the width. And it was not seen here SETTLED_NS ago already; that
- * is much longer than an operation takes from setting it to marking the inode. A step of the clock is followed by a
- * change of everything (settimeofday, clock_settime).
- */
-static __always_inline bool changed_just_now(struct inode *inode)
-{
-	struct inode_key key = {};
-	struct change_time new = {}, *known;
-	__s64 age_s;
-
-	if (!bpf_core_field_exists(inode->i_ctime_sec))
-		return true;
-	if (!bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_ktime_get_tai_ns))
-		return true;
-	new.sec = inode->i_ctime_sec;
-	age_s = (__s64)(bpf_ktime_get_tai_ns() / 1000000000) - new.sec;
-	if (age_s <= -60 || age_s >= 60)
-		return false;
-	/* The upper bits are flags: "was queried". */
-	new.nsec = inode->i_ctime_nsec & 0x3fffffff;
-	new.seen_ns = bpf_ktime_get_ns();
-	key.dev = inode->i_sb->s_dev;
-	key.ino = inode->i_ino;
-	known = bpf_map_lookup_elem(&change_times, &key);
-	if (known && known->sec == new.sec && known->nsec == new.nsec)
-		return new.seen_ns - known->seen_ns < SETTLED_NS;
-	bpf_map_update_elem(&change_times, &key, &new, BPF_ANY);
-	return true;
-}
-
-SEC("tp_btf/ext4_mark_inode_dirty")
-int BPF_PROG(ext4_mark_inode_dirty, struct inode *inode)
-{
-	if (changed_just_now(inode))
-		change_inode(inode);
-	return 0;
-}
-
-SEC("tp_btf/writeback_dirty_folio")
-int BPF_PROG(writeback_dirty_folio, struct folio *folio, struct address_space *mapping)
-{
-	struct inode *inode = mapping ? mapping->host : 0;
-
-	if (inode)
-		change_inode(inode);
-	return 0;
-}
-
-/* Reads end here, too; a file that is not open for writing has not been written. */
-SEC("tp_btf/iomap_dio_complete")
-int BPF_PROG(iomap_dio_complete, struct kiocb *iocb)
-{
-	struct file *file = iocb->ki_filp;
-
-	if (file->f_mode & FMODE_WRITE)
-		change_inode(file->f_inode);
-	return 0;
-}
+#include "ext4.h"
 
 /* ---- system calls ---- */
 

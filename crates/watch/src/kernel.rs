@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, PrintLevel};
 use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
+use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel, NoTypes};
 
 use crate::event::{Identity, LookupEvent};
 use crate::processes::DatabaseProcesses;
@@ -23,11 +24,11 @@ pub enum WatchError {
     #[error("not allowed to watch the kernel: run as root, or with CAP_BPF and CAP_PERFMON ({0})")]
     NoPrivilege(String),
     /// The kernel does not describe its types.
-    #[error("this kernel has no /sys/kernel/btf/vmlinux: build it with CONFIG_DEBUG_INFO_BTF, version 5.15 or newer")]
-    NoTypes,
+    #[error(transparent)]
+    NoTypes(#[from] NoTypes),
     /// Without these nothing can be watched on any file system.
-    #[error("this kernel lacks the tracepoints {}", .0.join(", "))]
-    MissingTracepoints(Vec<String>),
+    #[error("nothing can be watched: {}", .0.join("; "))]
+    Lacking(Vec<String>),
     /// The kernel refused a program that it should take.
     #[error("the kernel refused a witness: {0}")]
     Refused(String),
@@ -82,22 +83,6 @@ fn untold_file(key: &[u8], value: &[u8]) -> Option<UntoldFile> {
     Some(UntoldFile { inode, clock: Stamp(word(value, 0)?), changed_ns: word(value, 8)? })
 }
 
-/// Wanted whatever is watched.
-const REQUIRED: [&str; 4] = ["sys_exit", "sched_process_fork", "sched_process_exec", "sched_process_exit"];
-
-/// Wanted to watch ext4.
-const EXT4: [&str; 9] = [
-    "ext4_da_write_end",
-    "ext4_write_end",
-    "ext4_journalled_write_end",
-    "ext4_mark_inode_dirty",
-    "ext4_truncate_exit",
-    "ext4_fallocate_exit",
-    "ext4_unlink_exit",
-    "writeback_dirty_folio",
-    "iomap_dio_complete",
-];
-
 /// libelf wants its memory aligned.
 #[repr(align(16))]
 struct Aligned<T: ?Sized>(T);
@@ -105,7 +90,7 @@ struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/witness.bpf.o")));
 
 impl KernelWatcher {
-    /// Loads and attaches all witnesses that this kernel has tracepoints for. Takes some 100 ms.
+    /// Loads and attaches all witnesses that this kernel has a place for. Takes some 100 ms.
     ///
     /// `server_netns` is the inode number of the server's network namespace; 0 = none yet, see
     /// [`RevisionTable::set_server_netns`].
@@ -114,13 +99,14 @@ impl KernelWatcher {
     /// See [`WatchError`]. Nothing stays behind.
     pub fn load(server_netns: u32) -> Result<KernelWatcher, WatchError> {
         check_capabilities()?;
-        let missing = missing_tracepoints()?;
-        let lacks = |names: &[&str]| names.iter().any(|name| missing.iter().any(|missing| missing == name));
-        if lacks(&REQUIRED) {
-            return Err(WatchError::MissingTracepoints(missing));
+        let findings = Kernel::read(ASSUMPTIONS)?.findings(ASSUMPTIONS);
+        let lacks = |feature| findings.lacks_of(feature).map(ToString::to_string);
+        if !findings.has(Feature::Watching) {
+            return Err(WatchError::Lacking(lacks(Feature::Watching).collect()));
         }
-        let coverage = Coverage { ext4: !lacks(&EXT4), local: false, missing };
-        let (watcher, log) = with_log(|| attach(coverage));
+        let missing = lacks(Feature::Ext4).chain(lacks(Feature::Dynamic)).collect();
+        let coverage = Coverage { ext4: findings.has(Feature::Ext4), local: false, missing };
+        let (watcher, log) = with_log(|| attach(&findings, coverage));
         let watcher = watcher.map_err(|error| error.into_watch_error(log))?;
         let table = watcher.table()?;
         table.set_server_netns(server_netns);
@@ -215,20 +201,19 @@ impl AttachError {
     }
 }
 
-fn attach(coverage: Coverage) -> Result<KernelWatcher, AttachError> {
+fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, AttachError> {
     let mut open = ObjectBuilder::default().open_memory(&OBJECT.0)?;
+    let is_taken = |name: &OsStr| name.to_str().is_some_and(|name| findings.takes(name));
     for mut program in open.progs_mut() {
-        if coverage.missing.iter().any(|missing| program.name() == OsStr::new(missing)) {
-            program.set_autoload(false);
-        }
+        let is_taken = is_taken(program.name());
+        program.set_autoload(is_taken);
     }
     let object = open.load()?;
     let mut links = Vec::new();
     for program in object.progs_mut() {
-        if coverage.missing.iter().any(|missing| program.name() == OsStr::new(missing)) {
-            continue;
+        if is_taken(program.name()) {
+            links.push(program.attach()?.as_fd().try_clone_to_owned()?);
         }
-        links.push(program.attach()?.as_fd().try_clone_to_owned()?);
     }
     let map = |name: &'static str| -> Result<OwnedFd, AttachError> {
         let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or(AttachError::Absent(name))?;
@@ -256,15 +241,6 @@ fn check_capabilities() -> Result<(), WatchError> {
     let enough = effective.contains(CapabilitySet::SYS_ADMIN)
         || effective.contains(CapabilitySet::BPF.union(CapabilitySet::PERFMON));
     if enough { Ok(()) } else { Err(WatchError::NoPrivilege("these capabilities are not effective".into())) }
-}
-
-fn missing_tracepoints() -> Result<Vec<String>, WatchError> {
-    let types = libbpf_rs::btf::Btf::from_vmlinux().map_err(|_| WatchError::NoTypes)?;
-    let is_missing = |name: &&&str| {
-        let typedef: Option<libbpf_rs::btf::types::Typedef<'_>> = types.type_by_name(&format!("btf_trace_{name}"));
-        typedef.is_none()
-    };
-    Ok(REQUIRED.iter().chain(&EXT4).filter(is_missing).map(|name| (*name).to_owned()).collect())
 }
 
 /// libbpf explains itself only through a process-wide callback.

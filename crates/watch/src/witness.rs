@@ -23,7 +23,7 @@ pub struct Coverage {
     pub ext4: bool,
     /// Any file system that this machine alone changes, as far as the changes come from processes that tell of them.
     pub local: bool,
-    /// Tracepoints that this kernel lacks. Not empty: the file system that they belong to is unwatched.
+    /// What this kernel lacks, each a sentence for operators. Not empty: something is not kept on it.
     pub missing: Vec<String>,
 }
 

@@ -1,0 +1,133 @@
+//! The terms of the table.
+
+use std::fmt;
+
+/// What a kernel must have for a feature to work.
+#[derive(Debug)]
+pub struct Assumption {
+    /// What is seen or done by it, as an operator is told: "writes with O_DIRECT".
+    pub name: &'static str,
+    /// What is lost if none of the ways is to be had.
+    pub feature: Feature,
+    /// How it is had, the best first. The first one that this kernel has is taken.
+    pub ways: &'static [Way],
+}
+
+/// One way to have something.
+#[derive(Debug)]
+pub struct Way {
+    /// What the kernel must have for it; all of these.
+    pub tests: &'static [Test],
+    /// The eBPF program that is attached then; none: something else asks for the same (CO-RE in a program, a socket option).
+    pub program: Option<&'static str>,
+    /// The first kernel release that has it, as far as it was seen to run.
+    pub since: &'static str,
+}
+
+/// Something that the kernel's own description of its types (BTF) shows.
+#[derive(Debug)]
+pub enum Test {
+    /// A tracepoint. `module`: it is in the kernel itself, or in this module, as the kernel was built.
+    Tracepoint {
+        /// Its name, without the subsystem.
+        name: &'static str,
+        /// The module that may have it.
+        module: Option<&'static str>,
+    },
+    /// A function whose entry or exit a program can be attached to (needs ftrace, and that the function was not inlined).
+    Function {
+        /// Its name.
+        name: &'static str,
+        /// The module that may have it.
+        module: Option<&'static str>,
+    },
+    /// A field of a structure.
+    Field {
+        /// `struct` by this name.
+        structure: &'static str,
+        /// The field's name.
+        field: &'static str,
+    },
+    /// A value of an enumeration: helpers, map types and attach types are such.
+    Value {
+        /// `enum` by this name.
+        enumeration: &'static str,
+        /// The value's name.
+        value: &'static str,
+    },
+}
+
+/// What an operator loses, or has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Feature {
+    /// `--watch kernel`: anything can be kept at all.
+    Watching,
+    /// Content on ext4 can be kept.
+    Ext4,
+    /// Pages that programs compute can be kept.
+    Dynamic,
+    /// `run --l0`.
+    L0AtTap,
+    /// `attach --l0` and `run --wire --l0`.
+    L0AtDriver,
+    /// `--port xdp`.
+    Xdp,
+}
+
+impl Feature {
+    /// All of them, in the order in which they are told.
+    pub const ALL: [Feature; 6] = [
+        Feature::Watching,
+        Feature::Ext4,
+        Feature::Dynamic,
+        Feature::L0AtTap,
+        Feature::L0AtDriver,
+        Feature::Xdp,
+    ];
+
+    /// For programs: one word, the same in every release.
+    pub fn label(self) -> &'static str {
+        match self {
+            Feature::Watching => "watching",
+            Feature::Ext4 => "ext4",
+            Feature::Dynamic => "dynamic",
+            Feature::L0AtTap => "l0_run",
+            Feature::L0AtDriver => "l0_attach",
+            Feature::Xdp => "xdp",
+        }
+    }
+
+    /// What it gives, for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Feature::Watching => "seeing what changes (--watch kernel)",
+            Feature::Ext4 => "keeping what is on ext4",
+            Feature::Dynamic => "keeping pages that programs compute",
+            Feature::L0AtTap => "--l0 for run",
+            Feature::L0AtDriver => "--l0 for attach and run --wire",
+            Feature::Xdp => "--port xdp",
+        }
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |module: &Option<&str>| module.map_or_else(String::new, |module| format!(" ({module})"));
+        match self {
+            Test::Tracepoint { name, module } => write!(formatter, "tracepoint {name}{}", of(module)),
+            Test::Function { name, module } => write!(formatter, "entry of {name}(){}", of(module)),
+            Test::Field { structure, field } => write!(formatter, "struct {structure} with {field}"),
+            Test::Value { value, .. } => write!(formatter, "{value}"),
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, test) in self.tests.iter().enumerate() {
+            let between = if index == 0 { "" } else { " and " };
+            write!(formatter, "{between}{test}")?;
+        }
+        Ok(())
+    }
+}

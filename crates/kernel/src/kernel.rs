@@ -1,0 +1,202 @@
+//! The types of the running kernel, and of its modules.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::process::{Command, Stdio};
+use std::ptr::NonNull;
+
+use libbpf_rs::btf::types::{Enum, Enum64, Struct};
+use libbpf_rs::btf::{Btf, BtfKind};
+
+use crate::assumption::{Assumption, Test};
+use crate::findings::{Findings, Lack};
+
+/// The kernel does not describe its types.
+#[derive(Debug, thiserror::Error)]
+#[error("this kernel has no /sys/kernel/btf/vmlinux: take one that is built with CONFIG_DEBUG_INFO_BTF, version 5.15 or newer")]
+pub struct NoTypes;
+
+/// What the running kernel says of itself (BTF).
+pub struct Kernel {
+    // Before `base`, which they refer to: fields are dropped in this order.
+    modules: HashMap<&'static str, ModuleTypes>,
+    base: BaseTypes,
+    types: Btf<'static>,
+}
+
+impl Kernel {
+    /// Reads the kernel's types, and those of the modules that `assumptions` name. A module that is not loaded is loaded, if
+    /// `modprobe` can.
+    ///
+    /// # Errors
+    /// [`NoTypes`].
+    pub fn read(assumptions: &'static [Assumption]) -> Result<Kernel, NoTypes> {
+        let types = Btf::from_vmlinux().map_err(|_| NoTypes)?;
+        let base = BaseTypes::load().ok_or(NoTypes)?;
+        let mut kernel = Kernel { modules: HashMap::new(), base, types };
+        let tests = assumptions.iter().flat_map(|assumption| assumption.ways).flat_map(|way| way.tests);
+        for test in tests {
+            let (Test::Tracepoint { module: Some(module), .. } | Test::Function { module: Some(module), .. }) = test else {
+                continue;
+            };
+            if kernel.modules.contains_key(module) || kernel.has(test) {
+                continue;
+            }
+            if let Some(types) = ModuleTypes::load(module, &kernel.base) {
+                kernel.modules.insert(module, types);
+            }
+        }
+        Ok(kernel)
+    }
+
+    /// Does the kernel have that?
+    pub fn has(&self, test: &Test) -> bool {
+        match test {
+            Test::Tracepoint { name, module } => self.names(&format!("btf_trace_{name}"), BtfKind::Typedef, *module),
+            // Without ftrace's trampolines nothing can be attached to functions.
+            Test::Function { name, module } => {
+                self.names("register_ftrace_direct", BtfKind::Func, None) && self.names(name, BtfKind::Func, *module)
+            }
+            Test::Field { structure, field } => {
+                let structure: Option<Struct<'_>> = self.types.type_by_name(structure);
+                structure.is_some_and(|found| found.iter().any(|member| member.name.is_some_and(|name| name == *field)))
+            }
+            Test::Value { enumeration, value } => {
+                let small: Option<Enum<'_>> = self.types.type_by_name(enumeration);
+                let large: Option<Enum64<'_>> = self.types.type_by_name(enumeration);
+                small.is_some_and(|found| found.iter().any(|known| known.name.is_some_and(|name| name == *value)))
+                    || large.is_some_and(|found| found.iter().any(|known| known.name.is_some_and(|name| name == *value)))
+            }
+        }
+    }
+
+    /// Goes through `assumptions`.
+    pub fn findings(&self, assumptions: &'static [Assumption]) -> Findings {
+        let mut findings = Findings::default();
+        for assumption in assumptions {
+            match assumption.ways.iter().find(|way| way.tests.iter().all(|test| self.has(test))) {
+                Some(way) => findings.taken.push((assumption, way)),
+                None => findings.lacks.push(Lack { assumption, why: self.why_not(assumption) }),
+            }
+        }
+        findings
+    }
+
+    fn names(&self, name: &str, kind: BtfKind, module: Option<&str>) -> bool {
+        match module.and_then(|module| self.modules.get(module)) {
+            Some(types) => types.names(name, kind),
+            None => self.base.names(name, kind),
+        }
+    }
+
+    fn why_not(&self, assumption: &Assumption) -> String {
+        let missing = |test: &&Test| !self.has(test);
+        let ways = assumption.ways.iter().map(|way| {
+            let tests: Vec<String> = way.tests.iter().filter(missing).map(ToString::to_string).collect();
+            tests.join(", ")
+        });
+        format!("this kernel lacks {}", ways.collect::<Vec<_>>().join(", or else "))
+    }
+}
+
+/// libbpf's own form of a description of types.
+struct Types(NonNull<libbpf_sys::btf>);
+
+// SAFETY: nothing in it is bound to a thread; what is read by a shared reference is not changed.
+unsafe impl Send for Types {}
+
+impl Types {
+    fn names(&self, name: &str, kind: BtfKind) -> bool {
+        let Ok(name) = CString::new(name) else { return false };
+        // SAFETY: the types are valid as long as `self` is, and the name is a C string.
+        unsafe { libbpf_sys::btf__find_by_name_kind(self.0.as_ptr(), name.as_ptr(), kind as u32) >= 0 }
+    }
+}
+
+impl Drop for Types {
+    fn drop(&mut self) {
+        // SAFETY: it is ours, and nobody refers to it any more.
+        unsafe { libbpf_sys::btf__free(self.0.as_ptr()) }
+    }
+}
+
+/// The kernel's own types.
+struct BaseTypes(Types);
+
+impl BaseTypes {
+    fn load() -> Option<BaseTypes> {
+        // SAFETY: no arguments; what it returns is a valid description, or null or an error in the place of a pointer.
+        let types = unsafe { libbpf_sys::btf__load_vmlinux_btf() };
+        checked(types).map(BaseTypes)
+    }
+
+    fn names(&self, name: &str, kind: BtfKind) -> bool {
+        self.0.names(name, kind)
+    }
+}
+
+/// The types of a module, with those of the kernel.
+struct ModuleTypes(Types);
+
+impl ModuleTypes {
+    fn load(module: &str, base: &BaseTypes) -> Option<ModuleTypes> {
+        let path = format!("/sys/kernel/btf/{module}");
+        if !std::path::Path::new(&path).exists() {
+            let _ = Command::new("modprobe").args(["-q", module]).stdin(Stdio::null()).stderr(Stdio::null()).status();
+        }
+        let name = CString::new(module).ok()?;
+        // SAFETY: a C string and a valid description, which outlives the one that refers to it (see `Kernel`).
+        let types = unsafe { libbpf_sys::btf__load_module_btf(name.as_ptr(), base.0.0.as_ptr()) };
+        checked(types).map(ModuleTypes)
+    }
+
+    fn names(&self, name: &str, kind: BtfKind) -> bool {
+        self.0.names(name, kind)
+    }
+}
+
+/// libbpf may return a small negative number in the place of a pointer.
+fn checked(types: *mut libbpf_sys::btf) -> Option<Types> {
+    // SAFETY: it only looks at the pointer's value.
+    if unsafe { libbpf_sys::libbpf_get_error(types.cast()) } != 0 {
+        return None;
+    }
+    NonNull::new(types).map(Types)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ASSUMPTIONS;
+
+    #[test]
+    fn what_no_kernel_has_is_lacking_and_said() {
+        static IMPOSSIBLE: [Assumption; 1] = [Assumption {
+            name: "the impossible",
+            feature: crate::Feature::Ext4,
+            ways: &[
+                crate::Way { tests: &[Test::Tracepoint { name: "no_such", module: None }], program: Some("a"), since: "9" },
+                crate::Way { tests: &[Test::Function { name: "no_such", module: None }], program: Some("b"), since: "9" },
+            ],
+        }];
+        let kernel = Kernel::read(&IMPOSSIBLE).unwrap();
+        let findings = kernel.findings(&IMPOSSIBLE);
+        assert!(!findings.has(crate::Feature::Ext4));
+        let why = &findings.lacks[0].to_string();
+        assert_eq!(
+            why,
+            "the impossible: this kernel lacks tracepoint no_such, or else entry of no_such()"
+        );
+    }
+
+    #[test]
+    fn each_kind_of_test_finds_what_is_there() {
+        let kernel = Kernel::read(ASSUMPTIONS).unwrap();
+        assert!(kernel.has(&Test::Tracepoint { name: "sys_exit", module: None }));
+        assert!(kernel.has(&Test::Tracepoint { name: "ext4_da_write_end", module: Some("ext4") }));
+        assert!(kernel.has(&Test::Field { structure: "inode", field: "i_ino" }));
+        assert!(!kernel.has(&Test::Field { structure: "inode", field: "i_no_such" }));
+        assert!(kernel.has(&Test::Value { enumeration: "bpf_map_type", value: "BPF_MAP_TYPE_RINGBUF" }));
+        assert!(!kernel.has(&Test::Value { enumeration: "bpf_map_type", value: "BPF_MAP_TYPE_NO_SUCH" }));
+    }
+}

@@ -1,0 +1,18 @@
+//! What nicache assumes about the kernel that it runs on.
+//!
+//! * [`ASSUMPTIONS`] (`table.rs`) declares every one, what takes its place, and what is lost without.
+//! * [`Kernel`] (`kernel.rs`) knows the types of the running kernel and of its modules, and so which assumptions hold.
+//! * [`Findings`] (`findings.rs`) is the answer: which way is taken for each, and which features are not to be had.
+//!
+//! Deliberately absent: attaching anything. What is found here is what the kernel says of itself; the verifier has the last word
+//! when a program is loaded.
+
+mod assumption;
+mod findings;
+mod kernel;
+mod table;
+
+pub use assumption::{Assumption, Feature, Test, Way};
+pub use findings::{Findings, Lack};
+pub use kernel::{Kernel, NoTypes};
+pub use table::ASSUMPTIONS;
