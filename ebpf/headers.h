@@ -65,6 +65,17 @@ struct ports {
 	__be16 from, to;
 } AS_HALVES;
 
+/* A value that is known to be within `mask`, said so that every verifier sees it: before 6.10 or so they compare one register, and pass on
+ * another one that was spilled before.
+ */
+#define BOUNDED(value, mask)                                                                            \
+	({                                                                                              \
+		__u32 bounded_ = (value);                                                               \
+		asm volatile("" : "+r"(bounded_));                                                      \
+		bounded_ &= (mask);                                                                     \
+		bounded_;                                                                               \
+	})
+
 /* Copies an even number of bytes from an even position. */
 static __always_inline bool load(struct frame frame, __u32 at, void *to, __u32 bytes)
 {

@@ -119,9 +119,11 @@ struct {
 	__type(value, struct object);
 } objects SEC(".maps");
 
-/* The request, zeros behind it; and one word more, into which a length that the verifier cannot bound may run. */
+/* The request, zeros behind it. There is room for any length within the mask, as the verifier knows no narrower bound. */
+#define SCRATCH_MASK 511
+
 struct scratch {
-	__u64 words[HEAD_WORDS + 1];
+	__u64 words[(SCRATCH_MASK + 1) / 8];
 };
 
 struct {
@@ -461,8 +463,18 @@ static __always_inline enum sum check_sum(const struct segment *segment, __u64 *
 	else
 		sum += (__u32)bpf_csum_diff(NULL, 0, (void *)&segment->tcp, TCP_BYTES, 0);
 	if (padded && padded <= HEAD_BYTES)
-		sum += (__u32)bpf_csum_diff(NULL, 0, (void *)words, padded, 0);
+		sum += (__u32)bpf_csum_diff(NULL, 0, (void *)words, BOUNDED(padded, SCRATCH_MASK), 0);
 	return folded(sum) == 0xffff ? RIGHT : WRONG;
+}
+
+static __always_inline bool write_reply(context *frame, __u32 at, const struct object *object, __u32 bytes)
+{
+	/* For the verifier, as BOUNDED is; from one comparison it learns that there is at least one byte. */
+	bytes--;
+	asm volatile("" : "+r"(bytes));
+	if (bytes >= REPLY_BYTES)
+		return false;
+	return write_bytes(frame, at, object->reply, bytes + 1);
 }
 
 /* Writes the headers of the reply where those of the request were. */
@@ -566,8 +578,8 @@ static __always_inline enum outcome answer(context *frame, struct segment *segme
 	if (len > HEAD_BYTES)
 		return TO_CARD;
 	/* Zeros behind the request, in the word in which it ends and in what a sum takes. */
-	words[len / 8] = 0;
-	if (len > 0 && !read_bytes(frame, segment->payload_at, words, len))
+	words[BOUNDED(len, SCRATCH_MASK) / 8] = 0;
+	if (len > 0 && !read_bytes(frame, segment->payload_at, words, BOUNDED(len - 1, SCRATCH_MASK) + 1))
 		return TO_CARD;
 	sum = check_sum(segment, words);
 	if (sum == WRONG)
@@ -605,7 +617,7 @@ static __always_inline enum outcome answer(context *frame, struct segment *segme
 		return TO_CARD;
 	}
 	/* From here on there is no way back: what goes wrong is a frame that was lost. */
-	if (!write_bytes(frame, segment->payload_at, object->reply, reply_len) ||
+	if (!write_reply(frame, segment->payload_at, object, reply_len) ||
 	    !write_headers(frame, segment, place, object, reply_len, SUMS_STAY_PENDING && sum == PENDING))
 		return CONSUMED;
 	if (*(volatile __u64 *)&object->version != version)
