@@ -29,7 +29,7 @@ struct bytes_report {
 		__u64 prefix[PREFIX_BYTES / 8];                                                \
 		__u8 more[size];                                                               \
 	};                                                                                     \
-	static __noinline int report_##name(struct bytes_report *report)                         \
+	__noinline int report_##name(struct bytes_report *report)                              \
 	{                                                                                      \
 		struct name *event;                                                            \
 		__u32 len, flags, prefix_len;                                                  \

@@ -31,6 +31,14 @@ static __always_inline struct sock *sock_of(struct file *file)
 	return socket ? FIELD(struct socket, socket, sk) : 0;
 }
 
+/* What kind of file it is (S_IFMT); 0: none. Enough to pass by what is neither file nor socket. */
+static __always_inline __u16 kind_of_file(struct file *file)
+{
+	struct inode *inode = file ? FIELD(struct file, file, f_inode) : 0;
+
+	return inode ? FIELD(struct inode, inode, i_mode) & S_IFMT : 0;
+}
+
 struct identity {
 	__u64 ino;
 	__u64 size;

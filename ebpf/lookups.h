@@ -57,7 +57,7 @@ static __always_inline void fill_head(struct event_head *head, __u16 kind, __u32
 }
 
 /* An event about an open descriptor (or about none: fd < 0). */
-static __noinline int report_descriptor(__u64 kind, __u64 nr, __s64 ret, int fd)
+__noinline int report_descriptor(__u64 kind, __u64 nr, __s64 ret, int fd)
 {
 	struct event_head *head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
 	struct identity identity = {};
@@ -95,7 +95,7 @@ static __always_inline bool is_reading(struct lookup *lookup, struct identity *i
 }
 
 /* There is no room to tell that a file was opened. What the server may have in its memory of it must be known nevertheless. */
-static __noinline int keep_untold(struct lookup *lookup)
+__noinline int keep_untold(struct lookup *lookup)
 {
 	struct identity identity = {};
 	struct inode_key key = {};
@@ -125,17 +125,20 @@ static __always_inline bool is_of_process(struct task_struct *task)
 	return task->fs == first->fs && task->files == first->files && is_server(first);
 }
 
-static __always_inline void report_lookup(struct lookup *lookup)
+__noinline int report_lookup(struct lookup *lookup)
 {
-	struct lookup_event *event = bpf_ringbuf_reserve(&lookups, sizeof(*event), 0);
+	struct lookup_event *event;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct identity identity = {};
 	long bytes;
 
+	if (!lookup)
+		return 0;
+	event = bpf_ringbuf_reserve(&lookups, sizeof(*event), 0);
 	if (!event) {
 		keep_untold(lookup);
 		count_lost();
-		return;
+		return 0;
 	}
 	fill_head(&event->head, lookup->kind, lookup->nr, lookup->ret, lookup->dirfd);
 	event->head.flags = lookup->flags | (is_of_process(task) ? FLAG_OF_PROCESS : 0);
@@ -156,7 +159,7 @@ static __always_inline void report_lookup(struct lookup *lookup)
 	if (bytes == 1 && !(event->head.flags & FLAG_INCOMPLETE)) {
 		/* fstat by another name: no path was looked up. */
 		bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
-		return;
+		return 0;
 	}
 	if (lookup->dirfd >= 0 && event->path[0] != '/' && identify(file_of(task, lookup->dirfd), &identity)) {
 		event->head.dir_dev = identity.dev;
@@ -174,12 +177,13 @@ static __always_inline void report_lookup(struct lookup *lookup)
 			note_reading(event->path);
 	}
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return 0;
 }
 
 /* The server removed a name. */
-static __noinline int report_removed(const char *path, __s32 dirfd, __u64 nr)
+__noinline int report_removed(__u64 path, __s32 dirfd, __u64 nr)
 {
-	struct lookup lookup = {.path = path, .nr = nr, .dirfd = dirfd, .kind = EVENT_REMOVED, .flags = FLAG_NOFOLLOW};
+	struct lookup lookup = {.path = (const char *)path, .nr = nr, .dirfd = dirfd, .kind = EVENT_REMOVED, .flags = FLAG_NOFOLLOW};
 
 	report_lookup(&lookup);
 	return 0;

@@ -63,7 +63,7 @@ static __always_inline __u64 *renewals_word(void)
 	return bpf_map_lookup_elem(&renewals, &zero);
 }
 
-static __noinline int renew(void)
+__noinline int renew(void)
 {
 	__u64 *count = renewals_word();
 
@@ -117,7 +117,7 @@ static __always_inline void note_started(__u32 tgid)
 		process->starting = 0;
 }
 
-static __noinline int observe_birth(__u32 parent, __u32 child, __u32 answers)
+__noinline int observe_birth(__u32 parent, __u32 child, __u32 answers)
 {
 	struct kin *father = bpf_map_lookup_elem(&kin, &parent), fresh = {}, born = {.starting = 1};
 	__u64 *count = renewals_word();
@@ -142,7 +142,7 @@ static __noinline int observe_birth(__u32 parent, __u32 child, __u32 answers)
 	return 0;
 }
 
-static __noinline int observe_death(__u32 tgid)
+__noinline int observe_death(__u32 tgid)
 {
 	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
 	__u64 *count = renewals_word();
@@ -154,7 +154,7 @@ static __noinline int observe_death(__u32 tgid)
 }
 
 /* It has become another program. */
-static __noinline int observe_replaced(__u32 tgid)
+__noinline int observe_replaced(__u32 tgid)
 {
 	bpf_map_delete_elem(&kin, &tgid);
 	return renew();

@@ -102,7 +102,7 @@ static __always_inline __u32 local_address(struct sock *sk)
 	return family == AF_INET6 ? fold_ipv6(&sk->__sk_common.skc_v6_rcv_saddr) : 0;
 }
 
-static __noinline int report_request(__u64 what, __u64 ino, __u64 peer, __u64 flags)
+__noinline int report_request(__u64 what, __u64 ino, __u64 peer, __u64 flags)
 {
 	struct event_head *head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
 
@@ -245,7 +245,7 @@ __noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	if (process && process->concurrent)
 		return 0;
 	file = file_of(task, fd);
-	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK)
+	if (kind_of_file(file) != S_IFSOCK || !identify(file, &identity))
 		return 0;
 	sk = sock_of(file);
 	if (!sk)

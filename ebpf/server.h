@@ -8,7 +8,7 @@
 /* The server wrote to a descriptor: to a file, which makes its request one that is not only a question, or to a peer.
  * Files opened for appending are logs.
  */
-static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
+__noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 {
 	struct event_head *head;
 	struct file *file = file_of(bpf_get_current_task_btf(), fd);
@@ -17,17 +17,18 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	struct pid *process;
 	__u64 peer = 0;
 	__u32 family, address;
-	__u16 local;
+	__u16 local, kind;
 	int ends;
 
-	if (!identify(file, &identity))
+	kind = kind_of_file(file);
+	if ((kind != S_IFREG && kind != S_IFSOCK) || !identify(file, &identity))
 		return 0;
 	/* A file without a name is nobody else's. */
-	if ((identity.mode & S_IFMT) == S_IFREG && !identity.links)
+	if (kind == S_IFREG && !identity.links)
 		return 0;
-	if ((identity.mode & S_IFMT) == S_IFREG && !(FIELD(struct file, file, f_flags) & O_APPEND))
+	if (kind == S_IFREG && !(FIELD(struct file, file, f_flags) & O_APPEND))
 		return report_descriptor(EVENT_WROTE, nr, ret, fd);
-	if ((identity.mode & S_IFMT) != S_IFSOCK)
+	if (kind != S_IFSOCK)
 		return 0;
 	sk = sock_of(file);
 	if (!sk)
@@ -69,83 +70,88 @@ static __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 }
 
 /* What the server looks at. */
-static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
+__noinline int observe_server(struct call *call)
 {
-	__u64 nr = regs->orig_ax & ~X32_BIT, resolve = 0;
-	struct lookup lookup = {.ret = ret, .nr = nr, .dirfd = AT_FDCWD, .kind = EVENT_LOOKUP};
+	struct lookup lookup = {.dirfd = AT_FDCWD, .kind = EVENT_LOOKUP};
+	__u64 nr, resolve = 0;
+	__s64 ret;
 
+	if (!call)
+		return 0;
+	nr = lookup.nr = call->nr;
+	ret = lookup.ret = call->ret;
 	switch (nr) {
 	case NR_open:
 		lookup.opened = true;
-		lookup.open_flags = regs->si;
-		if (regs->si & O_NOFOLLOW)
+		lookup.open_flags = call->args[1];
+		if (call->args[1] & O_NOFOLLOW)
 			lookup.flags = FLAG_NOFOLLOW;
-		lookup.path = (const char *)regs->di;
+		lookup.path = (const char *)call->args[0];
 		break;
 	case NR_creat:
 		lookup.opened = true;
 		lookup.open_flags = O_CREAT | O_TRUNC | O_WRONLY;
-		lookup.path = (const char *)regs->di;
+		lookup.path = (const char *)call->args[0];
 		break;
 	case NR_lstat:
 	case NR_readlink:
 	case NR_lgetxattr:
 	case NR_llistxattr:
 		lookup.flags = FLAG_NOFOLLOW;
-		lookup.path = (const char *)regs->di;
+		lookup.path = (const char *)call->args[0];
 		break;
 	case NR_stat:
 	case NR_access:
 	case NR_statfs:
 	case NR_getxattr:
 	case NR_listxattr:
-		lookup.path = (const char *)regs->di;
+		lookup.path = (const char *)call->args[0];
 		break;
 	case NR_openat:
 		lookup.opened = true;
-		lookup.open_flags = regs->dx;
-		if (regs->dx & O_NOFOLLOW)
+		lookup.open_flags = call->args[2];
+		if (call->args[2] & O_NOFOLLOW)
 			lookup.flags = FLAG_NOFOLLOW;
-		lookup.dirfd = regs->di;
-		lookup.path = (const char *)regs->si;
+		lookup.dirfd = call->args[0];
+		lookup.path = (const char *)call->args[1];
 		break;
 	case NR_openat2:
 		lookup.opened = true;
 		/* struct open_how: flags, mode, resolve. */
-		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)(regs->dx + 16)))
+		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)(call->args[2] + 16)))
 			lookup.flags |= FLAG_INCOMPLETE;
 		if (resolve & (RESOLVE_IN_ROOT | RESOLVE_BENEATH))
 			lookup.flags |= FLAG_OWN_ROOT;
-		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)regs->dx))
+		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)call->args[2]))
 			lookup.flags |= FLAG_INCOMPLETE;
 		lookup.open_flags = resolve;
 		if (resolve & O_NOFOLLOW)
 			lookup.flags |= FLAG_NOFOLLOW;
-		lookup.dirfd = regs->di;
-		lookup.path = (const char *)regs->si;
+		lookup.dirfd = call->args[0];
+		lookup.path = (const char *)call->args[1];
 		break;
 	case NR_newfstatat:
 	case NR_faccessat2:
-		if (regs->r10 & AT_SYMLINK_NOFOLLOW)
+		if (call->args[3] & AT_SYMLINK_NOFOLLOW)
 			lookup.flags = FLAG_NOFOLLOW;
-		lookup.dirfd = regs->di;
-		lookup.path = (const char *)regs->si;
+		lookup.dirfd = call->args[0];
+		lookup.path = (const char *)call->args[1];
 		break;
 	case NR_statx:
-		if (regs->dx & AT_SYMLINK_NOFOLLOW)
+		if (call->args[2] & AT_SYMLINK_NOFOLLOW)
 			lookup.flags = FLAG_NOFOLLOW;
-		lookup.dirfd = regs->di;
-		lookup.path = (const char *)regs->si;
+		lookup.dirfd = call->args[0];
+		lookup.path = (const char *)call->args[1];
 		break;
 	case NR_readlinkat:
 	case NR_name_to_handle_at:
 		lookup.flags = FLAG_NOFOLLOW;
-		lookup.dirfd = regs->di;
-		lookup.path = (const char *)regs->si;
+		lookup.dirfd = call->args[0];
+		lookup.path = (const char *)call->args[1];
 		break;
 	case NR_faccessat:
-		lookup.dirfd = regs->di;
-		lookup.path = (const char *)regs->si;
+		lookup.dirfd = call->args[0];
+		lookup.path = (const char *)call->args[1];
 		break;
 	case NR_accept:
 	case NR_accept4:
@@ -154,12 +160,12 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 	case NR_readv:
 	case NR_recvfrom:
 	case NR_recvmsg:
-		return ret > 0 ? observe_request(regs->di, nr, ret, regs->si) : 0;
+		return ret > 0 ? observe_request(call->args[0], nr, ret, call->args[1]) : 0;
 	case NR_getdents:
 	case NR_getdents64:
-		return report_descriptor(EVENT_READDIR, nr, ret, regs->di);
+		return report_descriptor(EVENT_READDIR, nr, ret, call->args[0]);
 	case NR_sendfile:
-		return ret > 0 ? report_descriptor(EVENT_SENDFILE, nr, ret, regs->si) : 0;
+		return ret > 0 ? report_descriptor(EVENT_SENDFILE, nr, ret, call->args[1]) : 0;
 	case NR_write:
 	case NR_pwrite64:
 	case NR_writev:
@@ -168,11 +174,11 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 	case NR_sendto:
 	case NR_sendmsg:
 	case NR_sendmmsg:
-		return ret > 0 ? report_written(regs->di, nr, ret, regs->si) : 0;
+		return ret > 0 ? report_written(call->args[0], nr, ret, call->args[1]) : 0;
 	case NR_unlink:
-		return ret < 0 ? 0 : report_removed((const char *)regs->di, AT_FDCWD, nr);
+		return ret < 0 ? 0 : report_removed(call->args[0], AT_FDCWD, nr);
 	case NR_unlinkat:
-		return ret < 0 ? 0 : report_removed((const char *)regs->si, regs->di, nr);
+		return ret < 0 ? 0 : report_removed(call->args[1], call->args[0], nr);
 	case NR_rename:
 	case NR_renameat:
 	case NR_renameat2:
@@ -191,12 +197,12 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 		return ret < 0 ? 0 : report_descriptor(EVENT_WROTE, nr, ret, -1);
 	case NR_fchmod:
 	case NR_ftruncate:
-		return ret < 0 ? 0 : report_written(regs->di, nr, ret, 0);
+		return ret < 0 ? 0 : report_written(call->args[0], nr, ret, 0);
 	case NR_utimensat:
 		if (ret < 0)
 			return 0;
 		/* Without a path it is about the descriptor. */
-		return regs->si ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(regs->di, nr, ret, 0);
+		return call->args[1] ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(call->args[0], nr, ret, 0);
 	case NR_io_uring_setup:
 	case NR_open_by_handle_at:
 		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);
@@ -209,7 +215,7 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 		if (nr == NR_fchdir)
 			return report_descriptor(EVENT_MOVED, nr, ret, -1);
 		lookup.kind = EVENT_MOVED;
-		lookup.path = (const char *)regs->di;
+		lookup.path = (const char *)call->args[0];
 		break;
 	case NR_chroot:
 	case NR_setns:
@@ -221,8 +227,7 @@ static __noinline int observe_server(struct pt_regs *regs, __s64 ret)
 	default:
 		return 0;
 	}
-	report_lookup(&lookup);
-	return 0;
+	return report_lookup(&lookup);
 }
 
 #endif

@@ -190,6 +190,8 @@ static long scan_byte(__u32 index, void *unused)
 
 #define WORD4(a, b, c, d) ((__u64)(d) << 24 | (__u64)(c) << 16 | (__u64)(b) << 8 | (a))
 
+#define BYTE(words, at) ((__u8)((words)[(at) / 8] >> (8 * ((at) % 8))))
+
 static __always_inline bool ends_word(__u8 byte)
 {
 	return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n' || byte == '*' || byte == '(' || byte == '@' ||
@@ -223,11 +225,10 @@ static __always_inline void count_definition(void)
  */
 __noinline int classify(__u32 from, __u32 end, __u32 wrote)
 {
-	__u32 zero = 0, at, i;
+	__u32 zero = 0, at, left;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
 	struct sql_scan *scan;
-	__u64 word = 0;
-	__u8 bytes[12];
+	__u64 words[2], word;
 	int kind = SQL_QUESTION;
 
 	if (!text || end > SQL_TEXT_BYTES || from >= end)
@@ -241,43 +242,48 @@ __noinline int classify(__u32 from, __u32 end, __u32 wrote)
 	at = scan->at;
 	if (scan->state & SCAN_COMMENT || at >= SQL_TEXT_BYTES)
 		return SQL_ANYTHING;
-	/* What lies behind the end is of an earlier text, and must not complete a word. */
-	bpf_probe_read_kernel(bytes, sizeof(bytes), text->bytes + at);
-#pragma unroll
-	for (i = 0; i < 12; i++)
-		if (at + i >= end)
-			bytes[i] = 0;
-#pragma unroll
-	for (i = 0; i < 8; i++)
-		word |= (__u64)(bytes[i] | 0x20) << (8 * i);
+	if (at >= end)
+		return SQL_ANYTHING;
+	/* What lies behind the end is of an earlier text, and must not complete a word. A branch for each byte would have old verifiers go through
+	 * every combination.
+	 */
+	bpf_probe_read_kernel(words, sizeof(words), text->bytes + at);
+	left = end - at;
+	if (left < 8) {
+		words[0] &= (1ULL << (8 * left)) - 1;
+		words[1] = 0;
+	} else if (left < 16) {
+		words[1] &= (1ULL << (8 * (left - 8))) - 1;
+	}
+	word = words[0] | 0x2020202020202020;
 	if ((word & 0xffffffffffff) == (WORD4('s', 'e', 'l', 'e') | (__u64)'c' << 32 | (__u64)'t' << 40)) {
-		if (!ends_word(bytes[6]) || may_select_write())
+		if (!ends_word(BYTE(words, 6)) || may_select_write())
 			return SQL_ANYTHING;
 	} else if ((word & 0xffffffff) == WORD4('s', 'h', 'o', 'w')) {
-		if (!ends_word(bytes[4]))
+		if (!ends_word(BYTE(words, 4)))
 			return SQL_ANYTHING;
 	} else if (word == (WORD4('d', 'e', 's', 'c') | WORD4('r', 'i', 'b', 'e') << 32)) {
-		if (!ends_word(bytes[8]))
+		if (!ends_word(BYTE(words, 8)))
 			return SQL_ANYTHING;
 	} else if (word == (WORD4('s', 'e', 't', ' ') | WORD4('n', 'a', 'm', 'e') << 32)) {
 		/* It may set more than that, and so end a transaction. */
-		if (wrote || (bytes[8] | 0x20) != 's' || !ends_word(bytes[9]))
+		if (wrote || (BYTE(words, 8) | 0x20) != 's' || !ends_word(BYTE(words, 9)))
 			return SQL_ANYTHING;
 	} else if (word == (WORD4('s', 'e', 't', ' ') | WORD4('s', 'e', 's', 's') << 32)) {
 		/* It may begin or end a transaction. */
 		if (wrote)
 			return SQL_ANYTHING;
 	} else if (word == (WORD4('r', 'o', 'l', 'l') | WORD4('b', 'a', 'c', 'k') << 32)) {
-		if (!ends_word(bytes[8]) && bytes[8])
+		if (!ends_word(BYTE(words, 8)) && BYTE(words, 8))
 			return SQL_ANYTHING;
 	} else if ((word & 0xffffffffff) == (WORD4('b', 'e', 'g', 'i') | (__u64)'n' << 32)) {
-		if (wrote || !ends_word(bytes[5]))
+		if (wrote || !ends_word(BYTE(words, 5)))
 			return SQL_ANYTHING;
 	} else if ((word & 0xffffffffff) == (WORD4('s', 't', 'a', 'r') | (__u64)'t' << 32)) {
-		if (wrote || !ends_word(bytes[5]))
+		if (wrote || !ends_word(BYTE(words, 5)))
 			return SQL_ANYTHING;
 	} else if ((word & 0xffffffffffff) == (WORD4('c', 'o', 'm', 'm') | (__u64)'i' << 32 | (__u64)'t' << 40)) {
-		if (wrote || !ends_word(bytes[6]))
+		if (wrote || !ends_word(BYTE(words, 6)))
 			return SQL_ANYTHING;
 	} else if ((word & 0xffffffffffff) == (WORD4('i', 'n', 's', 'e') | (__u64)'r' << 32 | (__u64)'t' << 40) ||
 		   (word & 0xffffffffffff) == (WORD4('u', 'p', 'd', 'a') | (__u64)'t' << 32 | (__u64)'e' << 40) ||
@@ -407,7 +413,7 @@ __noinline int is_postgres_question(__u64 ino, __u32 len)
 
 /* ---- what it receives and sends ---- */
 
-static __noinline int report_sql(__u64 kind, __u64 ino, __u32 database, __u32 peer, __u32 flags)
+__noinline int report_sql(__u64 kind, __u64 ino, __u32 database, __u32 peer, __u32 flags)
 {
 	struct event_head *head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
 
@@ -463,21 +469,28 @@ static __always_inline void end_work(struct sql_connection *connection, __u64 in
 }
 
 /* Receiving, or asking for more in vain. */
-static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
+__noinline int observe_received(struct call *call, __u32 kind)
 {
-	struct file *file = file_of(bpf_get_current_task_btf(), regs->di);
+	struct file *file;
 	struct identity identity = {};
 	struct sql_connection *connection, fresh = {};
 	__u32 zero = 0, flags = 0;
-	__u64 len;
+	__u64 nr, len;
+	__s64 ret;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
-	const void *bytes = (const void *)regs->si;
+	const void *bytes;
 	struct bytes_report report = {.kind = EVENT_SQL_RECEIVED, .dev = kind, .parent = server_of(kind)};
 	int may = SQL_ANYTHING, lost;
 
-	if (!text || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK || !is_client_family(file))
+	if (!call)
 		return 0;
-	if (nr == NR_recvfrom && regs->r10 & MSG_PEEK)
+	nr = call->nr;
+	ret = call->ret;
+	bytes = (const void *)call->args[1];
+	file = file_of(bpf_get_current_task_btf(), call->args[0]);
+	if (!text || kind_of_file(file) != S_IFSOCK || !is_client_family(file) || !identify(file, &identity))
+		return 0;
+	if (nr == NR_recvfrom && call->args[3] & MSG_PEEK)
 		return 0;
 	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
 	if (connection && connection->busy)
@@ -572,16 +585,23 @@ static __noinline int observe_received(struct pt_regs *regs, __u64 nr, __s64 ret
 	return 0;
 }
 
-static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
+__noinline int observe_sent(struct call *call, __u32 kind)
 {
-	struct file *file = file_of(bpf_get_current_task_btf(), regs->di);
+	struct file *file;
 	struct identity identity = {};
 	struct sql_connection *connection, fresh = {};
 	struct bytes_report report = {.kind = EVENT_SQL_SENT, .dev = kind, .parent = server_of(kind)};
 	struct sql_statement statement = {};
 	__u8 head[9], yes = 1;
+	__u64 nr;
+	__s64 ret;
 
-	if (ret <= 0 || !identify(file, &identity) || (identity.mode & S_IFMT) != S_IFSOCK || !is_client_family(file))
+	if (!call)
+		return 0;
+	nr = call->nr;
+	ret = call->ret;
+	file = file_of(bpf_get_current_task_btf(), call->args[0]);
+	if (ret <= 0 || kind_of_file(file) != S_IFSOCK || !is_client_family(file) || !identify(file, &identity))
 		return 0;
 	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
 	if (!connection) {
@@ -596,14 +616,14 @@ static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __
 	connection->replied = 1;
 	if (nr != NR_sendto && nr != NR_write)
 		return 0;
-	if (connection->preparing && ret >= 9 && !bpf_probe_read_user(head, 9, (const void *)regs->si) && !head[4]) {
+	if (connection->preparing && ret >= 9 && !bpf_probe_read_user(head, 9, (const void *)call->args[1]) && !head[4]) {
 		statement.connection = identity.ino;
 		statement.id = head[5] | (__u32)head[6] << 8 | (__u32)head[7] << 16 | (__u32)head[8] << 24;
 		bpf_map_update_elem(&sql_questions, &statement, &yes, BPF_ANY);
 	}
 	connection->preparing = 0;
 	report.ino = identity.ino;
-	report.bytes = (const void *)regs->si;
+	report.bytes = (const void *)call->args[1];
 	report.len = ret > 64 ? 64 : ret;
 	report.ret = ret;
 	connection->untold |= report_bytes_tiny(&report);
@@ -611,12 +631,12 @@ static __noinline int observe_sent(struct pt_regs *regs, __u64 nr, __s64 ret, __
 }
 
 /* The server ends a connection: whoever received its last statement is done with it. Another thread does so to a statement that it interrupts. */
-static __noinline int observe_shutdown(struct pt_regs *regs, __u32 kind)
+__noinline int observe_shutdown(struct call *call, __u32 kind)
 {
 	struct identity identity = {};
 	struct sql_connection *connection;
 
-	if (!identify(file_of(bpf_get_current_task_btf(), regs->di), &identity))
+	if (!call || !identify(file_of(bpf_get_current_task_btf(), call->args[0]), &identity))
 		return 0;
 	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
 	if (!connection || connection->receiver != (__u32)bpf_get_current_pid_tgid())
@@ -628,21 +648,21 @@ static __noinline int observe_shutdown(struct pt_regs *regs, __u32 kind)
 	return 0;
 }
 
-static __always_inline int observe_database(struct pt_regs *regs, __u64 nr, __s64 ret, __u32 kind)
+static __always_inline int observe_database(struct call *call, __u32 kind)
 {
-	switch (nr) {
+	switch (call->nr) {
 	case NR_read:
 	case NR_readv:
 	case NR_recvfrom:
 	case NR_recvmsg:
-		return observe_received(regs, nr, ret, kind);
+		return observe_received(call, kind);
 	case NR_write:
 	case NR_writev:
 	case NR_sendto:
 	case NR_sendmsg:
-		return observe_sent(regs, nr, ret, kind);
+		return observe_sent(call, kind);
 	case NR_shutdown:
-		return observe_shutdown(regs, kind);
+		return observe_shutdown(call, kind);
 	}
 	return 0;
 }
@@ -663,7 +683,7 @@ static __always_inline __u32 kind_of_name(struct task_struct *task)
 	return 0;
 }
 
-static __noinline int report_database(__u64 kind, __u32 tgid, __u32 database)
+__noinline int report_database(__u64 kind, __u32 tgid, __u32 database)
 {
 	struct event_head *head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
 

@@ -6,6 +6,13 @@
 #ifndef NICACHE_SYSCALLS_H
 #define NICACHE_SYSCALLS_H
 
+/* One that has returned. */
+struct call {
+	__u64 nr;
+	__s64 ret;
+	__u64 args[4];
+};
+
 #define NR_read 0
 #define NR_write 1
 #define NR_open 2

@@ -41,7 +41,7 @@ static __always_inline __u32 slot_of(__u32 dev, __u64 ino)
 }
 
 /* Raises the slot's stamp to the clock, and returns the word with the flags that it has. */
-static __noinline __u64 raise_stamp(__u32 slot)
+__noinline __u64 raise_stamp(__u32 slot)
 {
 	__u64 *clock_word = control_word(CONTROL_CLOCK);
 	__u64 *revision = bpf_map_lookup_elem(&revisions, &slot);

@@ -81,7 +81,7 @@ const volatile __u64 changing[NR_MAX / 64] = {
  * closed and unmapped, and the registrar refuses fills meanwhile. A stacked file system (overlay) hides the inode
  * below, whose mapping the stores go to; then everything has changed.
  */
-static __noinline int change_if_writable(int fd, int mapped)
+__noinline int change_if_writable(int fd, int mapped)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct file *file = file_of(task, fd);
@@ -97,7 +97,7 @@ static __noinline int change_if_writable(int fd, int mapped)
 	return 0;
 }
 
-static __noinline int change_descriptor(int fd)
+__noinline int change_descriptor(int fd)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct identity identity = {};
@@ -159,10 +159,8 @@ static __always_inline void observe_change(struct pt_regs *regs, __u64 nr, __s64
 /* The same for 32-bit programs and int 0x80, whose numbers and registers are others. A 32-bit server is not followed:
  * it may look up what it likes unseen.
  */
-static __noinline int observe_compat(struct pt_regs *regs, __s64 ret)
+__noinline int observe_compat(__u64 nr, __s64 ret, __u64 fifth)
 {
-	__u64 nr = regs->orig_ax;
-
 	if (is_server(bpf_get_current_task_btf()))
 		report_descriptor(EVENT_HIDDEN, nr, ret, -1);
 	if (ret < 0 && ret >= -4095)
@@ -175,7 +173,7 @@ static __noinline int observe_compat(struct pt_regs *regs, __s64 ret)
 	case NR32_open_by_handle_at:
 		return change_if_writable(ret, false);
 	case NR32_mmap2:
-		return change_if_writable((int)regs->di, true);
+		return change_if_writable((int)fifth, true);
 	case NR32_old_mmap:
 	case NR32_mount:
 	case NR32_umount:
@@ -258,10 +256,11 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 {
 	__u64 nr = regs->orig_ax & ~X32_BIT;
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct call call;
 	__u32 kind;
 
 	if (task->thread_info.status & TS_COMPAT)
-		return observe_compat(regs, ret);
+		return observe_compat(regs->orig_ax, ret, regs->di);
 	if (nr >= NR_MAX || !(interesting[nr / 64] & BIT(nr)))
 		return 0;
 	if (changing[nr / 64] & BIT(nr) && (ret >= 0 || ret < -4095))
@@ -269,9 +268,13 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	if (nr == NR_mmap)
 		return 0;
 	kind = database_kind(task->tgid);
-	if (kind)
-		return observe_database(regs, nr, ret, kind);
-	if (is_server(task))
-		observe_server(regs, ret);
-	return 0;
+	if (!kind && !is_server(task))
+		return 0;
+	call.nr = nr;
+	call.ret = ret;
+	call.args[0] = regs->di;
+	call.args[1] = regs->si;
+	call.args[2] = regs->dx;
+	call.args[3] = regs->r10;
+	return kind ? observe_database(&call, kind) : observe_server(&call);
 }
