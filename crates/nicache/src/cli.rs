@@ -45,6 +45,9 @@ pub enum Command {
     /// Stand in front of a database, and tell the machines that keep its pages what it receives
     #[command(after_help = RELAY_EXAMPLES)]
     Relay(RelayArgs),
+    /// Say what this machine's kernel lets nicache do, and why not the rest
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(CheckArgs),
     /// Show what a running nicache does
     #[command(after_help = "Example: nicache status --json")]
     Status(StatusArgs),
@@ -120,6 +123,13 @@ const RUN_EXAMPLES: &str = "Examples:
 While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the access log);
 Ctrl-C or SIGTERM stops everything, the server first, then the programs beside it; a second one stops it without
 waiting for them.";
+
+const CHECK_EXAMPLES: &str = "Examples:
+  sudo nicache check
+  sudo nicache check --json
+
+Loads every program that nicache may put into the kernel, and takes it out again; traffic is not touched. Exits with 1 if changes
+cannot be watched, or if the kernel refuses a program that it should take.";
 
 const ATTACH_EXAMPLES: &str = "Examples:
   sudo nicache attach --wire eth0 --host veth-web --memory 1G
@@ -618,6 +628,14 @@ pub enum HitKind {
     Dynamic,
     /// Of files, too.
     Any,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Print JSON for programs.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `status`.

@@ -4,6 +4,7 @@ mod attach;
 mod bench;
 mod bypass;
 mod card;
+mod check;
 mod companion;
 mod demo;
 mod follow;
@@ -37,6 +38,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Attach(options) => attach::execute(*options),
         Command::Serve(options) => serve::execute(*options),
         Command::Relay(arguments) => relay::execute(&arguments),
+        Command::Check(arguments) => check::execute(&arguments),
         Command::Status(arguments) => status::execute(&arguments),
         Command::Top(arguments) => top::execute(&arguments),
         Command::Purge(arguments) => purge::execute(&arguments),

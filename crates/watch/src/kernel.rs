@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, PrintLevel};
 use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
-use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel, NoTypes};
+use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, verified_instructions};
 
 use crate::event::{Identity, LookupEvent};
 use crate::processes::DatabaseProcesses;
@@ -44,9 +44,19 @@ pub struct KernelWatcher {
     revisions: OwnedFd,
     ring: OwnedFd,
     links: Vec<OwnedFd>,
+    programs: Vec<WitnessProgram>,
     coverage: Coverage,
     databases: DatabaseProcesses,
     untold_files: Arc<MapHandle>,
+}
+
+/// A program of the witness that is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WitnessProgram {
+    /// Its name in `ebpf/witness.bpf.c`.
+    pub name: String,
+    /// Instructions that the verifier went through; 0: unknown.
+    pub verified: u32,
 }
 
 /// What the kernel tells the registrar.
@@ -158,6 +168,11 @@ impl KernelWatcher {
         self.links.iter().map(AsFd::as_fd)
     }
 
+    /// The programs that are attached.
+    pub fn programs(&self) -> &[WitnessProgram] {
+        &self.programs
+    }
+
     /// The database servers whose statements are seen.
     pub fn databases(&self) -> &DatabaseProcesses {
         &self.databases
@@ -209,9 +224,11 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
         program.set_autoload(is_taken);
     }
     let object = open.load()?;
-    let mut links = Vec::new();
+    let (mut links, mut programs) = (Vec::new(), Vec::new());
     for program in object.progs_mut() {
         if is_taken(program.name()) {
+            let verified = verified_instructions(program.as_fd()).unwrap_or(0);
+            programs.push(WitnessProgram { name: program.name().to_string_lossy().into_owned(), verified });
             links.push(program.attach()?.as_fd().try_clone_to_owned()?);
         }
     }
@@ -228,6 +245,7 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
         revisions: map("revisions")?,
         ring: map("lookups")?,
         links,
+        programs,
         coverage,
         databases: DatabaseProcesses { map: handle("databases")? },
         untold_files: handle("untold_files")?,

@@ -45,7 +45,7 @@ pub use data::DataFolders;
 pub use event::{EventKind, Identity, LookupEvent, Peer, RequestEvent, RequestStep, Sent, SqlEvent, SqlStep};
 pub use explain::{Dependents, EXPLAINED_MAX, ExplainedPath, Explanation, Use};
 pub use history::{HISTORY_EVENTS_MAX, HISTORY_NS};
-pub use kernel::{KernelWatcher, KernelWitness, WatchError};
+pub use kernel::{KernelWatcher, KernelWitness, WatchError, WitnessProgram};
 pub use preload::{PRELOAD_LIBRARY, PRELOAD_VARIABLE, PreloadMemory, PreloadWitness};
 pub use processes::DatabaseProcesses;
 pub use registrar::{Registrar, RegistrarCounters, now_ns};

@@ -29,6 +29,7 @@ mod service;
 mod socket;
 mod steering;
 mod term;
+mod verify;
 
 pub use error::SteeringError;
 pub use heartbeat::{HEARTBEAT_INTERVAL, Heartbeat, LEASE};
@@ -38,3 +39,4 @@ pub use service::{SERVICES_MAX, Service};
 pub use socket::{XdpConfig, XdpError, XdpSocket};
 pub use steering::{CardPort, FirstFiles, Rest, Side, SideFiles, Steering, SteeringConfig, SteeringFiles};
 pub use term::Connection;
+pub use verify::{verify_l0_at_driver, verify_l0_at_tap, verify_steering};

@@ -79,9 +79,8 @@ struct Started {
 
 fn start_kernel(setup: &WatchSetup, server_netns: u32) -> Result<Started> {
     let watcher = KernelWatcher::load(server_netns)?;
-    let coverage = watcher.coverage();
-    if !coverage.missing.is_empty() {
-        tracing::info!(missing = ?coverage.missing, ext4 = coverage.ext4, "some tracepoints are missing on this kernel");
+    for lack in &watcher.coverage().missing {
+        tracing::warn!("less is kept on this kernel: {lack} (`nicache check` says more)");
     }
     let files = [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds());
     let files = files.map(|file| file.try_clone_to_owned()).collect::<Result<_, _>>()?;

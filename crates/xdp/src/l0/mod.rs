@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, ObjectBuilder};
+use nicache_kernel::verified_instructions;
 
 use self::layout::{BUSY, Desk, FREE, LENT, OBJECTS, Object, PLACES, Place};
 use self::mapping::Mapped;
@@ -385,6 +386,20 @@ impl L0 {
 
 /// The only place of the arrays of programs.
 const FIRST_KEY: [u8; 4] = [0; 4];
+
+/// See [`verify_l0_at_tap`](crate::verify_l0_at_tap).
+pub(crate) fn verify_at_egress(control: BorrowedFd<'_>) -> Result<u32, SteeringError> {
+    check_capabilities()?;
+    let loaded = loaded(AT_EGRESS, PROGRAM_NAME, control, 1)?;
+    Ok(verified_instructions(loaded.program.as_fd()).unwrap_or(0))
+}
+
+/// See [`verify_l0_at_driver`](crate::verify_l0_at_driver).
+pub(crate) fn verify_at_driver(control: BorrowedFd<'_>) -> Result<u32, SteeringError> {
+    check_capabilities()?;
+    let loaded = loaded(AT_DRIVER, PROGRAM_NAME, control, 1)?;
+    Ok(verified_instructions(loaded.program.as_fd()).unwrap_or(0))
+}
 
 struct Loaded {
     program: OwnedFd,

@@ -1,0 +1,143 @@
+//! `nicache check`.
+
+use std::fmt::Write as _;
+use std::os::fd::BorrowedFd;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel};
+use nicache_watch::KernelWatcher;
+use nicache_xdp::{verify_l0_at_driver, verify_l0_at_tap, verify_steering};
+use serde::Serialize;
+
+use crate::cli::CheckArgs;
+use crate::live;
+
+/// What the verifier goes through at most.
+const VERIFIED_MAX: u32 = 1_000_000;
+
+#[derive(Serialize)]
+struct Check {
+    kernel: String,
+    features: Vec<FeatureCheck>,
+    programs: Vec<ProgramCheck>,
+}
+
+#[derive(Serialize)]
+struct FeatureCheck {
+    feature: &'static str,
+    #[serde(skip)]
+    title: &'static str,
+    available: bool,
+    /// Why not, each a sentence.
+    why_not: Vec<String>,
+    /// What is done in another way than on the newest kernels.
+    instead: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct ProgramCheck {
+    program: String,
+    /// Instructions that the verifier went through; 0: the kernel does not say.
+    verified: u32,
+    /// What the kernel said, if it refused the program.
+    refused: Option<String>,
+}
+
+/// Says what this machine's kernel has.
+pub fn execute(arguments: &CheckArgs) -> Result<ExitCode> {
+    let check = check()?;
+    if arguments.json {
+        println!("{}", serde_json::to_string(&check)?);
+    } else {
+        print!("{}", render(&check));
+    }
+    let works = check.features.iter().any(|feature| feature.feature == Feature::Watching.label() && feature.available);
+    let is_refused = check.programs.iter().any(|program| program.refused.is_some());
+    Ok(if works && !is_refused { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn check() -> Result<Check> {
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    let findings = Kernel::read(ASSUMPTIONS)?.findings(ASSUMPTIONS);
+    let mut check = Check { kernel, features: Vec::new(), programs: Vec::new() };
+    let watcher = findings.has(Feature::Watching).then(|| KernelWatcher::load(0));
+    let watcher = match watcher {
+        Some(Err(error)) => {
+            check.programs.push(refused("witness", format!("{error}")));
+            None
+        }
+        Some(Ok(watcher)) => Some(watcher),
+        None => None,
+    };
+    for program in watcher.iter().flat_map(KernelWatcher::programs) {
+        check.programs.push(ProgramCheck { program: program.name.clone(), verified: program.verified, refused: None });
+    }
+    let mut verify = |feature, name: &str, verify: &dyn Fn(BorrowedFd<'_>) -> Result<u32, String>| {
+        let Some(watcher) = watcher.as_ref().filter(|_| findings.has(feature)) else { return };
+        check.programs.push(match verify(watcher.control_fd()) {
+            Ok(verified) => ProgramCheck { program: name.to_owned(), verified, refused: None },
+            Err(why) => refused(name, why),
+        });
+    };
+    verify(Feature::Xdp, "steering", &|_| verify_steering().map_err(|error| error.to_string()));
+    verify(Feature::L0AtTap, "l0_at_tap", &|control| verify_l0_at_tap(control).map_err(|error| error.to_string()));
+    verify(Feature::L0AtDriver, "l0_at_driver", &|control| {
+        verify_l0_at_driver(control).map_err(|error| error.to_string())
+    });
+    check.features = Feature::ALL.iter().map(|feature| feature_check(*feature, &findings, &check.programs)).collect();
+    Ok(check)
+}
+
+fn refused(program: &str, why: String) -> ProgramCheck {
+    ProgramCheck { program: program.to_owned(), verified: 0, refused: Some(why) }
+}
+
+fn feature_check(feature: Feature, findings: &Findings, programs: &[ProgramCheck]) -> FeatureCheck {
+    let needs: &[&str] = match feature {
+        Feature::Watching | Feature::Ext4 | Feature::Dynamic => &["witness"],
+        Feature::L0AtTap => &["witness", "l0_at_tap"],
+        Feature::L0AtDriver => &["witness", "steering", "l0_at_driver"],
+        Feature::Xdp => &["steering"],
+    };
+    let mut why_not: Vec<String> = findings.lacks_of(feature).map(ToString::to_string).collect();
+    if !findings.has(Feature::Watching) && feature != Feature::Watching {
+        why_not.push(format!("it needs {}", Feature::Watching.title()));
+    }
+    for program in programs.iter().filter(|program| needs.contains(&program.program.as_str())) {
+        if let Some(why) = &program.refused {
+            why_not.push(format!("the kernel refuses {}: {}", program.program, first_line(why)));
+        }
+    }
+    let is_other = |&(assumption, way): &(&nicache_kernel::Assumption, &nicache_kernel::Way)| {
+        assumption.feature == feature && !std::ptr::eq(way, &raw const assumption.ways[0])
+    };
+    let taken = findings.taken.iter().filter(|taken| is_other(&(taken.0, taken.1)));
+    let instead = taken.map(|(assumption, way)| format!("{} by {way}", assumption.name)).collect();
+    FeatureCheck { feature: feature.label(), title: feature.title(), available: why_not.is_empty(), why_not, instead }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+fn render(check: &Check) -> String {
+    let mut text = format!("Linux {}\n", check.kernel);
+    for feature in &check.features {
+        let answer = if feature.available { "yes" } else { "no" };
+        let _ = writeln!(text, "  {:<40} {answer}", feature.title);
+        for why in feature.why_not.iter().chain(&feature.instead) {
+            let _ = writeln!(text, "      {why}");
+        }
+    }
+    let _ = writeln!(text, "Programs in the kernel, and what each costs its verifier ({} at most)", live::grouped(u64::from(VERIFIED_MAX)));
+    for program in &check.programs {
+        let cost = match (&program.refused, program.verified) {
+            (Some(why), _) => format!("refused\n{why}"),
+            (None, 0) => "taken".to_owned(),
+            (None, verified) => live::grouped(u64::from(verified)),
+        };
+        let _ = writeln!(text, "  {:<40} {cost}", program.program);
+    }
+    text
+}
