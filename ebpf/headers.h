@@ -29,6 +29,8 @@ struct frame {
 	bool starts_at_network; /* the Ethernet header is before what the program gets */
 };
 
+#define ETHERNET_BYTES 14
+
 #define ETHERTYPE_IPV4 0x0800
 #define ETHERTYPE_IPV6 0x86dd
 #define ETHERTYPE_VLAN 0x8100

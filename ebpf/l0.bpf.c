@@ -145,7 +145,6 @@ struct tcp {
 #define TCP_BYTES 20
 #define TCP_STAMPED_BYTES 32
 #define TIMESTAMPS_OPTION 0x0101080a
-#define ETHERNET_BYTES 14
 #define HOPS 64
 #define ACK 0x10
 #define PSH 0x08

@@ -14,6 +14,9 @@
  * A card is alive until the time in `heartbeat`, which it moves on again and again. So a card that has died or hangs is passed by when that
  * time is over, without any process having to notice.
  *
+ * Before a card begins, probe frames show that frames come to it and go past it (crates/xdp/src/probe.rs). Those that are for the card go there
+ * whether it is alive or not, and nowhere else.
+ *
  * Connections whose sequence numbers it had moved are lost with it: to such a client the server's next bytes would be others, in the place
  * of those that it lacks. Which ones, somebody tells in `lost`; until then (`term`) only connections pass that have begun without a card.
  */
@@ -126,6 +129,45 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } first SEC(".maps");
 
+#define ETHERTYPE_PROBE 0x88b5 /* local experimental (IEEE 802, table 9-1) */
+
+#define PROBE_CARD 1 /* for the card */
+#define PROBE_REST 2 /* goes the way of the others */
+
+/* What tells a probe frame from others of its Ethertype; 0: there are none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} probe SEC(".maps");
+
+/* What is behind the Ethernet header. */
+struct mark {
+	__u16 key[4];
+	__u16 kind; /* in this machine's byte order */
+};
+
+static __always_inline bool is_probe(struct frame frame, __u16 kind)
+{
+	__u32 zero = 0;
+	__u64 *key;
+	struct mark mark;
+	__u16 type;
+
+	if (frame.skb) {
+		type = frame.skb->protocol;
+	} else if (!load(frame, 12, &type, sizeof(type))) {
+		return false;
+	}
+	if (type != bpf_htons(ETHERTYPE_PROBE))
+		return false;
+	key = bpf_map_lookup_elem(&probe, &zero);
+	if (!key || !*key || !load(frame, ETHERNET_BYTES, &mark, sizeof(mark)) || mark.kind != kind)
+		return false;
+	return ((__u64)mark.key[3] << 48 | (__u64)mark.key[2] << 32 | (__u64)mark.key[1] << 16 | mark.key[0]) == *key;
+}
+
 static __always_inline bool is_alive(void)
 {
 	__u32 zero = 0;
@@ -159,11 +201,15 @@ static __always_inline int at_driver(struct xdp_md *xdp, enum side side, void *s
 	struct way *way;
 	int action;
 
-	if (!is_alive())
-		return XDP_PASS;
-	verdict = verdict_of(frame, side, &segment);
-	if (verdict == OTHER)
-		return XDP_PASS;
+	if (is_probe(frame, PROBE_CARD)) {
+		verdict = ERROR; /* no flow's */
+	} else {
+		if (!is_alive())
+			return XDP_PASS;
+		verdict = verdict_of(frame, side, &segment);
+		if (verdict == OTHER)
+			return XDP_PASS;
+	}
 	way = bpf_map_lookup_elem(&ways, &key);
 	if (!way)
 		return XDP_PASS;
@@ -209,8 +255,27 @@ static __always_inline int at_socket(struct __sk_buff *skb, enum side side)
 {
 	struct frame frame = { .skb = skb };
 
+	if (is_probe(frame, PROBE_CARD))
+		return -1;
 	/* The whole frame, or nothing. */
 	return is_alive() && is_of_service(frame, side) ? -1 : 0;
+}
+
+/* Behind generic XDP, whoever's it is, Linux from 6.9 on forgets the length of the Ethernet header of frames that it had to copy (`mac_len`;
+ * skb_pp_cow_data). Then the frame seems to begin with the network header, and would be sent without the other one.
+ */
+static __always_inline void find_header(struct __sk_buff *skb)
+{
+	__u32 linear = skb->data_end - skb->data;
+	__u8 header[ETHERNET_BYTES];
+
+	/* So many bytes behind the Ethernet header's first there is none, if the frame begins there. */
+	if (bpf_skb_load_bytes_relative(skb, linear, header, 1, BPF_HDR_START_MAC) ||
+	    bpf_skb_load_bytes_relative(skb, 0, header, sizeof(header), BPF_HDR_START_MAC))
+		return;
+	/* This clears the header's place and counts it in. */
+	if (bpf_skb_change_head(skb, sizeof(header), 0) == 0)
+		bpf_skb_store_bytes(skb, 0, header, sizeof(header), 0);
 }
 
 static __always_inline int at_ingress(struct __sk_buff *skb, enum side side)
@@ -222,6 +287,9 @@ static __always_inline int at_ingress(struct __sk_buff *skb, enum side side)
 
 	if (!way)
 		return TC_ACT_UNSPEC;
+	find_header(skb);
+	if (is_probe(frame, PROBE_CARD))
+		return TC_ACT_SHOT;
 	if (is_alive()) {
 		if (way->by_packet_socket && is_of_service(frame, side)) {
 			COUNT(side, card);
@@ -307,4 +375,34 @@ SEC("tc")
 int host_ingress(struct __sk_buff *skb)
 {
 	return at_ingress(skb, HOST);
+}
+
+/* Has a copy of the frame come in by an interface. Run by BPF_PROG_TEST_RUN. */
+static __always_inline int inject(struct __sk_buff *skb, enum side other)
+{
+	__u32 key = other;
+	struct way *way = bpf_map_lookup_elem(&ways, &key);
+
+	return way ? bpf_clone_redirect(skb, way->other, BPF_F_INGRESS) : -1;
+}
+
+SEC("tc")
+int wire_inject(struct __sk_buff *skb)
+{
+	return inject(skb, HOST);
+}
+
+SEC("tc")
+int host_inject(struct __sk_buff *skb)
+{
+	return inject(skb, WIRE);
+}
+
+/* What a socket that watches an interface sees of probe frames. */
+SEC("socket")
+int probe_filter(struct __sk_buff *skb)
+{
+	struct frame frame = { .skb = skb };
+
+	return is_probe(frame, PROBE_REST) ? -1 : 0;
 }

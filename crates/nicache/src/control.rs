@@ -107,6 +107,13 @@ pub enum Question {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum FromCard {
+    /// Whether frames come to the ports and leave, if that was [asked](crate::setup::ProbeSetup). Sent once, before `Ready`, which does not follow a `failure`.
+    Probed {
+        /// Whether small hits are answered before the card.
+        l0: bool,
+        /// Why the ports cannot be used.
+        failure: Option<String>,
+    },
     /// All memory is taken. Frames are forwarded from [`ToCard::Begin`] on. Sent once.
     Ready,
     /// To a question.

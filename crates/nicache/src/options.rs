@@ -136,7 +136,7 @@ pub struct RunOptions {
     pub host: Option<String>,
 
     /// What the card receives frames by at --wire: AF_XDP sockets, for network cards whose drivers have them; packet sockets, which take super-frames, anywhere else
-    /// [default: packet]
+    /// [default: auto]
     #[arg(long, value_enum)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<PortKind>,

@@ -83,7 +83,8 @@ pub enum PortsSetup {
     /// TAPs. Attached: `queues` queues toward the clients, `queues` toward the server.
     Taps,
     /// Existing interfaces whose frames programs in the kernel steer. Attached: the heartbeat, the program that chooses a queue of the host's side, then for the wire and for the host a filter and a map of sockets,
-    /// then the place of a program before steering, and steering itself ([`nicache_xdp::SteeringFiles`]).
+    /// then the place of a program before steering, and steering itself ([`nicache_xdp::SteeringFiles`]). With `probe` also what tells probe frames from others, a filter for those that leave, what has them come
+    /// in by the wire and by the host, and with `has_driver` the XDP program ([`nicache_xdp::ProbeFiles`]).
     Interfaces {
         /// Toward the clients.
         wire: InterfaceKind,
@@ -91,7 +92,17 @@ pub enum PortsSetup {
         host: InterfaceKind,
         /// Whether there is an XDP program at the wire, before which another one can be.
         has_driver: bool,
+        /// Probe frames are sent first, and what came of it is told ([`FromCard::Probed`](crate::control::FromCard::Probed)).
+        #[serde(default)]
+        probe: Option<ProbeSetup>,
     },
+}
+
+/// What probe frames need to know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProbeSetup {
+    /// The server's MAC address, if it is a station on the wire.
+    pub station: Option<[u8; 6]>,
 }
 
 /// An existing interface, and by what the card is on it.

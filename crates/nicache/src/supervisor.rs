@@ -26,6 +26,7 @@ mod place;
 mod preload_files;
 mod ready;
 pub mod sampler;
+mod standing;
 pub mod tap;
 mod watch_link;
 mod watchdog;

@@ -406,6 +406,119 @@ fn nothing_is_left_behind() {
     scene.wait_for_hits(&nicache, PAGE, b"hello from nginx\n");
 }
 
+/// Traffic both ways, hits from the card, the line that says what is used instead, and no XDP program while or after.
+fn falls_back(scene: &Scene, wire: &str, arguments: &[&str], says: &[&str]) {
+    // What an interface is made of may be promiscuous for it.
+    let promiscuous = |shown: &str| shown.matches("promiscuity").count() - shown.matches("promiscuity 0").count();
+    let before = promiscuous(&output("ip", &["-d", "link", "show"]));
+    let mut nicache = Nicache::attach(&[&["--wire", wire, "--host", "h0"], arguments].concat());
+    let log = nicache.log_text();
+    for words in says {
+        assert!(log.contains(words), "{wire} {arguments:?}: `{words}` is not in: {log}");
+    }
+    scene.edit("first");
+    scene.wait_for_hits(&nicache, PAGE, b"first");
+    scene.edit("second");
+    assert_eq!(scene.curl(PAGE).as_deref(), Some(&b"second"[..]));
+    assert_eq!(scene.curl("http://192.0.2.1:8081/page.html").as_deref(), Some(&b"second"[..]));
+    let pinged = scene.client.run(|| Command::new("python3").args(["-c", PING]).output().unwrap());
+    assert!(pinged.status.success(), "{}", String::from_utf8_lossy(&pinged.stderr));
+    let shown = || output("ip", &["-d", "link", "show"]);
+    assert!(!shown().contains("xdp"), "{arguments:?}: {}", shown());
+    nicache.signal(Signal::KILL);
+    assert!(nicache.wait(PATIENCE).is_some());
+    let clean = within(PATIENCE, || (promiscuous(&shown()) == before).then_some(()));
+    assert!(clean.is_some(), "{}", shown());
+}
+
+/// Whether the kernel makes such an interface.
+fn is_made(arguments: &str) -> bool {
+    let output = Command::new("ip").args(arguments.split_ascii_whitespace()).output().unwrap();
+    if !output.status.success() {
+        println!("skipped: ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    output.status.success()
+}
+
+/// Drivers without XDP programs of their own: the card uses packet sockets, and says so.
+#[test]
+fn interfaces_without_native_xdp() {
+    for (make, wire) in [
+        ("link add v0 link w0 type vlan id 5", "v0"),
+        ("link add v0 link w0 type macvlan mode passthru", "v0"),
+        ("link add v0 type bridge", "v0"),
+    ] {
+        for (arguments, says) in [
+            (&[][..], &[][..]),
+            (&["--port", "auto"], &[]),
+            (&["--l0"], &["interface `v0` has no native XDP", "the card uses packet sockets on v0", "no --l0"]),
+            (&["--port", "xdp"], &["interface `v0` has no native XDP", "as with --port packet"]),
+            (&["--port", "xdp", "--l0"], &["interface `v0` has no native XDP", "as with --port packet"]),
+        ] {
+            let scene = Scene::new();
+            if !is_made(make) {
+                break;
+            }
+            if make.contains("vlan id") {
+                scene.client.run(|| {
+                    ip("link add c5 link c0 type vlan id 5");
+                    ip("addr flush dev c0");
+                    ip("addr add 192.0.2.2/24 dev c5");
+                    ip("link set c5 up");
+                });
+            }
+            if make.contains("bridge") {
+                ip("link set w0 master v0");
+            }
+            ip("link set v0 up");
+            falls_back(&scene, wire, arguments, says);
+        }
+    }
+}
+
+/// A bond's own AF_XDP sockets hear nothing; a port of a bridge is a wire like others.
+#[test]
+fn bonds_and_ports_of_bridges() {
+    for arguments in [&[][..], &["--l0"], &["--port", "xdp"], &["--port", "xdp", "--l0"]] {
+        let scene = Scene::new();
+        ip("link add br0 type bridge");
+        ip("link set w0 master br0");
+        ip("link set br0 up");
+        let nicache = Nicache::attach(&[&["--wire", "w0", "--host", "h0"], arguments].concat());
+        scene.edit("first");
+        scene.wait_for_hits(&nicache, PAGE, b"first");
+        drop(nicache);
+
+        let scene = Scene::new();
+        if !is_made("link add b0 type bond mode active-backup") {
+            continue;
+        }
+        ip("link set w0 down");
+        ip("link set w0 master b0");
+        ip("link set b0 up");
+        let nicache = Nicache::attach(&[&["--wire", "b0", "--host", "h0"], arguments].concat());
+        scene.edit("first");
+        scene.wait_for_hits(&nicache, PAGE, b"first");
+    }
+}
+
+/// Each of the failures on the way leaves a link that works, and nothing attached.
+#[test]
+fn what_fails_is_detached() {
+    // A queue that is not there.
+    let arguments = ["--port", "xdp", "--queues", "2"];
+    falls_back(&Scene::new(), "w0", &arguments, &["has no queue 1", "instead of AF_XDP"]);
+    // L0 cannot be had, so its program at the driver is there for nothing.
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    falls_back(
+        &Scene::new(),
+        "w0",
+        &["--l0", "--access-log", log.to_str().unwrap()],
+        &["hits are not answered in the kernel"],
+    );
+}
+
 #[test]
 fn a_server_on_the_wire() {
     for arguments in [&[][..], &["--handshake", "card"], &["--port", "xdp"]] {
@@ -446,7 +559,6 @@ fn mistakes_are_explained() {
         (&["--wire", "w0", "--host", "nowhere"], "no interface `nowhere`"),
         (&["--wire", "w0", "--host", "w0"], "cannot be the same interface"),
         (&["--wire", "w0", "--host", "h0", "--publish", "0.0.0.0:80"], "belongs to `nicache run`"),
-        (&["--wire", "w0", "--host", "h0", "--port", "xdp", "--queues", "2"], "has no queue 1"),
         (&["--wire", "w0", "--host", "h0", "--server-pid", "4000000"], "there is no process 4000000"),
     ] {
         let output = common::command(&[&["attach"], arguments].concat());

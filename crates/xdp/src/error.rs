@@ -25,12 +25,10 @@ pub enum SteeringError {
     )]
     Queues,
     /// Another XDP program is at work there.
-    #[error(
-        "interface `{0}` has an XDP program already: remove it (`ip link set dev {0} xdp off`), or use a packet socket"
-    )]
+    #[error("interface `{0}` has an XDP program already: `ip link set dev {0} xdp off` removes it, if nobody needs it")]
     Busy(String),
-    /// Neither the driver nor the kernel in its place runs XDP programs there.
-    #[error("interface `{interface}` takes no XDP program, use a packet socket: {error}")]
+    /// The driver runs no XDP programs there.
+    #[error("interface `{interface}` has no native XDP: {error}")]
     NoXdp {
         /// The interface.
         interface: String,

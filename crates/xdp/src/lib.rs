@@ -24,6 +24,7 @@ pub mod l0;
 mod link;
 mod log;
 mod maps;
+mod probe;
 mod program;
 mod service;
 mod socket;
@@ -33,8 +34,8 @@ mod verify;
 
 pub use error::SteeringError;
 pub use heartbeat::{HEARTBEAT_INTERVAL, Heartbeat, LEASE};
-pub use link::XdpMode;
 pub use maps::Counts;
+pub use probe::{ProbeError, ProbeFiles, ProbeSide, probe};
 pub use service::{SERVICES_MAX, Service};
 pub use socket::{XdpConfig, XdpError, XdpSocket};
 pub use steering::{CardPort, FirstFiles, Rest, Side, SideFiles, Steering, SteeringConfig, SteeringFiles};

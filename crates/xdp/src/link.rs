@@ -9,27 +9,15 @@ use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
 
 use crate::log::with_log;
 
-/// Who runs an XDP program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum XdpMode {
-    /// The driver, before there is a socket buffer.
-    Native,
-    /// The kernel, behind any driver.
-    Generic,
-}
-
-/// `XDP_FLAGS_*` of linux/if_link.h.
-const FLAG_GENERIC: u32 = 1 << 1;
+/// `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
 const FLAG_NATIVE: u32 = 1 << 2;
 
-/// Attaches an XDP program, by the driver if it can. The descriptor is the link: when it is closed, the program is detached.
-pub(crate) fn attach_xdp(program: BorrowedFd<'_>, interface: u32) -> io::Result<(OwnedFd, XdpMode)> {
-    let native = create(program, interface, libbpf_sys::BPF_XDP, FLAG_NATIVE);
-    match native {
-        Ok(link) => Ok((link, XdpMode::Native)),
-        Err(error) if is_taken(&error) || error.kind() == io::ErrorKind::PermissionDenied => Err(error),
-        Err(_) => Ok((create(program, interface, libbpf_sys::BPF_XDP, FLAG_GENERIC)?, XdpMode::Generic)),
-    }
+/// Attaches an XDP program that the driver runs. The descriptor is the link: when it is closed, the program is detached.
+///
+/// The kernel's own place for such programs, behind drivers that have none ("generic"), is not used: frames were copied there or joined to super-frames before, AF_XDP hears neither of their
+/// checksums nor of their VLAN tags, and from Linux 6.9 on programs at tc ingress, others' too, find them without their Ethernet header.
+pub(crate) fn attach_xdp(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
+    create(program, interface, libbpf_sys::BPF_XDP, FLAG_NATIVE)
 }
 
 /// Whether another program is at work at the interface.

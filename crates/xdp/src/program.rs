@@ -23,6 +23,8 @@ pub(crate) struct SidePrograms {
     pub(crate) driver: OwnedFd,
     pub(crate) filter: OwnedFd,
     pub(crate) ingress: OwnedFd,
+    /// Has a frame come in.
+    pub(crate) inject: OwnedFd,
     /// The map of AF_XDP sockets by queue.
     pub(crate) sockets: OwnedFd,
 }
@@ -41,6 +43,9 @@ pub(crate) struct Loaded {
     /// What is asked before steering at the wire's driver, and steering without that.
     pub(crate) first: OwnedFd,
     pub(crate) wire_rest: OwnedFd,
+    /// What tells probe frames from others, and who has some seen that leave.
+    pub(crate) probe: OwnedFd,
+    pub(crate) probe_filter: OwnedFd,
     pub(crate) wire: SidePrograms,
     pub(crate) host: SidePrograms,
 }
@@ -101,6 +106,7 @@ fn load_object(queues: u32, connections: u32) -> Result<Loaded, Failure> {
             driver: program(&format!("{side}_driver"))?,
             filter: program(&format!("{side}_filter"))?,
             ingress: program(&format!("{side}_ingress"))?,
+            inject: program(&format!("{side}_inject"))?,
             sockets: map(&format!("{side}_sockets"))?,
         })
     };
@@ -115,6 +121,8 @@ fn load_object(queues: u32, connections: u32) -> Result<Loaded, Failure> {
         host_queue: program("host_queue")?,
         first: map("first")?,
         wire_rest: program("wire_rest")?,
+        probe: map("probe")?,
+        probe_filter: program("probe_filter")?,
         wire: side("wire")?,
         host: side("host")?,
     })

@@ -25,8 +25,9 @@ use nicache_port::{PacketSocket, Reception};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::error::{SteeringError, step};
-use crate::link::{Ingress, XdpMode, attach_ingress, attach_xdp, is_taken};
+use crate::link::{Ingress, attach_ingress, attach_xdp, is_taken};
 use crate::maps::{self, Counts};
+use crate::probe::ProbeFiles;
 use crate::program::{SidePrograms, load};
 use crate::service::{SERVICES_MAX, Service};
 use crate::term::{Connection, Terms};
@@ -76,8 +77,8 @@ pub struct SteeringConfig<'a> {
     pub wire: Side<'a>,
     /// Toward the server: frames *from* a service are the card's.
     pub host: Side<'a>,
-    /// Whether another program may be asked before steering at the wire's driver ([`FirstFiles`]). If XDP cannot be had there, a card with packet
-    /// sockets goes without.
+    /// Whether another program may be asked before steering at the wire's driver ([`FirstFiles`]). If that runs no XDP programs, a card with packet
+    /// sockets goes without ([`Steering::without_first`]).
     pub has_first: bool,
     /// Most connections that can be lost with a card: all that it holds.
     pub connections: u32,
@@ -97,6 +98,10 @@ pub struct Steering {
     host_queue: OwnedFd,
     first: OwnedFd,
     wire_rest: OwnedFd,
+    probe: OwnedFd,
+    probe_filter: OwnedFd,
+    /// Why there is no place for a program before steering, if one was wanted.
+    without_first: Option<SteeringError>,
     wire: Attached,
     host: Attached,
 }
@@ -104,12 +109,21 @@ pub struct Steering {
 /// What is attached to one interface.
 #[derive(Debug)]
 struct Attached {
+    port: CardPort,
     filter: OwnedFd,
     sockets: OwnedFd,
     ingress: Ingress,
-    driver: Option<(OwnedFd, XdpMode)>,
+    inject: OwnedFd,
+    driver: Option<Driver>,
     /// Keeps the interface receiving frames for others.
     reception: Option<OwnedFd>,
+}
+
+/// An XDP program at an interface.
+#[derive(Debug)]
+struct Driver {
+    program: OwnedFd,
+    link: OwnedFd,
 }
 
 /// The files behind [`Steering`], to be borrowed for a port or passed to another process.
@@ -126,6 +140,8 @@ pub struct SteeringFiles<'a> {
     pub host_queue: BorrowedFd<'a>,
     /// For who answers before the card.
     pub first: FirstFiles<'a>,
+    /// For [`probe`](crate::probe()).
+    pub probe: ProbeFiles<'a>,
 }
 
 /// The place of a program that is asked before steering, for [`L0`](crate::l0::L0).
@@ -183,10 +199,15 @@ impl Steering {
         let heartbeat = loaded.heartbeat.try_clone().map_err(step("keeping the heartbeat"))?;
         let terms = Terms { heartbeat, term: loaded.term, lost: loaded.lost, begun: loaded.begun };
         terms.end([]).map_err(step("telling the programs that there was no card"))?;
+        let (wire, without_first) = attach_side(wire, wire_index, loaded.wire, config.has_first)?;
+        let (host, _) = attach_side(host, host_index, loaded.host, false)?;
         Ok(Steering {
             terms,
-            wire: attach_side(wire, wire_index, loaded.wire, config.has_first)?,
-            host: attach_side(host, host_index, loaded.host, false)?,
+            without_first,
+            wire,
+            host,
+            probe: loaded.probe,
+            probe_filter: loaded.probe_filter,
             heartbeat: loaded.heartbeat,
             services: loaded.services,
             counts: loaded.counts,
@@ -241,9 +262,21 @@ impl Steering {
         Ok([maps::counts(self.counts.as_fd(), WIRE)?, maps::counts(self.counts.as_fd(), HOST)?])
     }
 
-    /// Who runs the XDP programs at wire and host; `None` where there is none.
-    pub fn modes(&self) -> [Option<XdpMode>; 2] {
-        [&self.wire, &self.host].map(|side| side.driver.as_ref().map(|(_, mode)| *mode))
+    /// Whether there are XDP programs at wire and host.
+    pub fn has_driver(&self) -> [bool; 2] {
+        [&self.wire, &self.host].map(|side| side.driver.is_some())
+    }
+
+    /// Why no program can be asked before steering, if that was [wanted](SteeringConfig::has_first).
+    pub fn without_first(&self) -> Option<&SteeringError> {
+        self.without_first.as_ref()
+    }
+
+    /// Nobody is asked before steering: the XDP program toward the wire, if it is there for nothing else, is detached.
+    pub fn drop_first(&mut self) {
+        if self.wire.port == CardPort::Packet {
+            self.wire.driver = None;
+        }
     }
 
     /// What a card needs.
@@ -254,13 +287,19 @@ impl Steering {
             host: self.host.files(),
             host_queue: self.host_queue.as_fd(),
             first: FirstFiles { first: self.first.as_fd(), rest: self.wire_rest.as_fd() },
+            probe: ProbeFiles {
+                key: self.probe.as_fd(),
+                filter: self.probe_filter.as_fd(),
+                inject: [self.wire.inject.as_fd(), self.host.inject.as_fd()],
+                drivers: [&self.wire, &self.host].map(|side| side.driver.as_ref().map(|driver| driver.program.as_fd())),
+            },
         }
     }
 
     /// The files that keep the programs attached: they stay until the last process that holds one of each kind has closed it.
     pub fn held(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [&self.wire, &self.host].into_iter().flat_map(|side| {
-            let driver = side.driver.as_ref().map(|(link, _)| link.as_fd());
+            let driver = side.driver.as_ref().map(|driver| driver.link.as_fd());
             side.ingress.link().into_iter().chain(driver).chain(side.reception.as_ref().map(AsFd::as_fd))
         })
     }
@@ -277,30 +316,31 @@ fn attach_side(
     index: u32,
     programs: SidePrograms,
     has_first: bool,
-) -> Result<Attached, SteeringError> {
+) -> Result<(Attached, Option<SteeringError>), SteeringError> {
     let name = || side.interface.to_owned();
     let ingress = attach_ingress(programs.ingress.as_fd(), index).map_err(|error| match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
         _ => step("attaching a program at tc ingress")(error),
     })?;
-    let driver = match side.port {
-        CardPort::Packet if has_first => attach_xdp(programs.driver.as_fd(), index).ok(),
-        CardPort::Packet => None,
-        CardPort::Xdp { .. } => {
-            let attached = attach_xdp(programs.driver.as_fd(), index);
-            Some(attached.map_err(|error| match error.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
-                _ if is_taken(&error) => SteeringError::Busy(name()),
-                _ => SteeringError::NoXdp { interface: name(), error },
-            })?)
-        }
+    let attached = (has_first || side.port != CardPort::Packet).then(|| attach_xdp(programs.driver.as_fd(), index));
+    let attached = attached.transpose().map_err(|error| match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => SteeringError::NotPermitted(error.to_string()),
+        _ if is_taken(&error) => SteeringError::Busy(name()),
+        _ => SteeringError::NoXdp { interface: name(), error },
+    });
+    let (link, without_first) = match attached {
+        Ok(link) => (link, None),
+        Err(error) if side.port == CardPort::Packet => (None, Some(error)),
+        Err(error) => return Err(error),
     };
+    let driver = link.map(|link| Driver { program: programs.driver, link });
     let reception = match side.rest {
         Rest::Pass => None,
         Rest::Redirect => Some(PacketSocket::listen(side.interface, Reception::Promiscuous)?),
         Rest::Station(address) => Some(PacketSocket::listen(side.interface, Reception::Addresses(&[address]))?),
     };
-    Ok(Attached { filter: programs.filter, sockets: programs.sockets, ingress, driver, reception })
+    let SidePrograms { filter, sockets, inject, .. } = programs;
+    Ok((Attached { port: side.port, filter, sockets, inject, ingress, driver, reception }, without_first))
 }
 
 fn set_service(services: BorrowedFd<'_>, service: &Service) -> io::Result<()> {

@@ -32,7 +32,7 @@ use crate::logs;
 use crate::options::HandshakeKind;
 use crate::policy::new_policy;
 use crate::privileges;
-use crate::setup::{CARD_NICENESS, CardSetup, child_start, go_first};
+use crate::setup::{CARD_NICENESS, CardSetup, PortsSetup, child_start, go_first};
 
 /// How often access records are fetched from the shards.
 const ACCESS_INTERVAL: Duration = Duration::from_millis(200);
@@ -48,14 +48,28 @@ pub fn execute() -> Result<ExitCode> {
     logs::start(setup.log_format);
     go_first(CARD_NICENESS);
     let mut files = files.into_iter();
-    let Ports { pairs, heartbeat, tap, first } = Ports::open(&setup.ports, setup.queues, &mut files)?;
-    let pairs = capture(&setup, pairs)?;
+    let opened = Ports::open(&setup.ports, setup.queues, &mut files);
+    let Ports { mut pairs, heartbeat, tap, first, probe } = match opened {
+        Err(error) if wants_probe(&setup.ports) => return unfit(socket, &error),
+        opened => opened?,
+    };
     let watcher = files.next().context("no socket to the watcher came with the setup")?;
     let ledger = files.next().context("no ledger came with the setup")?;
     // The maps first, then the links, which only need to stay open.
     let witness: Vec<OwnedFd> = files.collect();
     let secret = secret()?;
     let l0 = if setup.l0 { level0(&setup, first.as_ref(), &witness, secret) } else { Vec::new() };
+    let channel = Arc::new(CardChannel::new(socket));
+    if let Some(probe) = probe {
+        let failure = probe.send(&mut pairs, u64::from_ne_bytes(std::array::from_fn(|at| secret[at + 8])) | 1);
+        let failure = failure.err().map(|error| format!("{error:#}"));
+        let has_failed = failure.is_some();
+        channel.send(&FromCard::Probed { l0: !l0.is_empty(), failure })?;
+        if has_failed {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    let pairs = capture(&setup, pairs)?;
     // What L0 answers goes back on the CPU that it came from.
     let steered = tap.as_deref().filter(|_| l0.is_empty());
     let steering = steering(steered, setup.queues.into());
@@ -66,7 +80,6 @@ pub fn execute() -> Result<ExitCode> {
         // Its lease is never renewed, so nothing is stored or served.
         _ => (RevisionTable::on_heap(), false),
     };
-    let channel = Arc::new(CardChannel::new(socket));
     let mut prepared = prepare_shards(&setup, pairs, steering, watched.then_some(watcher), &table, secret)?;
     for (l0, prepared) in l0.into_iter().zip(&mut prepared) {
         prepared.card.set_l0(Box::new(l0));
@@ -129,6 +142,16 @@ pub fn execute() -> Result<ExitCode> {
             }
         }
     }
+    Ok(ExitCode::FAILURE)
+}
+
+fn wants_probe(ports: &PortsSetup) -> bool {
+    matches!(ports, PortsSetup::Interfaces { probe: Some(_), .. })
+}
+
+/// Tells the supervisor that the ports cannot be used as they are.
+fn unfit(socket: OwnedFd, error: &anyhow::Error) -> Result<ExitCode> {
+    CardChannel::new(socket).send(&FromCard::Probed { l0: false, failure: Some(format!("{error:#}")) })?;
     Ok(ExitCode::FAILURE)
 }
 

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use anyhow::{Context, Result};
 use nicache_port::{PacketConfig, PacketSocket, Port, Reception, TapConfig, TapQueue};
 use nicache_xdp::l0::L0;
-use nicache_xdp::{Heartbeat, XdpConfig, XdpSocket};
+use nicache_xdp::{Heartbeat, ProbeFiles, ProbeSide, Rest, XdpConfig, XdpSocket, probe};
 
-use crate::setup::{InterfaceKind, PortsSetup};
+use crate::setup::{InterfaceKind, PortsSetup, ProbeSetup};
 
 /// A port of any kind.
 pub type AnyPort = Box<dyn Port + Send>;
@@ -22,6 +22,43 @@ pub struct Ports {
     pub tap: Option<String>,
     /// Where a program can be that answers before the card.
     pub first: Option<FirstPlace>,
+    /// What is to be sent through them first.
+    pub probe: Option<Probe>,
+}
+
+/// Probe frames for the ports ([`nicache_xdp::probe()`]).
+pub struct Probe {
+    wire: InterfaceKind,
+    host: InterfaceKind,
+    setup: ProbeSetup,
+    key: OwnedFd,
+    filter: OwnedFd,
+    inject: [OwnedFd; 2],
+    driver: Option<OwnedFd>,
+}
+
+impl Probe {
+    /// Sends them. `secret`: a number that nobody else knows, not 0.
+    pub fn send(&self, pairs: &mut [(AnyPort, AnyPort)], secret: u64) -> Result<()> {
+        let [wire, host] = &self.inject;
+        let files = ProbeFiles {
+            key: self.key.as_fd(),
+            filter: self.filter.as_fd(),
+            inject: [wire.as_fd(), host.as_fd()],
+            drivers: [self.driver.as_ref().map(AsFd::as_fd), None],
+        };
+        let (mut wire, mut host) = (Vec::new(), Vec::new());
+        for (one, other) in pairs {
+            wire.push(one.as_mut() as &mut dyn Port);
+            host.push(other.as_mut() as &mut dyn Port);
+        }
+        let rest = self.setup.station.map_or(Rest::Redirect, Rest::Station);
+        let mut sides = [side(&self.wire, wire, rest), side(&self.host, host, Rest::Redirect)];
+        for untried in probe(&files, &mut sides, secret)? {
+            tracing::info!("not all probe frames could be sent: {untried}");
+        }
+        Ok(())
+    }
 }
 
 /// Where a program can be that answers before the card.
@@ -50,9 +87,10 @@ impl Ports {
                 let tap = wire.first().map(|queue| queue.interface().to_owned());
                 let boxed = |queue: TapQueue| -> AnyPort { Box::new(queue) };
                 let pairs = wire.into_iter().map(boxed).zip(host.into_iter().map(boxed)).collect();
-                Ok(Ports { pairs, heartbeat: None, first: tap.clone().map(FirstPlace::Tap), tap })
+                Ok(Ports { pairs, heartbeat: None, first: tap.clone().map(FirstPlace::Tap), tap, probe: None })
             }
-            PortsSetup::Interfaces { wire, host, has_driver } => {
+            PortsSetup::Interfaces { wire, host, has_driver, probe } => {
+                let (wire_kind, host_kind) = (wire, host);
                 let heartbeat = Heartbeat::map(next()?.as_fd()).context("the card's sign of life")?;
                 let host_queue = next()?;
                 // The network card has spread what comes from the wire; the kernel spreads what comes from the host alike.
@@ -65,10 +103,28 @@ impl Ports {
                 L0::detach_first(first.as_fd()).context("who answers before the card")?;
                 let interface = name.clone();
                 let first = has_driver.then_some(FirstPlace::Driver { interface, first, rest });
-                Ok(Ports { pairs: wire.into_iter().zip(host).collect(), heartbeat: Some(heartbeat), tap: None, first })
+                let probe = match probe {
+                    None => None,
+                    Some(setup) => Some(Probe {
+                        wire: wire_kind.clone(),
+                        host: host_kind.clone(),
+                        setup: setup.clone(),
+                        key: next()?,
+                        filter: next()?,
+                        inject: [next()?, next()?],
+                        driver: has_driver.then(&mut next).transpose()?,
+                    }),
+                };
+                let pairs = wire.into_iter().zip(host).collect();
+                Ok(Ports { pairs, heartbeat: Some(heartbeat), tap: None, first, probe })
             }
         }
     }
+}
+
+fn side<'a>(kind: &'a InterfaceKind, ports: Vec<&'a mut dyn Port>, rest: Rest) -> ProbeSide<'a> {
+    let (InterfaceKind::Packet { name } | InterfaceKind::Xdp { name }) = kind;
+    ProbeSide { interface: name, ports, is_xdp: matches!(kind, InterfaceKind::Xdp { .. }), rest }
 }
 
 fn tap(file: OwnedFd) -> Result<TapQueue> {

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PortKind {
+    /// What works on every Ethernet: packet sockets.
+    Auto,
     /// Packet sockets with virtio-net headers: super-frames, on any Ethernet.
     Packet,
     /// AF_XDP sockets: zero-copy where the driver has it. --queues is how many the interface has.

@@ -92,7 +92,7 @@ impl RunOptions {
             interface,
             addresses: merged.address.clone(),
             gateways: merged.gateway.clone(),
-            port: merged.port.unwrap_or(PortKind::Packet),
+            port: merged.port.unwrap_or(PortKind::Auto),
         });
         match &wire {
             None if !merged.address.is_empty() || !merged.gateway.is_empty() || merged.port.is_some() => {
@@ -127,7 +127,7 @@ impl RunOptions {
     pub fn resolve_attach(self) -> Result<AttachPlan> {
         let merged = self.merged()?;
         let (wire, host, server_pid) = (merged.wire.clone(), merged.host.clone(), merged.server_pid);
-        let port = merged.port.unwrap_or(PortKind::Packet);
+        let port = merged.port.unwrap_or(PortKind::Auto);
         let is_station = !merged.address.is_empty() || !merged.gateway.is_empty();
         let mut plan = merged.checked()?;
         let (Some(wire), Some(host)) = (wire, host) else {

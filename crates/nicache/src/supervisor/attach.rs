@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use nicache_admin::AdminServer;
-use nicache_xdp::{CardPort, Rest, Service, Side, Steering, SteeringConfig};
+use nicache_xdp::Rest;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
@@ -25,14 +25,15 @@ use super::instance::Instance;
 use super::netlink::Netlink;
 use super::orders::{Order, Orders, orders};
 use super::sampler::Sampler;
+use super::standing::{Standing, StandingPlan};
 use super::watch_link::WatchLink;
 use super::{card_setup, check_privilege, connections_lost_max, notify, start_watch};
 use crate::access_log::AccessLog;
 use crate::control::{Counters, Status};
 use crate::live::Live;
 use crate::logs;
-use crate::options::{AttachPlan, PortKind};
-use crate::setup::{InterfaceKind, PortsSetup, WatchSetup};
+use crate::options::AttachPlan;
+use crate::setup::WatchSetup;
 
 /// Runs until a signal.
 pub fn run(plan: &AttachPlan) -> Result<ExitCode> {
@@ -70,7 +71,7 @@ impl<'a> Attached<'a> {
         let (instance, setting_up) = Instance::reserve(run.name.as_deref(), None)?;
         drop(setting_up);
         let control = ControlServer::bind(&instance.socket_path())?;
-        let steering = steer(plan)?;
+        let standing = stand(plan)?;
 
         let (watch, watch_unavailable, witness) = match server_netns(plan)? {
             Some(server_netns) => {
@@ -89,9 +90,8 @@ impl<'a> Attached<'a> {
         let card_link = Arc::new(CardLink::new(access_log.clone()));
         let mut setup = card_setup(run, witness.len());
         setup.mtu = Netlink::open()?.mtu(&plan.wire).with_context(|| format!("asking for the MTU of {}", plan.wire))?;
-        let has_driver = steering.modes()[0].is_some();
-        setup.ports = PortsSetup::Interfaces { wire: wire_kind(plan), host: host_kind(plan), has_driver };
-        let files = CardFiles { ports: CardPorts::Interfaces(Box::new(steering)), witness: Arc::new(witness) };
+        setup.ports = standing.setup(true);
+        let files = CardFiles { ports: CardPorts::Interfaces(Box::new(standing)), witness: Arc::new(witness) };
         let card = CardUnit::start(setup, files, Arc::clone(&card_link), Arc::clone(&watch_link))?;
 
         let cards = Arc::new(Cards::new(vec![card_link]));
@@ -189,38 +189,17 @@ impl<'a> Attached<'a> {
 const UNKNOWN_SERVER: &str = "which programs are the server is not known, as --host is not one end of a veth whose other end is in the server's network \
                               namespace; name one of them with --server-pid";
 
-fn steer(plan: &AttachPlan) -> Result<Steering> {
-    let services: Vec<Service> = plan.run.http_ports.iter().map(|&port| Service::port(port)).collect();
-    let port = match plan.port {
-        PortKind::Packet => CardPort::Packet,
-        PortKind::Xdp => CardPort::Xdp { queues: u32::from(plan.run.queues) },
-    };
-    let side = |interface, port| Side { interface, rest: Rest::Redirect, port };
-    let config = SteeringConfig {
-        services: &services,
-        wire: side(&plan.wire, port),
-        host: side(&plan.host, CardPort::Packet),
-        has_first: plan.run.l0,
+fn stand(plan: &AttachPlan) -> Result<Standing> {
+    Standing::make(StandingPlan {
+        http_ports: plan.run.http_ports.clone(),
+        wire: plan.wire.clone(),
+        wire_rest: Rest::Redirect,
+        host: plan.host.clone(),
+        port: plan.port,
+        queues: plan.run.queues,
+        l0: plan.run.l0,
         connections: connections_lost_max(&plan.run),
-    };
-    let steering =
-        Steering::attach(&config).with_context(|| format!("cannot stand between {} and {}", plan.wire, plan.host))?;
-    if let [Some(mode), _] = steering.modes() {
-        tracing::info!(interface = plan.wire, ?mode, "XDP program");
-    }
-    Ok(steering)
-}
-
-fn wire_kind(plan: &AttachPlan) -> InterfaceKind {
-    let name = plan.wire.clone();
-    match plan.port {
-        PortKind::Packet => InterfaceKind::Packet { name },
-        PortKind::Xdp => InterfaceKind::Xdp { name },
-    }
-}
-
-fn host_kind(plan: &AttachPlan) -> InterfaceKind {
-    InterfaceKind::Packet { name: plan.host.clone() }
+    })
 }
 
 /// The server's network namespace, by its inode number.

@@ -122,7 +122,7 @@ fn read_all(socket: &OwnedFd, waiting: &Waiting, access_log: Option<&AccessLog>)
     loop {
         match receive_message::<FromCard>(socket) {
             Ok(None) => return,
-            Ok(Some((FromCard::Ready, _))) => {}
+            Ok(Some((FromCard::Ready | FromCard::Probed { .. }, _))) => {}
             Ok(Some((FromCard::Answer { id, answer }, _))) => {
                 let asker = waiting.lock().expect("no holder of this lock panics").remove(&id);
                 if let Some(asker) = asker {

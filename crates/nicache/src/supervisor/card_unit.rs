@@ -19,19 +19,20 @@ use anyhow::{Context, Result, anyhow, bail};
 use nicache_bus::Window;
 use nicache_card::FlowKey;
 use nicache_port::{PairSocket, TapConfig, TapQueue};
-use nicache_xdp::{Connection, Steering, SteeringFiles};
+use nicache_xdp::{Connection, ProbeFiles, SteeringFiles};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::card_link::CardLink;
 use super::children::{Child, OWN_PROGRAM, Role, describe, wait_readable};
 use super::first_word;
 use super::passing::Passing;
+use super::standing::Standing;
 use super::watch_link::WatchLink;
 use super::watchdog::Watchdog;
 use crate::control::{FromCard, ToCard};
 use crate::engine::{ledger_bytes, orphans};
 use crate::inquiry::{FromWatch, ToWatch};
-use crate::setup::{CardSetup, receive_message, send_message};
+use crate::setup::{CardSetup, PortsSetup, receive_message, send_message};
 
 /// How long the card may take to make its memory ready; many gigabytes take seconds.
 const START: Duration = Duration::from_secs(120);
@@ -64,17 +65,20 @@ pub enum CardPorts {
         host: Vec<TapQueue>,
     },
     /// Existing interfaces. While there is no card, the programs pass their frames in the kernel.
-    Interfaces(Box<Steering>),
+    Interfaces(Box<Standing>),
 }
 
 impl CardPorts {
     /// As [`PortsSetup`](crate::setup::PortsSetup) says.
-    fn files(&self) -> Vec<BorrowedFd<'_>> {
-        match self {
+    fn files(&self, setup: &PortsSetup) -> Result<Vec<BorrowedFd<'_>>> {
+        Ok(match self {
             CardPorts::Taps { wire, host } => wire.iter().chain(host).map(AsFd::as_fd).collect(),
-            CardPorts::Interfaces(steering) => {
-                let SteeringFiles { heartbeat, wire, host, host_queue, first } = steering.files();
-                vec![
+            CardPorts::Interfaces(standing) => {
+                let SteeringFiles { heartbeat, wire, host, host_queue, first, probe } = standing.steering()?.files();
+                let ProbeFiles { key, filter, inject, drivers: [driver, _] } = probe;
+                let wants_probe = matches!(setup, PortsSetup::Interfaces { probe: Some(_), .. });
+                let probe = [key, filter].into_iter().chain(inject).chain(driver).filter(|_| wants_probe);
+                let files = [
                     heartbeat,
                     host_queue,
                     wire.filter,
@@ -83,9 +87,10 @@ impl CardPorts {
                     host.sockets,
                     first.first,
                     first.rest,
-                ]
+                ];
+                files.into_iter().chain(probe).collect()
             }
-        }
+        })
     }
 
     /// Has frames pass without a card, but not those of connections that are `lost`, from now on until what is returned is dropped.
@@ -99,12 +104,12 @@ impl CardPorts {
                 let pairs = wire.iter().zip(host).map(|(wire, host)| Ok((again(wire)?, again(host)?)));
                 Passing::start(pairs.collect::<Result<_>>()?, lost)
             }
-            CardPorts::Interfaces(steering) => {
+            CardPorts::Interfaces(standing) => {
                 let lost = lost.iter().map(|key| Connection {
                     client: SocketAddr::new(key.client.to_ip(), key.client_port),
                     server: SocketAddr::new(key.server.to_ip(), key.server_port),
                 });
-                if let Err(error) = steering.end_term(lost) {
+                if let Err(error) = standing.steering()?.end_term(lost) {
                     tracing::error!(
                         "until the next card only new connections pass, as the kernel took no list of those that are lost: {error}"
                     );
@@ -118,7 +123,9 @@ impl CardPorts {
     fn begin_term(&self) -> Result<()> {
         match self {
             CardPorts::Taps { .. } => Ok(()),
-            CardPorts::Interfaces(steering) => steering.begin_term().context("telling the kernel of a new card"),
+            CardPorts::Interfaces(standing) => {
+                standing.steering()?.begin_term().context("telling the kernel of a new card")
+            }
         }
     }
 }
@@ -167,11 +174,44 @@ enum State {
 }
 
 impl CardUnit {
-    /// Starts a card and waits until it serves.
-    pub fn start(setup: CardSetup, files: CardFiles, link: Arc<CardLink>, watch: Arc<WatchLink>) -> Result<CardUnit> {
+    /// Starts a card and waits until it serves. On interfaces that are there it first finds out whether its way there works, and takes another one if it does not.
+    pub fn start(
+        mut setup: CardSetup,
+        mut files: CardFiles,
+        link: Arc<CardLink>,
+        watch: Arc<WatchLink>,
+    ) -> Result<CardUnit> {
         let ledger = Window::create("nicache-ledger", ledger_bytes(setup.queues, setup.clients.connections))?;
         let program = PathBuf::from(OWN_PROGRAM);
-        let mut card = spawn(&program, &setup, &files, &ledger, &watch)?;
+        let mut is_proven = false;
+        let mut card = loop {
+            if let CardPorts::Interfaces(standing) = &files.ports {
+                (setup.ports, setup.l0) = (standing.setup(!is_proven), standing.wants_l0());
+            }
+            let mut card = spawn(&program, &setup, &files, &ledger, &watch)?;
+            let CardPorts::Interfaces(standing) = &mut files.ports else { break card };
+            if is_proven {
+                break card;
+            }
+            let (l0, failure) = match first_word(&mut card, START)?.0 {
+                FromCard::Probed { l0, failure } => (l0, failure),
+                other => bail!("the card began with {other:?}"),
+            };
+            if let Some(reason) = failure {
+                drop(card);
+                if !standing.step_down(&reason)? {
+                    // Better than a server that nobody reaches, if the frames do pass.
+                    tracing::error!("{reason}: the card goes on, as there is no other way");
+                    is_proven = true;
+                }
+                continue;
+            }
+            if setup.l0 && !l0 {
+                standing.without_l0();
+            }
+            (setup.ports, setup.l0) = (standing.setup(false), standing.wants_l0());
+            break card;
+        };
         match first_word(&mut card, START)?.0 {
             FromCard::Ready => {}
             other => bail!("the card began with {other:?}"),
@@ -421,7 +461,7 @@ fn spawn(program: &Path, setup: &CardSetup, files: &CardFiles, ledger: &Window, 
     }
     let card = Child::start_program(program, Role::Card)?;
     let others = [card_side.as_fd(), ledger.file()].into_iter().chain(files.witness.iter().map(AsFd::as_fd));
-    let attached: Vec<BorrowedFd<'_>> = files.ports.files().into_iter().chain(others).collect();
+    let attached: Vec<BorrowedFd<'_>> = files.ports.files(&setup.ports)?.into_iter().chain(others).collect();
     send_message(&card.channel, setup, &attached)?;
     Ok(card)
 }

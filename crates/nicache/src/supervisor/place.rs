@@ -6,16 +6,17 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result};
-use nicache_xdp::{CardPort, Rest, Service, Side, Steering, SteeringConfig};
+use nicache_xdp::Rest;
 
 use super::card_unit::CardPorts;
 use super::connections_lost_max;
 use super::instance::Instance;
 use super::namespace::Namespace;
 use super::netlink::Netlink;
+use super::standing::{Standing, StandingPlan};
 use super::tap;
-use crate::options::{Network, PortKind, RunPlan, WireOptions};
-use crate::setup::{InterfaceKind, PortsSetup};
+use crate::options::{Network, RunPlan, WireOptions};
+use crate::setup::PortsSetup;
 
 /// See the module's head.
 pub struct Place {
@@ -80,24 +81,18 @@ impl Place {
         let settings = wire.clone();
         namespace.run(move || configure(&settings, mac, mtu))?;
 
-        let services: Vec<Service> = plan.http_ports.iter().map(|&port| Service::port(port)).collect();
-        let (port, kind) = match wire.port {
-            PortKind::Packet => (CardPort::Packet, InterfaceKind::Packet { name: wire.interface.clone() }),
-            PortKind::Xdp => {
-                (CardPort::Xdp { queues: u32::from(plan.queues) }, InterfaceKind::Xdp { name: wire.interface.clone() })
-            }
-        };
-        let config = SteeringConfig {
-            services: &services,
-            wire: Side { interface: &wire.interface, rest: Rest::Station(mac), port },
-            host: Side { interface: &instance.interface, rest: Rest::Redirect, port: CardPort::Packet },
-            has_first: plan.l0,
+        let standing = Standing::make(StandingPlan {
+            http_ports: plan.http_ports.clone(),
+            wire: wire.interface.clone(),
+            wire_rest: Rest::Station(mac),
+            host: instance.interface.clone(),
+            port: wire.port,
+            queues: plan.queues,
+            l0: plan.l0,
             connections: connections_lost_max(plan),
-        };
-        let steering =
-            Steering::attach(&config).with_context(|| format!("cannot put the server on {}", wire.interface))?;
-        let host = InterfaceKind::Packet { name: instance.interface.clone() };
-        let ports = PortsSetup::Interfaces { wire: kind, host, has_driver: steering.modes()[0].is_some() };
+        })
+        .with_context(|| format!("cannot put the server on {}", wire.interface))?;
+        let ports = standing.setup(true);
         let v4 = |address: &Network| if let IpAddr::V4(address) = address.address { Some(address) } else { None };
         let v6 = |address: &Network| if let IpAddr::V6(address) = address.address { Some(address) } else { None };
         let gateway = wire.gateways.iter().find_map(|gateway| match gateway {
@@ -105,7 +100,7 @@ impl Place {
             IpAddr::V6(_) => None,
         });
         Ok(Place {
-            cards: vec![(CardPorts::Interfaces(Box::new(steering)), ports)],
+            cards: vec![(CardPorts::Interfaces(Box::new(standing)), ports)],
             rechecker: vec![None],
             interface: wire.interface.clone(),
             addresses: (

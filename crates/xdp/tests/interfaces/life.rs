@@ -156,7 +156,7 @@ fn nothing_is_left_of_a_supervisor_that_is_killed() {
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(arrived(&mut server), [] as [usize; 0]);
     let steering = attach(&scene.card, DRIVER, DRIVER).unwrap();
-    assert_eq!(steering.modes(), [Some(XdpMode::Native); 2]);
+    assert_eq!(steering.has_driver(), [true; 2]);
     drop(steering);
     expect_no_trace(&scene.card);
 }
@@ -219,14 +219,37 @@ fn interfaces_may_vanish_while_programs_are_attached() {
     drop(steering);
 }
 
+/// A bridge runs no XDP programs itself. The kernel would, in its place: that is not used.
 #[test]
-fn where_the_driver_cannot_the_kernel_runs_the_program() {
+fn where_the_driver_cannot_nothing_is_attached() {
     let Some(card) = Namespace::new() else { return };
     card.ip("link add dev wire type bridge");
     card.ip("link add dev host type veth peer name end");
-    let steering = attach(&card, DRIVER, DRIVER).unwrap();
-    assert_eq!(steering.modes(), [Some(XdpMode::Generic), Some(XdpMode::Native)]);
-    let sockets = steering.files().wire.sockets.try_clone_to_owned().unwrap();
-    let socket = card.run(move || XdpSocket::open("wire", 0, sockets.as_fd(), &XdpConfig::default())).unwrap();
-    assert!(!socket.is_zero_copy());
+    let refused = attach(&card, DRIVER, DRIVER);
+    assert!(matches!(&refused, Err(SteeringError::NoXdp { interface, .. }) if interface == "wire"), "{refused:?}");
+    expect_no_trace(&card);
+    let mut steering = with_first(&card);
+    assert!(matches!(steering.without_first(), Some(SteeringError::NoXdp { .. })), "{steering:?}");
+    assert_eq!((steering.has_driver(), steering.held().count()), ([false; 2], 4));
+    drop(steering);
+    card.ip("link delete wire");
+    card.ip("link add dev wire type veth peer name other");
+    steering = with_first(&card);
+    assert!(steering.without_first().is_none() && steering.has_driver()[0]);
+    steering.drop_first();
+    assert!(!card.ip("-d link show").contains("xdp"));
+}
+
+fn with_first(card: &Namespace) -> Steering {
+    card.run(|| {
+        let side = |interface| Side { interface, rest: Rest::Redirect, port: CardPort::Packet };
+        Steering::attach(&SteeringConfig {
+            services: &services(),
+            wire: side("wire"),
+            host: side("host"),
+            has_first: true,
+            connections: 100,
+        })
+        .unwrap()
+    })
 }

@@ -4,6 +4,7 @@ mod common;
 mod frames;
 mod life;
 mod model;
+mod probing;
 mod sockets;
 mod table;
 
