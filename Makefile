@@ -1,6 +1,7 @@
 # make run    build nicache and run it with the demonstration site (ARGS="--memory 1G -- nginx ..." for your own server)
 # make demo   build nicache and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
 # make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
+# make test-kernels  the main jobs on the stock kernels of Debian, each in a virtual machine (an hour without KVM)
 # make lint   formatting and clippy
 # make bench  all benchmarks: nicache against nginx, Apache, Varnish and HAProxy, static and dynamic (two and a half hours; ARGS=--quick for a
 #             look), simulations (CACHESIM=libCacheSim's program to compare), the card alone, and parts of it
@@ -17,7 +18,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # A toolchain that tools/setup has installed just now comes first.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: run demo build test lint bench deb tarball clean
+.PHONY: run demo build test test-kernels lint bench deb tarball clean
 .DEFAULT_GOAL := run
 
 run: build
@@ -33,6 +34,10 @@ build:
 test:
 	@tools/setup test
 	cargo test --workspace --locked --no-fail-fast --config "target.'cfg(unix)'.runner = '$(CURDIR)/tools/run-test'" $(CARGO_FLAGS)
+
+test-kernels: build
+	@tools/setup kernels
+	@tools/kernels/matrix $(ARGS)
 
 lint:
 	@tools/setup build

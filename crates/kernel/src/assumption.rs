@@ -76,14 +76,8 @@ pub enum Feature {
 
 impl Feature {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Feature; 6] = [
-        Feature::Watching,
-        Feature::Ext4,
-        Feature::Dynamic,
-        Feature::L0AtTap,
-        Feature::L0AtDriver,
-        Feature::Xdp,
-    ];
+    pub const ALL: [Feature; 6] =
+        [Feature::Watching, Feature::Ext4, Feature::Dynamic, Feature::L0AtTap, Feature::L0AtDriver, Feature::Xdp];
 
     /// For programs: one word, the same in every release.
     pub fn label(self) -> &'static str {

@@ -13,7 +13,9 @@ use crate::findings::{Findings, Lack};
 
 /// The kernel does not describe its types.
 #[derive(Debug, thiserror::Error)]
-#[error("this kernel has no /sys/kernel/btf/vmlinux: take one that is built with CONFIG_DEBUG_INFO_BTF, version 5.15 or newer")]
+#[error(
+    "this kernel has no /sys/kernel/btf/vmlinux: take one that is built with CONFIG_DEBUG_INFO_BTF, version 5.15 or newer"
+)]
 pub struct NoTypes;
 
 /// What the running kernel says of itself (BTF).
@@ -36,7 +38,8 @@ impl Kernel {
         let mut kernel = Kernel { modules: HashMap::new(), base, types };
         let tests = assumptions.iter().flat_map(|assumption| assumption.ways).flat_map(|way| way.tests);
         for test in tests {
-            let (Test::Tracepoint { module: Some(module), .. } | Test::Function { module: Some(module), .. }) = test else {
+            let (Test::Tracepoint { module: Some(module), .. } | Test::Function { module: Some(module), .. }) = test
+            else {
                 continue;
             };
             if kernel.modules.contains_key(module) || kernel.has(test) {
@@ -65,7 +68,8 @@ impl Kernel {
                 let small: Option<Enum<'_>> = self.types.type_by_name(enumeration);
                 let large: Option<Enum64<'_>> = self.types.type_by_name(enumeration);
                 small.is_some_and(|found| found.iter().any(|known| known.name.is_some_and(|name| name == *value)))
-                    || large.is_some_and(|found| found.iter().any(|known| known.name.is_some_and(|name| name == *value)))
+                    || large
+                        .is_some_and(|found| found.iter().any(|known| known.name.is_some_and(|name| name == *value)))
             }
         }
     }
@@ -175,18 +179,23 @@ mod tests {
             name: "the impossible",
             feature: crate::Feature::Ext4,
             ways: &[
-                crate::Way { tests: &[Test::Tracepoint { name: "no_such", module: None }], program: Some("a"), since: "9" },
-                crate::Way { tests: &[Test::Function { name: "no_such", module: None }], program: Some("b"), since: "9" },
+                crate::Way {
+                    tests: &[Test::Tracepoint { name: "no_such", module: None }],
+                    program: Some("a"),
+                    since: "9",
+                },
+                crate::Way {
+                    tests: &[Test::Function { name: "no_such", module: None }],
+                    program: Some("b"),
+                    since: "9",
+                },
             ],
         }];
         let kernel = Kernel::read(&IMPOSSIBLE).unwrap();
         let findings = kernel.findings(&IMPOSSIBLE);
         assert!(!findings.has(crate::Feature::Ext4));
         let why = &findings.lacks[0].to_string();
-        assert_eq!(
-            why,
-            "the impossible: this kernel lacks tracepoint no_such, or else entry of no_such()"
-        );
+        assert_eq!(why, "the impossible: this kernel lacks tracepoint no_such, or else entry of no_such()");
     }
 
     #[test]

@@ -9,8 +9,6 @@ pub fn verified_instructions(program: BorrowedFd<'_>) -> Option<u32> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut bytes = u32::try_from(mem::size_of_val(&info)).ok()?;
     // SAFETY: the kernel writes at most `bytes` bytes of plain numbers into `info`, whose pointers to arrays are all null.
-    let result = unsafe {
-        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut bytes)
-    };
+    let result = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut bytes) };
     (result == 0 && info.verified_insns != 0).then_some(info.verified_insns)
 }

@@ -273,3 +273,21 @@ fn with_log<T>(run: impl FnOnce() -> T) -> (T, String) {
     libbpf_rs::set_print(before);
     (result, std::mem::take(&mut *LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner())))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_assumptions_names_each_program_once() {
+        let object = ObjectBuilder::default().open_memory(&OBJECT.0).unwrap();
+        let programs: BTreeSet<String> =
+            object.progs().map(|program| program.name().to_string_lossy().into_owned()).collect();
+        let ways = ASSUMPTIONS.iter().flat_map(|assumption| assumption.ways);
+        let named: Vec<String> = ways.filter_map(|way| way.program).map(str::to_owned).collect();
+        assert_eq!(programs, named.iter().cloned().collect::<BTreeSet<_>>());
+        assert_eq!(programs.len(), named.len(), "one is named twice");
+    }
+}

@@ -130,7 +130,11 @@ fn render(check: &Check) -> String {
             let _ = writeln!(text, "      {why}");
         }
     }
-    let _ = writeln!(text, "Programs in the kernel, and what each costs its verifier ({} at most)", live::grouped(u64::from(VERIFIED_MAX)));
+    let _ = writeln!(
+        text,
+        "Programs in the kernel, and what each costs its verifier ({} at most)",
+        live::grouped(u64::from(VERIFIED_MAX))
+    );
     for program in &check.programs {
         let cost = match (&program.refused, program.verified) {
             (Some(why), _) => format!("refused\n{why}"),
