@@ -12,15 +12,13 @@ struct inode_key {
 
 static __always_inline struct file *file_of(struct task_struct *task, int fd)
 {
-	struct files_struct *files = task->files;
-	struct fdtable *table = FIELD(struct files_struct, files, fdt);
-	struct file **slots, *file = 0;
+	struct fdtable *table = task->files->fdt;
+	struct file **slots;
 
-	if (fd < 0 || (unsigned int)fd >= FIELD(struct fdtable, table, max_fds))
+	if (fd < 0 || (unsigned int)fd >= table->max_fds)
 		return 0;
-	slots = FIELD(struct fdtable, table, fd);
-	bpf_probe_read_kernel(&file, sizeof(file), slots + fd);
-	return file;
+	slots = table->fd;
+	return (struct file *)FIELD(struct hlist_head, slots + fd, first);
 }
 
 /* Of a socket. */

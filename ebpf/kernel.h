@@ -110,6 +110,11 @@ struct iomap_dio {
 	struct kiocb *iocb;
 };
 
+/* A cell with a pointer: what arrays of pointers are read as, because a cast needs a structure of the kernel. */
+struct hlist_head {
+	void *first;
+};
+
 struct fdtable {
 	unsigned int max_fds;
 	struct file **fd;

@@ -233,7 +233,7 @@ __noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 tgid = task->tgid, address;
-	struct request_process *process = request_process_of(tgid);
+	struct request_process *process;
 	struct file *file;
 	struct identity identity = {};
 	struct sock *sk;
@@ -242,10 +242,11 @@ __noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	__u16 family;
 	bool is_client;
 
-	if (process && process->concurrent)
-		return 0;
 	file = file_of(task, fd);
-	if (kind_of_file(file) != S_IFSOCK || !identify(file, &identity))
+	if (kind_of_file(file) != S_IFSOCK)
+		return 0;
+	process = request_process_of(tgid);
+	if ((process && process->concurrent) || !identify(file, &identity))
 		return 0;
 	sk = sock_of(file);
 	if (!sk)

@@ -2,7 +2,9 @@
 //! take for the server. Alternates the three, as machines drift; prints the fastest portion of each, as other load only
 //! ever adds.
 //!
-//! `cargo run --release -p nicache-watch --example witness_cost`
+//! `cargo run --release -p nicache-watch --example witness_cost [once]`
+//!
+//! `once`: one short round, for a machine whose clock counts instructions (`ICOUNT=1 tools/kernels/boot NAME cost`).
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -10,8 +12,6 @@ use std::time::Instant;
 
 use nicache_watch::{KernelWatcher, LookupRing};
 
-const ROUNDS: usize = 7;
-const PORTIONS: usize = 40;
 const CALLS: u32 = 2_000;
 
 fn main() {
@@ -19,24 +19,35 @@ fn main() {
     let file = File::create(&path).expect("create a file to write to");
     file.write_all_at(&[0; 4096], 0).expect("write");
     let reader = File::open(&path).expect("open it");
+    let (pipe_out, pipe_in) = rustix::pipe::pipe().expect("a pipe");
+    let is_once = std::env::args().nth(1).is_some_and(|argument| argument == "once");
+    let (rounds, portions) = if is_once { (1, 2) } else { (7, 40) };
     let own_netns = fs::metadata("/proc/thread-self/ns/net").expect("/proc").ino() as u32;
 
     type Call<'a> = (&'a str, Box<dyn Fn() + 'a>);
-    let calls: [Call<'_>; 5] = [
+    let calls: [Call<'_>; 7] = [
         ("getppid", Box::new(|| _ = rustix::process::getppid())),
-        ("pread 100 B", Box::new(|| drop(reader.read_exact_at(&mut [0; 100], 0)))),
-        ("pwrite 100 B", Box::new(|| file.write_all_at(&[1; 100], 0).expect("write"))),
-        ("stat", Box::new(|| drop(fs::metadata(&path)))),
+        ("fstat", Box::new(|| _ = rustix::fs::fstat(&reader))),
+        ("stat", Box::new(|| _ = rustix::fs::stat(&path))),
         ("open and close", Box::new(|| drop(File::open(&path)))),
+        ("pread 4 KB", Box::new(|| drop(reader.read_exact_at(&mut [0; 4096], 0)))),
+        (
+            "pipe, 1 B each way",
+            Box::new(|| {
+                rustix::io::write(&pipe_in, &[1]).expect("write");
+                rustix::io::read(&pipe_out, &mut [0; 1]).expect("read");
+            }),
+        ),
+        ("pwrite 4 KB", Box::new(|| file.write_all_at(&[1; 4096], 0).expect("write"))),
     ];
     let mut fastest = vec![[f64::INFINITY; 3]; calls.len()];
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for (mode, server_netns) in [None, Some(0), Some(own_netns)].into_iter().enumerate() {
             let watcher = server_netns.map(|inum| KernelWatcher::load(inum).expect("load the witnesses"));
             let mut ring = watcher.as_ref().map(|watcher| LookupRing::map(watcher.ring_fd()).expect("map the ring"));
             for (index, (_, call)) in calls.iter().enumerate() {
                 // In portions that the ring takes; reading it is the watcher's work and not counted here.
-                for _ in 0..PORTIONS {
+                for _ in 0..portions {
                     let start = Instant::now();
                     for _ in 0..CALLS {
                         call();
@@ -54,8 +65,8 @@ fn main() {
         }
     }
     let _ = fs::remove_file(&path);
-    println!("{:16}{:>12}{:>12}{:>12}  ns per call", "", "without", "with", "as server");
+    println!("{:20}{:>12}{:>12}{:>12}  ns per call", "", "without", "with", "as server");
     for ((name, _), [without, with, server]) in calls.iter().zip(&fastest) {
-        println!("{name:16}{without:12.0}{with:12.0}{server:12.0}");
+        println!("{name:20}{without:12.0}{with:12.0}{server:12.0}");
     }
 }
