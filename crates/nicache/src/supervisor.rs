@@ -185,6 +185,10 @@ impl<'a> Running<'a> {
             let environment = preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Server));
             start_server(&namespace, &argv, &plan.with, environment)?
         };
+        // A station of its own on a network is not reached from this machine by way of its card.
+        let is_reached = plan.wire.is_none();
+        let ways = instances.iter().filter(|_| is_reached).map(|instance| instance.subnet.server());
+        let readiness = Readiness::new(plan.http_ports.clone(), place.addresses.0, ways);
         Ok(Running {
             plan,
             started: Instant::now(),
@@ -200,7 +204,7 @@ impl<'a> Running<'a> {
             watch_link,
             watch,
             access_log,
-            readiness: Readiness::new(plan.http_ports.clone(), place.addresses.0),
+            readiness,
             interface: place.interface,
             addresses: place.addresses,
             gateway: place.gateway,

@@ -63,15 +63,16 @@ struct Fate<'a> {
 }
 
 impl Fate<'_> {
-    /// Does to the first watchers what is to be done to them.
-    fn meet(&self, most: u32, mut act: impl FnMut(u32, u64)) {
+    /// Does to the first watchers what is to be done to them. One that was too fast for that is the last.
+    fn meet(&self, most: u32, mut act: impl FnMut(u32, u64) -> bool) {
         let mut last = None;
         while !self.over.load(Ordering::Relaxed) && self.met.load(Ordering::Relaxed) < most {
             match watcher_of(self.name) {
                 Some(pid) if last != Some(pid) => {
                     last = Some(pid);
-                    act(self.met.load(Ordering::Relaxed), pid);
-                    self.met.fetch_add(1, Ordering::Relaxed);
+                    let met = self.met.load(Ordering::Relaxed);
+                    let met = if act(met, pid) { met + 1 } else { most };
+                    self.met.store(met, Ordering::Relaxed);
                 }
                 _ => std::thread::sleep(Duration::from_millis(2)),
             }
@@ -80,7 +81,7 @@ impl Fate<'_> {
 }
 
 /// Starts a server whose first `most` watchers meet a fate.
-fn with_fate(name: &str, most: u32, site: &Site, act: impl FnMut(u32, u64) + Send) -> (Nicache, u32) {
+fn with_fate(name: &str, most: u32, site: &Site, act: impl FnMut(u32, u64) -> bool + Send) -> Nicache {
     let fate = Fate { name, met: AtomicU32::new(0), over: AtomicBool::new(false) };
     let fate = &fate;
     std::thread::scope(|scope| {
@@ -92,7 +93,7 @@ fn with_fate(name: &str, most: u32, site: &Site, act: impl FnMut(u32, u64) + Sen
         });
         fate.over.store(true, Ordering::Relaxed);
         assert!(hits.is_some(), "{} of {most} watchers", fate.met.load(Ordering::Relaxed));
-        (nicache, fate.met.load(Ordering::Relaxed))
+        nicache
     })
 }
 
@@ -102,9 +103,10 @@ fn a_watcher_that_is_late_joins() {
     let site = Site::with("", "root @ROOT@/site; autoindex on;");
     let name = format!("late-{}", std::process::id());
     let mut stopped = 0;
-    let (mut nicache, _) = with_fate(&name, 1, &site, |_, pid| {
+    let mut nicache = with_fate(&name, 1, &site, |_, pid| {
         kill(pid, Signal::STOP);
         stopped = pid;
+        true
     });
     let (page, server) = (site.folder.path().join("site/page.html"), nicache.pid("server_pid"));
     let url = format!("http://{}/page.html", nicache.server());
@@ -146,15 +148,14 @@ fn a_watcher_that_is_late_joins() {
 #[test]
 fn watchers_that_are_killed_as_they_start_are_started_again() {
     private_network();
-    let site = Site::new();
+    let site = Site::with("", "root @ROOT@/site;");
     let name = format!("killed-{}", std::process::id());
-    let (mut nicache, _) = with_fate(&name, 3, &site, |number, pid| {
-        std::thread::sleep(Duration::from_millis([0, 15, 60][number as usize]));
-        // One that was faster than this has begun to watch, and is another test's.
-        if status_or_none(&name).is_none_or(|status| status["watch_pid"] == 0 || !status["watch_unavailable"].is_null())
-        {
-            kill(pid, Signal::KILL);
-        }
+    let mut nicache = with_fate(&name, 3, &site, |number, pid| {
+        std::thread::sleep(Duration::from_millis([0, 20, 80][number as usize]));
+        kill(pid, Signal::STOP);
+        // One that has attached everything may have begun to watch, and is another test's.
+        kill(pid, if has_links(pid) { Signal::CONT } else { Signal::KILL });
+        !has_links(pid)
     });
     let url = format!("http://{}/page.html", nicache.server());
     wait_for_hits(&mut nicache, &url, "hello from nginx\n");
@@ -162,6 +163,11 @@ fn watchers_that_are_killed_as_they_start_are_started_again() {
     assert_eq!(body(&url), "new\n");
     let log = nicache.log_text();
     assert!(log.contains("the watcher was ended by signal 9 at its start"), "{log}");
+}
+
+fn has_links(pid: u64) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|file| file.ends_with("anon_inode:bpf_link"))
 }
 
 fn status_or_none(name: &str) -> Option<serde_json::Value> {

@@ -348,7 +348,7 @@ impl Registrar {
                 | RefusalReason::ModifiedMismatch
                 | RefusalReason::EmptyBody
                 | RefusalReason::TooManySources,
-            ) if request.may_be_dynamic && !self.files_only => match self.judge_computed(request, resolver)? {
+            ) if request.may_be_dynamic => match self.judge_computed(request, resolver)? {
                 // It may as well be a file that has just changed.
                 Verdict::Outdated(reason) => Err(reason),
                 verdict => Ok(verdict),

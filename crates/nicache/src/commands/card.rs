@@ -10,8 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nicache_bus::Window;
 use nicache_card::{
-    AccessRecord as Hit, Card, CardConfig, Entry, EntryView, Handshake, Outcome,
-    PathSettings, Paths, Store,
+    AccessRecord as Hit, Card, CardConfig, Entry, EntryView, Handshake, Outcome, PathSettings, Paths, Store,
 };
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
@@ -482,8 +481,9 @@ fn renew_keys(shards: &Shards) {
     loop {
         std::thread::sleep(KEY_INTERVAL);
         let Ok(key) = secret() else { continue };
-        let renewed =
-            shards.iter().try_for_each(|shard| shard.ask_patiently(move |card| card.renew_cookie_key(IsnKey(key), monotonic())));
+        let renewed = shards
+            .iter()
+            .try_for_each(|shard| shard.ask_patiently(move |card| card.renew_cookie_key(IsnKey(key), monotonic())));
         if renewed.is_err() {
             return;
         }

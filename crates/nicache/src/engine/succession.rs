@@ -84,7 +84,8 @@ fn end_when_done(shards: &[Shard<ShardPort, ShardPort>], elder: Option<&OwnedFd>
     }
     let until = Instant::now() + ELDER_TIME;
     let left = || -> Result<usize> {
-        let flows = shards.iter().map(|shard| shard.ask_patiently(|card| card.sole_flows())).collect::<Result<Vec<_>>>()?;
+        let flows =
+            shards.iter().map(|shard| shard.ask_patiently(|card| card.sole_flows())).collect::<Result<Vec<_>>>()?;
         Ok(flows.into_iter().sum())
     };
     loop {

@@ -83,7 +83,8 @@ impl<'a> Attached<'a> {
         setup.mtu = Netlink::open()?.mtu(&plan.wire).with_context(|| format!("asking for the MTU of {}", plan.wire))?;
         let has_driver = steering.modes()[0].is_some();
         setup.ports = PortsSetup::Interfaces { wire: wire_kind(plan), host: host_kind(plan), has_driver };
-        let files = CardFiles { ports: CardPorts::Interfaces(Box::new(steering)), witness: Arc::clone(watch.witness()) };
+        let files =
+            CardFiles { ports: CardPorts::Interfaces(Box::new(steering)), witness: Arc::clone(watch.witness()) };
         let card = CardUnit::start(setup, files, Arc::clone(&card_link), &watch)?;
 
         let cards = Arc::new(Cards::new(vec![card_link]));
@@ -150,11 +151,7 @@ impl<'a> Attached<'a> {
     }
 
     fn wait(&self, signals: &Signals) -> Result<()> {
-        let files = signals
-            .files()
-            .chain(self.watch.file())
-            .chain(self.card.files())
-            .chain([self.orders.as_fd()]);
+        let files = signals.files().chain(self.watch.file()).chain(self.card.files()).chain([self.orders.as_fd()]);
         let mut files: Vec<PollFd<'_>> = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
         let due = self.card.due().into_iter().chain(self.watch.due()).min();
         let due = due.map(|due| due.saturating_duration_since(Instant::now()));

@@ -168,7 +168,11 @@ mod tests {
         assert_eq!(parse(stat, ""), None);
         let is_over = AtomicBool::new(false);
         let vitals = std::thread::scope(|scope| {
-            scope.spawn(|| while !is_over.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
             let is_seen = |vitals: &Vitals| vitals.0.values().any(|thread| thread.is_ready);
             let vitals = (0..1000).map(|_| Vitals::read(&[std::process::id()])).find(is_seen);
             is_over.store(true, Ordering::Relaxed);

@@ -203,7 +203,10 @@ impl WatchUnit {
         let pause = PAUSE.saturating_mul(1 << self.failures.min(16)).min(PAUSE_MAX);
         self.failures += 1;
         if self.failed.as_ref() == Some(&reason) {
-            tracing::info!("the watcher could not be started for the same reason; the next try is in {} s", pause.as_secs());
+            tracing::info!(
+                "the watcher could not be started for the same reason; the next try is in {} s",
+                pause.as_secs()
+            );
         } else {
             tracing::warn!(
                 "nothing is cached, every request goes to the server: {reason} (the next try is in {} s)",

@@ -42,7 +42,10 @@ impl Watchdog {
                 }
                 // It may have been told to stop meanwhile.
                 if is_there(&pidfd) && stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
-                    tracing::error!("the card has stood still for {} ms and is killed", (limit + LOOK_EVERY).as_millis());
+                    tracing::error!(
+                        "the card has stood still for {} ms and is killed",
+                        (limit + LOOK_EVERY).as_millis()
+                    );
                     let _ = pidfd_send_signal(&pidfd, Signal::KILL);
                 }
                 return;
