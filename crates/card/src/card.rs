@@ -6,7 +6,9 @@
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
+use nicache_coherence::RevisionTable;
 use nicache_http::{HttpDate, Ranges};
 use nicache_port::{Burst, FrameBuf, Offload, Port, SendError, send_with_fallback};
 use nicache_tcp::{
@@ -323,6 +325,12 @@ impl<W: Port, H: Port> Card<W, H> {
     /// Does the watcher's lease hold, as of the last poll?
     pub fn lease_holds(&self) -> bool {
         self.lease
+    }
+
+    /// From now on this table says what is valid, in place of one whose lease never held, under which nothing was stored. False: something was, and nothing has
+    /// changed.
+    pub fn begin_watched(&mut self, revisions: Arc<RevisionTable>) -> bool {
+        self.fills.in_use() == 0 && self.store.begin_watched(revisions)
     }
 
     /// Turns the cache off or on. Entries stay, checked as ever.

@@ -27,6 +27,8 @@ use crate::setup::{receive_message, send_message};
 pub const LINE_BYTES_MAX: u64 = 1 << 20;
 /// How long a command waits for the supervisor, and the supervisor for the card.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often to look whether there is room for a message.
+const ROOM: Duration = Duration::from_millis(10);
 /// Most records in one [`FromCard::AccessLog`], so that a message stays below [`crate::setup::MESSAGE_BYTES_MAX`] even if
 /// every text field has its full [`RECORD_FIELD_BYTES_MAX`] bytes, each of them escaped.
 pub const ACCESS_RECORDS_MAX: usize = 8;
@@ -57,6 +59,9 @@ pub enum ToCard {
     BeginAfter,
     /// Another card takes the frames from now on. Attached: the other ends of these sockets. This one ends when its connections have.
     Yield,
+    /// The server's files are watched from now on, which they were not at the start. Attached: the files of the kernel witness
+    /// ([`WatchReport::files`](crate::setup::WatchReport::files)). The watcher is at the other end of the socket that came with the setup.
+    Watched,
     /// Flush files and end with status 0.
     Stop,
 }
@@ -272,6 +277,16 @@ impl CardChannel {
     /// Sends without waiting; an error when the supervisor is too slow (drop and count) or gone.
     pub fn send(&self, message: &FromCard) -> Result<()> {
         send_message(&self.socket, message, &[])
+    }
+
+    /// Sends as soon as the supervisor makes room; an error says that it is gone.
+    pub fn send_patiently(&self, message: &FromCard) -> Result<()> {
+        loop {
+            match self.send(message) {
+                Err(error) if error.downcast_ref() == Some(&rustix::io::Errno::AGAIN) => std::thread::sleep(ROOM),
+                sent => return sent,
+            }
+        }
     }
 }
 

@@ -62,8 +62,12 @@ pub struct EntryReport {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum ToWatch {
-    /// Serve a card, too. Attached: the watcher's end of the socket between both (`SOCK_SEQPACKET`).
-    ServeCard,
+    /// Serve a card, too. Attached: the watcher's end of the socket between both (`SOCK_SEQPACKET`). Without an answer: nobody waits for a watcher
+    /// that is slow.
+    ServeCard {
+        /// The server was started before everything that it reads was seen. From now on only files are vouched for.
+        server_is_older: bool,
+    },
     /// On what does this entry depend?
     Explain {
         /// [`EntryReport::record`].
@@ -87,8 +91,6 @@ pub enum ToWatch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum FromWatch {
-    /// To [`ToWatch::ServeCard`].
-    CardServed,
     /// To [`ToWatch::Explain`]; `None`: forgotten.
     Explained {
         /// The sources.
@@ -163,6 +165,9 @@ pub struct WhyReport {
     pub page: PageReport,
     /// What the watcher knows of each entry, in the same order.
     pub sources: Vec<Option<SourcesReport>>,
+    /// Why nothing is watched at the moment, if so.
+    #[serde(default)]
+    pub unwatched: Option<String>,
 }
 
 /// To `nicache who`.

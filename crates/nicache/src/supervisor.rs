@@ -3,7 +3,7 @@
 //! Order of the start: reservations, namespaces, TAPs, watcher, card, publishing and sharing, programs beside the server, server. The watcher comes before the server so that
 //! it sees the server's first file; the card before the server so that no frame is lost.
 //!
-//! A card that ends or stands still is started again, and requests pass to the server meanwhile ([`card_unit`]); without the watcher they pass for good. Whatever of supervisor and
+//! A card that ends or stands still is started again, and requests pass to the server meanwhile ([`card_unit`]); without the watcher they pass until it is there ([`watch_unit`]). Whatever of supervisor and
 //! server ends, the others end within a second. Children are killed by the kernel when the supervisor dies ([`children`]), the server's own children with process 1 of their PID namespace ([`namespace`]), interfaces with the
 //! card's open files, rules with the process that owns them.
 
@@ -28,7 +28,9 @@ mod ready;
 pub mod sampler;
 mod standing;
 pub mod tap;
+mod vitals;
 mod watch_link;
+mod watch_unit;
 mod watchdog;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -49,7 +51,7 @@ use crate::inquiry::DatabaseReport;
 use crate::live::Live;
 use crate::options::{RunPlan, WatchKind};
 use crate::publish::{self, Published};
-use crate::setup::{CardSetup, PortsSetup, ServerSetup, WatchReport, WatchSetup, receive_message, send_message};
+use crate::setup::{CardSetup, PortsSetup, ServerSetup, WatchSetup, receive_message, send_message};
 use crate::{logs, share};
 use card_link::CardLink;
 use card_unit::{CardFiles, CardUnit};
@@ -64,10 +66,9 @@ use place::Place;
 use preload_files::{Part, PreloadFiles};
 use ready::Readiness;
 use sampler::Sampler;
-use watch_link::WatchLink;
-
-/// How long the watcher may take to load its programs.
-const WATCH_START: Duration = Duration::from_secs(20);
+use vitals::{LOOK_EVERY, Patience};
+use watch_link::{WatchLink, Watching};
+use watch_unit::WatchUnit;
 
 /// Runs until the end; the status for the shell.
 pub fn run(plan: RunPlan) -> Result<ExitCode> {
@@ -107,10 +108,7 @@ struct Running<'a> {
     orders: Orders,
     desk: OrderDesk,
     watch_link: Arc<WatchLink>,
-    /// `None`: it has ended, and everything passes.
-    watch: Option<Child>,
-    /// Keeps the kernel witness alive even if the watcher is killed.
-    _witness: Arc<Vec<OwnedFd>>,
+    watch: WatchUnit,
     access_log: Option<Arc<AccessLog>>,
     readiness: Readiness,
     /// Where clients come from, and the server's addresses and default route.
@@ -123,7 +121,6 @@ struct Running<'a> {
     instances: Vec<Instance>,
     /// The server's command.
     argv: Vec<String>,
-    watch_unavailable: Option<String>,
 }
 
 impl<'a> Running<'a> {
@@ -158,12 +155,9 @@ impl<'a> Running<'a> {
             remote_databases: plan.remote_databases.clone(),
             preload: preload.as_ref().map(|files| files.memory.clone()),
         };
-        let (watch, report, witness) = start_watch(&setup)?;
-        if let Some(reason) = &report.unavailable {
-            tracing::warn!("nothing is cached, every request goes to the server: {reason}");
-        }
-        let watch_link = Arc::new(WatchLink::new(watch.channel.try_clone()?));
-        let witness = Arc::new(witness);
+        let watch_link = Arc::new(WatchLink::new(Watching::default()));
+        let mut watch = WatchUnit::start(setup, Arc::clone(&watch_link), false)?;
+        watch.wait()?;
         let (orders, desk) = orders::orders()?;
         let (mut links, mut card_units) = (Vec::new(), Vec::new());
         for (number, (ports, ports_setup)) in place.cards.into_iter().enumerate() {
@@ -172,12 +166,12 @@ impl<'a> Running<'a> {
                 rechecker: place.rechecker[number],
                 mtu: place.mtu,
                 pcap: plan.pcap.as_deref().map(|path| capture_file(path, number)),
-                ..card_setup(plan, witness.len())
+                ..card_setup(plan, watch.witness().len())
             };
             let link = Arc::new(CardLink::new(access_log.clone()));
             links.push(Arc::clone(&link));
-            let files = CardFiles { ports, witness: Arc::clone(&witness) };
-            card_units.push(CardUnit::start(setup, files, link, Arc::clone(&watch_link))?);
+            let files = CardFiles { ports, witness: Arc::clone(watch.witness()) };
+            card_units.push(CardUnit::start(setup, files, link, &watch)?);
         }
         let cards = Arc::new(Cards::new(links));
 
@@ -185,10 +179,17 @@ impl<'a> Running<'a> {
             instances.iter().map(|instance| (instance.interface.as_str(), instance.subnet)).collect();
         let published = publish::start(&plan.publish, &plan.http_ports, plan.outgoing, &networks)?;
         share::start(&plan.share, &namespace)?;
+        // It may have become ready meanwhile.
+        watch.handle(Instant::now())?;
+        watch.note_server_start();
         let server = {
             let environment = preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Server));
             start_server(&namespace, &argv, &plan.with, environment)?
         };
+        // A station of its own on a network is not reached from this machine by way of its card.
+        let is_reached = plan.wire.is_none();
+        let ways = instances.iter().filter(|_| is_reached).map(|instance| instance.subnet.server());
+        let readiness = Readiness::new(plan.http_ports.clone(), place.addresses.0, ways);
         Ok(Running {
             plan,
             started: Instant::now(),
@@ -202,10 +203,9 @@ impl<'a> Running<'a> {
             orders,
             desk,
             watch_link,
-            watch: Some(watch),
-            _witness: witness,
+            watch,
             access_log,
-            readiness: Readiness::new(plan.http_ports.clone(), place.addresses.0),
+            readiness,
             interface: place.interface,
             addresses: place.addresses,
             gateway: place.gateway,
@@ -213,7 +213,6 @@ impl<'a> Running<'a> {
             preload,
             instances,
             argv,
-            watch_unavailable: report.unavailable,
         })
     }
 
@@ -239,11 +238,11 @@ impl<'a> Running<'a> {
             card_pid: self.cards.pids().first().copied().unwrap_or(0),
             card_pids: self.cards.pids(),
             card_restarts: self.cards.restarts(),
-            watch_pid: self.watch.as_ref().map_or(0, Child::pid),
+            watch_pid: self.watch_link.watching().pid,
             published: self.plan.publish.iter().map(ToString::to_string).collect(),
             admin: self.admin.as_ref().map(AdminServer::address),
             shared: self.plan.share.clone(),
-            watch_unavailable: self.watch_unavailable.clone(),
+            watch_unavailable: self.watch_link.watching().unavailable,
             writer_environment: self.preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Writer)),
             databases: self
                 .plan
@@ -347,16 +346,6 @@ fn is_program(path: &std::path::Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-fn start_watch(setup: &WatchSetup) -> Result<(Child, WatchReport, Vec<OwnedFd>)> {
-    let mut watch = Child::start(Role::Watch)?;
-    send_message(&watch.channel, setup, &[])?;
-    let (report, files) = first_word::<WatchReport>(&mut watch, WATCH_START)?;
-    if report.files != files.len() {
-        bail!("the watcher announced {} files and sent {}", report.files, files.len());
-    }
-    Ok((watch, report, files))
-}
-
 /// One for each card, and that of the first has the name that was asked for.
 fn capture_file(path: &Path, card: usize) -> PathBuf {
     if card == 0 { path.to_owned() } else { path.with_extension(format!("card{card}.pcap")) }
@@ -405,11 +394,14 @@ fn start_server(
     Ok(server)
 }
 
-/// Waits for the first message of a child.
+/// Waits for the first message of a child, as long as that does not stand still for `limit`.
 pub fn first_word<T: serde::de::DeserializeOwned>(child: &mut Child, limit: Duration) -> Result<(T, Vec<OwnedFd>)> {
     let title = child.role.title();
-    if !wait_readable(child.channel.as_fd(), limit)? {
-        bail!("{title} did not start within {} s", limit.as_secs());
+    let mut patience = Patience::with(child.pid(), limit);
+    while !wait_readable(child.channel.as_fd(), LOOK_EVERY)? {
+        if patience.is_over() {
+            bail!("{title} did not start, and stood still for {} s", limit.as_secs());
+        }
     }
     match receive_message(&child.channel)? {
         Some(message) => Ok(message),

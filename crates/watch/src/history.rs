@@ -91,6 +91,11 @@ impl History {
         time_ns > self.complete_after_ns
     }
 
+    /// From now on the server can look things up unseen.
+    pub fn hide(&mut self) {
+        self.hidden = true;
+    }
+
     /// Can the server look things up unseen (io_uring, 32-bit system calls, file handles)? Once true, for good.
     pub fn is_hidden(&self) -> bool {
         self.hidden

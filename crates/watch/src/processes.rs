@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -84,6 +85,24 @@ fn processes() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
+
+/// May a process in this network namespace ask for files by io_uring, as far as can be seen of a ring that it has already?
+pub(crate) fn have_rings(server_netns: u32) -> bool {
+    let is_ring = |name: &[u8]| name.windows(RING.len()).any(|part| part == RING);
+    processes().any(|process| {
+        let folder = Path::new("/proc").join(process.to_string());
+        let is_server =
+            std::fs::metadata(folder.join("ns/net")).is_ok_and(|netns| netns.ino() == u64::from(server_netns));
+        let files = || std::fs::read_dir(folder.join("fd")).into_iter().flatten().flatten();
+        let links = || files().filter_map(|file| std::fs::read_link(file.path()).ok());
+        is_server
+            && (links().any(|link| is_ring(link.as_os_str().as_encoded_bytes()))
+                || std::fs::read(folder.join("maps")).is_ok_and(|maps| is_ring(&maps)))
+    })
+}
+
+/// How the kernel names the file of a ring.
+const RING: &[u8] = b"anon_inode:[io_uring]";
 
 /// Inode numbers of the sockets of a process; none if it is gone.
 pub(crate) fn sockets_of(process: u32) -> Vec<u64> {

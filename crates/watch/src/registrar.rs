@@ -43,7 +43,7 @@ use crate::databases::Databases;
 use crate::event::{EventKind, LookupEvent, RequestStep};
 use crate::history::History;
 use crate::peers::Peers;
-use crate::processes::DatabaseProcesses;
+use crate::processes::{DatabaseProcesses, have_rings};
 use crate::records::{Looked, Record, Records};
 use crate::remote::RemoteDatabase;
 use crate::resolve::Resolver;
@@ -90,6 +90,7 @@ pub struct Registrar {
     counters: RegistrarCounters,
     lease_renewed_ns: u64,
     corrupt: bool,
+    files_only: bool,
 }
 
 impl Registrar {
@@ -113,6 +114,16 @@ impl Registrar {
             counters: RegistrarCounters::default(),
             lease_renewed_ns: 0,
             corrupt: false,
+            files_only: false,
+        }
+    }
+
+    /// From now on no computed reply is vouched for. For a server that was started before the witness was there: what it has read is in its memory, and
+    /// nobody has seen it read.
+    pub fn vouch_for_files_only(&mut self) {
+        self.files_only = true;
+        if have_rings(self.table.server_netns()) {
+            self.history.hide();
         }
     }
 
@@ -402,6 +413,9 @@ impl Registrar {
 
     /// What does a reply depend on that is no file? Once it is certain that the server has only asked for what it said, a change since makes it outdated.
     fn judge_computed(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
+        if self.files_only {
+            return Err(RefusalReason::ServerOlder);
+        }
         if self.retained.has_overflowed() {
             return Err(RefusalReason::TooManyRetained);
         }

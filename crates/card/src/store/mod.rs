@@ -178,6 +178,15 @@ impl Store {
         &self.revisions
     }
 
+    /// Another table from now on, if nothing is stored. False: something is, and its stamps are of this one.
+    pub(crate) fn begin_watched(&mut self, revisions: Arc<RevisionTable>) -> bool {
+        let is_empty = self.places.iter().all(|place| place.entry.is_none());
+        if is_empty {
+            self.revisions = revisions;
+        }
+        is_empty
+    }
+
     /// The memory behind the entries.
     pub fn memory(&self) -> &CardMemory {
         &self.memory

@@ -34,11 +34,13 @@ pub enum RefusalReason {
     TooManyRetained = 14,
     /// The server read from a database what cannot be told apart from the rest, or in a way that cannot be followed.
     DatabaseUnclear = 15,
+    /// The server was started before it was watched, so that what it has in its own memory is not known, and it computed the reply.
+    ServerOlder = 16,
 }
 
 impl RefusalReason {
     /// All reasons, in order of their codes.
-    pub const ALL: [RefusalReason; 15] = [
+    pub const ALL: [RefusalReason; 16] = [
         RefusalReason::NoMatchingFile,
         RefusalReason::NotLookedUp,
         RefusalReason::OpenForWriting,
@@ -54,6 +56,7 @@ impl RefusalReason {
         RefusalReason::Dirty,
         RefusalReason::TooManyRetained,
         RefusalReason::DatabaseUnclear,
+        RefusalReason::ServerOlder,
     ];
 
     /// Name for metrics and logs.
@@ -74,6 +77,7 @@ impl RefusalReason {
             RefusalReason::Dirty => "dirty",
             RefusalReason::TooManyRetained => "too_many_retained",
             RefusalReason::DatabaseUnclear => "database_unclear",
+            RefusalReason::ServerOlder => "server_older",
         }
     }
 

@@ -10,8 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nicache_bus::Window;
 use nicache_card::{
-    AccessRecord as Hit, Card, CardConfig, CoherenceLink, Entry, EntryView, Handshake, NoWatcher, Outcome,
-    PathSettings, Paths, Store,
+    AccessRecord as Hit, Card, CardConfig, Entry, EntryView, Handshake, Outcome, PathSettings, Paths, Store,
 };
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
@@ -56,7 +55,7 @@ pub fn execute() -> Result<ExitCode> {
     let watcher = files.next().context("no socket to the watcher came with the setup")?;
     let ledger = files.next().context("no ledger came with the setup")?;
     // The maps first, then the links, which only need to stay open.
-    let witness: Vec<OwnedFd> = files.collect();
+    let mut witness: Vec<OwnedFd> = files.collect();
     let secret = secret()?;
     let l0 = if setup.l0 { level0(&setup, first.as_ref(), &witness, secret) } else { Vec::new() };
     let channel = Arc::new(CardChannel::new(socket));
@@ -75,12 +74,10 @@ pub fn execute() -> Result<ExitCode> {
     let steering = steering(steered, setup.queues.into());
     privileges::keep_capabilities(privileges::of_a_card(steering.iter().any(Option::is_some)))?;
     let ledger = Arc::new(Window::map(ledger).context("the ledger of connections")?);
-    let (table, watched) = match witness.as_slice() {
-        [control, revisions, ..] => (Arc::new(RevisionTable::map(control.as_fd(), revisions.as_fd())?), true),
-        // Its lease is never renewed, so nothing is stored or served.
-        _ => (RevisionTable::on_heap(), false),
-    };
-    let mut prepared = prepare_shards(&setup, pairs, steering, watched.then_some(watcher), &table, secret)?;
+    let mut watched = !witness.is_empty();
+    // Without a witness: one whose lease is never renewed, so that nothing is stored or served.
+    let table = if watched { revision_table(&witness)? } else { RevisionTable::on_heap() };
+    let mut prepared = prepare_shards(&setup, pairs, steering, watcher, &table, secret)?;
     for (l0, prepared) in l0.into_iter().zip(&mut prepared) {
         prepared.card.set_l0(Box::new(l0));
     }
@@ -116,12 +113,19 @@ pub fn execute() -> Result<ExitCode> {
     let shards_with_keys = Arc::clone(&shards);
     std::thread::Builder::new().name("keys".into()).spawn(move || renew_keys(&shards_with_keys))?;
     // Each has opened its files once it answers.
-    shards.iter().try_for_each(|shard| shard.ask(|_| ()))?;
+    shards.iter().try_for_each(|shard| shard.ask_patiently(|_| ()))?;
     privileges::filter_calls()?;
     let mut hottest = Hottest::new(monotonic());
     while let Some((message, files)) = channel.receive()? {
         match message {
             ToCard::Begin | ToCard::BeginAfter => {}
+            ToCard::Watched => {
+                if !watched {
+                    begin_watched(&shards, &files)?;
+                    watched = true;
+                    witness.extend(files);
+                }
+            }
             ToCard::Yield => {
                 yielding.begin(&shards, files)?;
                 life.iter().for_each(Life::retire);
@@ -129,7 +133,7 @@ pub fn execute() -> Result<ExitCode> {
             ToCard::Stop => {
                 life.iter().for_each(Life::stop);
                 for shard in shards.iter() {
-                    if let Err(error) = shard.ask(|card| card.wire_mut().finish())? {
+                    if let Err(error) = shard.ask_patiently(|card| card.wire_mut().finish())? {
                         tracing::warn!("the capture is not whole: {error}");
                     }
                 }
@@ -138,7 +142,7 @@ pub fn execute() -> Result<ExitCode> {
             ToCard::Ask { id, question } => {
                 let answer = answer(question, &shards, watched, &mut hottest)
                     .unwrap_or_else(|error| Answer::Refused { reason: format!("{error:#}") });
-                channel.send(&FromCard::Answer { id, answer })?;
+                channel.send_patiently(&FromCard::Answer { id, answer })?;
             }
         }
     }
@@ -153,6 +157,23 @@ fn wants_probe(ports: &PortsSetup) -> bool {
 fn unfit(socket: OwnedFd, error: &anyhow::Error) -> Result<ExitCode> {
     CardChannel::new(socket).send(&FromCard::Probed { l0: false, failure: Some(format!("{error:#}")) })?;
     Ok(ExitCode::FAILURE)
+}
+
+fn revision_table(witness: &[OwnedFd]) -> Result<Arc<RevisionTable>> {
+    let [control, revisions, ..] = witness else { bail!("the witness has no revision table") };
+    Ok(Arc::new(RevisionTable::map(control.as_fd(), revisions.as_fd())?))
+}
+
+/// Has all shards, which have no witness and have therefore stored nothing, store and serve what this one vouches for.
+fn begin_watched(shards: &[Shard<ShardPort, ShardPort>], witness: &[OwnedFd]) -> Result<()> {
+    let table = revision_table(witness)?;
+    for shard in shards {
+        let table = Arc::clone(&table);
+        if !shard.ask_patiently(|card| card.begin_watched(table))? {
+            bail!("the card had something stored before it was watched");
+        }
+    }
+    Ok(())
 }
 
 /// A shard that takes no frames yet.
@@ -185,16 +206,13 @@ fn prepare_shards(
     setup: &CardSetup,
     pairs: Vec<(AnyPort, AnyPort)>,
     steering: Vec<Option<ReceiveSteering>>,
-    watcher: Option<OwnedFd>,
+    watcher: OwnedFd,
     table: &Arc<RevisionTable>,
     secret: [u8; 16],
 ) -> Result<Vec<Prepared>> {
     let queues = pairs.len();
     let wakers = (0..queues).map(|_| Waker::new()).collect::<Result<Vec<_>, _>>()?;
-    let mut links: Vec<Option<WatcherLink>> = match watcher {
-        Some(socket) => WatcherLink::start(socket, wakers.clone())?.into_iter().map(Some).collect(),
-        None => (0..queues).map(|_| None).collect(),
-    };
+    let links = WatcherLink::start(watcher, wakers.clone())?;
     let memory_bytes = usize::try_from(setup.memory_bytes / queues as u64).context("--memory is too large")?;
     let rechecker = match setup.rechecker {
         Some((own, server)) if wants_dynamic(setup) => {
@@ -203,7 +221,7 @@ fn prepare_shards(
         _ => None,
     };
     let mut shards = Vec::new();
-    for (number, ((wire, host), steering)) in pairs.into_iter().zip(steering).enumerate() {
+    for (number, (((wire, host), steering), link)) in pairs.into_iter().zip(steering).zip(links).enumerate() {
         let config = card_config(setup, memory_bytes, secret)?;
         let memory = CardMemory::new(memory_bytes, HugePages::Try)
             .with_context(|| format!("cannot take {memory_bytes} bytes of card memory: try a smaller --memory"))?;
@@ -211,11 +229,8 @@ fn prepare_shards(
         let seed = u64::from(std::process::id()) << 16 | number as u64;
         let policy = new_policy(setup.policy, memory_bytes as u64, config.entries as u32, seed);
         let store = Store::new(memory, policy, Arc::clone(table), config.entries);
-        let link: Box<dyn CoherenceLink + Send> = match links[number].take() {
-            Some(link) => Box::new(link),
-            None => Box::new(NoWatcher),
-        };
-        let card = Card::new(Divertible::new(wire), Divertible::new(host), config, store, link, monotonic());
+        let (wire, host) = (Divertible::new(wire), Divertible::new(host));
+        let card = Card::new(wire, host, config, store, Box::new(link), monotonic());
         let (rechecker, waker) = (rechecker.clone(), wakers[number].clone());
         let connections = setup.clients.connections;
         shards.push(Prepared { number, connections, card, steering, rechecker, waker });
@@ -331,7 +346,8 @@ fn secret() -> Result<[u8; 16]> {
 fn answer(question: Question, shards: &Shards, watched: bool, hottest: &mut Hottest) -> Result<Answer> {
     match question {
         Question::Alive => {
-            shards.iter().try_for_each(|shard| shard.ask(|_| ()))?;
+            // Whoever asks knows how long to wait.
+            shards.iter().try_for_each(|shard| shard.ask_patiently(|_| ()))?;
             Ok(Answer::Alive)
         }
         Question::Counters => {
@@ -382,7 +398,7 @@ fn settled_report(card: &mut Card<ShardPort, ShardPort>) -> Counters {
 }
 
 fn unwatched(watched: bool) -> Option<String> {
-    (!watched).then(|| "files cannot be watched".to_owned())
+    (!watched).then(|| "the server's files are not watched yet".to_owned())
 }
 
 fn purge(shards: &Shards, which: Option<(Option<String>, String)>) -> Result<Answer> {
@@ -488,8 +504,9 @@ fn renew_keys(shards: &Shards) {
     loop {
         std::thread::sleep(KEY_INTERVAL);
         let Ok(key) = secret() else { continue };
-        let renewed =
-            shards.iter().try_for_each(|shard| shard.ask(move |card| card.renew_cookie_key(IsnKey(key), monotonic())));
+        let renewed = shards
+            .iter()
+            .try_for_each(|shard| shard.ask_patiently(move |card| card.renew_cookie_key(IsnKey(key), monotonic())));
         if renewed.is_err() {
             return;
         }
@@ -503,7 +520,7 @@ fn send_access_records(shards: &Shards, channel: &CardChannel) {
         let mut records = Vec::new();
         let mut lost = 0;
         for shard in shards {
-            let fetched = shard.ask(|card| {
+            let fetched = shard.ask_patiently(|card| {
                 let mut records = Vec::new();
                 card.drain_access_records(|record| records.push(to_record(record)));
                 (records, card.counters().access_lost)

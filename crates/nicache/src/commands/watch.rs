@@ -115,7 +115,7 @@ impl Operator for Supervisor {
     fn answer(&mut self, registrar: &mut Registrar) -> io::Result<Option<OwnedFd>> {
         let question = receive_message(&self.socket).map_err(io::Error::other)?;
         let Some((question, files)) = question else { return Err(io::ErrorKind::UnexpectedEof.into()) };
-        let mut answer = answer(question, registrar, &self.remotes);
+        let Some(mut answer) = answer(question, registrar, &self.remotes) else { return Ok(files.into_iter().next()) };
         // Paths may be of any length.
         while let FromWatch::Explained { sources: Some(sources) } = &mut answer
             && serde_json::to_vec(sources).is_ok_and(|bytes| bytes.len() > MESSAGE_BYTES_MAX - 1024)
@@ -124,13 +124,19 @@ impl Operator for Supervisor {
             sources.tables.truncate(sources.tables.len() / 2);
         }
         send_message(&self.socket, &answer, &[]).map_err(io::Error::other)?;
-        Ok(files.into_iter().next())
+        Ok(None)
     }
 }
 
-fn answer(question: ToWatch, registrar: &mut Registrar, remotes: &[Arc<RemoteDatabase>]) -> FromWatch {
-    match question {
-        ToWatch::ServeCard => FromWatch::CardServed,
+/// `None`: there is nothing to say, but a card to serve.
+fn answer(question: ToWatch, registrar: &mut Registrar, remotes: &[Arc<RemoteDatabase>]) -> Option<FromWatch> {
+    Some(match question {
+        ToWatch::ServeCard { server_is_older } => {
+            if server_is_older {
+                registrar.vouch_for_files_only();
+            }
+            return None;
+        }
         ToWatch::Explain { record } => {
             FromWatch::Explained { sources: registrar.explain(RecordNumber(record)).map(sources_report) }
         }
@@ -139,7 +145,7 @@ fn answer(question: ToWatch, registrar: &mut Registrar, remotes: &[Arc<RemoteDat
         ToWatch::Databases => {
             FromWatch::Databases { databases: remotes.iter().map(|remote| report_of(remote)).collect() }
         }
-    }
+    })
 }
 
 fn report_of(remote: &RemoteDatabase) -> DatabaseReport {

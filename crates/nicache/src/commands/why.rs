@@ -31,6 +31,9 @@ const LINES: usize = 20;
 fn render(url: &str, report: &WhyReport, lines: usize) -> String {
     let page = &report.page;
     let mut text = format!("{url}\n");
+    if let Some(reason) = &report.unwatched {
+        let _ = writeln!(text, "  nothing is stored or served at the moment: {reason}");
+    }
     for (entry, sources) in page.entries.iter().zip(&report.sources) {
         render_entry(&mut text, entry, sources.as_ref(), lines);
     }
@@ -135,6 +138,9 @@ fn advice(reason: &str) -> Option<&'static str> {
         }
         "fill_refused_unwatched_filesystem" => "A file is on a file system where nobody can see changes.",
         "fill_refused_open_for_writing" => "Somebody has one of its files open for writing.",
+        "fill_refused_server_older" => {
+            "The watcher was not ready when the server was started, and cannot know what the server has in its memory: until nicache is started again, only files are kept."
+        }
         "fill_refused_events_lost" => "More happened than the watcher could follow. It begins anew by itself.",
         "fill_refused_no_matching_file" | "fill_refused_not_looked_up" => {
             "It is no file of the server's, and computed pages are switched off (--recheck 0)."
@@ -178,7 +184,7 @@ mod tests {
             retained: 2000,
         };
         let page = PageReport { entries: vec![entry], entries_count: 1, ..PageReport::default() };
-        let report = WhyReport { page, sources: vec![Some(sources)] };
+        let report = WhyReport { page, sources: vec![Some(sources)], unwatched: None };
         let text = render("/p", &report, 1);
         let (bytes, files) = (format!("{} bytes", grouped(1234)), format!("{} files", grouped(2000)));
         for part in
@@ -192,9 +198,10 @@ mod tests {
     #[test]
     fn the_reason_why_not() {
         let page = PageReport { last: Some("fill_refused_wrote".into()), last_ms: Some(1500), ..PageReport::default() };
-        let text = render("/p", &WhyReport { page, sources: Vec::new() }, 1);
+        let text = render("/p", &WhyReport { page, sources: Vec::new(), unwatched: None }, 1);
         assert!(text.contains("1.5 s ago: fill_refused_wrote") && text.contains("changed a file or a row"), "{text}");
-        let text = render("/p", &WhyReport { page: PageReport::default(), sources: Vec::new() }, 1);
-        assert!(text.contains("ask for it twice"), "{text}");
+        let unwatched = Some("not watched yet".to_owned());
+        let text = render("/p", &WhyReport { page: PageReport::default(), sources: Vec::new(), unwatched }, 1);
+        assert!(text.contains("ask for it twice") && text.contains("at the moment: not watched yet"), "{text}");
     }
 }

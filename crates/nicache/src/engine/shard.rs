@@ -69,15 +69,31 @@ impl<W: Port + Send + 'static, H: Port + Send + 'static> Shard<W, H> {
         Ok(shard)
     }
 
-    /// Runs `work` on the card's thread and waits for its result.
+    /// Runs `work` on the card's thread and waits for its result, at most [`ANSWER_TIMEOUT`](crate::control::ANSWER_TIMEOUT): for whoever has somebody waiting.
     pub fn ask<T: Send + 'static>(&self, work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static) -> Result<T> {
+        let answer = self.begin(work)?;
+        answer.recv_timeout(crate::control::ANSWER_TIMEOUT).context("the card's thread does not answer")
+    }
+
+    /// The same, however long it takes: for what has to be done. An error says that the thread has ended.
+    pub fn ask_patiently<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static,
+    ) -> Result<T> {
+        self.begin(work)?.recv().context("the card's thread has ended")
+    }
+
+    fn begin<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Card<W, H>) -> T + Send + 'static,
+    ) -> Result<Receiver<T>> {
         let (sender, answer) = channel();
         let command: Command<W, H> = Box::new(move |card| {
             let _ = sender.send(work(card));
         });
         self.commands.send(command).ok().context("the card's thread has ended")?;
         self.waker.wake();
-        answer.recv_timeout(crate::control::ANSWER_TIMEOUT).context("the card's thread does not answer")
+        Ok(answer)
     }
 }
 

@@ -32,11 +32,10 @@ pub fn elders(files: Vec<OwnedFd>) -> Result<(Vec<Elder>, OwnedFd)> {
     Ok((elders, life))
 }
 
-/// Waits until the elder reads its ports no more.
+/// Waits until the elder reads its ports no more: until it says so, or has ended. However long it takes, as each of two who read a port would have
+/// half of each connection.
 pub fn wait_for(elder: &OwnedFd) {
-    let limit = Timespec { tv_sec: 1, tv_nsec: 0 };
-    // One that does not say so has ended, or is about to.
-    let _ = poll(&mut [PollFd::new(elder, PollFlags::IN)], Some(&limit));
+    while poll(&mut [PollFd::new(elder, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
 }
 
 /// Is the other end of a socket open?
@@ -66,7 +65,7 @@ impl Yielding {
         let mut sockets = files.into_iter().map(PairSocket::from);
         for shard in shards {
             let (wire, host) = sockets.next().zip(sockets.next()).context("the younger card's sockets did not come")?;
-            shard.ask(move |card| {
+            shard.ask_patiently(move |card| {
                 card.wire_mut().divert(wire);
                 card.host_mut().divert(host);
                 // What an operator purges from now on is told to the younger card only.
@@ -85,7 +84,8 @@ fn end_when_done(shards: &[Shard<ShardPort, ShardPort>], elder: Option<&OwnedFd>
     }
     let until = Instant::now() + ELDER_TIME;
     let left = || -> Result<usize> {
-        let flows = shards.iter().map(|shard| shard.ask(|card| card.sole_flows())).collect::<Result<Vec<_>>>()?;
+        let flows =
+            shards.iter().map(|shard| shard.ask_patiently(|card| card.sole_flows())).collect::<Result<Vec<_>>>()?;
         Ok(flows.into_iter().sum())
     };
     loop {
@@ -94,7 +94,7 @@ fn end_when_done(shards: &[Shard<ShardPort, ShardPort>], elder: Option<&OwnedFd>
             Err(_) => break,
             Ok(_) if Instant::now() > until => {
                 for shard in shards {
-                    let _ = shard.ask(|card| card.reset_all(monotonic()));
+                    let _ = shard.ask_patiently(|card| card.reset_all(monotonic()));
                 }
                 break;
             }

@@ -18,7 +18,6 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use super::card_link::CardLink;
 use super::card_unit::{CardFiles, CardPorts, CardUnit};
 use super::cards::Cards;
-use super::children::{Child, describe};
 use super::control_server::ControlServer;
 use super::end::Signals;
 use super::instance::Instance;
@@ -26,8 +25,9 @@ use super::netlink::Netlink;
 use super::orders::{Order, Orders, orders};
 use super::sampler::Sampler;
 use super::standing::{Standing, StandingPlan};
-use super::watch_link::WatchLink;
-use super::{card_setup, check_privilege, connections_lost_max, notify, start_watch};
+use super::watch_link::{WatchLink, Watching};
+use super::watch_unit::WatchUnit;
+use super::{card_setup, check_privilege, connections_lost_max, notify};
 use crate::access_log::AccessLog;
 use crate::control::{Counters, Status};
 use crate::live::Live;
@@ -56,7 +56,7 @@ struct Attached<'a> {
     cards: Arc<Cards>,
     card: CardUnit,
     orders: Orders,
-    watch: Option<Child>,
+    watch: WatchUnit,
     access_log: Option<Arc<AccessLog>>,
     status: Status,
     _instance: Instance,
@@ -73,29 +73,22 @@ impl<'a> Attached<'a> {
         let control = ControlServer::bind(&instance.socket_path())?;
         let standing = stand(plan)?;
 
-        let (watch, watch_unavailable, witness) = match server_netns(plan)? {
-            Some(server_netns) => {
-                let (watch, report, witness) = start_watch(&watch_setup(plan, server_netns))?;
-                (Some(watch), report.unavailable, witness)
-            }
-            None => (None, Some(UNKNOWN_SERVER.to_owned()), Vec::new()),
+        let watch_link = Arc::new(WatchLink::new(Watching::default()));
+        let mut watch = match server_netns(plan)? {
+            Some(netns) => WatchUnit::start(watch_setup(plan, netns), Arc::clone(&watch_link), true)?,
+            None => WatchUnit::nobody(watch_setup(plan, 0), UNKNOWN_SERVER.to_owned(), Arc::clone(&watch_link)),
         };
-        if let Some(reason) = &watch_unavailable {
-            tracing::warn!("nothing is cached, every request goes to the server: {reason}");
-        }
-        let watch_link = Arc::new(match &watch {
-            Some(watch) => WatchLink::new(watch.channel.try_clone()?),
-            None => WatchLink::to_nobody()?,
-        });
+        watch.wait()?;
         let card_link = Arc::new(CardLink::new(access_log.clone()));
-        let mut setup = card_setup(run, witness.len());
+        let mut setup = card_setup(run, watch.witness().len());
         setup.mtu = Netlink::open()?.mtu(&plan.wire).with_context(|| format!("asking for the MTU of {}", plan.wire))?;
         setup.ports = standing.setup(true);
-        let files = CardFiles { ports: CardPorts::Interfaces(Box::new(standing)), witness: Arc::new(witness) };
-        let card = CardUnit::start(setup, files, Arc::clone(&card_link), Arc::clone(&watch_link))?;
+        let files =
+            CardFiles { ports: CardPorts::Interfaces(Box::new(standing)), witness: Arc::clone(watch.witness()) };
+        let card = CardUnit::start(setup, files, Arc::clone(&card_link), &watch)?;
 
         let cards = Arc::new(Cards::new(vec![card_link]));
-        let status = status(plan, &instance, &cards, watch.as_ref(), watch_unavailable, admin.as_ref());
+        let status = status(plan, &instance, &cards, watch_link.watching(), admin.as_ref());
         let links = (Arc::clone(&cards), Arc::clone(&watch_link));
         let sampler = Arc::new(Sampler::new(status.clone(), "kernel", started, links.0, links.1));
         let links = (Arc::clone(&cards), watch_link);
@@ -137,17 +130,12 @@ impl<'a> Attached<'a> {
     fn supervise(&mut self, signals: &Signals) -> Result<()> {
         loop {
             self.wait(signals)?;
+            self.watch.handle(Instant::now())?;
             self.card.handle(Instant::now())?;
             while let Some(Order::Upgrade { program, reply }) = self.orders.take() {
                 self.card.upgrade(&program, reply);
             }
-            if let Some(status) = self.watch.as_mut().map(Child::try_wait).transpose()?.flatten() {
-                tracing::error!(
-                    "the watcher {}: nothing is cached any more, every request goes to the server, until nicache is started again",
-                    describe(status)
-                );
-                self.watch = None;
-            }
+            self.card.join(&self.watch);
             while let Some(number) = signals.take() {
                 match number {
                     SIGINT | SIGTERM => return Ok(()),
@@ -163,13 +151,10 @@ impl<'a> Attached<'a> {
     }
 
     fn wait(&self, signals: &Signals) -> Result<()> {
-        let files = signals
-            .files()
-            .chain(self.watch.as_ref().map(AsFd::as_fd))
-            .chain(self.card.files())
-            .chain([self.orders.as_fd()]);
+        let files = signals.files().chain(self.watch.file()).chain(self.card.files()).chain([self.orders.as_fd()]);
         let mut files: Vec<PollFd<'_>> = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-        let due = self.card.due().map(|due| due.saturating_duration_since(Instant::now()));
+        let due = self.card.due().into_iter().chain(self.watch.due()).min();
+        let due = due.map(|due| due.saturating_duration_since(Instant::now()));
         match poll(&mut files, due.map(Timespec::try_from).transpose()?.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -238,8 +223,7 @@ fn status(
     plan: &AttachPlan,
     instance: &Instance,
     cards: &Cards,
-    watch: Option<&Child>,
-    watch_unavailable: Option<String>,
+    watching: Watching,
     admin: Option<&AdminServer>,
 ) -> Status {
     Status {
@@ -259,11 +243,11 @@ fn status(
         card_pid: cards.pids().first().copied().unwrap_or(0),
         card_pids: cards.pids(),
         card_restarts: 0,
-        watch_pid: watch.map_or(0, Child::pid),
+        watch_pid: watching.pid,
         published: Vec::new(),
         admin: admin.map(AdminServer::address),
         shared: Vec::new(),
-        watch_unavailable,
+        watch_unavailable: watching.unavailable,
         writer_environment: Vec::new(),
         databases: Vec::new(),
         counters: Counters::default(),

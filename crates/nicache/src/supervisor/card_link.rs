@@ -77,11 +77,16 @@ impl CardLink {
 
     /// Asks and waits for the answer, at most [`ANSWER_TIMEOUT`].
     pub fn ask(&self, question: Question) -> Result<Answer> {
-        self.ask_in_steps(question, ANSWER_TIMEOUT, 1)
+        self.ask_while(question, ANSWER_TIMEOUT, || false)
     }
 
-    /// Asks and waits for the answer, so many times for `step`. A step is at least one look, however late it comes.
-    pub fn ask_in_steps(&self, question: Question, step: Duration, steps: u32) -> Result<Answer> {
+    /// Asks and waits for the answer: for `step`, and again while `is_patient`.
+    pub fn ask_while(
+        &self,
+        question: Question,
+        step: Duration,
+        mut is_patient: impl FnMut() -> bool,
+    ) -> Result<Answer> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = mpsc::channel();
         let (socket, waiting) = {
@@ -91,17 +96,24 @@ impl CardLink {
         };
         let lock = || waiting.lock().expect("no holder of this lock panics");
         lock().insert(id, sender);
-        let wait = || {
-            for _ in 0..steps {
+        let mut wait = || {
+            // Of questions that are not taken out, there is room for so many.
+            while let Err(error) = send_message(&*socket, &ToCard::Ask { id, question: question.clone() }, &[]) {
+                if error.downcast_ref() != Some(&rustix::io::Errno::AGAIN) || !is_patient() {
+                    return Err(error);
+                }
+                std::thread::sleep(step);
+            }
+            loop {
                 match answer.recv_timeout(step) {
                     Ok(answer) => return Ok(answer),
-                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(mpsc::RecvTimeoutError::Timeout) if is_patient() => {}
+                    Err(mpsc::RecvTimeoutError::Timeout) => bail!("the card does not answer"),
                     Err(mpsc::RecvTimeoutError::Disconnected) => bail!("the card has ended"),
                 }
             }
-            bail!("the card does not answer")
         };
-        let result = send_message(&*socket, &ToCard::Ask { id, question }, &[]).and_then(|()| wait());
+        let result = wait();
         lock().remove(&id);
         result
     }

@@ -27,17 +27,17 @@ use super::children::{Child, OWN_PROGRAM, Role, describe, wait_readable};
 use super::first_word;
 use super::passing::Passing;
 use super::standing::Standing;
-use super::watch_link::WatchLink;
+use super::vitals::{LOOK_EVERY, Patience};
+use super::watch_unit::WatchUnit;
 use super::watchdog::Watchdog;
 use crate::control::{FromCard, ToCard};
 use crate::engine::{ledger_bytes, orphans};
-use crate::inquiry::{FromWatch, ToWatch};
 use crate::setup::{CardSetup, PortsSetup, receive_message, send_message};
 
-/// How long the card may take to make its memory ready; many gigabytes take seconds.
+/// How long a card may stand still while it makes its memory ready; many gigabytes take seconds.
 const START: Duration = Duration::from_secs(120);
-/// How long the watcher may take to hear of a new card.
-const WATCHER: Duration = Duration::from_secs(2);
+/// Until a card or the watcher is told again what it did not take.
+const AGAIN: Duration = Duration::from_millis(100);
 /// A card that has served for so long may be started again at once.
 const STEADY: Duration = Duration::from_secs(60);
 /// Longest pause before a card is started again.
@@ -138,7 +138,8 @@ pub struct CardUnit {
     setup: CardSetup,
     files: CardFiles,
     link: Arc<CardLink>,
-    watch: Arc<WatchLink>,
+    /// Of the card in `state`.
+    bond: Bond,
     /// What the card says of its connections, for the next one.
     ledger: Window,
     state: State,
@@ -161,7 +162,8 @@ struct Elder {
 #[derive(Debug)]
 struct Successor {
     card: Child,
-    until: Instant,
+    bond: Bond,
+    patience: Patience,
     ledger: Window,
     reply: mpsc::Sender<Result<u32>>,
 }
@@ -169,8 +171,17 @@ struct Successor {
 #[derive(Debug)]
 enum State {
     Serving { card: Child, since: Instant, watchdog: Watchdog },
-    Starting { card: Child, until: Instant, passing: Option<Passing> },
+    Starting { card: Child, patience: Patience, passing: Option<Passing> },
     Waiting { until: Instant, passing: Option<Passing> },
+}
+
+/// How far a card and the watcher have got with each other.
+#[derive(Debug)]
+struct Bond {
+    /// The watcher's end of the socket between both, until it has it.
+    socket: Option<OwnedFd>,
+    /// The card has the files of the witness.
+    has_witness: bool,
 }
 
 impl CardUnit {
@@ -179,19 +190,19 @@ impl CardUnit {
         mut setup: CardSetup,
         mut files: CardFiles,
         link: Arc<CardLink>,
-        watch: Arc<WatchLink>,
+        watch: &WatchUnit,
     ) -> Result<CardUnit> {
         let ledger = Window::create("nicache-ledger", ledger_bytes(setup.queues, setup.clients.connections))?;
         let program = PathBuf::from(OWN_PROGRAM);
         let mut is_proven = false;
-        let mut card = loop {
+        let (mut card, mut bond) = loop {
             if let CardPorts::Interfaces(standing) = &files.ports {
                 (setup.ports, setup.l0) = (standing.setup(!is_proven), standing.wants_l0());
             }
-            let mut card = spawn(&program, &setup, &files, &ledger, &watch)?;
-            let CardPorts::Interfaces(standing) = &mut files.ports else { break card };
+            let (mut card, bond) = spawn(&program, &setup, &files, &ledger)?;
+            let CardPorts::Interfaces(standing) = &mut files.ports else { break (card, bond) };
             if is_proven {
-                break card;
+                break (card, bond);
             }
             let (l0, failure) = match first_word(&mut card, START)?.0 {
                 FromCard::Probed { l0, failure } => (l0, failure),
@@ -210,8 +221,9 @@ impl CardUnit {
                 standing.without_l0();
             }
             (setup.ports, setup.l0) = (standing.setup(false), standing.wants_l0());
-            break card;
+            break (card, bond);
         };
+        bond.tell_watcher(watch);
         match first_word(&mut card, START)?.0 {
             FromCard::Ready => {}
             other => bail!("the card began with {other:?}"),
@@ -224,7 +236,7 @@ impl CardUnit {
             setup,
             files,
             link,
-            watch,
+            bond,
             ledger,
             state,
             successor: None,
@@ -247,28 +259,55 @@ impl CardUnit {
 
     /// When [`handle`](CardUnit::handle) wants to be called at the latest.
     pub fn due(&self) -> Option<Instant> {
+        let soon = |pause| Instant::now() + pause;
         let state = match &self.state {
             State::Serving { .. } => None,
-            State::Starting { until, .. } | State::Waiting { until, .. } => Some(*until),
+            State::Starting { .. } => Some(soon(LOOK_EVERY)),
+            State::Waiting { until, .. } => Some(*until),
         };
-        state.into_iter().chain(self.successor.as_ref().map(|successor| successor.until)).min()
+        let successor = self.successor.as_ref().map(|_| soon(LOOK_EVERY));
+        let is_watched = !self.files.witness.is_empty();
+        let is_bond_due = is_watched && matches!(self.state, State::Serving { .. }) && !self.bond.is_complete();
+        state.into_iter().chain(successor).chain(is_bond_due.then(|| soon(AGAIN))).min()
+    }
+
+    /// Brings card and watcher together, as far as both are there: to be called whenever one of them may have come.
+    pub fn join(&mut self, watch: &WatchUnit) {
+        if self.files.witness.is_empty() && !watch.witness().is_empty() {
+            self.files.witness = Arc::clone(watch.witness());
+            self.setup.witness_files = self.files.witness.len();
+        }
+        if let Some(successor) = &mut self.successor {
+            successor.bond.tell_watcher(watch);
+        }
+        self.bond.tell_watcher(watch);
+        if let State::Serving { card, .. } = &self.state
+            && self.bond.tell_card(card, &self.files.witness)
+            && self.setup.l0
+        {
+            tracing::warn!(
+                "hits are not answered in the kernel, as this card was there before the watcher: `nicache upgrade` starts one for which they are"
+            );
+        }
     }
 
     /// Has a card of `program` take the place of the one at work, whose connections stay with it until they end. Who asked hears when the other one serves, or why it does not; then
     /// nothing has changed.
     pub fn upgrade(&mut self, program: &Path, reply: mpsc::Sender<Result<u32>>) {
-        let spawn = || -> Result<(Child, Window)> {
+        let spawn = || -> Result<(Child, Bond, Window)> {
             if self.successor.is_some() || !matches!(self.state, State::Serving { .. }) {
                 bail!("a card is being started already: try again");
             }
             let ledger =
                 Window::create("nicache-ledger", ledger_bytes(self.setup.queues, self.setup.clients.connections))?;
             let setup = CardSetup { pcap: None, ..self.setup.clone() };
-            Ok((spawn(program, &setup, &self.files, &ledger, &self.watch)?, ledger))
+            let (card, bond) = spawn(program, &setup, &self.files, &ledger)?;
+            Ok((card, bond, ledger))
         };
         match spawn() {
-            Ok((card, ledger)) => {
-                self.successor = Some(Successor { card, until: Instant::now() + START, ledger, reply });
+            Ok((card, bond, ledger)) => {
+                let patience = Patience::with(card.pid(), START);
+                self.successor = Some(Successor { card, bond, patience, ledger, reply });
             }
             Err(error) => drop(reply.send(Err(error))),
         }
@@ -277,7 +316,7 @@ impl CardUnit {
     /// Looks after the card; does not wait for anything.
     pub fn handle(&mut self, now: Instant) -> Result<()> {
         self.elders.retain_mut(|elder| matches!(elder.card.try_wait(), Ok(None)));
-        self.handle_successor(now);
+        self.handle_successor();
         match &mut self.state {
             State::Serving { card, since, .. } => {
                 let Some(status) = card.try_wait()? else { return Ok(()) };
@@ -286,10 +325,10 @@ impl CardUnit {
                 }
                 self.fail(&format!("the card {}", describe(status)), now)
             }
-            State::Starting { card, until, .. } => {
+            State::Starting { card, patience, .. } => {
                 if !wait_readable(card.channel.as_fd(), Duration::ZERO)? {
-                    return match now >= *until {
-                        true => self.fail("a new card did not start in time", now),
+                    return match patience.is_over() {
+                        true => self.fail("a new card stood still at its start", now),
                         false => Ok(()),
                     };
                 }
@@ -300,9 +339,10 @@ impl CardUnit {
             }
             State::Waiting { until, passing } if now >= *until => {
                 let passing = passing.take();
-                match spawn(&self.program, &self.setup, &self.files, &self.ledger, &self.watch) {
-                    Ok(card) => {
-                        self.state = State::Starting { card, until: now + START, passing };
+                match spawn(&self.program, &self.setup, &self.files, &self.ledger) {
+                    Ok((card, bond)) => {
+                        let patience = Patience::with(card.pid(), START);
+                        (self.bond, self.state) = (bond, State::Starting { card, patience, passing });
                         Ok(())
                     }
                     Err(error) => self.fail(&format!("{error:#}"), now),
@@ -313,19 +353,19 @@ impl CardUnit {
     }
 
     /// Looks whether a successor is ready, or has failed.
-    fn handle_successor(&mut self, now: Instant) {
-        let Some(successor) = &self.successor else { return };
+    fn handle_successor(&mut self) {
+        let Some(successor) = &mut self.successor else { return };
         let said = match wait_readable(successor.card.channel.as_fd(), Duration::ZERO) {
             Ok(true) => Some(receive_message(&successor.card.channel)),
-            _ if now >= successor.until => None,
+            _ if successor.patience.is_over() => None,
             _ => return,
         };
-        let Some(Successor { card, ledger, reply, .. }) = self.successor.take() else { return };
+        let Some(Successor { card, bond, ledger, reply, .. }) = self.successor.take() else { return };
         let program = card.program.clone();
         let result = match said {
-            Some(Ok(Some((FromCard::Ready, _)))) => self.succeed(card, ledger),
+            Some(Ok(Some((FromCard::Ready, _)))) => self.succeed(card, bond, ledger),
             Some(_) => Err(anyhow!("the new card ended at its start; its own message is in the log")),
-            None => Err(anyhow!("the new card did not start in time")),
+            None => Err(anyhow!("the new card stood still at its start")),
         };
         match &result {
             Ok(pid) => {
@@ -339,7 +379,7 @@ impl CardUnit {
     }
 
     /// The successor takes the frames; the card at work keeps its connections.
-    fn succeed(&mut self, card: Child, ledger: Window) -> Result<u32> {
+    fn succeed(&mut self, card: Child, bond: Bond, ledger: Window) -> Result<u32> {
         if !matches!(self.state, State::Serving { .. }) {
             bail!("the card at work ended meanwhile");
         }
@@ -348,6 +388,7 @@ impl CardUnit {
         begin_after(&card, elder, self.setup.queues)?;
         let state = serving(card, &self.link)?;
         let ledger = std::mem::replace(&mut self.ledger, ledger);
+        self.bond = bond;
         if let State::Serving { card, .. } = std::mem::replace(&mut self.state, state) {
             self.elders.push(Elder { card, ledger });
         }
@@ -448,20 +489,35 @@ fn serving(card: Child, link: &Arc<CardLink>) -> Result<State> {
     Ok(State::Serving { card, since: Instant::now(), watchdog })
 }
 
-/// Starts a card's process and gives it what it needs.
-fn spawn(program: &Path, setup: &CardSetup, files: &CardFiles, ledger: &Window, watch: &WatchLink) -> Result<Child> {
-    let (card_side, watch_side) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    if setup.witness_files > 0 {
-        // Without a watcher a card passes everything, which is better than no card.
-        match watch.ask_with(&ToWatch::ServeCard, &[watch_side.as_fd()], WATCHER) {
-            Ok(FromWatch::CardServed) => {}
-            Ok(other) => bail!("the watcher answered {other:?}"),
-            Err(error) => tracing::error!("the card has no watcher, and caches nothing: {error:#}"),
+impl Bond {
+    fn is_complete(&self) -> bool {
+        self.socket.is_none() && self.has_witness
+    }
+
+    /// Gives the watcher its end, if it is there and can take it.
+    fn tell_watcher(&mut self, watch: &WatchUnit) {
+        if self.socket.as_ref().is_some_and(|socket| watch.serve_card(socket.as_fd())) {
+            self.socket = None;
         }
     }
+
+    /// Gives a card at work the witness that it lacks, if there is one by now and it can take it. True: just now.
+    fn tell_card(&mut self, card: &Child, witness: &[OwnedFd]) -> bool {
+        if self.has_witness || witness.is_empty() {
+            return false;
+        }
+        let files: Vec<BorrowedFd<'_>> = witness.iter().map(AsFd::as_fd).collect();
+        self.has_witness = send_message(&card.channel, &ToCard::Watched, &files).is_ok();
+        self.has_witness
+    }
+}
+
+/// Starts a card's process and gives it what it needs.
+fn spawn(program: &Path, setup: &CardSetup, files: &CardFiles, ledger: &Window) -> Result<(Child, Bond)> {
+    let (card_side, watch_side) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let card = Child::start_program(program, Role::Card)?;
     let others = [card_side.as_fd(), ledger.file()].into_iter().chain(files.witness.iter().map(AsFd::as_fd));
     let attached: Vec<BorrowedFd<'_>> = files.ports.files(&setup.ports)?.into_iter().chain(others).collect();
     send_message(&card.channel, setup, &attached)?;
-    Ok(card)
+    Ok((card, Bond { socket: Some(watch_side), has_witness: !files.witness.is_empty() }))
 }

@@ -12,7 +12,7 @@ use super::cards::Cards;
 use super::databases::databases;
 use super::orders::OrderDesk;
 use super::sampler::Sampler;
-use super::watch_link::WatchLink;
+use super::watch_link::{WatchLink, Watching};
 use crate::control::{ANSWER_TIMEOUT, Answer, Question, Request, Response, Status, read_line, write_line};
 use crate::inquiry::{FromWatch, ToWatch, WhoReport, WhyReport};
 
@@ -95,11 +95,14 @@ fn respond(
             let (uptime_s, databases) = (started.elapsed().as_secs(), databases(status, watch));
             let (card_pids, card_restarts) = (card.pids(), card.restarts());
             let card_pid = card_pids.first().copied().unwrap_or(0);
+            let Watching { pid: watch_pid, unavailable: watch_unavailable } = watch.watching();
             Response::Status(Box::new(Status {
                 uptime_s,
                 card_pid,
                 card_pids,
                 card_restarts,
+                watch_pid,
+                watch_unavailable,
                 databases,
                 counters,
                 ..status.clone()
@@ -109,10 +112,10 @@ fn respond(
         Request::Upgrade { program } => Response::Upgraded { card_pid: desk.upgrade(program)? },
         Request::Card { question } => Response::Card { answer: card.ask(question)? },
         Request::Why { host, target } => Response::Why(Box::new(why(host, target, status, card, watch)?)),
-        Request::Who { .. } if status.watch_unavailable.is_some() => {
-            bail!("nothing is watched, and so nothing is cached")
-        }
-        Request::Who { source } => Response::Who(Box::new(who(source, card, watch)?)),
+        Request::Who { source } => match watch.watching().unavailable {
+            Some(reason) => bail!("nothing is watched, and so nothing is cached: {reason}"),
+            None => Response::Who(Box::new(who(source, card, watch)?)),
+        },
     })
 }
 
@@ -135,7 +138,7 @@ fn why(host: Option<String>, target: String, status: &Status, card: &Cards, watc
             other => bail!("the watcher answered {other:?}"),
         }
     }
-    Ok(WhyReport { page, sources })
+    Ok(WhyReport { page, sources, unwatched: watch.watching().unavailable })
 }
 
 fn who(source: String, card: &Cards, watch: &WatchLink) -> Result<WhoReport> {

@@ -75,11 +75,12 @@ impl Running<'_> {
             if let Some(status) = self.server.try_wait()? {
                 return Ok(self.companion_failure()?.map_or(End::Died(status), End::CompanionFailed));
             }
-            self.look_after_watch()?;
+            self.watch.handle(Instant::now())?;
             self.card_units.iter_mut().try_for_each(|card| card.handle(Instant::now()))?;
             while let Some(Order::Upgrade { program, reply }) = self.orders.take() {
                 upgrade_all(&mut self.card_units, &program, reply)?;
             }
+            self.card_units.iter_mut().for_each(|card| card.join(&self.watch));
             if self.published.nfts.iter_mut().any(Nft::has_ended) {
                 return Ok(End::RulesGone);
             }
@@ -93,21 +94,6 @@ impl Running<'_> {
                 self.announce()?;
             }
         }
-    }
-
-    /// Without the watcher nothing is proven to be new, so nothing is served from card memory; another one would not know what the server has read before.
-    fn look_after_watch(&mut self) -> Result<()> {
-        let Some(watch) = &mut self.watch else { return Ok(()) };
-        if let Some(status) = watch.try_wait()? {
-            if self.watch_unavailable.is_none() {
-                tracing::error!(
-                    "the watcher {}: nothing is cached any more, every request goes to the server, until nicache is started again",
-                    describe(status)
-                );
-            }
-            self.watch = None;
-        }
-        Ok(())
     }
 
     /// What the server's first process said at its end.
@@ -134,9 +120,8 @@ impl Running<'_> {
     fn wait(&self, signals: &Signals) -> Result<()> {
         let mut fds: Vec<PollFd<'_>> =
             signals.files().map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-        for child in [Some(&self.server), self.watch.as_ref()].into_iter().flatten() {
-            fds.push(PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN));
-        }
+        let processes = [self.server.as_fd()].into_iter().chain(self.watch.file());
+        fds.extend(processes.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
         let files = self.card_units.iter().flat_map(CardUnit::files).chain([self.orders.as_fd()]);
         fds.extend(files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)));
         fds.extend(self.published.nfts.iter().map(|nft| PollFd::from_borrowed_fd(nft.as_fd(), PollFlags::IN)));
@@ -145,6 +130,7 @@ impl Running<'_> {
             .card_units
             .iter()
             .filter_map(CardUnit::due)
+            .chain(self.watch.due())
             .min()
             .map(|due| due.saturating_duration_since(Instant::now()));
         let limit = look.into_iter().chain(due).min().map(Timespec::try_from).transpose()?;

@@ -91,7 +91,7 @@ impl Sampler {
             published: status.published.clone(),
             bypass_on: counters.bypass_on,
             not_caching: counters.not_caching,
-            watcher: WatcherSample { kind: self.watch_kind.to_owned(), unavailable: status.watch_unavailable.clone() },
+            watcher: WatcherSample { kind: self.watch_kind.to_owned(), unavailable: self.watch.watching().unavailable },
             databases: databases(status, &self.watch).into_iter().map(of_database).collect(),
             connections: cards.iter().map(|card| card.flows).sum(),
             restarts: self.card.restarts(),

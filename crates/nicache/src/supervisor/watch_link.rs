@@ -1,76 +1,105 @@
 //! The supervisor's side of the conversation with the watcher: one question at a time.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use super::children::wait_readable;
 use crate::inquiry::{FromWatch, ToWatch};
 use crate::setup::{receive_message, send_message};
 
-/// Asks the watcher.
+/// Asks the watcher, and knows whether there is one.
 #[derive(Debug)]
 pub struct WatchLink {
     link: Mutex<Link>,
+    watching: Mutex<Watching>,
+}
+
+/// Who watches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Watching {
+    /// Process number of the watcher; 0: there is none.
+    pub pid: u32,
+    /// Why nothing is watched, if so.
+    pub unavailable: Option<String>,
 }
 
 #[derive(Debug)]
 struct Link {
-    socket: OwnedFd,
+    /// `None`: nobody answers.
+    socket: Option<OwnedFd>,
     /// An answer that came too late is still to come, or there: it is nobody's any more.
     is_late: bool,
 }
 
 impl WatchLink {
-    /// Takes over the socket of a watcher that has sent its report.
-    pub fn new(socket: OwnedFd) -> WatchLink {
-        WatchLink { link: Mutex::new(Link { socket, is_late: false }) }
+    /// A link to no watcher yet.
+    pub fn new(watching: Watching) -> WatchLink {
+        WatchLink { link: Mutex::new(Link { socket: None, is_late: false }), watching: Mutex::new(watching) }
     }
 
-    /// A link to no watcher: questions are not answered.
-    pub fn to_nobody() -> Result<WatchLink> {
-        let (socket, _) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        Ok(WatchLink::new(socket))
+    /// Takes over the socket of a watcher that has sent its report.
+    pub fn connect(&self, socket: OwnedFd) {
+        *self.locked() = Link { socket: Some(socket), is_late: false };
+    }
+
+    /// Who watches now.
+    pub fn set_watching(&self, watching: Watching) {
+        *self.watching.lock().expect("no holder of this lock panics") = watching;
+    }
+
+    /// Who watches.
+    pub fn watching(&self) -> Watching {
+        self.watching.lock().expect("no holder of this lock panics").clone()
     }
 
     /// Asks and waits for the answer, at most `limit`. While an earlier answer is overdue nothing else is asked, so that questions to a
     /// watcher that stands still do not pile up.
     ///
     /// # Errors
-    /// There is no answer in time, or the watcher is gone.
+    /// There is no answer in time, or the watcher is gone, or not there yet.
     pub fn ask(&self, question: &ToWatch, limit: Duration) -> Result<FromWatch> {
-        self.ask_with(question, &[], limit)
-    }
-
-    /// The same with open files attached.
-    ///
-    /// # Errors
-    /// As [`ask`](WatchLink::ask).
-    pub fn ask_with(&self, question: &ToWatch, files: &[BorrowedFd<'_>], limit: Duration) -> Result<FromWatch> {
-        let mut link = self.link.lock().expect("no holder of this lock panics");
+        let mut link = self.locked();
         if link.is_late {
             link.receive(limit)?;
         }
-        send_message(&link.socket, question, files)?;
+        send_message(link.socket()?, question, &[])?;
         link.receive(limit)
+    }
+
+    /// Tells the watcher something that has no answer, with open files attached.
+    ///
+    /// # Errors
+    /// The watcher is gone, or not there yet, or has not taken out what it was told before.
+    pub fn tell(&self, message: &ToWatch, files: &[BorrowedFd<'_>]) -> Result<()> {
+        send_message(self.locked().socket()?, message, files)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Link> {
+        self.link.lock().expect("no holder of this lock panics")
     }
 }
 
 impl Link {
+    fn socket(&self) -> Result<&OwnedFd> {
+        self.socket.as_ref().context("there is no watcher yet")
+    }
+
     fn receive(&mut self, limit: Duration) -> Result<FromWatch> {
-        self.is_late = !wait_readable(self.socket.as_fd(), limit)?;
+        self.is_late = !wait_readable(self.socket()?.as_fd(), limit)?;
         if self.is_late {
             bail!("the watcher does not answer");
         }
-        Ok(receive_message(&self.socket)?.context("the watcher is gone")?.0)
+        Ok(receive_message(self.socket()?)?.context("the watcher is gone")?.0)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(20);
@@ -85,7 +114,9 @@ mod tests {
     fn a_late_answer_is_not_taken_for_that_to_the_next_question() {
         let (ours, watcher) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        let link = WatchLink::new(ours);
+        let link = WatchLink::new(Watching::default());
+        assert!(link.ask(&ToWatch::Databases, SHORT).is_err(), "there is no watcher yet");
+        link.connect(ours);
         for _ in 0..3 {
             assert!(link.ask(&ToWatch::Databases, SHORT).is_err());
         }

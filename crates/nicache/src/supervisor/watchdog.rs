@@ -1,23 +1,26 @@
-//! Notices a card that lives and does nothing: it is asked all the time, and killed if it does not answer. What is done about a dead card is another's business ([`card_unit`](super::card_unit)).
+//! Notices a card that lives and does nothing: it is asked all the time, and killed if it does not answer although it could ([`vitals`](super::vitals)). What is done about a dead
+//! card is another's business ([`card_unit`](super::card_unit)).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::card_link::CardLink;
 use super::children::wait_readable;
-use crate::control::Question;
+use super::vitals::{LOOK_EVERY, Patience};
+use crate::control::{Answer, Question};
 
 /// Between two questions.
 const EVERY: Duration = Duration::from_millis(100);
-/// How long an answer is waited for, in steps, so that a machine that stood still for a while is not taken for a card that does.
-const STEP: Duration = Duration::from_millis(70);
-const STEPS: u32 = 9;
-/// All of it: the last step is for its end, which the kernel tells a moment after it has closed the card's files.
-const LIMIT: Duration = STEP.saturating_mul(STEPS + 1);
+/// How long a card may stand still.
+const LIMIT: Duration = Duration::from_millis(630);
+/// How long one may that has never answered yet: it waits for the one before it to let go of the frames.
+const LIMIT_AT_FIRST: Duration = Duration::from_secs(10);
+/// One that has not answered for so long, and does not stand still, is worth a line.
+const TELL_AFTER: Duration = Duration::from_secs(5);
 
 /// Watches one card process; dropping it ends that.
 #[derive(Debug)]
@@ -29,14 +32,20 @@ impl Watchdog {
     /// Watches the card behind `link`, whose process `pidfd` names.
     pub fn start(link: Arc<CardLink>, pidfd: OwnedFd) -> Result<Watchdog> {
         let (stop, stopped) = mpsc::channel::<()>();
+        let process = link.pid();
         let body = move || {
+            let mut limit = LIMIT_AT_FIRST;
             while stopped.recv_timeout(EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
-                if link.ask_in_steps(Question::Alive, STEP, STEPS).is_ok() {
+                if is_alive(&link, process, limit) {
+                    limit = LIMIT;
                     continue;
                 }
                 // It may have been told to stop meanwhile.
                 if is_there(&pidfd) && stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
-                    tracing::error!("the card has not answered for {} ms and is killed", LIMIT.as_millis());
+                    tracing::error!(
+                        "the card has stood still for {} ms and is killed",
+                        (limit + LOOK_EVERY).as_millis()
+                    );
                     let _ = pidfd_send_signal(&pidfd, Signal::KILL);
                 }
                 return;
@@ -47,9 +56,28 @@ impl Watchdog {
     }
 }
 
+/// Does the card answer, however late, before it has stood still for so long?
+fn is_alive(link: &CardLink, process: u32, limit: Duration) -> bool {
+    let asked = Instant::now();
+    let mut patience = None;
+    let mut is_told = false;
+    let answer = link.ask_while(Question::Alive, LOOK_EVERY, || {
+        let is_over = patience.get_or_insert_with(|| Patience::with(process, limit - LOOK_EVERY)).is_over();
+        if !is_over && !is_told && asked.elapsed() > TELL_AFTER {
+            is_told = true;
+            tracing::warn!(
+                "the card has not answered for {} s, as it is not given the processor that it needs; it is left alone",
+                asked.elapsed().as_secs()
+            );
+        }
+        !is_over
+    });
+    matches!(answer, Ok(Answer::Alive))
+}
+
 /// Is there a process yet, a step later? One that has ended does not stand still.
 fn is_there(pidfd: &OwnedFd) -> bool {
-    !wait_readable(pidfd.as_fd(), STEP).unwrap_or(false)
+    !wait_readable(pidfd.as_fd(), LOOK_EVERY).unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -71,7 +99,7 @@ mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         link.connect(ours.into(), process.id()).unwrap();
         drop(theirs);
-        assert!(link.ask_in_steps(Question::Alive, STEP, STEPS).is_err());
+        assert!(!is_alive(&link, process.id(), LIMIT));
         process.kill().unwrap();
         assert!(!is_there(&pidfd));
         process.wait().unwrap();

@@ -1,0 +1,249 @@
+//! A machine that is slow, or busy with other things: the server is reached all the time, nothing is stale, nothing is killed for being late, and what is late joins.
+#![allow(unsafe_code)]
+
+mod common;
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Nicache, SOON, Site, kill, private_network, status, within};
+use rustix::process::Signal;
+
+/// How long things may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+fn body(url: &str) -> String {
+    let output = Command::new("curl").args(["-sS", "-m", "10", "--fail", url]).output().unwrap();
+    assert!(output.status.success(), "{url}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn counter(nicache: &Nicache, name: &str) -> u64 {
+    status(nicache.name())["counters"][name].as_u64().unwrap_or(0)
+}
+
+/// Asks until there is a hit. Each reply must be what is there.
+fn wait_for_hits(nicache: &mut Nicache, url: &str, text: &str) {
+    let before = counter(nicache, "hits");
+    let hit = within(PATIENCE, || {
+        assert_eq!(body(url), text);
+        (counter(nicache, "hits") > before).then_some(())
+    });
+    assert!(hit.is_some(), "no hits: {}\n{}", status(nicache.name()), nicache.log_text());
+}
+
+fn command_line(pid: u64) -> Vec<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    bytes.split(|&byte| byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
+fn parent(pid: u64) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// The watcher of the nicache with this name, as soon as there is one.
+fn watcher_of(name: &str) -> Option<u64> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
+    let is_watcher = |pid: &u64| {
+        command_line(*pid).get(1).is_some_and(|command| command == "watch")
+            && parent(*pid).is_some_and(|parent| command_line(parent).iter().any(|word| word == name))
+    };
+    processes.into_iter().find(is_watcher)
+}
+
+/// What happens to watchers as they start.
+struct Fate<'a> {
+    name: &'a str,
+    /// How many were met.
+    met: AtomicU32,
+    over: AtomicBool,
+}
+
+impl Fate<'_> {
+    /// Does to the first watchers what is to be done to them. One that was too fast for that is the last.
+    fn meet(&self, most: u32, mut act: impl FnMut(u32, u64) -> bool) {
+        let mut last = None;
+        while !self.over.load(Ordering::Relaxed) && self.met.load(Ordering::Relaxed) < most {
+            match watcher_of(self.name) {
+                Some(pid) if last != Some(pid) => {
+                    last = Some(pid);
+                    let met = self.met.load(Ordering::Relaxed);
+                    let met = if act(met, pid) { met + 1 } else { most };
+                    self.met.store(met, Ordering::Relaxed);
+                }
+                _ => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+}
+
+/// Starts a server whose first `most` watchers meet a fate.
+fn with_fate(name: &str, most: u32, site: &Site, act: impl FnMut(u32, u64) -> bool + Send) -> Nicache {
+    let fate = Fate { name, met: AtomicU32::new(0), over: AtomicBool::new(false) };
+    let fate = &fate;
+    std::thread::scope(|scope| {
+        scope.spawn(move || fate.meet(most, act));
+        let nicache = Nicache::start(&["--name", name], &site.command());
+        let hits = within(PATIENCE, || {
+            assert_eq!(body(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
+            (fate.met.load(Ordering::Relaxed) == most).then_some(())
+        });
+        fate.over.store(true, Ordering::Relaxed);
+        assert!(hits.is_some(), "{} of {most} watchers", fate.met.load(Ordering::Relaxed));
+        nicache
+    })
+}
+
+#[test]
+fn a_watcher_that_is_late_joins() {
+    private_network();
+    let site = Site::with("", "root @ROOT@/site; autoindex on;");
+    let name = format!("late-{}", std::process::id());
+    let mut stopped = 0;
+    let mut nicache = with_fate(&name, 1, &site, |_, pid| {
+        kill(pid, Signal::STOP);
+        stopped = pid;
+        true
+    });
+    let (page, server) = (site.folder.path().join("site/page.html"), nicache.pid("server_pid"));
+    let url = format!("http://{}/page.html", nicache.server());
+    for round in 0..4 {
+        std::fs::write(&page, format!("{round}\n")).unwrap();
+        assert_eq!((body(&url), body(&url)), (format!("{round}\n"), format!("{round}\n")));
+    }
+    let before = status(&name);
+    assert!(before["watch_unavailable"].as_str().is_some_and(|why| why.contains("not watched yet")), "{before}");
+    assert!(before["counters"]["not_caching"].is_string() && before["counters"]["hits"] == 0, "{before}");
+    let why = common::command(&["why", "--name", &name, &url]);
+    assert!(String::from_utf8_lossy(&why.stdout).contains("not watched yet"), "{why:?}");
+
+    kill(stopped, Signal::CONT);
+    wait_for_hits(&mut nicache, &url, "3\n");
+    for round in 0..4 {
+        std::fs::write(&page, format!("again {round}\n")).unwrap();
+        assert_eq!(body(&url), format!("again {round}\n"));
+    }
+    // What the server computes rests on what it has read before anybody watched.
+    let listing = format!("http://{}/", nicache.server());
+    for _ in 0..6 {
+        assert!(body(&listing).contains("page.html"));
+    }
+    let after = status(&name);
+    assert!(after["watch_unavailable"].is_null() && after["watch_pid"] == stopped, "{after}");
+    assert_eq!(after["counters"]["hits_dynamic"].as_u64().unwrap_or(0), 0, "{after}");
+    assert!(counter(&nicache, "fill_refused_server_older") > 0, "{after}");
+    assert_eq!((nicache.pid("server_pid"), after["card_restarts"].as_u64()), (server, Some(0)));
+    let log = nicache.log_text();
+    for line in ["the watcher is not ready after", "files are cached from now on"] {
+        assert!(log.contains(line) && !log.contains("killed"), "{log}");
+    }
+    nicache.signal(Signal::INT);
+    assert!(nicache.wait(SOON).expect("it ends").success(), "{}", nicache.log_text());
+}
+
+/// At each step of its start.
+#[test]
+fn watchers_that_are_killed_as_they_start_are_started_again() {
+    private_network();
+    let site = Site::with("", "root @ROOT@/site;");
+    let name = format!("killed-{}", std::process::id());
+    let mut nicache = with_fate(&name, 3, &site, |number, pid| {
+        std::thread::sleep(Duration::from_millis([0, 20, 80][number as usize]));
+        kill(pid, Signal::STOP);
+        // One that has attached everything may have begun to watch, and is another test's.
+        kill(pid, if has_links(pid) { Signal::CONT } else { Signal::KILL });
+        !has_links(pid)
+    });
+    let url = format!("http://{}/page.html", nicache.server());
+    wait_for_hits(&mut nicache, &url, "hello from nginx\n");
+    std::fs::write(site.folder.path().join("site/page.html"), "new\n").unwrap();
+    assert_eq!(body(&url), "new\n");
+    let log = nicache.log_text();
+    assert!(log.contains("the watcher was ended by signal 9 at its start"), "{log}");
+}
+
+fn has_links(pid: u64) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    files.filter_map(|file| std::fs::read_link(file.path()).ok()).any(|file| file.ends_with("anon_inode:bpf_link"))
+}
+
+fn status_or_none(name: &str) -> Option<serde_json::Value> {
+    let output = common::command(&["status", "--json", "--name", name]);
+    serde_json::from_slice(&output.stdout).ok()
+}
+
+/// Processes that want all of one CPU.
+struct Hogs(Vec<Child>);
+
+impl Hogs {
+    fn new(count: usize, cpu: usize) -> Hogs {
+        let hog = |_| {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &cpu.to_string(), "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
+            command.spawn().unwrap()
+        };
+        Hogs((0..count).map(hog).collect())
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        for hog in &mut self.0 {
+            let _ = hog.kill();
+            let _ = hog.wait();
+        }
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Has all threads of a process go last, on a CPU that others want.
+fn starve(pid: u64) {
+    run("taskset", &["-a", "-c", "-p", "0", &pid.to_string()]);
+    run("chrt", &["-a", "-i", "-p", "0", &pid.to_string()]);
+}
+
+#[test]
+fn a_card_that_is_not_given_a_processor_is_left_alone() {
+    private_network();
+    let site = Site::with("", "root @ROOT@/site;");
+    let mut nicache = Nicache::start(&[], &site.command());
+    let url = format!("http://{}/page.html", nicache.server());
+    wait_for_hits(&mut nicache, &url, "hello from nginx\n");
+    let card = nicache.pid("card_pid");
+    {
+        let _hogs = Hogs::new(3, 0);
+        starve(card);
+        std::thread::sleep(Duration::from_secs(4));
+        // The server is as it was, behind a slow card.
+        assert_eq!(nicache.process.try_wait().unwrap(), None, "{}", nicache.log_text());
+    }
+    let alive = within(PATIENCE, || Some(status_or_none(nicache.name())?["card_pid"].as_u64()? == card));
+    assert_eq!(alive, Some(true), "the same card serves: {}", nicache.log_text());
+    wait_for_hits(&mut nicache, &url, "hello from nginx\n");
+    let log = nicache.log_text();
+    assert!(!log.contains("is killed"), "{log}");
+    // One that stands still for no reason is found.
+    let stopped = Instant::now();
+    kill(card, Signal::STOP);
+    let other = || (status_or_none(nicache.name())?["card_pid"].as_u64()? != card).then_some(());
+    assert!(within(PATIENCE, other).is_some(), "{}", nicache.log_text());
+    println!("another card after {:?}", stopped.elapsed());
+}
+
+#[test]
+fn the_first_request_is_answered() {
+    private_network();
+    let site = Site::with("", "root @ROOT@/site;");
+    for is_busy in [false, false, false, true, true] {
+        let _hogs = is_busy.then(|| (Hogs::new(2, 0), Hogs::new(2, 1)));
+        let nicache = Nicache::start(&[], &site.command());
+        assert_eq!(body(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
+    }
+}
