@@ -391,6 +391,9 @@ pub struct Status {
     pub shared: Vec<u16>,
     /// Why there is no witness, if so.
     pub watch_unavailable: Option<String>,
+    /// What is not kept because this kernel lacks something, each a sentence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watch_lacks: Vec<String>,
     /// What the environment of a program must contain so that its changes are seen at once; empty: every program's are.
     #[serde(default)]
     pub writer_environment: Vec<(String, String)>,

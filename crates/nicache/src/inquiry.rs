@@ -168,6 +168,8 @@ pub struct WhyReport {
     /// Why nothing is watched at the moment, if so.
     #[serde(default)]
     pub unwatched: Option<String>,
+    /// What is not kept because this kernel lacks something, each a sentence.
+    pub lacks: Vec<String>,
 }
 
 /// To `nicache who`.

@@ -148,6 +148,8 @@ pub struct WatchReport {
     pub files: usize,
     /// Why nothing can be watched, and what to do about it; then `files` is 0.
     pub unavailable: Option<String>,
+    /// What is not kept because this kernel lacks something, each a sentence.
+    pub lacks: Vec<String>,
 }
 
 /// Setup of the server's first process. Nothing attached.

@@ -243,6 +243,7 @@ impl<'a> Running<'a> {
             admin: self.admin.as_ref().map(AdminServer::address),
             shared: self.plan.share.clone(),
             watch_unavailable: self.watch_link.watching().unavailable,
+            watch_lacks: self.watch_link.watching().lacks,
             writer_environment: self.preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Writer)),
             databases: self
                 .plan
@@ -295,7 +296,8 @@ impl<'a> Running<'a> {
             let status = serde_json::json!({ "event": "ready", "status": self.status() });
             logs::print(&status.to_string());
         } else {
-            logs::print(&format!("{} is served through the card {}", self.url(), self.interface));
+            let less = self.watch_link.watching().reservation();
+            logs::print(&format!("{} is served through the card {}{less}", self.url(), self.interface));
             for publish in &self.plan.publish {
                 logs::print(&format!("published at {}", publish.address));
             }

@@ -60,6 +60,9 @@ fn render(status: &Status) -> String {
     if let Some(reason) = &status.watch_unavailable {
         line("watcher", reason.clone());
     }
+    for lack in &status.watch_lacks {
+        line("not kept", format!("{lack} (`nicache check` says more)"));
+    }
     for (name, value) in counters.more.iter().filter(|(_, value)| **value > 0) {
         line("", format!("{name} {}", live::grouped(*value)));
     }

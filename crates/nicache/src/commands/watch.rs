@@ -42,10 +42,10 @@ pub fn execute() -> Result<ExitCode> {
         }),
         Some(folder) => start_preload(&setup, server_netns, folder).map_err(|error| format!("{error:#}")),
     };
-    let Started { mut registrar, table, witness } = match started {
+    let Started { mut registrar, table, witness, lacks } = match started {
         Ok(started) => started,
         Err(reason) => {
-            let report = WatchReport { files: 0, unavailable: Some(reason) };
+            let report = WatchReport { files: 0, unavailable: Some(reason), lacks: Vec::new() };
             send_message(&supervisor, &report, &[])?;
             while receive_message::<serde_json::Value>(&supervisor)?.is_some() {}
             return Ok(ExitCode::FAILURE);
@@ -62,7 +62,7 @@ pub fn execute() -> Result<ExitCode> {
         std::thread::Builder::new().name("relay-report".into()).spawn(move || self::report(&remotes))?;
     }
     registrar.handle_time();
-    let report = WatchReport { files: witness.len(), unavailable: None };
+    let report = WatchReport { files: witness.len(), unavailable: None, lacks };
     send_message(&supervisor, &report, &witness.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
     let mut operator = Supervisor { socket: supervisor, remotes };
     run_watcher(&mut registrar, Vec::new(), Some(&mut operator)).context("polling the sockets of cards")?;
@@ -75,11 +75,14 @@ struct Started {
     table: Arc<RevisionTable>,
     /// Files for the card: the two of the revision table, then those that only need to stay open.
     witness: Vec<OwnedFd>,
+    /// See [`WatchReport::lacks`].
+    lacks: Vec<String>,
 }
 
 fn start_kernel(setup: &WatchSetup, server_netns: u32) -> Result<Started> {
     let watcher = KernelWatcher::load(server_netns)?;
-    for lack in &watcher.coverage().missing {
+    let lacks = watcher.coverage().missing.clone();
+    for lack in &lacks {
         tracing::warn!("less is kept on this kernel: {lack} (`nicache check` says more)");
     }
     let files = [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds());
@@ -89,7 +92,7 @@ fn start_kernel(setup: &WatchSetup, server_netns: u32) -> Result<Started> {
     let witness = watcher.witness().context("mapping the ring of look-ups")?;
     let mut registrar = Registrar::new(Arc::clone(&table), Box::new(witness));
     registrar.follow_databases(watcher.databases());
-    Ok(Started { registrar, table, witness: files })
+    Ok(Started { registrar, table, witness: files, lacks })
 }
 
 fn start_preload(setup: &WatchSetup, server_netns: u32, folder: &Path) -> Result<Started> {
@@ -98,7 +101,7 @@ fn start_preload(setup: &WatchSetup, server_netns: u32, folder: &Path) -> Result
     table.set_service_ports(&setup.http_ports);
     let files = memory.table_fds().map(|file| file.try_clone_to_owned()).into_iter().collect::<Result<_, _>>()?;
     let registrar = Registrar::new(Arc::clone(&table), Box::new(memory.witness()?));
-    Ok(Started { registrar, table, witness: files })
+    Ok(Started { registrar, table, witness: files, lacks: Vec::new() })
 }
 
 /// Who asks on behalf of `nicache why`, `who` and `status`.

@@ -34,6 +34,9 @@ fn render(url: &str, report: &WhyReport, lines: usize) -> String {
     if let Some(reason) = &report.unwatched {
         let _ = writeln!(text, "  nothing is stored or served at the moment: {reason}");
     }
+    for lack in &report.lacks {
+        let _ = writeln!(text, "  less is kept on this kernel: {lack}");
+    }
     for (entry, sources) in page.entries.iter().zip(&report.sources) {
         render_entry(&mut text, entry, sources.as_ref(), lines);
     }
@@ -184,7 +187,7 @@ mod tests {
             retained: 2000,
         };
         let page = PageReport { entries: vec![entry], entries_count: 1, ..PageReport::default() };
-        let report = WhyReport { page, sources: vec![Some(sources)], unwatched: None };
+        let report = WhyReport { page, sources: vec![Some(sources)], unwatched: None, lacks: Vec::new() };
         let text = render("/p", &report, 1);
         let (bytes, files) = (format!("{} bytes", grouped(1234)), format!("{} files", grouped(2000)));
         for part in
@@ -198,10 +201,20 @@ mod tests {
     #[test]
     fn the_reason_why_not() {
         let page = PageReport { last: Some("fill_refused_wrote".into()), last_ms: Some(1500), ..PageReport::default() };
-        let text = render("/p", &WhyReport { page, sources: Vec::new(), unwatched: None }, 1);
+        let text = render("/p", &WhyReport { page, sources: Vec::new(), unwatched: None, lacks: Vec::new() }, 1);
         assert!(text.contains("1.5 s ago: fill_refused_wrote") && text.contains("changed a file or a row"), "{text}");
         let unwatched = Some("not watched yet".to_owned());
-        let text = render("/p", &WhyReport { page: PageReport::default(), sources: Vec::new(), unwatched }, 1);
+        let text = render(
+            "/p",
+            &WhyReport {
+                page: PageReport::default(),
+                sources: Vec::new(),
+                unwatched,
+                lacks: vec!["writes: none".into()],
+            },
+            1,
+        );
         assert!(text.contains("ask for it twice") && text.contains("at the moment: not watched yet"), "{text}");
+        assert!(text.contains("on this kernel: writes: none"), "{text}");
     }
 }

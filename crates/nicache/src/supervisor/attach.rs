@@ -118,7 +118,8 @@ impl<'a> Attached<'a> {
             logs::print(&serde_json::json!({ "event": "ready", "status": self.status }).to_string());
         } else {
             let ports = self.plan.run.http_ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            logs::print(&format!("port {ports} between {} and {} is the card's", self.plan.wire, self.plan.host));
+            let less = self.watch.watching().reservation();
+            logs::print(&format!("port {ports} between {} and {} is the card's{less}", self.plan.wire, self.plan.host));
             if let Some(admin) = self.status.admin {
                 logs::print(&format!("its figures are at http://{admin}/"));
             }
@@ -248,6 +249,7 @@ fn status(
         admin: admin.map(AdminServer::address),
         shared: Vec::new(),
         watch_unavailable: watching.unavailable,
+        watch_lacks: watching.lacks,
         writer_environment: Vec::new(),
         databases: Vec::new(),
         counters: Counters::default(),

@@ -95,7 +95,7 @@ fn respond(
             let (uptime_s, databases) = (started.elapsed().as_secs(), databases(status, watch));
             let (card_pids, card_restarts) = (card.pids(), card.restarts());
             let card_pid = card_pids.first().copied().unwrap_or(0);
-            let Watching { pid: watch_pid, unavailable: watch_unavailable } = watch.watching();
+            let Watching { pid: watch_pid, unavailable: watch_unavailable, lacks: watch_lacks } = watch.watching();
             Response::Status(Box::new(Status {
                 uptime_s,
                 card_pid,
@@ -103,6 +103,7 @@ fn respond(
                 card_restarts,
                 watch_pid,
                 watch_unavailable,
+                watch_lacks,
                 databases,
                 counters,
                 ..status.clone()
@@ -138,7 +139,7 @@ fn why(host: Option<String>, target: String, status: &Status, card: &Cards, watc
             other => bail!("the watcher answered {other:?}"),
         }
     }
-    Ok(WhyReport { page, sources, unwatched: watch.watching().unavailable })
+    Ok(WhyReport { page, sources, unwatched: watch.watching().unavailable, lacks: watch.watching().lacks })
 }
 
 fn who(source: String, card: &Cards, watch: &WatchLink) -> Result<WhoReport> {

@@ -24,6 +24,19 @@ pub struct Watching {
     pub pid: u32,
     /// Why nothing is watched, if so.
     pub unavailable: Option<String>,
+    /// What is not kept because this kernel lacks something, each a sentence.
+    pub lacks: Vec<String>,
+}
+
+impl Watching {
+    /// What the line that a service is there says of it; empty if everything is watched.
+    pub fn reservation(&self) -> &'static str {
+        match (&self.unavailable, self.lacks.as_slice()) {
+            (Some(_), _) => "; nothing is cached yet, see the warning",
+            (None, [_, ..]) => "; less is cached than could be, see the warning",
+            (None, []) => "",
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -41,6 +41,8 @@ pub struct WatchUnit {
     /// Starts in a row that came to nothing, and what the last one said.
     failures: u32,
     failed: Option<String>,
+    /// See [`WatchReport::lacks`].
+    lacks: Vec<String>,
     /// Files of the kernel witness; empty before there is one. They keep it alive even if the watcher is killed.
     witness: Arc<Vec<OwnedFd>>,
     /// The server was started before this witness was there.
@@ -67,6 +69,7 @@ impl WatchUnit {
             state,
             failures: 0,
             failed: None,
+            lacks: Vec::new(),
             witness: Arc::default(),
             server_is_older: false,
             server_is_started,
@@ -84,6 +87,7 @@ impl WatchUnit {
             state: State::Over,
             failures: 0,
             failed: Some(reason),
+            lacks: Vec::new(),
             witness: Arc::default(),
             server_is_older: true,
             server_is_started: true,
@@ -175,8 +179,8 @@ impl WatchUnit {
     fn hear(&mut self, now: Instant) {
         let State::Starting { child, since } = std::mem::replace(&mut self.state, State::Over) else { return };
         match first_report(child, &self.link) {
-            Ok((child, files)) => {
-                self.witness = Arc::new(files);
+            Ok((child, lacks, files)) => {
+                (self.witness, self.lacks) = (Arc::new(files), lacks);
                 self.server_is_older = self.server_is_started;
                 (self.failures, self.failed) = (0, None);
                 if self.server_is_started && self.setup.preload.is_some() {
@@ -219,6 +223,10 @@ impl WatchUnit {
     }
 
     /// What `status` and others say of it.
+    pub fn watching(&self) -> Watching {
+        self.link.watching()
+    }
+
     fn publish(&self) {
         let starting = || "not watched yet: the watcher is being started".to_owned();
         let (pid, unavailable) = match &self.state {
@@ -226,7 +234,7 @@ impl WatchUnit {
             State::Starting { child, .. } => (child.pid(), Some(self.failed.clone().unwrap_or_else(starting))),
             State::Waiting { .. } | State::Over => (0, Some(self.failed.clone().unwrap_or_else(starting))),
         };
-        self.link.set_watching(Watching { pid, unavailable });
+        self.link.set_watching(Watching { pid, unavailable, lacks: self.lacks.clone() });
     }
 }
 
@@ -237,7 +245,7 @@ fn spawn(setup: &WatchSetup) -> Result<Child> {
 }
 
 /// The report of a watcher that has said something, or has ended. An error says why it does not watch; then its process is gone.
-fn first_report(mut child: Child, link: &WatchLink) -> Result<(Child, Vec<OwnedFd>)> {
+fn first_report(mut child: Child, link: &WatchLink) -> Result<(Child, Vec<String>, Vec<OwnedFd>)> {
     let Some((report, files)) = receive_message::<WatchReport>(&child.channel)? else {
         // Its socket is closed a moment before it has ended.
         let status = child.wait(Duration::from_secs(1))?;
@@ -250,5 +258,5 @@ fn first_report(mut child: Child, link: &WatchLink) -> Result<(Child, Vec<OwnedF
         bail!("the watcher announced {} files and sent {}", report.files, files.len());
     }
     link.connect(child.channel.try_clone()?);
-    Ok((child, files))
+    Ok((child, report.lacks, files))
 }
