@@ -37,6 +37,7 @@ mod service;
 mod sessions;
 mod shared_ring;
 mod survey;
+mod unwatched;
 mod witness;
 
 pub use attribution::{Attribution, Others};

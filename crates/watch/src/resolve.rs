@@ -35,7 +35,7 @@ const DIRECTORIES_MAX: usize = 256;
 /// An inode that is held by an `O_PATH` descriptor.
 #[derive(Debug)]
 pub struct Node {
-    fd: OwnedFd,
+    pub(crate) fd: OwnedFd,
     /// Device and inode number.
     pub identity: Identity,
     /// Type of file.

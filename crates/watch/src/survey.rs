@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::event::{EventKind, LookupEvent};
 use crate::history::History;
 use crate::resolve::{Node, Outcome, Permissions, Resolver, Walk};
+use crate::unwatched;
 
 /// A change time that is older than this is not one of a write that is under way.
 const SETTLED_S: i64 = 2;
@@ -115,12 +116,16 @@ pub(crate) fn survey<'a>(
             continue;
         }
         let walk = resolver.resolve(event).inspect_err(|reason| log(event, *reason))?;
-        check_outcome(event, &walk).inspect_err(|reason| log(event, *reason))?;
+        check_outcome(event, &walk).inspect_err(|reason| {
+            log(event, *reason);
+            tell_if_unwatched(event, &walk, *reason);
+        })?;
         let mut is_others = false;
         match &walk.outcome {
             Outcome::Found(node) if node.is_harmless_device() => continue,
             Outcome::Found(node) if node.kind == FileType::RegularFile => {
                 if !node.is_watched() {
+                    tell_if_unwatched(event, &walk, RefusalReason::UnwatchedFilesystem);
                     return Err(RefusalReason::UnwatchedFilesystem);
                 }
                 match purpose {
@@ -139,6 +144,7 @@ pub(crate) fn survey<'a>(
         }
         if !walk.watched {
             log(event, RefusalReason::UnwatchedFilesystem);
+            tell_if_unwatched(event, &walk, RefusalReason::UnwatchedFilesystem);
             return Err(RefusalReason::UnwatchedFilesystem);
         }
         if is_others {
@@ -171,11 +177,19 @@ fn log(event: &LookupEvent, reason: RefusalReason) {
     tracing::debug!(%path, call = event.nr, outcome = event.ret, reason = reason.label(), "a look-up speaks against it");
 }
 
+fn tell_if_unwatched(event: &LookupEvent, walk: &Walk, reason: RefusalReason) {
+    if let (RefusalReason::UnwatchedFilesystem, Outcome::Found(node)) = (reason, &walk.outcome) {
+        unwatched::tell_once(node, &event.path);
+    }
+}
+
 /// Does the path lead where it led the server?
 fn check_outcome(event: &LookupEvent, walk: &Walk) -> Result<(), RefusalReason> {
     let errno = (event.ret < 0).then(|| Errno::from_raw_os_error(-event.ret as i32));
     match (&walk.outcome, errno) {
         (Outcome::Found(node), None) => match event.inode {
+            // On some (btrfs, overlay) the kernel's numbers and those that programs are told differ.
+            Some(identity) if identity != node.identity && !node.is_watched() => Err(RefusalReason::UnwatchedFilesystem),
             Some(identity) if identity != node.identity => Err(RefusalReason::Changed),
             _ => Ok(()),
         },

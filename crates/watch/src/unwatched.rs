@@ -1,0 +1,47 @@
+//! Says which file systems keep pages from being kept, once for each.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use crate::resolve::Node;
+
+/// What was said already, by device number.
+static TOLD: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+/// More are not told: whoever mounts without end is not to fill the log.
+const TOLD_MAX: usize = 64;
+
+/// Warns that a page was not kept because of this file, unless that was said of its file system before.
+pub(crate) fn tell_once(node: &Node, path: &[u8]) {
+    if node.is_watched() {
+        return;
+    }
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if told.len() < TOLD_MAX && told.insert(node.identity.dev) {
+        let path = String::from_utf8_lossy(path);
+        let magic = rustix::fs::fstatfs(&node.fd).map_or(0, |found| found.f_type as u64);
+        let name = name_of(magic);
+        tracing::warn!("pages that need {path} are not kept: it is on {name}, where nobody sees every change");
+    }
+}
+
+/// Of `statfs(2)`.
+fn name_of(magic: u64) -> String {
+    let name = match magic {
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0x794c_7630 => "overlayfs",
+        0x0102_1994 => "tmpfs",
+        0x6969 => "NFS",
+        0x6573_5546 => "a FUSE file system",
+        0x0102_1997 => "9p",
+        0x2fc1_2fc1 => "ZFS",
+        0xf2f5_2010 => "f2fs",
+        0xff53_4d42 | 0xfe53_4d42 => "SMB",
+        0x9fa0 => "proc",
+        0x6265_6572 => "sysfs",
+        0xef53 => "ext4 on a kernel without its witnesses",
+        other => return format!("a file system of type {other:#x}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,43 @@
+# Files by nginx on file systems other than the root's, changed in every way: what is watched is kept, what is not is said; nothing is ever
+# stale.
+. /nicache/guest/lib.sh
+images=/var/tmp/images
+mkdir -p $images /mnt/ext4 /mnt/xfs /mnt/btrfs /mnt/tmpfs
+failed=0
+
+# try NAME FOLDER: nicache in front of a site there.
+try() {
+    local name=$1 folder=$2/site pid url=http://10.91.0.2 seen hits refused
+    make_site "$folder"
+    nicache run --name "$name" --subnet 10.91.0.0/30 -- nginx -c "$folder.conf" -g 'daemon off;' >"/run/$name.log" 2>&1 &
+    pid=$!
+    if ! wait_http $url/p1.html 240; then
+        cut -c1-400 "/run/$name.log"
+        result "$name" dead
+        failed=1
+    else
+        for _ in 1 2 3 4 5; do curl -s -o /dev/null $url/p1.html; done
+        seen=$(edits $url/p2.html "$folder/p2.html" 25 | tail -1)
+        hits=$(counter "$name" hits)
+        refused=$(counter "$name" fill_refused_unwatched_filesystem)
+        result "$name" "hits=$hits" "refused_unwatched=$refused" "$seen"
+        grep -ao "pages that need .*" "/run/$name.log" | head -2
+        [[ $seen == *"stale=0" ]] || failed=1
+        [ "$hits" -gt 10 ] || [ "$refused" -gt 0 ] || failed=1
+    fi
+    kill $pid
+    wait $pid
+}
+
+image() {
+    truncate -s 600M "$images/$1.img"
+    shift
+}
+image ext4; mke2fs -q -t ext4 $images/ext4.img && mount -o loop $images/ext4.img /mnt/ext4 && try ext4 /mnt/ext4
+image xfs; mkfs.xfs -q $images/xfs.img && mount -o loop $images/xfs.img /mnt/xfs && try xfs /mnt/xfs
+image btrfs; mkfs.btrfs -q $images/btrfs.img && mount -o loop $images/btrfs.img /mnt/btrfs && try btrfs /mnt/btrfs
+mount -t tmpfs tmpfs /mnt/tmpfs && try tmpfs /mnt/tmpfs
+mkdir -p /var/tmp/o/{lower,upper,work,merged}
+mount -t overlay overlay -o lowerdir=/var/tmp/o/lower,upperdir=/var/tmp/o/upper,workdir=/var/tmp/o/work /var/tmp/o/merged &&
+    try overlay /var/tmp/o/merged
+exit $failed
