@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -43,15 +44,14 @@ fn parent(pid: u64) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The watcher of the nicache with this name, as soon as there is one.
-fn watcher_of(name: &str) -> Option<u64> {
+/// The child with this role of the nicache with this name, as soon as there is one.
+fn child_of(name: &str, role: &str) -> Option<u64> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
-    let is_watcher = |pid: &u64| {
-        command_line(*pid).get(1).is_some_and(|command| command == "watch")
-            && parent(*pid).is_some_and(|parent| command_line(parent).iter().any(|word| word == name))
-    };
-    processes.into_iter().find(is_watcher)
+    let mut processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
+    processes.find(|&pid| {
+        command_line(pid).get(1).is_some_and(|command| command == role)
+            && parent(pid).is_some_and(|parent| command_line(parent).iter().any(|word| word == name))
+    })
 }
 
 /// What happens to watchers as they start.
@@ -67,7 +67,7 @@ impl Fate<'_> {
     fn meet(&self, most: u32, mut act: impl FnMut(u32, u64) -> bool) {
         let mut last = None;
         while !self.over.load(Ordering::Relaxed) && self.met.load(Ordering::Relaxed) < most {
-            match watcher_of(self.name) {
+            match child_of(self.name, "watch") {
                 Some(pid) if last != Some(pid) => {
                     last = Some(pid);
                     let met = self.met.load(Ordering::Relaxed);
@@ -198,15 +198,46 @@ impl Drop for Hogs {
     }
 }
 
-fn run(program: &str, arguments: &[&str]) {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+/// A process that may run for a millisecond in each second, by a group of its own in whichever hierarchy has the CPU controller. What remains goes back to the group that it was in.
+struct Throttled {
+    group: PathBuf,
+    back: PathBuf,
 }
 
-/// Has all threads of a process go last, on a CPU that others want.
-fn starve(pid: u64) {
-    run("taskset", &["-a", "-c", "-p", "0", &pid.to_string()]);
-    run("chrt", &["-a", "-i", "-p", "0", &pid.to_string()]);
+impl Throttled {
+    /// `None`: this machine has no such controller.
+    fn new(pid: u64) -> Option<Throttled> {
+        let (root, settings) = [
+            ("/sys/fs/cgroup/cpu", &[("cpu.cfs_period_us", "1000000"), ("cpu.cfs_quota_us", "1000")][..]),
+            ("/sys/fs/cgroup", &[("cpu.max", "1000 1000000")][..]),
+        ]
+        .into_iter()
+        .find(|(root, _)| Path::new(root).join("cgroup.procs").exists())?;
+        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+        let is_cpu = |line: &&str| line.starts_with("0::") || line.split(':').nth(1).is_some_and(|name| name == "cpu");
+        let own = groups.lines().filter(is_cpu).max_by_key(|line| !line.starts_with("0::"))?;
+        let back = Path::new(root).join(own.splitn(3, ':').nth(2)?.trim_start_matches('/'));
+        let group = Path::new(root).join(format!("nicache-test-{pid}"));
+        std::fs::create_dir(&group).ok()?;
+        let throttled = Throttled { group, back };
+        let write = |(name, value): (&str, &str)| std::fs::write(throttled.group.join(name), value);
+        settings.iter().copied().chain([("cgroup.procs", &*pid.to_string())]).try_for_each(write).ok()?;
+        Some(throttled)
+    }
+
+    fn was_throttled(&self) -> bool {
+        let stat = std::fs::read_to_string(self.group.join("cpu.stat")).unwrap_or_default();
+        stat.lines().filter_map(|line| line.strip_prefix("nr_throttled ")).any(|count| count.trim() != "0")
+    }
+}
+
+impl Drop for Throttled {
+    fn drop(&mut self) {
+        for pid in std::fs::read_to_string(self.group.join("cgroup.procs")).unwrap_or_default().lines() {
+            let _ = std::fs::write(self.back.join("cgroup.procs"), pid);
+        }
+        let _ = within(SOON, || std::fs::remove_dir(&self.group).ok());
+    }
 }
 
 #[test]
@@ -217,12 +248,23 @@ fn a_card_that_is_not_given_a_processor_is_left_alone() {
     let url = format!("http://{}/page.html", nicache.server());
     wait_for_hits(&mut nicache, &url, "hello from nginx\n");
     let card = nicache.pid("card_pid");
-    {
-        let _hogs = Hogs::new(3, 0);
-        starve(card);
-        std::thread::sleep(Duration::from_secs(4));
-        // The server is as it was, behind a slow card.
+    if let Some(throttled) = Throttled::new(card) {
+        let netns = nicache.pid("pid");
+        let until = Instant::now() + Duration::from_secs(4);
+        let clients = (0..8).map(|_| {
+            let url = url.clone();
+            let ask = move || {
+                while Instant::now() < until {
+                    let _ = Command::new("curl").args(["-sS", "-m", "2", "-o", "/dev/null", &url]).output();
+                }
+            };
+            std::thread::spawn(move || common::inside(netns, ask))
+        });
+        clients.collect::<Vec<_>>().into_iter().for_each(|client| client.join().unwrap());
+        assert!(throttled.was_throttled());
         assert_eq!(nicache.process.try_wait().unwrap(), None, "{}", nicache.log_text());
+    } else {
+        println!("no CPU controller of control groups: not tried");
     }
     let alive = within(PATIENCE, || Some(status_or_none(nicache.name())?["card_pid"].as_u64()? == card));
     assert_eq!(alive, Some(true), "the same card serves: {}", nicache.log_text());
@@ -246,4 +288,30 @@ fn the_first_request_is_answered() {
         let nicache = Nicache::start(&[], &site.command());
         assert_eq!(body(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
     }
+}
+
+#[test]
+fn a_server_behind_a_card_that_does_not_pass_its_frames_is_not_announced() {
+    private_network();
+    let site = Site::with("", "root @ROOT@/site;");
+    let name = format!("mute-{}", std::process::id());
+    let goes_on = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let hold = scope.spawn(|| {
+            within(PATIENCE, || child_of(&name, "server"));
+            let card = child_of(&name, "card").expect("the card comes before the server");
+            kill(card, Signal::STOP);
+            // Shorter than what is taken for a card that stands still.
+            std::thread::sleep(Duration::from_millis(300));
+            goes_on.store(true, Ordering::SeqCst);
+            kill(card, Signal::CONT);
+            card
+        });
+        let nicache = Nicache::start(&["--name", &name], &site.command());
+        let is_announced_first = !goes_on.load(Ordering::SeqCst);
+        assert_eq!(body(&format!("http://{}/page.html", nicache.server())), "hello from nginx\n");
+        // If this test was not given a processor in time, there is another card, and frames have passed without one.
+        let is_other = nicache.pid("card_pid") != hold.join().unwrap();
+        assert!(!is_announced_first || is_other, "it is announced while no frame passes");
+    });
 }
