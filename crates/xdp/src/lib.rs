@@ -19,6 +19,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+mod filter;
 mod heartbeat;
 pub mod l0;
 mod link;
