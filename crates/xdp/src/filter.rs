@@ -107,11 +107,14 @@ fn remove_dead(program: BorrowedFd<'_>) -> io::Result<()> {
             // Held until the filter is gone.
             let Some(_claimed) = claim(interface, handle)? else { continue };
             let (removed, _) = with_log(|| hook(program, interface, handle).detach());
-            removed.map_err(|error| {
-                io::Error::other(format!(
+            // Another start may have been faster.
+            if let Err(error) = removed
+                && filters(netlink.as_fd(), interface)?.contains(&handle)
+            {
+                return Err(io::Error::other(format!(
                     "the filter that a killed nicache has left at {name} cannot be removed: {error:#}"
-                ))
-            })?;
+                )));
+            }
         }
     }
     Ok(())

@@ -76,7 +76,7 @@ try() {
     { kill -KILL $pid && wait $pid; } 2>/dev/null
     sleep 1
     left=$(($(traces) - before))
-    said=$(grep -h 'WARN\|ERROR\|error:\|probe frames' "$work.log" | sed 's/^[^ ]* *//' | head -3 | tr '\n"' ' _' | cut -c1-400)
+    said=$(grep -h 'WARN\|ERROR\|error:\|probe frames\|zero_copy=' "$work.log" | sed 's/^[^ ]* *//' | head -3 | tr '\n"' ' _' | cut -c1-400)
     [ "$link" = ok ] && [ "$hits" -gt 0 ] && [ "$left" -le 0 ] && [ "$filters" -le 2 ] || failed=1
     result "interfaces driver=${driver:-none} case=$case link=$link hits=$hits l0=$l0 xdp=$xdp left=$left filters=$filters start=${start}s said=\"$said\""
     [ "$link" = ok ] || cut -c1-400 "$work.log" | tail -20
