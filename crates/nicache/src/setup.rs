@@ -121,6 +121,14 @@ pub enum InterfaceKind {
     },
 }
 
+impl InterfaceKind {
+    /// Name of the interface.
+    pub fn name(&self) -> &str {
+        let (InterfaceKind::Packet { name } | InterfaceKind::Xdp { name }) = self;
+        name
+    }
+}
+
 /// Setup of the watcher. Nothing attached; cards come later ([`ToWatch::ServeCard`](crate::inquiry::ToWatch::ServeCard)).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WatchSetup {

@@ -19,6 +19,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+mod filter;
 mod heartbeat;
 pub mod l0;
 mod link;
@@ -35,7 +36,7 @@ mod verify;
 pub use error::SteeringError;
 pub use heartbeat::{HEARTBEAT_INTERVAL, Heartbeat, LEASE};
 pub use maps::Counts;
-pub use probe::{ProbeError, ProbeFiles, ProbeSide, probe};
+pub use probe::{ProbeError, ProbeFiles, ProbeSide, ProbeSockets, probe};
 pub use service::{SERVICES_MAX, Service};
 pub use socket::{XdpConfig, XdpError, XdpSocket};
 pub use steering::{CardPort, FirstFiles, Rest, Side, SideFiles, Steering, SteeringConfig, SteeringFiles};

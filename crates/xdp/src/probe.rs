@@ -59,10 +59,21 @@ pub struct ProbeSide<'a> {
     pub interface: &'a str,
     /// One for each queue.
     pub ports: Vec<&'a mut dyn Port>,
-    /// Whether they are [`XdpSocket`](crate::XdpSocket)s.
-    pub is_xdp: bool,
+    /// What they are.
+    pub sockets: ProbeSockets,
     /// Where frames from it go that are not the card's.
     pub rest: Rest,
+}
+
+/// What the card's ports on an interface are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProbeSockets {
+    /// [`PacketSocket`](nicache_port::PacketSocket)s.
+    Packet,
+    /// [`XdpSocket`](crate::XdpSocket)s to which the kernel copies.
+    Copied,
+    /// [`XdpSocket`](crate::XdpSocket)s whose memory the driver receives into. No frame is made to come in to them: it would be taken from the driver's queue behind its back.
+    ZeroCopy,
 }
 
 /// What does not work.
@@ -118,20 +129,23 @@ pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -
         let has_carrier = |name: &str| is_running(name).map_err(io("asking for an interface's carrier"));
         let mut ways = Vec::new();
         // Sockets of XDP hear nothing that is already behind the driver.
-        if !side.is_xdp {
+        let is_xdp = side.sockets != ProbeSockets::Packet;
+        if !is_xdp {
             ways.push((None, Way::Stack(files.inject[number])));
         }
-        if let Some(program) = files.drivers[number] {
+        if side.sockets == ProbeSockets::ZeroCopy {
+            untried.push(format!("{} receives into the card's memory itself", side.interface));
+        } else if let Some(program) = files.drivers[number] {
             // The program is run by what the interface is made of.
-            let mut below = if side.is_xdp { slaves_of(side.interface) } else { Vec::new() };
+            let mut below = if is_xdp { slaves_of(side.interface) } else { Vec::new() };
             if below.is_empty() {
                 below.push(side.interface.to_owned());
             }
-            let queues = if side.is_xdp { side.ports.len() } else { 1 };
+            let queues = if is_xdp { side.ports.len() } else { 1 };
             for name in &below {
                 ways.extend((0..queues).map(|queue| {
                     let (name, queue) = (name.clone(), queue as u32);
-                    (side.is_xdp.then_some(queue as usize), Way::Driver { program, name, queue })
+                    (is_xdp.then_some(queue as usize), Way::Driver { program, name, queue })
                 }));
             }
         }

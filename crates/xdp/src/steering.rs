@@ -88,7 +88,7 @@ pub struct SteeringConfig<'a> {
 ///
 /// When this is dropped, or the process that has it ends in whatever way, both interfaces are as before, unless another process holds
 /// the [files](Steering::held). (Before Linux 6.6 a process that is killed leaves its filters, which let frames pass as if the card
-/// were dead.)
+/// were dead, until the next one attaches anything in that network namespace.)
 #[derive(Debug)]
 pub struct Steering {
     heartbeat: OwnedFd,

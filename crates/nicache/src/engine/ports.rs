@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use anyhow::{Context, Result};
 use nicache_port::{PacketConfig, PacketSocket, Port, Reception, TapConfig, TapQueue};
 use nicache_xdp::l0::L0;
-use nicache_xdp::{Heartbeat, ProbeFiles, ProbeSide, Rest, XdpConfig, XdpSocket, probe};
+use nicache_xdp::{Heartbeat, ProbeFiles, ProbeSide, ProbeSockets, Rest, XdpConfig, XdpSocket, probe};
 
 use crate::setup::{InterfaceKind, PortsSetup, ProbeSetup};
 
@@ -28,8 +28,8 @@ pub struct Ports {
 
 /// Probe frames for the ports ([`nicache_xdp::probe()`]).
 pub struct Probe {
-    wire: InterfaceKind,
-    host: InterfaceKind,
+    wire: (String, ProbeSockets),
+    host: (String, ProbeSockets),
     setup: ProbeSetup,
     key: OwnedFd,
     filter: OwnedFd,
@@ -90,24 +90,23 @@ impl Ports {
                 Ok(Ports { pairs, heartbeat: None, first: tap.clone().map(FirstPlace::Tap), tap, probe: None })
             }
             PortsSetup::Interfaces { wire, host, has_driver, probe } => {
-                let (wire_kind, host_kind) = (wire, host);
                 let heartbeat = Heartbeat::map(next()?.as_fd()).context("the card's sign of life")?;
                 let host_queue = next()?;
                 // The network card has spread what comes from the wire; the kernel spreads what comes from the host alike.
                 let queue = matches!(wire, InterfaceKind::Xdp { .. }).then(|| host_queue.as_fd());
                 let mut open = |interface: &InterfaceKind, queue| sockets(interface, queues, queue, &next()?, &next()?);
-                let (InterfaceKind::Packet { name } | InterfaceKind::Xdp { name }) = wire;
-                let (wire, host) = (open(wire, None)?, open(host, queue)?);
+                let (wire_name, host_name) = (wire.name().to_owned(), host.name().to_owned());
+                let ((wire, wire_kind), (host, host_kind)) = (open(wire, None)?, open(host, queue)?);
                 let (first, rest) = (next()?, next()?);
                 // A card before this one may have left its own there.
                 L0::detach_first(first.as_fd()).context("who answers before the card")?;
-                let interface = name.clone();
+                let interface = wire_name.clone();
                 let first = has_driver.then_some(FirstPlace::Driver { interface, first, rest });
                 let probe = match probe {
                     None => None,
                     Some(setup) => Some(Probe {
-                        wire: wire_kind.clone(),
-                        host: host_kind.clone(),
+                        wire: (wire_name, wire_kind),
+                        host: (host_name, host_kind),
                         setup: setup.clone(),
                         key: next()?,
                         filter: next()?,
@@ -122,9 +121,8 @@ impl Ports {
     }
 }
 
-fn side<'a>(kind: &'a InterfaceKind, ports: Vec<&'a mut dyn Port>, rest: Rest) -> ProbeSide<'a> {
-    let (InterfaceKind::Packet { name } | InterfaceKind::Xdp { name }) = kind;
-    ProbeSide { interface: name, ports, is_xdp: matches!(kind, InterfaceKind::Xdp { .. }), rest }
+fn side<'a>(of: &'a (String, ProbeSockets), ports: Vec<&'a mut dyn Port>, rest: Rest) -> ProbeSide<'a> {
+    ProbeSide { interface: &of.0, ports, sockets: of.1, rest }
 }
 
 fn tap(file: OwnedFd) -> Result<TapQueue> {
@@ -138,20 +136,26 @@ fn sockets(
     queue: Option<BorrowedFd<'_>>,
     filter: &OwnedFd,
     map: &OwnedFd,
-) -> Result<Vec<AnyPort>> {
+) -> Result<(Vec<AnyPort>, ProbeSockets)> {
     match interface {
         InterfaceKind::Packet { name } => {
             let filter = Some(filter.as_fd());
             let config = PacketConfig { reception: Reception::Own, filter, queue, ..PacketConfig::default() };
             let sockets = PacketSocket::open(name, usize::from(queues), &config)?;
-            Ok(sockets.into_iter().map(|socket| -> AnyPort { Box::new(socket) }).collect())
+            let boxed = sockets.into_iter().map(|socket| -> AnyPort { Box::new(socket) }).collect();
+            Ok((boxed, ProbeSockets::Packet))
         }
-        InterfaceKind::Xdp { name } => (0..u32::from(queues))
-            .map(|queue| -> Result<AnyPort> {
+        InterfaceKind::Xdp { name } => {
+            let (mut boxed, mut kind): (Vec<AnyPort>, _) = (Vec::new(), ProbeSockets::Copied);
+            for queue in 0..u32::from(queues) {
                 let socket = XdpSocket::open(name, queue, map.as_fd(), &XdpConfig::default())?;
                 tracing::info!(interface = name, queue, zero_copy = socket.is_zero_copy(), "AF_XDP socket");
-                Ok(Box::new(socket))
-            })
-            .collect(),
+                if socket.is_zero_copy() {
+                    kind = ProbeSockets::ZeroCopy;
+                }
+                boxed.push(Box::new(socket));
+            }
+            Ok((boxed, kind))
+        }
     }
 }

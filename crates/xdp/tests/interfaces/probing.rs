@@ -10,6 +10,17 @@ const DRIVER: (Rest, CardPort) = (Rest::Redirect, CardPort::Xdp { queues: 1 });
 
 /// Attaches as said, opens ports and probes, in the card's namespace. `is_connected`: whether AF_XDP sockets are entered where the programs look for them.
 fn probed(card: &Namespace, wire: (Rest, CardPort), is_connected: bool) -> Result<Vec<String>, ProbeError> {
+    let sockets = if wire.1 == CardPort::Packet { ProbeSockets::Packet } else { ProbeSockets::Copied };
+    probed_as(card, wire, is_connected, sockets)
+}
+
+/// With sockets toward the wire that are said to be such ones.
+fn probed_as(
+    card: &Namespace,
+    wire: (Rest, CardPort),
+    is_connected: bool,
+    sockets: ProbeSockets,
+) -> Result<Vec<String>, ProbeError> {
     let steering = attach(card, wire, INLINE).unwrap();
     let other = attach_elsewhere();
     card.run(move || {
@@ -27,8 +38,13 @@ fn probed(card: &Namespace, wire: (Rest, CardPort), is_connected: bool) -> Resul
         };
         let mut second = packet("host", files.host.filter.try_clone_to_owned().unwrap());
         let mut sides = [
-            ProbeSide { interface: "wire", ports: vec![first.as_mut()], is_xdp, rest: wire.0 },
-            ProbeSide { interface: "host", ports: vec![second.as_mut()], is_xdp: false, rest: Rest::Redirect },
+            ProbeSide { interface: "wire", ports: vec![first.as_mut()], sockets, rest: wire.0 },
+            ProbeSide {
+                interface: "host",
+                ports: vec![second.as_mut()],
+                sockets: ProbeSockets::Packet,
+                rest: Rest::Redirect,
+            },
         ];
         probe(&files.probe, &mut sides, 0x1234_5678_9abc_def1)
     })
@@ -68,6 +84,15 @@ fn a_card_that_hears_nothing() {
     wait_for_carrier(&scene);
     let found = probed(&scene.card, DRIVER, false);
     assert!(matches!(&found, Err(ProbeError::Deaf(name)) if name == "wire"), "{found:?}");
+}
+
+/// Sockets into whose memory the driver receives are sent nothing, so it is not seen here that they are deaf.
+#[test]
+fn nothing_is_made_to_come_in_behind_the_back_of_a_driver() {
+    let Some(scene) = scene() else { return };
+    wait_for_carrier(&scene);
+    let found = probed_as(&scene.card, DRIVER, false, ProbeSockets::ZeroCopy).unwrap();
+    assert_eq!(found, ["wire receives into the card's memory itself"]);
 }
 
 /// Something on this machine throws away what leaves toward the server.
