@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use nicache_port::{Burst, Offload, Port};
 
-use self::kernel::{Watcher, address_of, frames_sent, inject, is_running, is_up, run_as_received, slaves_of};
+use self::kernel::{Watcher, address_of, inject, is_running, is_up, run_as_received, sent, slaves_of};
 use crate::maps;
 use crate::steering::Rest;
 
@@ -243,9 +243,8 @@ fn hears(side: &mut ProbeSide<'_>, queue: Option<usize>, way: &Way<'_>, frame: &
 
 /// Does a frame leave that each of the ports sends?
 fn speaks(side: &mut ProbeSide<'_>, frame: &[u8]) -> Result<bool, ProbeError> {
-    let count = || {
-        frames_sent(side.interface).map_err(|error| ProbeError::Io { step: "asking what an interface has sent", error })
-    };
+    let count =
+        || sent(side.interface).map_err(|error| ProbeError::Io { step: "asking what an interface has sent", error });
     for port in &mut side.ports {
         let before = count()?;
         let send = || {
@@ -254,7 +253,7 @@ fn speaks(side: &mut ProbeSide<'_>, frame: &[u8]) -> Result<bool, ProbeError> {
             let _ = port.flush();
             Ok(())
         };
-        if !matches!(repeat(send, || Ok(count()? > before))?, Tried::Seen) {
+        if !matches!(repeat(send, || Ok(count()? != before))?, Tried::Seen) {
             return Ok(false);
         }
     }

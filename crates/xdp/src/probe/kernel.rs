@@ -116,13 +116,16 @@ pub(super) fn address_of(interface: &str) -> io::Result<[u8; 6]> {
     Ok(std::array::from_fn(|at| address.sa_data[at] as u8))
 }
 
-/// Frames that an interface has sent.
-pub(super) fn frames_sent(interface: &str) -> io::Result<u64> {
+/// Bytes and frames that an interface has sent. Drivers count them when they are done with a frame, some only one of the two for AF_XDP (virtio_net the bytes).
+pub(super) fn sent(interface: &str) -> io::Result<[u64; 2]> {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     let line = table.lines().find_map(|line| line.trim_start().strip_prefix(interface)?.strip_prefix(':'));
-    // Eight numbers of what was received, then bytes and frames.
-    let number = line.and_then(|line| line.split_ascii_whitespace().nth(9)?.parse().ok());
-    number.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{interface} is gone")))
+    // Eight numbers of what was received come first.
+    let numbers = line.and_then(|line| {
+        let mut numbers = line.split_ascii_whitespace().skip(8).map(|number| number.parse().ok());
+        Some([numbers.next()??, numbers.next()??])
+    });
+    numbers.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{interface} is gone")))
 }
 
 /// The interfaces that a bond is made of; none if it is no bond.
