@@ -189,7 +189,9 @@ fn check_outcome(event: &LookupEvent, walk: &Walk) -> Result<(), RefusalReason> 
     match (&walk.outcome, errno) {
         (Outcome::Found(node), None) => match event.inode {
             // On some (btrfs, overlay) the kernel's numbers and those that programs are told differ.
-            Some(identity) if identity != node.identity && !node.is_watched() => Err(RefusalReason::UnwatchedFilesystem),
+            Some(identity) if identity != node.identity && !node.is_watched() => {
+                Err(RefusalReason::UnwatchedFilesystem)
+            }
             Some(identity) if identity != node.identity => Err(RefusalReason::Changed),
             _ => Ok(()),
         },

@@ -139,7 +139,9 @@ fn advice(reason: &str) -> Option<&'static str> {
         "fill_refused_database_unclear" => {
             "It was read within a transaction that is older than the request, or from rows that were being changed."
         }
-        "fill_refused_unwatched_filesystem" => "A file is on a file system where nobody sees every change: ext4 is watched. The log names file and file system.",
+        "fill_refused_unwatched_filesystem" => {
+            "A file is on a file system where nobody sees every change: ext4 is watched. The log names file and file system."
+        }
         "fill_refused_open_for_writing" => "Somebody has one of its files open for writing.",
         "fill_refused_server_older" => {
             "The watcher was not ready when the server was started, and cannot know what the server has in its memory: until nicache is started again, only files are kept."
