@@ -29,13 +29,21 @@ try() {
     wait $pid
 }
 
-image() {
-    truncate -s 600M "$images/$1.img"
+# on_image NAME MAKE...: the same on a file system of its own.
+on_image() {
+    local name=$1
     shift
+    truncate -s 600M "$images/$name.img"
+    if "$@" "$images/$name.img" >/dev/null && mount -o loop "$images/$name.img" "/mnt/$name"; then
+        try "$name" "/mnt/$name"
+    else
+        result "$name" not_mounted
+    fi
 }
-image ext4; mke2fs -q -t ext4 $images/ext4.img && mount -o loop $images/ext4.img /mnt/ext4 && try ext4 /mnt/ext4
-image xfs; mkfs.xfs -q $images/xfs.img && mount -o loop $images/xfs.img /mnt/xfs && try xfs /mnt/xfs
-image btrfs; mkfs.btrfs -q $images/btrfs.img && mount -o loop $images/btrfs.img /mnt/btrfs && try btrfs /mnt/btrfs
+modprobe loop
+on_image ext4 mke2fs -q -t ext4
+on_image xfs mkfs.xfs -q
+on_image btrfs mkfs.btrfs -q
 mount -t tmpfs tmpfs /mnt/tmpfs && try tmpfs /mnt/tmpfs
 mkdir -p /var/tmp/o/{lower,upper,work,merged}
 mount -t overlay overlay -o lowerdir=/var/tmp/o/lower,upperdir=/var/tmp/o/upper,workdir=/var/tmp/o/work /var/tmp/o/merged &&
