@@ -4,7 +4,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Instructions that the verifier went through before it took this program (at most a million); `None`: the kernel does not say
-/// (before 5.16), or it is no program.
+/// (before 5.16), or it is not a program.
 pub fn verified_instructions(program: BorrowedFd<'_>) -> Option<u32> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut bytes = u32::try_from(mem::size_of_val(&info)).ok()?;

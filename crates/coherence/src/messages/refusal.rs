@@ -34,7 +34,7 @@ pub enum RefusalReason {
     TooManyRetained = 14,
     /// The server read from a database what cannot be told apart from the rest, or in a way that cannot be followed.
     DatabaseUnclear = 15,
-    /// The server was started before it was watched, so that what it has in its own memory is not known, and it computed the reply.
+    /// The server was started before it was watched, so nobody knows what it has in its own memory; and it computed the reply.
     ServerOlder = 16,
 }
 

@@ -75,7 +75,7 @@ pub fn execute() -> Result<ExitCode> {
     privileges::keep_capabilities(privileges::of_a_card(steering.iter().any(Option::is_some)))?;
     let ledger = Arc::new(Window::map(ledger).context("the ledger of connections")?);
     let mut watched = !witness.is_empty();
-    // Without a witness: one whose lease is never renewed, so that nothing is stored or served.
+    // Without a witness: a table whose lease is never renewed, so nothing is stored or served.
     let table = if watched { revision_table(&witness)? } else { RevisionTable::on_heap() };
     let mut prepared = prepare_shards(&setup, pairs, steering, watcher, &table, secret)?;
     for (l0, prepared) in l0.into_iter().zip(&mut prepared) {

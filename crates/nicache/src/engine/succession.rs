@@ -32,7 +32,7 @@ pub fn elders(files: Vec<OwnedFd>) -> Result<(Vec<Elder>, OwnedFd)> {
     Ok((elders, life))
 }
 
-/// Waits until the elder reads its ports no more: until it says so, or has ended. However long it takes, as each of two who read a port would have
+/// Waits until the elder no longer reads its ports: until it says so, or has ended. However long it takes, as each of two who read a port would have
 /// half of each connection.
 pub fn wait_for(elder: &OwnedFd) {
     while poll(&mut [PollFd::new(elder, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}

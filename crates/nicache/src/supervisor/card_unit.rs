@@ -212,7 +212,7 @@ impl CardUnit {
                 drop(card);
                 if !standing.step_down(&reason)? {
                     // Better than a server that nobody reaches, if the frames do pass.
-                    tracing::error!("{reason}: the card goes on, as there is no other way");
+                    tracing::error!("{reason}: the card goes on because there is no other way");
                     is_proven = true;
                 }
                 continue;

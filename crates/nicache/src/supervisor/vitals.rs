@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Between two looks of somebody who waits.
 pub const LOOK_EVERY: Duration = Duration::from_millis(70);
-/// A look that comes later than this counts no more: then it is the whole machine that stood still.
+/// A look that comes later than this no longer counts: then the whole machine stood still.
 const STEP_MAX: Duration = Duration::from_millis(140);
 
 /// One thread at one moment.

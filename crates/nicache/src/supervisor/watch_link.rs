@@ -72,7 +72,7 @@ impl WatchLink {
     /// watcher that stands still do not pile up.
     ///
     /// # Errors
-    /// There is no answer in time, or the watcher is gone, or not there yet.
+    /// The watcher does not answer in time, has gone, or is not there yet.
     pub fn ask(&self, question: &ToWatch, limit: Duration) -> Result<FromWatch> {
         let mut link = self.locked();
         if link.is_late {
