@@ -21,7 +21,8 @@ pub struct NoTypes;
 /// What the running kernel says of itself (BTF).
 pub struct Kernel {
     // Before `base`, which they refer to: fields are dropped in this order.
-    modules: HashMap<&'static str, ModuleTypes>,
+    // `None`: the module is not to be had; it is asked for once.
+    modules: HashMap<&'static str, Option<ModuleTypes>>,
     base: BaseTypes,
     types: Btf<'static>,
 }
@@ -45,9 +46,8 @@ impl Kernel {
             if kernel.modules.contains_key(module) || kernel.has(test) {
                 continue;
             }
-            if let Some(types) = ModuleTypes::load(module, &kernel.base) {
-                kernel.modules.insert(module, types);
-            }
+            let types = ModuleTypes::load(module, &kernel.base);
+            kernel.modules.insert(module, types);
         }
         Ok(kernel)
     }
@@ -87,7 +87,7 @@ impl Kernel {
     }
 
     fn names(&self, name: &str, kind: BtfKind, module: Option<&str>) -> bool {
-        match module.and_then(|module| self.modules.get(module)) {
+        match module.and_then(|module| self.modules.get(module)?.as_ref()) {
             Some(types) => types.names(name, kind),
             None => self.base.names(name, kind),
         }
