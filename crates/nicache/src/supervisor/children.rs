@@ -13,10 +13,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
 
 /// This very program, even if its file has been replaced.
 pub const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// A watcher that has been killed is waited for so long.
+const DETACHING: Duration = Duration::from_secs(1);
 
 /// What a child is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +121,17 @@ impl AsFd for Child {
 impl Drop for Child {
     fn drop(&mut self) {
         let _ = self.process.kill();
+        // The kernel takes a tenth of a second for each program that it detaches from a function, and does so while the watcher ends.
+        if self.role == Role::Watch
+            && let Ok(false) = wait_readable(self.pidfd.as_fd(), DETACHING)
+            && let Ok(pidfd) = self.pidfd.try_clone()
+        {
+            let reap = move || waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+            // If this process ends before, somebody else reaps it.
+            if std::thread::Builder::new().name("reaper".into()).spawn(reap).is_ok() {
+                return;
+            }
+        }
         let _ = self.process.wait();
     }
 }

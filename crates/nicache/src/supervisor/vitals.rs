@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 pub const LOOK_EVERY: Duration = Duration::from_millis(70);
 /// A look that comes later than this no longer counts: then the whole machine stood still.
 const STEP_MAX: Duration = Duration::from_millis(140);
+/// Less than this on a CPU is what a process does that only waits.
+const WORK: Duration = Duration::from_millis(20);
 
 /// One thread at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,6 +63,11 @@ impl Vitals {
     }
 }
 
+/// Time on a CPU of all threads of a process so far.
+fn ran(process: u32) -> Duration {
+    Vitals::read(&[process]).0.values().map(|thread| thread.ran).sum()
+}
+
 /// `stat` and `schedstat` of a thread.
 fn parse(stat: &str, schedstat: &str) -> Option<Thread> {
     // The name, in parentheses, may hold anything. Then come the state, eight numbers, and the major faults.
@@ -85,6 +92,11 @@ impl Stillness {
         Stillness { still: Duration::ZERO, since: now, last: vitals }
     }
 
+    /// It has done something: what counted until now no longer does.
+    pub fn forgive(&mut self) {
+        self.still = Duration::ZERO;
+    }
+
     /// It still says nothing, and is so. All that counts.
     pub fn step(&mut self, now: Instant, vitals: Vitals) -> Duration {
         let elapsed = now.saturating_duration_since(self.since);
@@ -102,17 +114,32 @@ pub struct Patience {
     processes: [u32; 2],
     limit: Duration,
     stillness: Stillness,
+    /// Its time on a CPU up to the last look, if it is excused by work.
+    worked: Option<Duration>,
 }
 
 impl Patience {
     /// For at most `limit` of standing still. This process counts, too: it may be the one that is late.
     pub fn with(process: u32, limit: Duration) -> Patience {
         let processes = [process, std::process::id()];
-        Patience { processes, limit, stillness: Stillness::new(Instant::now(), Vitals::read(&processes)) }
+        let stillness = Stillness::new(Instant::now(), Vitals::read(&processes));
+        Patience { processes, limit, stillness, worked: None }
+    }
+
+    /// A process that uses its CPU is not standing still, either: for one whose work the caller knows to have an end, or limits in another way.
+    pub fn while_it_works(self) -> Patience {
+        Patience { worked: Some(Duration::ZERO), ..self }
     }
 
     /// To be called every [`LOOK_EVERY`] or so. Is it over?
     pub fn is_over(&mut self) -> bool {
+        if let Some(worked) = &mut self.worked {
+            let ran = ran(self.processes[0]);
+            if ran > *worked + WORK {
+                *worked = ran;
+                self.stillness.forgive();
+            }
+        }
         self.stillness.step(Instant::now(), Vitals::read(&self.processes)) >= self.limit
     }
 }

@@ -50,6 +50,13 @@ pub struct WatchUnit {
     server_is_started: bool,
 }
 
+impl Drop for WatchUnit {
+    fn drop(&mut self) {
+        // Whoever closes the last file of a program detaches it, which takes its time: let that be the watcher, which nobody waits for.
+        self.witness = Arc::default();
+    }
+}
+
 #[derive(Debug)]
 enum State {
     Starting { child: Child, since: Instant },
@@ -99,7 +106,7 @@ impl WatchUnit {
     /// Waits until the watcher watches or has failed, as long as it is on its way and not for ever.
     pub fn wait(&mut self) -> Result<()> {
         let State::Starting { child, since } = &self.state else { return Ok(()) };
-        let mut patience = Patience::with(child.pid(), STILL);
+        let mut patience = Patience::with(child.pid(), STILL).while_it_works();
         while !wait_readable(child.channel.as_fd(), LOOK_EVERY)? {
             if patience.is_over() || since.elapsed() > WAIT {
                 tracing::warn!(
