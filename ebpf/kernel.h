@@ -22,6 +22,7 @@
 
 struct super_block {
 	__u32 s_dev;
+	unsigned long s_magic;
 	int s_stack_depth;
 };
 
@@ -113,6 +114,16 @@ struct iomap_dio {
 /* A cell with a pointer: what arrays of pointers are read as, because a cast needs a structure of the kernel. */
 struct hlist_head {
 	void *first;
+};
+
+struct open_how {
+	__u64 flags;
+	__u64 mode;
+	__u64 resolve;
+};
+
+struct __kernel_timex {
+	unsigned int modes;
 };
 
 struct fdtable {

@@ -38,6 +38,7 @@ struct request_process {
 	__u8 concurrent;
 	__u8 executes; /* a FastCGI request has begun and not ended */
 	__u8 replied;  /* it has sent something of its reply */
+	__u8 writes_unseen; /* it has opened a file to write to, and what it writes is not seen */
 };
 
 /* An entry stays until its process ends, so that nothing is forgotten of it. */
@@ -246,6 +247,8 @@ __noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	if (kind_of_file(file) != S_IFSOCK)
 		return 0;
 	process = request_process_of(tgid);
+	if (process && process->writes_unseen)
+		report_descriptor(EVENT_WROTE, nr, ret, -1);
 	if ((process && process->concurrent) || !identify(file, &identity))
 		return 0;
 	sk = sock_of(file);

@@ -5,9 +5,43 @@
 #ifndef NICACHE_SERVER_H
 #define NICACHE_SERVER_H
 
-/* The server wrote to a descriptor: to a file, which makes its request one that is not only a question, or to a peer.
- * Files opened for appending are logs.
- */
+/* To whom nobody else's file is of interest: one that is opened for appending is a log, and one without a name is nobody else's. */
+static __always_inline bool is_content(struct file *file, struct identity *identity)
+{
+	return identity->links && !(FIELD(struct file, file, f_flags) & O_APPEND);
+}
+
+__noinline int report_identity(__u64 kind, __u64 nr, struct identity *identity)
+{
+	struct event_head *head;
+
+	if (!identity)
+		return 0;
+	head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
+	if (!head) {
+		count_lost();
+		return 0;
+	}
+	fill_head(head, kind, nr, 0, -1);
+	head->dev = identity->dev;
+	head->ino = identity->ino;
+	head->mode = identity->mode;
+	head->flags = FLAG_INODE;
+	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* The server is about to write to a file. */
+static __always_inline int report_file_written(struct file *file, __u64 nr)
+{
+	struct identity identity = {};
+
+	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFREG || !is_content(file, &identity))
+		return 0;
+	return report_identity(EVENT_WROTE, nr & ~X32_BIT, &identity);
+}
+
+/* The server wrote to a descriptor: to a file, which makes its request one that is not only a question, or to a peer. */
 __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 {
 	struct event_head *head;
@@ -23,13 +57,8 @@ __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	kind = kind_of_file(file);
 	if ((kind != S_IFREG && kind != S_IFSOCK) || !identify(file, &identity))
 		return 0;
-	/* A file without a name is nobody else's. */
-	if (kind == S_IFREG && !identity.links)
-		return 0;
-	if (kind == S_IFREG && !(FIELD(struct file, file, f_flags) & O_APPEND))
-		return report_descriptor(EVENT_WROTE, nr, ret, fd);
-	if (kind != S_IFSOCK)
-		return 0;
+	if (kind == S_IFREG)
+		return is_content(file, &identity) ? report_identity(EVENT_WROTE, nr, &identity) : 0;
 	sk = sock_of(file);
 	if (!sk)
 		return 0;
@@ -69,30 +98,16 @@ __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	return 0;
 }
 
-/* What the server looks at. */
-__noinline int observe_server(struct call *call)
+/* A path that the server has looked up, or failed to. */
+__noinline int observe_looked(struct call *call)
 {
 	struct lookup lookup = {.dirfd = AT_FDCWD, .kind = EVENT_LOOKUP};
-	__u64 nr, resolve = 0;
-	__s64 ret;
 
 	if (!call)
 		return 0;
-	nr = lookup.nr = call->nr;
-	ret = lookup.ret = call->ret;
-	switch (nr) {
-	case NR_open:
-		lookup.opened = true;
-		lookup.open_flags = call->args[1];
-		if (call->args[1] & O_NOFOLLOW)
-			lookup.flags = FLAG_NOFOLLOW;
-		lookup.path = (const char *)call->args[0];
-		break;
-	case NR_creat:
-		lookup.opened = true;
-		lookup.open_flags = O_CREAT | O_TRUNC | O_WRONLY;
-		lookup.path = (const char *)call->args[0];
-		break;
+	lookup.nr = call->nr;
+	lookup.ret = call->ret;
+	switch (call->nr) {
 	case NR_lstat:
 	case NR_readlink:
 	case NR_lgetxattr:
@@ -106,29 +121,6 @@ __noinline int observe_server(struct call *call)
 	case NR_getxattr:
 	case NR_listxattr:
 		lookup.path = (const char *)call->args[0];
-		break;
-	case NR_openat:
-		lookup.opened = true;
-		lookup.open_flags = call->args[2];
-		if (call->args[2] & O_NOFOLLOW)
-			lookup.flags = FLAG_NOFOLLOW;
-		lookup.dirfd = call->args[0];
-		lookup.path = (const char *)call->args[1];
-		break;
-	case NR_openat2:
-		lookup.opened = true;
-		/* struct open_how: flags, mode, resolve. */
-		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)(call->args[2] + 16)))
-			lookup.flags |= FLAG_INCOMPLETE;
-		if (resolve & (RESOLVE_IN_ROOT | RESOLVE_BENEATH))
-			lookup.flags |= FLAG_OWN_ROOT;
-		if (bpf_probe_read_user(&resolve, sizeof(resolve), (void *)call->args[2]))
-			lookup.flags |= FLAG_INCOMPLETE;
-		lookup.open_flags = resolve;
-		if (resolve & O_NOFOLLOW)
-			lookup.flags |= FLAG_NOFOLLOW;
-		lookup.dirfd = call->args[0];
-		lookup.path = (const char *)call->args[1];
 		break;
 	case NR_newfstatat:
 	case NR_faccessat2:
@@ -153,6 +145,144 @@ __noinline int observe_server(struct call *call)
 		lookup.dirfd = call->args[0];
 		lookup.path = (const char *)call->args[1];
 		break;
+	default:
+		return 0;
+	}
+	return report_lookup(&lookup);
+}
+
+/* One that it has opened, or failed to. */
+__noinline int observe_opened(struct call *call)
+{
+	struct lookup lookup = {.dirfd = AT_FDCWD, .kind = EVENT_LOOKUP, .opened = true};
+	__u64 word = 0;
+
+	if (!call)
+		return 0;
+	lookup.nr = call->nr;
+	lookup.ret = call->ret;
+	switch (call->nr) {
+	case NR_open:
+		lookup.open_flags = call->args[1];
+		if (call->args[1] & O_NOFOLLOW)
+			lookup.flags = FLAG_NOFOLLOW;
+		lookup.path = (const char *)call->args[0];
+		break;
+	case NR_creat:
+		lookup.open_flags = O_CREAT | O_TRUNC | O_WRONLY;
+		lookup.path = (const char *)call->args[0];
+		break;
+	case NR_openat:
+		lookup.open_flags = call->args[2];
+		if (call->args[2] & O_NOFOLLOW)
+			lookup.flags = FLAG_NOFOLLOW;
+		lookup.dirfd = call->args[0];
+		lookup.path = (const char *)call->args[1];
+		break;
+	case NR_openat2:
+		/* struct open_how: flags, mode, resolve. */
+		if (bpf_probe_read_user(&word, sizeof(word), (void *)(call->args[2] + 16)))
+			lookup.flags |= FLAG_INCOMPLETE;
+		if (word & (RESOLVE_IN_ROOT | RESOLVE_BENEATH))
+			lookup.flags |= FLAG_OWN_ROOT;
+		if (bpf_probe_read_user(&word, sizeof(word), (void *)call->args[2]))
+			lookup.flags |= FLAG_INCOMPLETE;
+		lookup.open_flags = word;
+		if (word & O_NOFOLLOW)
+			lookup.flags |= FLAG_NOFOLLOW;
+		lookup.dirfd = call->args[0];
+		lookup.path = (const char *)call->args[1];
+		break;
+	default:
+		return 0;
+	}
+	return report_lookup(&lookup);
+}
+
+/* The server changes a name or an attribute. */
+__noinline int observe_changed(struct call *call)
+{
+	__u64 nr;
+	__s64 ret;
+
+	if (!call)
+		return 0;
+	nr = call->nr;
+	ret = call->ret;
+	switch (nr) {
+	case NR_unlink:
+		return ret < 0 ? 0 : report_removed(call->args[0], AT_FDCWD, nr);
+	case NR_unlinkat:
+		return ret < 0 ? 0 : report_removed(call->args[1], call->args[0], nr);
+	case NR_rename:
+	case NR_renameat:
+	case NR_renameat2:
+	case NR_mkdir:
+	case NR_mkdirat:
+	case NR_rmdir:
+	case NR_link:
+	case NR_linkat:
+	case NR_symlink:
+	case NR_symlinkat:
+	case NR_mknod:
+	case NR_mknodat:
+	case NR_truncate:
+	case NR_chmod:
+	case NR_fchmodat:
+	case NR_fchmodat2:
+	case NR_chown:
+	case NR_lchown:
+	case NR_fchownat:
+	case NR_utime:
+	case NR_utimes:
+		return ret < 0 ? 0 : report_descriptor(EVENT_WROTE, nr, ret, -1);
+	case NR_fchmod:
+	case NR_fchown:
+	case NR_ftruncate:
+		return ret < 0 ? 0 : report_written(call->args[0], nr, ret, 0);
+	case NR_utimensat:
+	case NR_futimesat:
+		if (ret < 0)
+			return 0;
+		/* Without a path it is about the descriptor. */
+		return call->args[1] ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(call->args[0], nr, ret, 0);
+	default:
+		return 0;
+	}
+}
+
+/* It may look up relative paths elsewhere from now on. */
+__noinline int observe_moved(struct call *call)
+{
+	struct lookup lookup = {.dirfd = AT_FDCWD, .kind = EVENT_MOVED};
+
+	if (!call || call->ret < 0)
+		return 0;
+	change_slot(SLOT_WORKING_DIRECTORY);
+	if (call->nr == NR_fchdir)
+		return report_descriptor(EVENT_MOVED, call->nr, call->ret, -1);
+	lookup.nr = call->nr;
+	lookup.ret = call->ret;
+	lookup.path = (const char *)call->args[0];
+	return report_lookup(&lookup);
+}
+
+/* What the server does. */
+__noinline int observe_server(struct call *call)
+{
+	__u64 nr;
+	__s64 ret;
+
+	if (!call)
+		return 0;
+	nr = call->nr;
+	ret = call->ret;
+	switch (nr) {
+	case NR_open:
+	case NR_creat:
+	case NR_openat:
+	case NR_openat2:
+		return observe_opened(call);
 	case NR_accept:
 	case NR_accept4:
 		return ret >= 0 ? observe_accepted(ret) : 0;
@@ -175,48 +305,12 @@ __noinline int observe_server(struct call *call)
 	case NR_sendmsg:
 	case NR_sendmmsg:
 		return ret > 0 ? report_written(call->args[0], nr, ret, call->args[1]) : 0;
-	case NR_unlink:
-		return ret < 0 ? 0 : report_removed(call->args[0], AT_FDCWD, nr);
-	case NR_unlinkat:
-		return ret < 0 ? 0 : report_removed(call->args[1], call->args[0], nr);
-	case NR_rename:
-	case NR_renameat:
-	case NR_renameat2:
-	case NR_mkdir:
-	case NR_mkdirat:
-	case NR_rmdir:
-	case NR_link:
-	case NR_linkat:
-	case NR_symlink:
-	case NR_symlinkat:
-	case NR_mknod:
-	case NR_mknodat:
-	case NR_truncate:
-	case NR_chmod:
-	case NR_fchmodat:
-		return ret < 0 ? 0 : report_descriptor(EVENT_WROTE, nr, ret, -1);
-	case NR_fchmod:
-	case NR_ftruncate:
-		return ret < 0 ? 0 : report_written(call->args[0], nr, ret, 0);
-	case NR_utimensat:
-		if (ret < 0)
-			return 0;
-		/* Without a path it is about the descriptor. */
-		return call->args[1] ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(call->args[0], nr, ret, 0);
 	case NR_io_uring_setup:
 	case NR_open_by_handle_at:
 		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);
 	case NR_chdir:
 	case NR_fchdir:
-		/* Relative paths mean something else now. */
-		if (ret < 0)
-			return 0;
-		change_slot(SLOT_WORKING_DIRECTORY);
-		if (nr == NR_fchdir)
-			return report_descriptor(EVENT_MOVED, nr, ret, -1);
-		lookup.kind = EVENT_MOVED;
-		lookup.path = (const char *)call->args[0];
-		break;
+		return observe_moved(call);
 	case NR_chroot:
 	case NR_setns:
 	case NR_unshare:
@@ -224,10 +318,9 @@ __noinline int observe_server(struct call *call)
 		if (ret >= 0)
 			change_slot(SLOT_EVERYTHING);
 		return 0;
-	default:
-		return 0;
 	}
-	return report_lookup(&lookup);
+	observe_looked(call);
+	return observe_changed(call);
 }
 
 #endif

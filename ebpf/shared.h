@@ -34,6 +34,15 @@
 #define DATABASE_POSTGRES 2
 #define DATABASE_AT_WORK 256
 
+/* Whose writing functions are seen. */
+#define WRITES_EXT4 1
+#define WRITES_XFS 2
+#define WRITES_BTRFS 4
+#define WRITES_TMPFS 8
+#define WRITES_OVERLAY 16
+#define WRITES_FUSE 32
+#define WRITES_NFS 64
+
 #define RING_BYTES (8 << 20)
 #define PATH_BYTES 256
 

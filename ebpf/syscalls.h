@@ -45,9 +45,14 @@ struct call {
 #define NR_readlink 89
 #define NR_chmod 90
 #define NR_fchmod 91
+#define NR_chown 92
+#define NR_fchown 93
+#define NR_lchown 94
+#define NR_utime 132
 #define NR_mknod 133
 #define NR_statfs 137
 #define NR_pivot_root 155
+#define NR_adjtimex 159
 #define NR_chroot 161
 #define NR_settimeofday 164
 #define NR_mount 165
@@ -64,9 +69,12 @@ struct call {
 #define NR_fremovexattr 199
 #define NR_getdents64 217
 #define NR_clock_settime 227
+#define NR_utimes 235
 #define NR_openat 257
 #define NR_mkdirat 258
 #define NR_mknodat 259
+#define NR_fchownat 260
+#define NR_futimesat 261
 #define NR_newfstatat 262
 #define NR_unlinkat 263
 #define NR_renameat 264
@@ -81,6 +89,7 @@ struct call {
 #define NR_pwritev 296
 #define NR_name_to_handle_at 303
 #define NR_open_by_handle_at 304
+#define NR_clock_adjtime 305
 #define NR_sendmmsg 307
 #define NR_setns 308
 #define NR_renameat2 316
@@ -93,6 +102,7 @@ struct call {
 #define NR_openat2 437
 #define NR_faccessat2 439
 #define NR_mount_setattr 442
+#define NR_fchmodat2 452
 #define NR_setxattrat 463
 #define NR_removexattrat 466
 #define NR_open_tree_attr 467
@@ -105,6 +115,7 @@ struct call {
 #define NR32_umount2 52
 #define NR32_settimeofday 79
 #define NR32_old_mmap 90
+#define NR32_adjtimex 124
 #define NR32_mmap2 192
 #define NR32_pivot_root 217
 #define NR32_setxattr 226
@@ -112,7 +123,9 @@ struct call {
 #define NR32_clock_settime 264
 #define NR32_openat 295
 #define NR32_open_by_handle_at 342
+#define NR32_clock_adjtime 343
 #define NR32_clock_settime64 404
+#define NR32_clock_adjtime64 405
 
 #define O_ACCMODE 3
 #define O_WRONLY 1
@@ -127,6 +140,7 @@ struct call {
 #define MAP_SHARED 1
 #define MAP_SHARED_VALIDATE 3
 #define MAP_ANONYMOUS 0x20
+#define ADJ_SETOFFSET 0x0100
 #define RESOLVE_BENEATH 8
 #define RESOLVE_IN_ROOT 16
 #define FMODE_WRITE 2
@@ -134,6 +148,13 @@ struct call {
 #define S_IFREG 0100000
 #define S_IFDIR 0040000
 #define S_IFSOCK 0140000
+#define EXT4_MAGIC 0xef53
+#define XFS_MAGIC 0x58465342
+#define BTRFS_MAGIC 0x9123683e
+#define TMPFS_MAGIC 0x01021994
+#define OVERLAY_MAGIC 0x794c7630
+#define FUSE_MAGIC 0x65735546
+#define NFS_MAGIC 0x6969
 #define AF_UNIX 1
 #define MSG_PEEK 2
 #define AF_INET 2

@@ -18,6 +18,7 @@
  *   fork, exec, exit in the server's namespace                           sched_process_*
  * These are in ext4.h. The table is in table.h; what the server looks at in server.h, and how it is told in lookups.h; what database servers receive and answer in sql.h;
  * which request a process of the server works on in requests.h; and which of its processes are as good as others in processes.h.
+ * Where it can be, calls.h is in the place of sys_exit.
  *
  * Deliberately absent: writes to the block device below a mounted file system (the kernel itself does not keep those
  * coherent), and setting an access control list through io_uring.
@@ -50,29 +51,29 @@ const volatile __u64 interesting[NR_MAX / 64] = {
 	      BIT(NR_shutdown),
 	[1] = BIT(NR_getdents) | BIT(NR_chdir) | BIT(NR_fchdir) | BIT(NR_creat) | BIT(NR_readlink) | BIT(NR_truncate) |
 	      BIT(NR_ftruncate) | BIT(NR_rename) | BIT(NR_mkdir) | BIT(NR_rmdir) | BIT(NR_link) | BIT(NR_unlink) |
-	      BIT(NR_symlink) | BIT(NR_chmod) | BIT(NR_fchmod),
-	[2] = BIT(NR_mknod) | BIT(NR_statfs) | BIT(NR_pivot_root) | BIT(NR_chroot) | BIT(NR_settimeofday) | BIT(NR_mount) |
+	      BIT(NR_symlink) | BIT(NR_chmod) | BIT(NR_fchmod) | BIT(NR_chown) | BIT(NR_fchown) | BIT(NR_lchown),
+	[2] = BIT(NR_utime) | BIT(NR_adjtimex) | BIT(NR_mknod) | BIT(NR_statfs) | BIT(NR_pivot_root) | BIT(NR_chroot) | BIT(NR_settimeofday) | BIT(NR_mount) |
 	      BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) | BIT(NR_fsetxattr) | BIT(NR_getxattr),
 	[3] = BIT(NR_lgetxattr) | BIT(NR_listxattr) | BIT(NR_llistxattr) | BIT(NR_removexattr) |
-	      BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_getdents64) | BIT(NR_clock_settime),
-	[4] = BIT(NR_accept4) | BIT(NR_openat) | BIT(NR_newfstatat) | BIT(NR_readlinkat) | BIT(NR_faccessat) | BIT(NR_unshare) |
+	      BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_getdents64) | BIT(NR_clock_settime) | BIT(NR_utimes),
+	[4] = BIT(NR_fchownat) | BIT(NR_futimesat) | BIT(NR_clock_adjtime) | BIT(NR_accept4) | BIT(NR_openat) | BIT(NR_newfstatat) | BIT(NR_readlinkat) | BIT(NR_faccessat) | BIT(NR_unshare) |
 	      BIT(NR_name_to_handle_at) | BIT(NR_open_by_handle_at) | BIT(NR_setns) | BIT(NR_mkdirat) | BIT(NR_mknodat) |
 	      BIT(NR_unlinkat) | BIT(NR_renameat) | BIT(NR_linkat) | BIT(NR_symlinkat) | BIT(NR_fchmodat) |
 	      BIT(NR_utimensat) | BIT(NR_pwritev) | BIT(NR_sendmmsg) | BIT(NR_renameat2),
 	[5] = BIT(NR_statx) | BIT(NR_pwritev2),
 	[6] = BIT(NR_io_uring_setup) | BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_fsmount) | BIT(NR_openat2) |
 	      BIT(NR_faccessat2) | BIT(NR_mount_setattr),
-	[7] = BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
+	[7] = BIT(NR_fchmodat2) | BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
 };
 
 /* And one for those by which anybody changes something. */
 const volatile __u64 changing[NR_MAX / 64] = {
 	[0] = BIT(NR_open) | BIT(NR_mmap),
 	[1] = BIT(NR_creat),
-	[2] = BIT(NR_pivot_root) | BIT(NR_settimeofday) | BIT(NR_mount) | BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) |
+	[2] = BIT(NR_adjtimex) | BIT(NR_pivot_root) | BIT(NR_settimeofday) | BIT(NR_mount) | BIT(NR_umount2) | BIT(NR_setxattr) | BIT(NR_lsetxattr) |
 	      BIT(NR_fsetxattr),
 	[3] = BIT(NR_removexattr) | BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_clock_settime),
-	[4] = BIT(NR_openat) | BIT(NR_open_by_handle_at),
+	[4] = BIT(NR_clock_adjtime) | BIT(NR_openat) | BIT(NR_open_by_handle_at),
 	[6] = BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_fsmount) | BIT(NR_openat2) | BIT(NR_mount_setattr),
 	[7] = BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
 };
@@ -81,10 +82,8 @@ const volatile __u64 changing[NR_MAX / 64] = {
  * closed and unmapped, and the registrar refuses fills meanwhile. A stacked file system (overlay) hides the inode
  * below, whose mapping the stores go to; then everything has changed.
  */
-__noinline int change_if_writable(int fd, int mapped)
+static __always_inline int change_if_open_for_writing(struct file *file, bool mapped)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct file *file = file_of(task, fd);
 	struct identity identity = {};
 
 	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFREG)
@@ -97,6 +96,11 @@ __noinline int change_if_writable(int fd, int mapped)
 	return 0;
 }
 
+__noinline int change_if_writable(int fd, int mapped)
+{
+	return change_if_open_for_writing(file_of(bpf_get_current_task_btf(), fd), mapped);
+}
+
 __noinline int change_descriptor(int fd)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -106,6 +110,17 @@ __noinline int change_descriptor(int fd)
 		return 0;
 	/* Who may search a directory is not only in its mode: entries below it are not to be reinstated. */
 	change_slot((identity.mode & S_IFMT) == S_IFDIR ? SLOT_EVERYTHING : slot_of(identity.dev, identity.ino));
+	return 0;
+}
+
+/* Daemons that keep the time call it all day; only one of its modes sets the clock. */
+__noinline int change_if_clock_set(__u64 timex)
+{
+	__u32 modes;
+
+	/* struct timex: the modes come first. */
+	if (bpf_probe_read_user(&modes, sizeof(modes), (void *)timex) || modes & ADJ_SETOFFSET)
+		change_slot(SLOT_EVERYTHING);
 	return 0;
 }
 
@@ -134,6 +149,12 @@ static __always_inline void observe_change(struct pt_regs *regs, __u64 nr, __s64
 	case NR_fsetxattr:
 	case NR_fremovexattr:
 		change_descriptor(regs->di);
+		break;
+	case NR_adjtimex:
+		change_if_clock_set(regs->di);
+		break;
+	case NR_clock_adjtime:
+		change_if_clock_set(regs->si);
 		break;
 	case NR_mount:
 	case NR_umount2:
@@ -182,6 +203,9 @@ __noinline int observe_compat(__u64 nr, __s64 ret, __u64 fifth)
 	case NR32_settimeofday:
 	case NR32_clock_settime:
 	case NR32_clock_settime64:
+	case NR32_adjtimex:
+	case NR32_clock_adjtime:
+	case NR32_clock_adjtime64:
 	case NR_move_mount:
 	case NR_fsconfig:
 	case NR_fsmount:
@@ -278,3 +302,5 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	call.args[3] = regs->r10;
 	return kind ? observe_database(&call, kind) : observe_server(&call);
 }
+
+#include "calls.h"

@@ -18,13 +18,30 @@ pub struct Assumption {
 pub struct Way {
     /// What the kernel must have for it; all of these.
     pub tests: &'static [Test],
-    /// The eBPF program that is attached then; none: something else asks for the same (CO-RE in a program, a socket option).
-    pub program: Option<&'static str>,
+    /// The eBPF programs that are attached then; none: something else asks for the same (CO-RE in a program, a socket option).
+    pub programs: &'static [Program],
     /// The first kernel release that has it, as far as it was seen to run.
     pub since: &'static str,
 }
 
-/// Something that the kernel's own description of its types (BTF) shows.
+/// An eBPF program of the witness.
+#[derive(Debug)]
+pub struct Program {
+    /// Its name in `ebpf/`.
+    pub name: &'static str,
+    /// It is attached only if the kernel has that; where it does not, there is nothing that the program could miss (a system call of
+    /// newer kernels, a file system whose module is not loaded).
+    pub if_there: Option<Test>,
+}
+
+impl Program {
+    /// One that is always attached.
+    pub const fn new(name: &'static str) -> Program {
+        Program { name, if_there: None }
+    }
+}
+
+/// Something that the kernel shows: nearly all of it in its own description of its types (BTF).
 #[derive(Debug)]
 pub enum Test {
     /// A tracepoint. `module`: it is in the kernel itself, or in this module, as the kernel was built.
@@ -48,6 +65,9 @@ pub enum Test {
         /// The field's name.
         field: &'static str,
     },
+    /// The kernel does not stop in the middle of its own work to run another task (`preempt=none` or `voluntary`). Where it does, a
+    /// program at a function is passed over if the same program was stopped on that processor.
+    Unpreempted,
     /// A value of an enumeration: helpers, map types and attach types are such.
     Value {
         /// `enum` by this name.
@@ -110,6 +130,7 @@ impl fmt::Display for Test {
         match self {
             Test::Tracepoint { name, module } => write!(formatter, "tracepoint {name}{}", of(module)),
             Test::Function { name, module } => write!(formatter, "entry of {name}(){}", of(module)),
+            Test::Unpreempted => write!(formatter, "preempt=none or voluntary"),
             Test::Field { structure, field } => write!(formatter, "struct {structure} with {field}"),
             Test::Value { value, .. } => write!(formatter, "{value}"),
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::assumption::{Assumption, Feature, Way};
+use crate::assumption::{Assumption, Feature, Test, Way};
 
 /// What [`Kernel::findings`](crate::Kernel::findings) found.
 #[derive(Debug, Default)]
@@ -11,6 +11,10 @@ pub struct Findings {
     pub taken: Vec<(&'static Assumption, &'static Way)>,
     /// What does not.
     pub lacks: Vec<Lack>,
+    /// The programs that are to be attached.
+    pub programs: Vec<&'static str>,
+    /// Those of them that rest on [`Test::Unpreempted`]: one that was passed over ([`missed_runs`](crate::missed_runs)) has seen not everything.
+    pub unpreempted: Vec<&'static str>,
 }
 
 /// Something that this kernel lacks. Displayed, it is a sentence for operators.
@@ -33,9 +37,25 @@ impl Findings {
         self.lacks.iter().filter(move |lack| lack.assumption.feature == feature)
     }
 
+    /// Takes that way.
+    pub(crate) fn take(
+        &mut self,
+        assumption: &'static Assumption,
+        way: &'static Way,
+        is_there: impl Fn(&Test) -> bool,
+    ) {
+        let programs = way.programs.iter().filter(|program| program.if_there.as_ref().is_none_or(&is_there));
+        let names: Vec<&str> = programs.map(|program| program.name).collect();
+        if way.tests.iter().any(|test| matches!(test, Test::Unpreempted)) {
+            self.unpreempted.extend(&names);
+        }
+        self.programs.extend(names);
+        self.taken.push((assumption, way));
+    }
+
     /// Is this program to be loaded?
     pub fn takes(&self, program: &str) -> bool {
-        self.taken.iter().any(|(_, way)| way.program == Some(program))
+        self.programs.contains(&program)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CString;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::ptr::NonNull;
 
@@ -10,6 +11,7 @@ use libbpf_rs::btf::{Btf, BtfKind};
 
 use crate::assumption::{Assumption, Test};
 use crate::findings::{Findings, Lack};
+use crate::preemption::is_unpreempted;
 
 /// The kernel does not describe its types.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +27,7 @@ pub struct Kernel {
     modules: HashMap<&'static str, Option<ModuleTypes>>,
     base: BaseTypes,
     types: Btf<'static>,
+    is_unpreempted: bool,
 }
 
 impl Kernel {
@@ -36,7 +39,7 @@ impl Kernel {
     pub fn read(assumptions: &'static [Assumption]) -> Result<Kernel, NoTypes> {
         let types = Btf::from_vmlinux().map_err(|_| NoTypes)?;
         let base = BaseTypes::load().ok_or(NoTypes)?;
-        let mut kernel = Kernel { modules: HashMap::new(), base, types };
+        let mut kernel = Kernel { modules: HashMap::new(), base, types, is_unpreempted: is_unpreempted() };
         let tests = assumptions.iter().flat_map(|assumption| assumption.ways).flat_map(|way| way.tests);
         for test in tests {
             let (Test::Tracepoint { module: Some(module), .. } | Test::Function { module: Some(module), .. }) = test
@@ -46,8 +49,18 @@ impl Kernel {
             if kernel.modules.contains_key(module) || kernel.has(test) {
                 continue;
             }
+            load_module(module);
             let types = ModuleTypes::load(module, &kernel.base);
             kernel.modules.insert(module, types);
+        }
+        let programs = assumptions.iter().flat_map(|assumption| assumption.ways).flat_map(|way| way.programs);
+        for test in programs.filter_map(|program| program.if_there.as_ref()) {
+            if let Test::Function { module: Some(module), .. } = test
+                && !kernel.modules.contains_key(module)
+            {
+                let types = ModuleTypes::load(module, &kernel.base);
+                kernel.modules.insert(module, types);
+            }
         }
         Ok(kernel)
     }
@@ -60,6 +73,7 @@ impl Kernel {
             Test::Function { name, module } => {
                 self.names("register_ftrace_direct", BtfKind::Func, None) && self.names(name, BtfKind::Func, *module)
             }
+            Test::Unpreempted => self.is_unpreempted,
             Test::Field { structure, field } => {
                 let structure: Option<Struct<'_>> = self.types.type_by_name(structure);
                 structure.is_some_and(|found| found.iter().any(|member| member.name.is_some_and(|name| name == *field)))
@@ -79,7 +93,7 @@ impl Kernel {
         let mut findings = Findings::default();
         for assumption in assumptions {
             match assumption.ways.iter().find(|way| way.tests.iter().all(|test| self.has(test))) {
-                Some(way) => findings.taken.push((assumption, way)),
+                Some(way) => findings.take(assumption, way, |test| self.has(test)),
                 None => findings.lacks.push(Lack { assumption, why: self.why_not(assumption) }),
             }
         }
@@ -144,10 +158,6 @@ struct ModuleTypes(Types);
 
 impl ModuleTypes {
     fn load(module: &str, base: &BaseTypes) -> Option<ModuleTypes> {
-        let path = format!("/sys/kernel/btf/{module}");
-        if !std::path::Path::new(&path).exists() {
-            let _ = Command::new("modprobe").args(["-q", module]).stdin(Stdio::null()).stderr(Stdio::null()).status();
-        }
         let name = CString::new(module).ok()?;
         // SAFETY: a C string and a valid description, which outlives the one that refers to it (see `Kernel`).
         let types = unsafe { libbpf_sys::btf__load_module_btf(name.as_ptr(), base.0.0.as_ptr()) };
@@ -156,6 +166,12 @@ impl ModuleTypes {
 
     fn names(&self, name: &str, kind: BtfKind) -> bool {
         self.0.names(name, kind)
+    }
+}
+
+fn load_module(module: &str) {
+    if !Path::new(&format!("/sys/kernel/btf/{module}")).exists() {
+        let _ = Command::new("modprobe").args(["-q", module]).stdin(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
 
@@ -171,7 +187,7 @@ fn checked(types: *mut libbpf_sys::btf) -> Option<Types> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ASSUMPTIONS;
+    use crate::{ASSUMPTIONS, Program};
 
     #[test]
     fn what_no_kernel_has_is_lacking_and_said() {
@@ -181,12 +197,12 @@ mod tests {
             ways: &[
                 crate::Way {
                     tests: &[Test::Tracepoint { name: "no_such", module: None }],
-                    program: Some("a"),
+                    programs: &[Program::new("a")],
                     since: "9",
                 },
                 crate::Way {
                     tests: &[Test::Function { name: "no_such", module: None }],
-                    program: Some("b"),
+                    programs: &[Program::new("b")],
                     since: "9",
                 },
             ],

@@ -2,7 +2,9 @@
 //!
 //! * [`ASSUMPTIONS`] (`table.rs`) declares every one, what takes its place, and what is lost without.
 //! * [`Kernel`] (`kernel.rs`) knows the types of the running kernel and of its modules, and so which assumptions hold.
-//! * [`verified_instructions`] (`verified.rs`) says what a loaded program has cost the verifier.
+//! * `preemption.rs` asks the kernel whether it stops in the middle of its own work.
+//! * [`verified_instructions`] and [`missed_runs`] (`verified.rs`) say what a loaded program has cost the verifier, and whether it was ever
+//!   passed over.
 //! * [`Findings`] (`findings.rs`) is the answer: which way is taken for each, and which features are not to be had.
 //!
 //! Deliberately absent: attaching anything. What is found here is what the kernel says of itself; the verifier has the last word
@@ -11,11 +13,12 @@
 mod assumption;
 mod findings;
 mod kernel;
+mod preemption;
 mod table;
 mod verified;
 
-pub use assumption::{Assumption, Feature, Test, Way};
+pub use assumption::{Assumption, Feature, Program, Test, Way};
 pub use findings::{Findings, Lack};
 pub use kernel::{Kernel, NoTypes};
 pub use table::ASSUMPTIONS;
-pub use verified::verified_instructions;
+pub use verified::{missed_runs, verified_instructions};

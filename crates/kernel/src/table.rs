@@ -7,7 +7,7 @@
 //! * old verifiers lose what is known of a length when it is spilled: `BOUNDED` in `ebpf/headers.h`;
 //! * a program is at most a million verified instructions, and the largest here is held below a fifth of that by a test.
 
-use crate::assumption::{Assumption, Feature, Test, Way};
+use crate::assumption::{Assumption, Feature, Program, Test, Way};
 
 /// Something that a tracepoint shows, to the program of the same name.
 macro_rules! by_tracepoint {
@@ -17,18 +17,127 @@ macro_rules! by_tracepoint {
             feature: $feature,
             ways: &[Way {
                 tests: &[Test::Tracepoint { name: $name, module: $module }],
-                program: Some($name),
+                programs: &[Program::new($name)],
                 since: $since,
             }],
         }
     };
 }
 
+/// A program at the function of the same name, which only some kernels have.
+const fn at(name: &'static str, module: Option<&'static str>) -> Program {
+    Program { name, if_there: Some(Test::Function { name, module }) }
+}
+
+/// What `ebpf/calls.h` cannot do without.
+const FUNCTIONS_OF_CALLS: &[Test] = &[
+    Test::Unpreempted,
+    Test::Function { name: "do_sys_openat2", module: None },
+    Test::Function { name: "filename_lookup", module: None },
+    Test::Function { name: "inet_recvmsg", module: None },
+    Test::Function { name: "unix_stream_recvmsg", module: None },
+    Test::Function { name: "security_socket_sendmsg", module: None },
+    Test::Function { name: "security_inode_setattr", module: None },
+    Test::Function { name: "security_mmap_file", module: None },
+    Test::Function { name: "generic_file_write_iter", module: None },
+    Test::Function { name: "do_settimeofday64", module: None },
+    Test::Function { name: "__x64_sys_mount", module: None },
+];
+
+/// The programs in `ebpf/calls.h`. A system call whose function is not there is one that this kernel does not have.
+const PROGRAMS_OF_CALLS: &[Program] = &[
+    Program::new("do_sys_openat2"),
+    Program::new("filename_lookup"),
+    Program::new("inet_recvmsg"),
+    Program::new("unix_stream_recvmsg"),
+    Program::new("security_socket_sendmsg"),
+    Program::new("security_mmap_file"),
+    Program::new("generic_file_write_iter"),
+    Program::new("do_settimeofday64"),
+    at("inet6_recvmsg", Some("ipv6")),
+    at("unix_dgram_recvmsg", None),
+    at("unix_seqpacket_recvmsg", None),
+    at("do_adjtimex", None),
+    at("ext4_file_write_iter", EXT4),
+    at("xfs_file_write_iter", Some("xfs")),
+    at("btrfs_file_write_iter", Some("btrfs")),
+    at("shmem_file_write_iter", None),
+    at("ovl_write_iter", Some("overlay")),
+    at("fuse_file_write_iter", Some("fuse")),
+    at("nfs_file_write", Some("nfs")),
+    at("security_inode_link", None),
+    at("security_inode_unlink", None),
+    at("security_inode_symlink", None),
+    at("security_inode_mkdir", None),
+    at("security_inode_rmdir", None),
+    at("security_inode_mknod", None),
+    at("security_inode_rename", None),
+    at("security_inode_setattr", None),
+    at("__x64_sys_accept", None),
+    at("__x64_sys_accept4", None),
+    at("__x64_sys_getdents", None),
+    at("__x64_sys_getdents64", None),
+    at("__x64_sys_sendfile64", None),
+    at("__x64_sys_chdir", None),
+    at("__x64_sys_fchdir", None),
+    at("__x64_sys_chroot", None),
+    at("__x64_sys_setns", None),
+    at("__x64_sys_unshare", None),
+    at("__x64_sys_io_uring_setup", None),
+    at("__x64_sys_shutdown", None),
+    at("__x64_sys_open_by_handle_at", None),
+    at("__ia32_compat_sys_open_by_handle_at", None),
+    at("__x64_sys_setxattr", None),
+    at("__x64_sys_lsetxattr", None),
+    at("__x64_sys_fsetxattr", None),
+    at("__x64_sys_removexattr", None),
+    at("__x64_sys_lremovexattr", None),
+    at("__x64_sys_fremovexattr", None),
+    at("__x64_sys_setxattrat", None),
+    at("__x64_sys_removexattrat", None),
+    at("__x64_sys_mount", None),
+    at("__x64_sys_umount", None),
+    at("__x64_sys_pivot_root", None),
+    at("__x64_sys_move_mount", None),
+    at("__x64_sys_fsconfig", None),
+    at("__x64_sys_fsmount", None),
+    at("__x64_sys_mount_setattr", None),
+    at("__x64_sys_open_tree_attr", None),
+    at("__ia32_sys_setxattr", None),
+    at("__ia32_sys_lsetxattr", None),
+    at("__ia32_sys_fsetxattr", None),
+    at("__ia32_sys_removexattr", None),
+    at("__ia32_sys_lremovexattr", None),
+    at("__ia32_sys_fremovexattr", None),
+    at("__ia32_sys_setxattrat", None),
+    at("__ia32_sys_removexattrat", None),
+    at("__ia32_sys_mount", None),
+    at("__ia32_sys_umount", None),
+    at("__ia32_sys_oldumount", None),
+    at("__ia32_sys_pivot_root", None),
+    at("__ia32_sys_move_mount", None),
+    at("__ia32_sys_fsconfig", None),
+    at("__ia32_sys_fsmount", None),
+    at("__ia32_sys_mount_setattr", None),
+    at("__ia32_sys_open_tree_attr", None),
+];
+
 const EXT4: Option<&str> = Some("ext4");
 
 /// See the module's head. Each program of the witness is named exactly once.
 pub static ASSUMPTIONS: &[Assumption] = &[
-    by_tracepoint!(Feature::Watching, "system calls", "sys_exit", None, "5.15"),
+    Assumption {
+        name: "system calls",
+        feature: Feature::Watching,
+        ways: &[
+            Way { tests: FUNCTIONS_OF_CALLS, programs: PROGRAMS_OF_CALLS, since: "6.1" },
+            Way {
+                tests: &[Test::Tracepoint { name: "sys_exit", module: None }],
+                programs: &[Program::new("sys_exit")],
+                since: "5.15",
+            },
+        ],
+    },
     by_tracepoint!(Feature::Watching, "processes that start", "sched_process_fork", None, "5.15"),
     by_tracepoint!(Feature::Watching, "programs that are executed", "sched_process_exec", None, "5.15"),
     by_tracepoint!(Feature::Watching, "processes that end", "sched_process_exit", None, "5.15"),
@@ -46,12 +155,12 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         ways: &[
             Way {
                 tests: &[Test::Tracepoint { name: "iomap_dio_complete", module: None }],
-                program: Some("iomap_dio_complete"),
+                programs: &[Program::new("iomap_dio_complete")],
                 since: "6.6",
             },
             Way {
                 tests: &[Test::Function { name: "iomap_dio_complete", module: None }],
-                program: Some("iomap_dio_complete_entry"),
+                programs: &[Program::new("iomap_dio_complete_entry")],
                 since: "6.1",
             },
         ],
@@ -60,9 +169,9 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         name: "change times of files",
         feature: Feature::Dynamic,
         ways: &[
-            Way { tests: &[Test::Field { structure: "inode", field: "i_ctime_sec" }], program: None, since: "6.11" },
-            Way { tests: &[Test::Field { structure: "inode", field: "__i_ctime" }], program: None, since: "6.6" },
-            Way { tests: &[Test::Field { structure: "inode", field: "i_ctime" }], program: None, since: "5.15" },
+            Way { tests: &[Test::Field { structure: "inode", field: "i_ctime_sec" }], programs: &[], since: "6.11" },
+            Way { tests: &[Test::Field { structure: "inode", field: "__i_ctime" }], programs: &[], since: "6.6" },
+            Way { tests: &[Test::Field { structure: "inode", field: "i_ctime" }], programs: &[], since: "5.15" },
         ],
     },
     Assumption {
@@ -70,7 +179,7 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         feature: Feature::Dynamic,
         ways: &[Way {
             tests: &[Test::Value { enumeration: "bpf_func_id", value: "BPF_FUNC_ktime_get_tai_ns" }],
-            program: None,
+            programs: &[],
             since: "6.1",
         }],
     },
@@ -79,7 +188,7 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         feature: Feature::L0AtTap,
         ways: &[Way {
             tests: &[Test::Value { enumeration: "bpf_attach_type", value: "BPF_TCX_EGRESS" }],
-            program: None,
+            programs: &[],
             since: "6.6",
         }],
     },
@@ -88,7 +197,7 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         feature: Feature::L0AtDriver,
         ways: &[Way {
             tests: &[Test::Value { enumeration: "bpf_func_id", value: "BPF_FUNC_xdp_load_bytes" }],
-            program: None,
+            programs: &[],
             since: "5.18",
         }],
     },
@@ -97,7 +206,7 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         feature: Feature::Xdp,
         ways: &[Way {
             tests: &[Test::Value { enumeration: "bpf_map_type", value: "BPF_MAP_TYPE_XSKMAP" }],
-            program: None,
+            programs: &[],
             since: "5.15",
         }],
     },

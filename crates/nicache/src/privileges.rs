@@ -124,8 +124,10 @@ const CALLS_OF_NO_WATCHER: &[i64] = &[
     libc::SYS_keyctl,
 ];
 
-/// Of bpf(2), looking at, changing and walking through maps; the next command loads programs.
+/// Of bpf(2), looking at, changing and walking through maps; the next command loads programs. And being told of a program whether it was
+/// passed over.
 const BPF_MAP_GET_NEXT_KEY: u64 = 4;
+const BPF_OBJ_GET_INFO_BY_FD: u64 = 15;
 
 /// What a watcher at work needs: to read any file without a trace of it (`O_NOATIME`) and to lease it (`F_SETLEASE`), to look at the server's and the databases' processes and at its own maps, and to start a database's client as the user that the
 /// database trusts, and end it.
@@ -166,8 +168,10 @@ pub fn filter_calls() -> Result<()> {
 /// Refuses all threads of the process, and the programs that it starts, what is not for a watcher at work.
 pub fn refuse_calls() -> Result<()> {
     let mut rules: Rules = CALLS_OF_NO_WATCHER.iter().map(|&call| (call, Vec::new())).collect();
-    let command = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Gt, BPF_MAP_GET_NEXT_KEY)?;
-    rules.insert(libc::SYS_bpf, vec![SeccompRule::new(vec![command])?]);
+    let command = |operator, value| SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value);
+    let others =
+        vec![command(SeccompCmpOp::Gt, BPF_MAP_GET_NEXT_KEY)?, command(SeccompCmpOp::Ne, BPF_OBJ_GET_INFO_BY_FD)?];
+    rules.insert(libc::SYS_bpf, vec![SeccompRule::new(others)?]);
     apply(rules, SeccompAction::Allow, refused())
 }
 

@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, PrintLevel};
+use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject, PrintLevel};
 use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
-use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, verified_instructions};
+use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, missed_runs, verified_instructions};
 
 use crate::event::{Identity, LookupEvent};
 use crate::processes::DatabaseProcesses;
@@ -45,6 +45,7 @@ pub struct KernelWatcher {
     ring: OwnedFd,
     links: Vec<OwnedFd>,
     programs: Vec<WitnessProgram>,
+    unpreempted: Vec<(String, OwnedFd)>,
     coverage: Coverage,
     databases: DatabaseProcesses,
     untold_files: Arc<MapHandle>,
@@ -64,11 +65,21 @@ pub struct KernelWitness {
     ring: LookupRing,
     untold_files: Arc<MapHandle>,
     coverage: Coverage,
+    /// Programs that may not be passed over.
+    unpreempted: Vec<(String, OwnedFd)>,
+    looked_ns: u64,
+    has_missed: bool,
 }
+
+/// Between two looks whether a program was passed over.
+const LOOK_NS: u64 = 500_000_000;
 
 impl Witness for KernelWitness {
     fn drain(&mut self, handle: &mut dyn FnMut(LookupEvent)) -> Drained {
-        self.ring.drain(handle)
+        match self.has_missed {
+            true => Drained::Corrupt,
+            false => self.ring.drain(handle),
+        }
     }
 
     fn coverage(&self) -> &Coverage {
@@ -77,6 +88,24 @@ impl Witness for KernelWitness {
 
     fn sees_everybody(&self) -> bool {
         true
+    }
+
+    fn handle_time(&mut self, table: &RevisionTable, now_ns: u64) {
+        if self.has_missed || now_ns < self.looked_ns + LOOK_NS {
+            return;
+        }
+        self.looked_ns = now_ns;
+        let has_missed = |program: &OwnedFd| missed_runs(program.as_fd()).is_none_or(|runs| runs > 0);
+        if let Some((program, file)) = self.unpreempted.iter().find(|(_, program)| has_missed(program)) {
+            self.has_missed = true;
+            tracing::warn!(
+                program,
+                runs = missed_runs(file.as_fd()),
+                "the kernel has passed over a witness: it now stops in the middle of its own work (preempt=full or lazy). From here on nothing is cached. \
+                 Start nicache again, and it watches in another way"
+            );
+            table.record_change(SourceSlot::EVERYTHING);
+        }
     }
 
     fn take_untold_files(&mut self) -> Vec<UntoldFile> {
@@ -145,6 +174,13 @@ impl KernelWatcher {
             ring: LookupRing::map(self.ring_fd())?,
             untold_files: Arc::clone(&self.untold_files),
             coverage: self.coverage.clone(),
+            unpreempted: self
+                .unpreempted
+                .iter()
+                .map(|(name, program)| Ok((name.clone(), program.try_clone()?)))
+                .collect::<io::Result<_>>()?,
+            looked_ns: 0,
+            has_missed: false,
         })
     }
 
@@ -223,13 +259,18 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
         let is_taken = is_taken(program.name());
         program.set_autoload(is_taken);
     }
+    set_seen_writes(&mut open, findings)?;
     let object = open.load()?;
-    let (mut links, mut programs) = (Vec::new(), Vec::new());
+    let (mut links, mut programs, mut unpreempted) = (Vec::new(), Vec::new(), Vec::new());
     for program in object.progs_mut() {
         if is_taken(program.name()) {
             let verified = verified_instructions(program.as_fd()).unwrap_or(0);
             programs.push(WitnessProgram { name: program.name().to_string_lossy().into_owned(), verified });
             links.push(program.attach()?.as_fd().try_clone_to_owned()?);
+            let name = program.name().to_string_lossy().into_owned();
+            if findings.unpreempted.contains(&name.as_str()) {
+                unpreempted.push((name, program.as_fd().try_clone_to_owned()?));
+            }
         }
     }
     let map = |name: &'static str| -> Result<OwnedFd, AttachError> {
@@ -246,10 +287,32 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
         ring: map("lookups")?,
         links,
         programs,
+        unpreempted,
         coverage,
         databases: DatabaseProcesses { map: handle("databases")? },
         untold_files: handle("untold_files")?,
     })
+}
+
+/// The programs that see the server write, and their bits in `ebpf/shared.h` (`WRITES_*`). tmpfs has a function of its own only since 6.6.
+const WRITERS: [(&str, u32); 7] = [
+    ("ext4_file_write_iter", 1),
+    ("xfs_file_write_iter", 2),
+    ("btrfs_file_write_iter", 4),
+    ("generic_file_write_iter", 8),
+    ("ovl_write_iter", 16),
+    ("fuse_file_write_iter", 32),
+    ("nfs_file_write", 64),
+];
+
+/// Tells the programs which of them are there (`seen_writes` in `ebpf/calls.h`).
+fn set_seen_writes(object: &mut OpenObject, findings: &Findings) -> Result<(), AttachError> {
+    const NAME: &str = ".rodata.calls";
+    let seen = WRITERS.iter().filter(|(name, _)| findings.takes(name)).fold(0, |seen, (_, bit)| seen | bit);
+    let mut map = object.maps_mut().find(|map| map.name() == OsStr::new(NAME)).ok_or(AttachError::Absent(NAME))?;
+    let value = map.initial_value_mut().and_then(|value| value.first_chunk_mut()).ok_or(AttachError::Absent(NAME))?;
+    *value = u32::to_ne_bytes(seen);
+    Ok(())
 }
 
 /// Asked beforehand, as the kernel's EPERM would come with no word about which capability it missed.
@@ -286,7 +349,7 @@ mod tests {
         let programs: BTreeSet<String> =
             object.progs().map(|program| program.name().to_string_lossy().into_owned()).collect();
         let ways = ASSUMPTIONS.iter().flat_map(|assumption| assumption.ways);
-        let named: Vec<String> = ways.filter_map(|way| way.program).map(str::to_owned).collect();
+        let named: Vec<String> = ways.flat_map(|way| way.programs).map(|program| program.name.to_owned()).collect();
         assert_eq!(programs, named.iter().cloned().collect::<BTreeSet<_>>());
         assert_eq!(programs.len(), named.len(), "one is named twice");
     }

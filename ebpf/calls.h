@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
+ *
+ * The system calls, seen at the kernel's functions that do their work. Included by witness.bpf.c, whose sys_exit is the other way to see the same.
+ *
+ * A tracepoint at the end of system calls costs every process of the machine 158 instructions for each of its calls (6.18). A program at a
+ * function costs as much, but only who calls that. So nothing is attached where most calls go by: reading and writing of files and pipes, fstat, polling, timers,
+ * memory. What is seen is the same, by the same functions: server.h, sql.h, and below what anybody changes.
+ *
+ *   function                          of                                        instead of
+ *   do_sys_openat2                    open, openat, openat2, creat              the call's end
+ *   filename_lookup                   stat, access, readlink, statfs, ...       the call's end: what fails later counts as found
+ *   *_recvmsg                         read, readv, recvfrom, recvmsg            the call's end, of sockets
+ *   security_socket_sendmsg           write, writev, sendto, sendmsg            the call's end: what is about to be sent counts as sent
+ *   *_write_iter                      write and the like to a file              the call's end: what is about to be written counts as written
+ *   security_mmap_file                mmap                                      the call's end; the file is open for writing until it is unmapped
+ *   security_inode_*                  what the server changes by a name         the call's end: what is about to be changed counts as changed
+ *   __x64_sys_*, __ia32_sys_*         all others
+ *
+ * The kernel passes by a program that has been stopped on the same processor, so this way is taken only where it stops nothing in
+ * the middle of its own work (preemption.bpf.c). None of these functions is called by an interrupt.
+ */
+#ifndef NICACHE_CALLS_H
+#define NICACHE_CALLS_H
+
+/* ---- the call that the current thread is in ---- */
+
+static __always_inline struct pt_regs *registers_of(struct task_struct *task)
+{
+	return (struct pt_regs *)bpf_task_pt_regs(task);
+}
+
+static __always_inline void fill_call(struct call *call, struct pt_regs *regs, __s64 ret)
+{
+	call->nr = regs->orig_ax & ~X32_BIT;
+	call->ret = ret;
+	call->args[0] = regs->di;
+	call->args[1] = regs->si;
+	call->args[2] = regs->dx;
+	call->args[3] = regs->r10;
+}
+
+/* A 32-bit program is not followed; see observe_compat. */
+static __always_inline bool is_compat(struct task_struct *task)
+{
+	if (!(task->thread_info.status & TS_COMPAT))
+		return false;
+	report_descriptor(EVENT_HIDDEN, registers_of(task)->orig_ax, 0, -1);
+	return true;
+}
+
+/* The server's, but for databases, which are watched by what they receive and send. */
+static __always_inline bool is_followed(struct task_struct *task)
+{
+	return is_server(task) && !database_kind(task->tgid) && !is_compat(task);
+}
+
+/* ---- paths ---- */
+
+/* Those kinds of file systems at whose writing functions a program is attached. Set before this is loaded. */
+const volatile __u32 seen_writes SEC(".rodata.calls") = 0;
+
+static __always_inline __u32 writes_of(__u64 magic)
+{
+	switch (magic) {
+	case EXT4_MAGIC:
+		return WRITES_EXT4;
+	case XFS_MAGIC:
+		return WRITES_XFS;
+	case BTRFS_MAGIC:
+		return WRITES_BTRFS;
+	case TMPFS_MAGIC:
+		return WRITES_TMPFS;
+	case OVERLAY_MAGIC:
+		return WRITES_OVERLAY;
+	case FUSE_MAGIC:
+		return WRITES_FUSE;
+	case NFS_MAGIC:
+		return WRITES_NFS;
+	}
+	return 0;
+}
+
+/* The server has opened a file to write to. If nobody will see it do so, it is about to, and each request that the process takes from now
+ * on may.
+ */
+__noinline int note_writer(int fd)
+{
+	struct file *file = file_of(bpf_get_current_task_btf(), fd);
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct request_process *process;
+	struct identity identity = {};
+	struct super_block *super;
+
+	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFREG || !is_content(file, &identity))
+		return 0;
+	super = BPF_CORE_READ(file, f_inode, i_sb);
+	if (seen_writes & writes_of(FIELD(struct super_block, super, s_magic)))
+		return 0;
+	process = request_process_of(tgid);
+	if (!process)
+		process = add_request_process(tgid);
+	if (!process)
+		return report_descriptor(EVENT_HIDDEN, NR_open, 0, -1);
+	process->writes_unseen = 1;
+	return report_identity(EVENT_WROTE, NR_open, &identity);
+}
+
+SEC("fexit/do_sys_openat2")
+int BPF_PROG(do_sys_openat2, int dirfd, const char *path, struct open_how *how, long fd)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct lookup lookup = {.kind = EVENT_LOOKUP, .opened = true};
+
+	if (fd >= 0 && how->flags & (O_ACCMODE | O_TRUNC))
+		change_if_writable(fd, false);
+	if (!is_followed(task))
+		return 0;
+	lookup.nr = registers_of(task)->orig_ax & ~X32_BIT;
+	lookup.ret = fd;
+	lookup.dirfd = dirfd;
+	lookup.path = path;
+	lookup.open_flags = how->flags;
+	if (how->flags & O_NOFOLLOW)
+		lookup.flags |= FLAG_NOFOLLOW;
+	if (how->resolve & (RESOLVE_IN_ROOT | RESOLVE_BENEATH))
+		lookup.flags |= FLAG_OWN_ROOT;
+	if (fd >= 0 && how->flags & O_ACCMODE)
+		note_writer(fd);
+	report_lookup(&lookup);
+	return 0;
+}
+
+SEC("fexit/filename_lookup")
+int BPF_PROG(filename_lookup, int dirfd, void *name, unsigned int flags, void *path, void *root, int ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct call call;
+
+	if (!is_followed(task))
+		return 0;
+	fill_call(&call, registers_of(task), ret);
+	observe_looked(&call);
+	return 0;
+}
+
+/* ---- sockets ---- */
+
+/* The kernel receives and sends for other calls, too, which are not looked at. */
+static __always_inline bool is_receiving(void)
+{
+	__u64 nr = registers_of(bpf_get_current_task_btf())->orig_ax & ~X32_BIT;
+
+	return nr == NR_read || nr == NR_readv || nr == NR_recvfrom || nr == NR_recvmsg;
+}
+
+static __always_inline bool is_sending(void)
+{
+	__u64 nr = registers_of(bpf_get_current_task_btf())->orig_ax & ~X32_BIT;
+
+	return nr == NR_write || nr == NR_writev || nr == NR_sendto || nr == NR_sendmsg || nr == NR_sendmmsg ||
+	       nr == NR_pwritev2;
+}
+
+static __always_inline void observe_receiving(__s64 ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 kind = database_kind(task->tgid);
+	struct call call;
+
+	if ((!kind && !is_server(task)) || is_compat(task))
+		return;
+	fill_call(&call, registers_of(task), ret);
+	if (kind)
+		observe_received(&call, kind);
+	else if (ret > 0)
+		observe_request(call.args[0], call.nr, ret, call.args[1]);
+}
+
+static __always_inline void observe_sending(__s64 bytes)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 kind = database_kind(task->tgid);
+	struct call call;
+
+	if ((!kind && !is_server(task)) || is_compat(task))
+		return;
+	fill_call(&call, registers_of(task), bytes);
+	if (kind)
+		observe_sent(&call, kind);
+	else if (bytes > 0)
+		report_written(call.args[0], call.nr, bytes, call.args[1]);
+}
+
+#define RECEIVES(name)                                                                                  \
+	SEC("fexit/" #name)                                                                             \
+	int BPF_PROG(name, void *socket, void *message, unsigned long size, int flags, int ret)         \
+	{                                                                                               \
+		if (is_receiving())                                                                     \
+			observe_receiving(ret);                                                         \
+		return 0;                                                                               \
+	}
+
+RECEIVES(inet_recvmsg)
+RECEIVES(inet6_recvmsg)
+RECEIVES(unix_stream_recvmsg)
+RECEIVES(unix_dgram_recvmsg)
+RECEIVES(unix_seqpacket_recvmsg)
+
+SEC("fentry/security_socket_sendmsg")
+int BPF_PROG(security_socket_sendmsg, void *socket, void *message, int size)
+{
+	if (is_sending())
+		observe_sending(size);
+	return 0;
+}
+
+/* ---- files that the server writes ---- */
+
+#define WRITES(name)                                                                                    \
+	SEC("fentry/" #name)                                                                            \
+	int BPF_PROG(name, struct kiocb *iocb)                                                          \
+	{                                                                                               \
+		struct task_struct *task = bpf_get_current_task_btf();                                  \
+                                                                                                        \
+		if (is_followed(task))                                                                  \
+			report_file_written(iocb->ki_filp, registers_of(task)->orig_ax);                \
+		return 0;                                                                               \
+	}
+
+WRITES(generic_file_write_iter)
+WRITES(shmem_file_write_iter)
+WRITES(ext4_file_write_iter)
+WRITES(xfs_file_write_iter)
+WRITES(btrfs_file_write_iter)
+WRITES(ovl_write_iter)
+WRITES(fuse_file_write_iter)
+WRITES(nfs_file_write)
+
+SEC("fentry/security_mmap_file")
+int BPF_PROG(security_mmap_file, struct file *file, unsigned long protection, unsigned long flags)
+{
+	__u64 kind = flags & MAP_TYPE;
+
+	if (file && !(flags & MAP_ANONYMOUS) && (kind == MAP_SHARED || kind == MAP_SHARED_VALIDATE))
+		change_if_open_for_writing(file, true);
+	return 0;
+}
+
+/* ---- names that the server changes ---- */
+
+#define CHANGES_NAMES(name)                                                                             \
+	SEC("fentry/" #name)                                                                            \
+	int BPF_PROG(name)                                                                              \
+	{                                                                                               \
+		struct task_struct *task = bpf_get_current_task_btf();                                  \
+		struct call call;                                                                       \
+                                                                                                        \
+		if (!is_followed(task))                                                                 \
+			return 0;                                                                       \
+		fill_call(&call, registers_of(task), 0);                                                \
+		observe_changed(&call);                                                                 \
+		return 0;                                                                               \
+	}
+
+CHANGES_NAMES(security_inode_link)
+CHANGES_NAMES(security_inode_unlink)
+CHANGES_NAMES(security_inode_symlink)
+CHANGES_NAMES(security_inode_mkdir)
+CHANGES_NAMES(security_inode_rmdir)
+CHANGES_NAMES(security_inode_mknod)
+CHANGES_NAMES(security_inode_rename)
+CHANGES_NAMES(security_inode_setattr)
+
+/* ---- rare calls ---- */
+
+/* Of the server: `action` with the call's `regs` and `ret`. */
+#define OF_SERVER(name, action)                                                                         \
+	SEC("fexit/" #name)                                                                             \
+	int BPF_PROG(name, struct pt_regs *regs, long ret)                                              \
+	{                                                                                               \
+		struct task_struct *task = bpf_get_current_task_btf();                                  \
+                                                                                                        \
+		if (is_followed(task))                                                                  \
+			action;                                                                         \
+		return 0;                                                                               \
+	}
+
+static __always_inline void observe_moving(struct pt_regs *regs, __s64 ret)
+{
+	struct call call;
+
+	fill_call(&call, regs, ret);
+	observe_moved(&call);
+}
+
+static __always_inline void change_everything_after(__s64 ret)
+{
+	if (ret >= 0)
+		change_slot(SLOT_EVERYTHING);
+}
+
+OF_SERVER(__x64_sys_accept, if (ret >= 0) observe_accepted(ret))
+OF_SERVER(__x64_sys_accept4, if (ret >= 0) observe_accepted(ret))
+OF_SERVER(__x64_sys_getdents, report_descriptor(EVENT_READDIR, NR_getdents, ret, regs->di))
+OF_SERVER(__x64_sys_getdents64, report_descriptor(EVENT_READDIR, NR_getdents64, ret, regs->di))
+OF_SERVER(__x64_sys_sendfile64, if (ret > 0) report_descriptor(EVENT_SENDFILE, NR_sendfile, ret, regs->si))
+OF_SERVER(__x64_sys_chdir, observe_moving(regs, ret))
+OF_SERVER(__x64_sys_fchdir, observe_moving(regs, ret))
+OF_SERVER(__x64_sys_chroot, change_everything_after(ret))
+OF_SERVER(__x64_sys_setns, change_everything_after(ret))
+OF_SERVER(__x64_sys_unshare, change_everything_after(ret))
+OF_SERVER(__x64_sys_io_uring_setup, report_descriptor(EVENT_HIDDEN, NR_io_uring_setup, ret, -1))
+
+/* Of a database server. */
+SEC("fexit/__x64_sys_shutdown")
+int BPF_PROG(__x64_sys_shutdown, struct pt_regs *regs, long ret)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 kind = database_kind(task->tgid);
+	struct call call;
+
+	if (!kind || is_compat(task))
+		return 0;
+	fill_call(&call, regs, ret);
+	observe_shutdown(&call, kind);
+	return 0;
+}
+
+/* Of anybody. */
+#define OPENS_BY_HANDLE(name)                                                                           \
+	SEC("fexit/" #name)                                                                             \
+	int BPF_PROG(name, struct pt_regs *regs, long fd)                                               \
+	{                                                                                               \
+		if (fd >= 0)                                                                            \
+			change_if_writable(fd, false);                                                  \
+		if (is_server(bpf_get_current_task_btf()))                                              \
+			report_descriptor(EVENT_HIDDEN, NR_open_by_handle_at, fd, -1);                  \
+		return 0;                                                                               \
+	}
+
+OPENS_BY_HANDLE(__x64_sys_open_by_handle_at)
+OPENS_BY_HANDLE(__ia32_compat_sys_open_by_handle_at)
+
+#define CHANGES_DESCRIPTOR(name, descriptor)                                                            \
+	SEC("fexit/" #name)                                                                             \
+	int BPF_PROG(name, struct pt_regs *regs, long ret)                                              \
+	{                                                                                               \
+		if (ret >= 0)                                                                           \
+			change_descriptor(regs->descriptor);                                            \
+		return 0;                                                                               \
+	}
+
+#define CHANGES_EVERYTHING(name)                                                                        \
+	SEC("fexit/" #name)                                                                             \
+	int BPF_PROG(name, struct pt_regs *regs, long ret)                                              \
+	{                                                                                               \
+		if (ret >= 0)                                                                           \
+			change_slot(SLOT_EVERYTHING);                                                   \
+		return 0;                                                                               \
+	}
+
+CHANGES_DESCRIPTOR(__x64_sys_fsetxattr, di)
+CHANGES_DESCRIPTOR(__x64_sys_fremovexattr, di)
+CHANGES_DESCRIPTOR(__ia32_sys_fsetxattr, bx)
+CHANGES_DESCRIPTOR(__ia32_sys_fremovexattr, bx)
+CHANGES_EVERYTHING(__x64_sys_setxattr)
+CHANGES_EVERYTHING(__x64_sys_lsetxattr)
+CHANGES_EVERYTHING(__x64_sys_removexattr)
+CHANGES_EVERYTHING(__x64_sys_lremovexattr)
+CHANGES_EVERYTHING(__x64_sys_setxattrat)
+CHANGES_EVERYTHING(__x64_sys_removexattrat)
+CHANGES_EVERYTHING(__x64_sys_mount)
+CHANGES_EVERYTHING(__x64_sys_umount)
+CHANGES_EVERYTHING(__x64_sys_pivot_root)
+CHANGES_EVERYTHING(__x64_sys_move_mount)
+CHANGES_EVERYTHING(__x64_sys_fsconfig)
+CHANGES_EVERYTHING(__x64_sys_fsmount)
+CHANGES_EVERYTHING(__x64_sys_mount_setattr)
+CHANGES_EVERYTHING(__x64_sys_open_tree_attr)
+CHANGES_EVERYTHING(__ia32_sys_setxattr)
+CHANGES_EVERYTHING(__ia32_sys_lsetxattr)
+CHANGES_EVERYTHING(__ia32_sys_removexattr)
+CHANGES_EVERYTHING(__ia32_sys_lremovexattr)
+CHANGES_EVERYTHING(__ia32_sys_setxattrat)
+CHANGES_EVERYTHING(__ia32_sys_removexattrat)
+CHANGES_EVERYTHING(__ia32_sys_mount)
+CHANGES_EVERYTHING(__ia32_sys_umount)
+CHANGES_EVERYTHING(__ia32_sys_oldumount)
+CHANGES_EVERYTHING(__ia32_sys_pivot_root)
+CHANGES_EVERYTHING(__ia32_sys_move_mount)
+CHANGES_EVERYTHING(__ia32_sys_fsconfig)
+CHANGES_EVERYTHING(__ia32_sys_fsmount)
+CHANGES_EVERYTHING(__ia32_sys_mount_setattr)
+CHANGES_EVERYTHING(__ia32_sys_open_tree_attr)
+
+SEC("fexit/do_settimeofday64")
+int BPF_PROG(do_settimeofday64, void *time, int ret)
+{
+	if (!ret)
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+/* Daemons that keep the time call it all day; only this one of its modes sets the clock. */
+SEC("fexit/do_adjtimex")
+int BPF_PROG(do_adjtimex, struct __kernel_timex *how, int ret)
+{
+	if (ret >= 0 && how->modes & ADJ_SETOFFSET)
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+#endif
