@@ -22,7 +22,13 @@
 
 struct super_block {
 	__u32 s_dev;
+	unsigned long s_magic;
 	int s_stack_depth;
+};
+
+/* A name since 6.17. */
+enum inode_state_flags_t {
+	I_NEW = 1,
 };
 
 typedef struct {
@@ -39,6 +45,7 @@ struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	unsigned int i_nlink;
+	enum inode_state_flags_t i_state;
 	__s64 i_size;
 	__s64 i_ctime_sec; /* since 6.11, and so the next */
 	__u32 i_ctime_nsec;
@@ -52,6 +59,10 @@ struct inode___before_6_11 {
 
 struct inode___before_6_6 {
 	struct timespec64 i_ctime;
+};
+
+struct xfs_inode {
+	struct inode i_vnode;
 };
 
 struct address_space {

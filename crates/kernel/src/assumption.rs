@@ -64,6 +64,10 @@ pub enum Feature {
     Watching,
     /// Content on ext4 can be kept.
     Ext4,
+    /// Content on Btrfs and tmpfs can be kept.
+    ChangeTimes,
+    /// Content on XFS can be kept, if change times are seen, too.
+    Xfs,
     /// Pages that programs compute can be kept.
     Dynamic,
     /// `run --l0`.
@@ -76,14 +80,24 @@ pub enum Feature {
 
 impl Feature {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Feature; 6] =
-        [Feature::Watching, Feature::Ext4, Feature::Dynamic, Feature::L0AtTap, Feature::L0AtDriver, Feature::Xdp];
+    pub const ALL: [Feature; 8] = [
+        Feature::Watching,
+        Feature::Ext4,
+        Feature::ChangeTimes,
+        Feature::Xfs,
+        Feature::Dynamic,
+        Feature::L0AtTap,
+        Feature::L0AtDriver,
+        Feature::Xdp,
+    ];
 
     /// For programs: one word, the same in every release.
     pub fn label(self) -> &'static str {
         match self {
             Feature::Watching => "watching",
             Feature::Ext4 => "ext4",
+            Feature::ChangeTimes => "btrfs_tmpfs",
+            Feature::Xfs => "xfs",
             Feature::Dynamic => "dynamic",
             Feature::L0AtTap => "l0_run",
             Feature::L0AtDriver => "l0_attach",
@@ -96,6 +110,8 @@ impl Feature {
         match self {
             Feature::Watching => "seeing what changes (--watch kernel)",
             Feature::Ext4 => "keeping what is on ext4",
+            Feature::ChangeTimes => "keeping what is on Btrfs and tmpfs",
+            Feature::Xfs => "keeping what is on XFS",
             Feature::Dynamic => "keeping pages that programs compute",
             Feature::L0AtTap => "--l0 for run",
             Feature::L0AtDriver => "--l0 for attach and run --wire",

@@ -114,8 +114,17 @@ impl KernelWatcher {
         if !findings.has(Feature::Watching) {
             return Err(WatchError::Lacking(lacks(Feature::Watching).collect()));
         }
-        let missing = lacks(Feature::Ext4).chain(lacks(Feature::Dynamic)).collect();
-        let coverage = Coverage { ext4: findings.has(Feature::Ext4), local: false, missing };
+        let missing = [Feature::Ext4, Feature::Dynamic, Feature::ChangeTimes, Feature::Xfs];
+        let missing = missing.into_iter().flat_map(lacks).collect();
+        let times = findings.has(Feature::ChangeTimes);
+        let coverage = Coverage {
+            ext4: findings.has(Feature::Ext4),
+            xfs: times && findings.has(Feature::Xfs),
+            btrfs: times,
+            tmpfs: times,
+            local: false,
+            missing,
+        };
         let (watcher, log) = with_log(|| attach(&findings, coverage));
         let watcher = watcher.map_err(|error| error.into_watch_error(log))?;
         let table = watcher.table()?;

@@ -18,6 +18,7 @@ mod computed;
 mod contents;
 mod data;
 mod databases;
+mod devices;
 mod event;
 mod explain;
 mod fastcgi;

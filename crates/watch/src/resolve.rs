@@ -18,14 +18,17 @@ use nicache_coherence::{RefusalReason, SourceSlot};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
+use crate::devices::{Mounts, told_device};
 use crate::event::{Identity, LookupEvent};
 use crate::witness::Coverage;
 
 /// `f_type` of ext2, ext3 and ext4.
 const EXT4_MAGIC: u64 = 0xef53;
+const XFS_MAGIC: u64 = 0x5846_5342;
+const BTRFS_MAGIC: u64 = 0x9123_683e;
+const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// `f_type` of further file systems that one machine alone changes: XFS, Btrfs, F2FS, ZFS, bcachefs, overlay, tmpfs.
-const LOCAL_MAGIC: [u64; 7] =
-    [0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x794c_7630, 0x0102_1994];
+const LOCAL_MAGIC: [u64; 7] = [XFS_MAGIC, BTRFS_MAGIC, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x794c_7630, TMPFS_MAGIC];
 /// Symbolic links on one path, as in the kernel (`MAXSYMLINKS`).
 const SYMLINKS_MAX: usize = 40;
 
@@ -167,7 +170,17 @@ pub struct Resolver {
     coverage: Coverage,
     bases: HashMap<(u32, i32), Base>,
     directories: HashMap<(Origin, Vec<u8>), Walk>,
-    watched_devices: HashMap<u32, bool>,
+    /// By the number that programs are told.
+    devices: HashMap<u32, Device>,
+    mounts: Mounts,
+}
+
+/// A file system, or a subvolume of one.
+#[derive(Clone, Copy)]
+struct Device {
+    watched: bool,
+    /// As the kernel has it, which the witness tells.
+    number: u32,
 }
 
 /// A step that failed for a reason that says nothing about the path.
@@ -178,7 +191,13 @@ fn io_refused(_: impl Into<io::Error>) -> RefusalReason {
 impl Resolver {
     /// A resolver that remembers nothing yet.
     pub fn new(coverage: Coverage) -> Resolver {
-        Resolver { coverage, bases: HashMap::new(), directories: HashMap::new(), watched_devices: HashMap::new() }
+        Resolver {
+            coverage,
+            bases: HashMap::new(),
+            directories: HashMap::new(),
+            devices: HashMap::new(),
+            mounts: Mounts::default(),
+        }
     }
 
     /// Resolves the path of an event in its process's own root and directory.
@@ -289,6 +308,7 @@ impl Resolver {
         }
         let open =
             |link: String| rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused);
+        self.mounts.add_process(owner);
         let root = open(format!("/proc/{owner}/root"))?;
         let root = Rc::new(self.node(root).map_err(io_refused)?);
         let start = match dirfd {
@@ -408,25 +428,38 @@ impl Resolver {
         Ok(())
     }
 
+    fn device(&mut self, magic: u64, told: u32, mount: u64) -> Device {
+        // Programs that tell of their changes tell the number that they are told.
+        if self.coverage.local {
+            return Device { watched: magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic), number: told };
+        }
+        match magic {
+            EXT4_MAGIC => Device { watched: self.coverage.ext4, number: told },
+            XFS_MAGIC => Device { watched: self.coverage.xfs, number: told },
+            TMPFS_MAGIC => Device { watched: self.coverage.tmpfs, number: told },
+            BTRFS_MAGIC => match self.mounts.device(mount) {
+                Some(number) => Device { watched: self.coverage.btrfs, number },
+                None => Device { watched: false, number: told },
+            },
+            _ => Device { watched: false, number: told },
+        }
+    }
+
     fn node(&mut self, fd: OwnedFd) -> rustix::io::Result<Node> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
         let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, wanted)?;
-        let identity = Identity { dev: stat.stx_dev_major << 20 | stat.stx_dev_minor, ino: stat.stx_ino };
-        let watched = match self.watched_devices.get(&identity.dev) {
-            Some(watched) => *watched,
+        let told = told_device(&stat);
+        let device = match self.devices.get(&told) {
+            Some(device) => *device,
             None => {
-                let magic = rustix::fs::fstatfs(&fd)?.f_type as u64;
-                let watched = match self.coverage.local {
-                    true => magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic),
-                    false => magic == EXT4_MAGIC && self.coverage.ext4,
-                };
-                self.watched_devices.insert(identity.dev, watched);
-                watched
+                let device = self.device(rustix::fs::fstatfs(&fd)?.f_type as u64, told, stat.stx_mnt_id);
+                self.devices.insert(told, device);
+                device
             }
         };
         Ok(Node {
             fd,
-            identity,
+            identity: Identity { dev: device.number, ino: stat.stx_ino },
             kind: FileType::from_raw_mode(stat.stx_mode.into()),
             size: stat.stx_size,
             modified_s: stat.stx_mtime.tv_sec,
@@ -435,7 +468,7 @@ impl Resolver {
             access: Permissions { mode: stat.stx_mode, uid: stat.stx_uid, gid: stat.stx_gid },
             rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
             mount: stat.stx_mnt_id,
-            watched,
+            watched: device.watched,
         })
     }
 }

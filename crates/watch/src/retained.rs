@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use nicache_coherence::{RevisionTable, Rule, Stamp};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
+use crate::devices::{is_identity_of, told_device};
 use crate::event::{EventKind, Identity, LookupEvent};
 
 /// Files followed at most. With more of them no dynamic reply is kept.
@@ -36,8 +37,9 @@ const O_TRUNC: u32 = 0o1000;
 
 /// The present change time of what a path leads to, if that is still the inode.
 fn changed_ns_of(path: &[u8], identity: Identity) -> Option<u64> {
-    let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS).ok()?;
-    let is_same = stat.stx_ino == identity.ino && stat.stx_dev_major << 20 | stat.stx_dev_minor == identity.dev;
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+    let stat = rustix::fs::statx(CWD, path, AtFlags::empty(), wanted).ok()?;
+    let is_same = is_identity_of(identity, &stat);
     let seconds = u64::try_from(stat.stx_ctime.tv_sec).ok()?;
     is_same.then(|| seconds * 1_000_000_000 + u64::from(stat.stx_ctime.tv_nsec))
 }
@@ -48,7 +50,7 @@ const GENERATED_MAGIC: [u64; 4] = [0x9fa0, 0x6265_6572, 0x27_e0eb, 0x6367_7270];
 /// Is what the path leads to, if it is on that device, made up as it is read?
 fn is_generated(path: &[u8], dev: u32) -> bool {
     let is_there = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
-        .is_ok_and(|stat| stat.stx_dev_major << 20 | stat.stx_dev_minor == dev);
+        .is_ok_and(|stat| told_device(&stat) == dev);
     is_there && rustix::fs::statfs(path).is_ok_and(|stat| GENERATED_MAGIC.contains(&(stat.f_type as u64)))
 }
 
