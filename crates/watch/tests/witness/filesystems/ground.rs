@@ -1,15 +1,12 @@
-//! Makes a file system and mounts it where this thread alone sees it. The loop device goes with the mount, and the mount with the thread.
+//! Makes a file system and mounts it where this thread, and what it starts, alone see it. The loop device goes with the mount, and the mount with the thread.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use tempfile::TempDir;
-
-use crate::common::directory_on_ext4;
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
@@ -20,37 +17,24 @@ const LOOP_CONFIG_BYTES: usize = 304;
 const FLAGS_OFFSET: usize = 8 + 52;
 const IMAGE_BYTES: u64 = 1 << 30;
 
-/// A mounted file system, empty at first.
-pub struct Ground {
-    pub mount: PathBuf,
-    _root: TempDir,
-}
-
-impl Ground {
-    /// To be called on a thread of its own, which moves to a mount namespace of its own.
-    pub fn make(kind: &str) -> Ground {
-        let root = directory_on_ext4();
-        let point = root.path().join("mount");
-        std::fs::create_dir(&point).unwrap();
-        // SAFETY: this thread alone moves to a mount namespace of its own and holds no files that it shares.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
-        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
-        if kind == "tmpfs" {
-            mount("tmpfs", &point, "tmpfs", MountFlags::empty(), None).unwrap();
-            return Ground { mount: point, _root: root };
-        }
-        let image = root.path().join("image");
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&image).unwrap();
-        file.set_len(IMAGE_BYTES).unwrap();
-        let made = Command::new(format!("mkfs.{kind}")).arg("-q").arg(&image).output();
-        let made = made.unwrap_or_else(|error| panic!("mkfs.{kind}: {error}; install it with tools/setup"));
-        assert!(made.status.success(), "mkfs.{kind}: {}", String::from_utf8_lossy(&made.stderr));
-        let (device, name) = attach(&file);
-        mount(name.as_str(), &point, kind, MountFlags::empty(), None).unwrap();
-        drop(device);
-        std::fs::remove_file(&image).unwrap();
-        Ground { mount: point, _root: root }
+/// Mounts an empty file system of this type on an empty directory. The calling thread moves to a mount namespace of its own.
+pub fn mount_own(kind: &str, point: &Path) {
+    // SAFETY: this thread alone moves to a mount namespace of its own and holds no files that it shares.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+    if kind == "tmpfs" {
+        return mount("tmpfs", point, "tmpfs", MountFlags::empty(), None).unwrap();
     }
+    let image = point.with_extension("image");
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&image).unwrap();
+    file.set_len(IMAGE_BYTES).unwrap();
+    let made = Command::new(format!("mkfs.{kind}")).arg("-q").arg(&image).output();
+    let made = made.unwrap_or_else(|error| panic!("mkfs.{kind}: {error}; install it with tools/setup"));
+    assert!(made.status.success(), "mkfs.{kind}: {}", String::from_utf8_lossy(&made.stderr));
+    let (device, name) = attach(&file);
+    mount(name.as_str(), point, kind, MountFlags::empty(), None).unwrap();
+    drop(device);
+    std::fs::remove_file(&image).unwrap();
 }
 
 /// A loop device that ends with its last user, which is the mount.

@@ -14,8 +14,9 @@ use std::path::Path;
 use nicache_coherence::{RefusalReason, SourceSlot};
 use nicache_watch::{Coverage, Outcome, Resolver, Walk, settle};
 
+use crate::common::directory_on_ext4;
 use crate::watcher;
-use ground::Ground;
+use ground::mount_own;
 use writers::{Site, WRITERS};
 
 /// What was seen of a writer, the best first.
@@ -85,12 +86,15 @@ fn walk(coverage: &Coverage, path: &Path) -> Walk {
 /// Runs all writers on a file system of this type, and prints what was seen of each.
 fn run_writers(kind: &'static str) {
     std::thread::spawn(move || {
-        let ground = Ground::make(kind);
+        let root = directory_on_ext4();
+        let mount = root.path().join("mount");
+        std::fs::create_dir(&mount).unwrap();
+        mount_own(kind, &mount);
         let mut table = format!("{kind}\n");
         let mut missed = Vec::new();
         for writer in WRITERS.iter().filter(|writer| writer.only.is_none_or(|only| only == kind)) {
-            let mut judge = Judge::new(&ground.mount);
-            let outcome = Site::new(&ground.mount, writer.name)
+            let mut judge = Judge::new(&mount);
+            let outcome = Site::new(&mount, writer.name)
                 .and_then(|site| (writer.run)(&site, &mut |page, change| judge.see(page, change)));
             let cell = match (outcome, judge.worst) {
                 (Err(error), _) if is_unsupported(&error) => "not on this file system".to_owned(),
@@ -105,7 +109,7 @@ fn run_writers(kind: &'static str) {
         }
         println!("{table}RESULT writers_{kind} missed={}", missed.len());
         assert!(missed.is_empty(), "{kind}: not witnessed: {missed:?}");
-        ensure_reading_is_no_change(&ground, kind);
+        ensure_reading_is_no_change(&mount, kind);
     })
     .join()
     .unwrap();
@@ -117,8 +121,8 @@ fn is_unsupported(error: &io::Error) -> bool {
 }
 
 /// A witness that takes reading for changing would hold, and keep nothing.
-fn ensure_reading_is_no_change(ground: &Ground, kind: &str) {
-    let site = Site::new(&ground.mount, "reading").unwrap();
+fn ensure_reading_is_no_change(mount: &Path, kind: &str) {
+    let site = Site::new(mount, "reading").unwrap();
     let table = &watcher().1;
     let mut changed = 0;
     for _ in 0..100 {

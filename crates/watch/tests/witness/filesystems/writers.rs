@@ -28,7 +28,7 @@ pub struct Site {
 
 impl Site {
     pub fn new(mount: &Path, name: &str) -> io::Result<Site> {
-        let root = mount.join(name.replace(' ', "-").replace('/', "-"));
+        let root = mount.join(name.replace([' ', '/'], "-"));
         let (directory, elsewhere) = (root.join("site"), root.join("elsewhere"));
         fs::create_dir_all(&directory)?;
         fs::create_dir_all(&elsewhere)?;
@@ -133,7 +133,10 @@ fn open_for_writing(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         see(&site.page, &mut || match round % 3 {
             0 => site.open().map(drop),
             1 => OpenOptions::new().append(true).open(&site.page).map(drop),
-            _ => Ok(drop(rustix::fs::open(&site.page, OFlags::RDONLY | OFlags::TRUNC, Mode::empty())?)),
+            _ => {
+                rustix::fs::open(&site.page, OFlags::RDONLY | OFlags::TRUNC, Mode::empty())?;
+                Ok(())
+            }
         })?;
     }
     Ok(())
