@@ -61,6 +61,16 @@ struct inode___before_6_6 {
 	struct timespec64 i_ctime;
 };
 
+/* A subvolume. */
+struct btrfs_root {
+	__u32 anon_dev;
+};
+
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
+};
+
 struct xfs_inode {
 	struct inode i_vnode;
 };
@@ -203,7 +213,11 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __weak __ksym;
 struct change_time {
 	__s64 sec;
 	__u64 nsec;
+	/* Somebody has asked for it: the next change sets another one (since 6.13). */
+	bool asked;
 };
+
+#define CTIME_QUERIED (1U << 31)
 
 /* The inode's change time, by the name that this kernel has for it. */
 static __always_inline bool change_time_of(const void *inode, struct change_time *time)
@@ -220,9 +234,24 @@ static __always_inline bool change_time_of(const void *inode, struct change_time
 	} else {
 		return false;
 	}
-	/* The upper bits are flags: "was queried". */
+	/* The upper bits are flags. */
+	time->asked = time->nsec & CTIME_QUERIED;
 	time->nsec &= 0x3fffffff;
 	return true;
+}
+
+#define BTRFS_MAGIC 0x9123683e
+
+/* The device that programs are told: the file system's, but on Btrfs each subvolume has one of its own, and its own inode numbers. */
+static __always_inline __u32 device_of(const void *inode)
+{
+	const struct super_block *super = FIELD(struct inode, inode, i_sb);
+	const void *outer;
+
+	if (!bpf_core_type_exists(struct btrfs_inode) || FIELD(struct super_block, super, s_magic) != BTRFS_MAGIC)
+		return FIELD(struct super_block, super, s_dev);
+	outer = inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
+	return BPF_CORE_READ((const struct btrfs_inode *)outer, root, anon_dev);
 }
 
 #endif

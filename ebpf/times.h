@@ -3,11 +3,12 @@
  * Change times: whoever changes a file or a directory sets the change time of its inode, whatever the file system, and
  * since 6.13 the kernel tells of every setting. Included by witness.bpf.c.
  *
- * Why this is complete from there on. XFS, Btrfs and tmpfs keep times that are unique where
- * it matters: once somebody has asked for the time, as the registrar does for each file that an entry depends on, the
- * next change sets another one, however close it follows. A program tells of it while the kernel holds the inode's lock, most
- * often just before the effect is visible; see registrar.rs for why that is enough. Where no lock is held (stores to memory, direct
- * and asynchronous writes), the file is open for writing or mapped, and no fill is granted.
+ * Why this is complete from there on. Once somebody has asked for the time, as the registrar does for each file that an
+ * entry depends on, the next change sets another one, however close it follows; before that, a second change within the
+ * kernel's tick may leave it alone, and settled.rs says what is done about it. A program tells of a change while the
+ * kernel holds the inode's lock, at the beginning; see registrar.rs for why that is enough, and settled.rs for
+ * files that the server has looked at meanwhile. Where no lock is held (stores to memory, direct and asynchronous
+ * writes), the file is open for writing or mapped, and no fill is granted.
  *
  * Which witness sees what is not here
  *   stores through a shared mapping          opening (sys_exit), mmap (sys_exit), writeback_dirty_folio
@@ -18,8 +19,6 @@
 #define NICACHE_TIMES_H
 
 #define XFS_MAGIC 0x58465342
-#define BTRFS_MAGIC 0x9123683e
-#define TMPFS_MAGIC 0x01021994
 
 static __always_inline bool has_told_times(struct super_block *super)
 {

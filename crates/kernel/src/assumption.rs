@@ -48,6 +48,13 @@ pub enum Test {
         /// The field's name.
         field: &'static str,
     },
+    /// A structure, in the kernel itself or in this module.
+    Structure {
+        /// `struct` by this name.
+        name: &'static str,
+        /// The module that may have it.
+        module: Option<&'static str>,
+    },
     /// A value of an enumeration: helpers, map types and attach types are such.
     Value {
         /// `enum` by this name.
@@ -64,8 +71,10 @@ pub enum Feature {
     Watching,
     /// Content on ext4 can be kept.
     Ext4,
-    /// Content on Btrfs and tmpfs can be kept.
+    /// Content on tmpfs can be kept.
     ChangeTimes,
+    /// Content on Btrfs can be kept, if change times are seen, too.
+    Btrfs,
     /// Content on XFS can be kept, if change times are seen, too.
     Xfs,
     /// Pages that programs compute can be kept.
@@ -80,10 +89,11 @@ pub enum Feature {
 
 impl Feature {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Feature; 8] = [
+    pub const ALL: [Feature; 9] = [
         Feature::Watching,
         Feature::Ext4,
         Feature::ChangeTimes,
+        Feature::Btrfs,
         Feature::Xfs,
         Feature::Dynamic,
         Feature::L0AtTap,
@@ -96,7 +106,8 @@ impl Feature {
         match self {
             Feature::Watching => "watching",
             Feature::Ext4 => "ext4",
-            Feature::ChangeTimes => "btrfs_tmpfs",
+            Feature::ChangeTimes => "tmpfs",
+            Feature::Btrfs => "btrfs",
             Feature::Xfs => "xfs",
             Feature::Dynamic => "dynamic",
             Feature::L0AtTap => "l0_run",
@@ -110,7 +121,8 @@ impl Feature {
         match self {
             Feature::Watching => "seeing what changes (--watch kernel)",
             Feature::Ext4 => "keeping what is on ext4",
-            Feature::ChangeTimes => "keeping what is on Btrfs and tmpfs",
+            Feature::ChangeTimes => "keeping what is on tmpfs",
+            Feature::Btrfs => "keeping what is on Btrfs",
             Feature::Xfs => "keeping what is on XFS",
             Feature::Dynamic => "keeping pages that programs compute",
             Feature::L0AtTap => "--l0 for run",
@@ -127,6 +139,7 @@ impl fmt::Display for Test {
             Test::Tracepoint { name, module } => write!(formatter, "tracepoint {name}{}", of(module)),
             Test::Function { name, module } => write!(formatter, "entry of {name}(){}", of(module)),
             Test::Field { structure, field } => write!(formatter, "struct {structure} with {field}"),
+            Test::Structure { name, module } => write!(formatter, "struct {name}{}", of(module)),
             Test::Value { value, .. } => write!(formatter, "{value}"),
         }
     }

@@ -26,6 +26,7 @@ macro_rules! by_tracepoint {
 
 const EXT4: Option<&str> = Some("ext4");
 const XFS: Option<&str> = Some("xfs");
+const BTRFS: Option<&str> = Some("btrfs");
 
 /// See the module's head. Each program of the witness is named exactly once.
 pub static ASSUMPTIONS: &[Assumption] = &[
@@ -60,6 +61,11 @@ pub static ASSUMPTIONS: &[Assumption] = &[
     by_tracepoint!(Feature::ChangeTimes, "change times that are set", "inode_set_ctime_to_ts", None, "6.13"),
     by_tracepoint!(Feature::ChangeTimes, "change times that are moved", "ctime_ns_xchg", None, "6.13"),
     by_tracepoint!(Feature::ChangeTimes, "change times that stay", "ctime_xchg_skip", None, "6.13"),
+    Assumption {
+        name: "which subvolume a file is in",
+        feature: Feature::Btrfs,
+        ways: &[Way { tests: &[Test::Structure { name: "btrfs_inode", module: BTRFS }], program: None, since: "5.15" }],
+    },
     by_tracepoint!(Feature::Xfs, "writes that leave the times alone", "xfs_iunlock", XFS, "5.15"),
     Assumption {
         name: "change times of files",

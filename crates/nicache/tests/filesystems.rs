@@ -52,10 +52,10 @@ fn xfs() {
 
 #[test]
 fn btrfs() {
-    run("btrfs", "btrfs_tmpfs");
+    run("btrfs", "btrfs");
 }
 
 #[test]
 fn tmpfs() {
-    run("tmpfs", "btrfs_tmpfs");
+    run("tmpfs", "tmpfs");
 }

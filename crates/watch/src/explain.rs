@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nicache_coherence::{Class, RecordNumber, SourceSlot};
 use nicache_sql::{Access, Target, Value, conflicts};
-use rustix::fs::AtFlags;
 
-use crate::devices::identities_at;
 use crate::event::{EventKind, Identity, LookupEvent};
 use crate::registrar::Registrar;
 
@@ -101,16 +100,16 @@ impl Registrar {
     /// Which entries a change of this file or directory would purge; it need not exist.
     pub fn dependents_of_path(&mut self, path: &Path) -> Dependents {
         self.handle_events();
-        let mut identities = identities_at(path, AtFlags::SYMLINK_NOFOLLOW);
-        identities.extend(identities_at(path, AtFlags::empty()));
-        let slots: Vec<SourceSlot> = identities.iter().map(|identity| identity.slot()).collect();
+        let identity = std::fs::symlink_metadata(path).ok().map(|metadata| identity_of(&metadata));
+        let behind = std::fs::metadata(path).ok().map(|metadata| identity_of(&metadata));
+        let slots: Vec<SourceSlot> = [identity, behind].into_iter().flatten().map(Identity::slot).collect();
         let name = path.as_os_str().as_encoded_bytes();
         let records = self.records.iter().filter(|(_, record)| {
             record.looked.fixed.iter().any(|slot| slots.contains(slot))
                 || record.looked.events.iter().any(|event| is_at(event, name))
         });
         let records = records.map(|(number, _)| number).collect();
-        let every_dynamic = identities.into_iter().any(|identity| self.retained.has(identity));
+        let every_dynamic = [identity, behind].into_iter().flatten().any(|identity| self.retained.has(identity));
         Dependents { records, every_dynamic }
     }
 
@@ -126,14 +125,18 @@ impl Registrar {
     }
 }
 
+fn identity_of(metadata: &std::fs::Metadata) -> Identity {
+    let dev = metadata.dev();
+    Identity { dev: rustix::fs::major(dev) << 20 | rustix::fs::minor(dev), ino: metadata.ino() }
+}
+
 fn use_of(event: &LookupEvent) -> (Use, Option<SourceSlot>) {
     let slot = event.inode.map(Identity::slot);
     match event.kind {
         EventKind::Readdir => (Use::Listed, slot),
         _ if event.ret < 0 => (Use::Missing, None),
         _ => {
-            // The file system's own number comes last.
-            let behind = || identities_at(path_of(event), AtFlags::empty()).pop().map(Identity::slot);
+            let behind = || std::fs::metadata(path_of(event)).ok().map(|metadata| identity_of(&metadata).slot());
             (Use::Read, slot.or_else(behind))
         }
     }

@@ -12,7 +12,7 @@ use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, PrintLevel};
 use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
 use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, verified_instructions};
 
-use crate::event::{Identity, LookupEvent};
+use crate::event::{Identity, LookupEvent, split_changed_ns};
 use crate::processes::DatabaseProcesses;
 use crate::ring::LookupRing;
 use crate::witness::{Coverage, Drained, UntoldFile, Witness};
@@ -90,7 +90,8 @@ impl Witness for KernelWitness {
 fn untold_file(key: &[u8], value: &[u8]) -> Option<UntoldFile> {
     let word = |bytes: &[u8], at: usize| bytes.get(at..at + 8)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
     let inode = Identity { ino: word(key, 0)?, dev: u32::try_from(word(key, 8)?).ok()? };
-    Some(UntoldFile { inode, clock: Stamp(word(value, 0)?), changed_ns: word(value, 8)? })
+    let (changed_ns, stillness) = split_changed_ns(word(value, 8)?);
+    Some(UntoldFile { inode, clock: Stamp(word(value, 0)?), changed_ns, stillness })
 }
 
 /// libelf wants its memory aligned.
@@ -120,7 +121,7 @@ impl KernelWatcher {
         let coverage = Coverage {
             ext4: findings.has(Feature::Ext4),
             xfs: times && findings.has(Feature::Xfs),
-            btrfs: times,
+            btrfs: times && findings.has(Feature::Btrfs),
             tmpfs: times,
             local: false,
             missing,

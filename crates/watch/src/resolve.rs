@@ -18,7 +18,6 @@ use nicache_coherence::{RefusalReason, SourceSlot};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
-use crate::devices::{Mounts, told_device};
 use crate::event::{Identity, LookupEvent};
 use crate::witness::Coverage;
 
@@ -57,6 +56,7 @@ pub struct Node {
     rdev: (u32, u32),
     mount: u64,
     watched: bool,
+    only_times: bool,
 }
 
 impl Node {
@@ -68,6 +68,11 @@ impl Node {
     /// /dev/null, zero, full, random, urandom: what comes out of them is no source of anything.
     pub fn is_harmless_device(&self) -> bool {
         self.kind == FileType::CharacterDevice && self.rdev.0 == 1 && matches!(self.rdev.1, 3 | 5 | 7 | 8 | 9)
+    }
+
+    /// Do nothing but change times tell of its changes?
+    pub fn has_only_times(&self) -> bool {
+        self.only_times
     }
 
     /// May everybody read it?
@@ -170,17 +175,14 @@ pub struct Resolver {
     coverage: Coverage,
     bases: HashMap<(u32, i32), Base>,
     directories: HashMap<(Origin, Vec<u8>), Walk>,
-    /// By the number that programs are told.
     devices: HashMap<u32, Device>,
-    mounts: Mounts,
 }
 
 /// A file system, or a subvolume of one.
 #[derive(Clone, Copy)]
 struct Device {
     watched: bool,
-    /// As the kernel has it, which the witness tells.
-    number: u32,
+    only_times: bool,
 }
 
 /// A step that failed for a reason that says nothing about the path.
@@ -191,13 +193,7 @@ fn io_refused(_: impl Into<io::Error>) -> RefusalReason {
 impl Resolver {
     /// A resolver that remembers nothing yet.
     pub fn new(coverage: Coverage) -> Resolver {
-        Resolver {
-            coverage,
-            bases: HashMap::new(),
-            directories: HashMap::new(),
-            devices: HashMap::new(),
-            mounts: Mounts::default(),
-        }
+        Resolver { coverage, bases: HashMap::new(), directories: HashMap::new(), devices: HashMap::new() }
     }
 
     /// Resolves the path of an event in its process's own root and directory.
@@ -308,7 +304,6 @@ impl Resolver {
         }
         let open =
             |link: String| rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused);
-        self.mounts.add_process(owner);
         let root = open(format!("/proc/{owner}/root"))?;
         let root = Rc::new(self.node(root).map_err(io_refused)?);
         let start = match dirfd {
@@ -428,38 +423,36 @@ impl Resolver {
         Ok(())
     }
 
-    fn device(&mut self, magic: u64, told: u32, mount: u64) -> Device {
-        // Programs that tell of their changes tell the number that they are told.
-        if self.coverage.local {
-            return Device { watched: magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic), number: told };
+    fn device(&self, magic: u64) -> Device {
+        let coverage = &self.coverage;
+        // Programs that tell of their changes tell of any.
+        if coverage.local {
+            return Device { watched: magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic), only_times: false };
         }
         match magic {
-            EXT4_MAGIC => Device { watched: self.coverage.ext4, number: told },
-            XFS_MAGIC => Device { watched: self.coverage.xfs, number: told },
-            TMPFS_MAGIC => Device { watched: self.coverage.tmpfs, number: told },
-            BTRFS_MAGIC => match self.mounts.device(mount) {
-                Some(number) => Device { watched: self.coverage.btrfs, number },
-                None => Device { watched: false, number: told },
-            },
-            _ => Device { watched: false, number: told },
+            EXT4_MAGIC => Device { watched: coverage.ext4, only_times: false },
+            XFS_MAGIC => Device { watched: coverage.xfs, only_times: false },
+            BTRFS_MAGIC => Device { watched: coverage.btrfs, only_times: true },
+            TMPFS_MAGIC => Device { watched: coverage.tmpfs, only_times: true },
+            _ => Device { watched: false, only_times: false },
         }
     }
 
     fn node(&mut self, fd: OwnedFd) -> rustix::io::Result<Node> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
         let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, wanted)?;
-        let told = told_device(&stat);
-        let device = match self.devices.get(&told) {
+        let identity = Identity { dev: stat.stx_dev_major << 20 | stat.stx_dev_minor, ino: stat.stx_ino };
+        let device = match self.devices.get(&identity.dev) {
             Some(device) => *device,
             None => {
-                let device = self.device(rustix::fs::fstatfs(&fd)?.f_type as u64, told, stat.stx_mnt_id);
-                self.devices.insert(told, device);
+                let device = self.device(rustix::fs::fstatfs(&fd)?.f_type as u64);
+                self.devices.insert(identity.dev, device);
                 device
             }
         };
         Ok(Node {
             fd,
-            identity: Identity { dev: device.number, ino: stat.stx_ino },
+            identity,
             kind: FileType::from_raw_mode(stat.stx_mode.into()),
             size: stat.stx_size,
             modified_s: stat.stx_mtime.tv_sec,
@@ -469,6 +462,7 @@ impl Resolver {
             rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
             mount: stat.stx_mnt_id,
             watched: device.watched,
+            only_times: device.only_times,
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use nicache_coherence::{RevisionTable, Stamp};
 
-use crate::event::{Identity, LookupEvent};
+use crate::event::{Identity, LookupEvent, Stillness};
 
 /// How far [`Witness::drain`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct UntoldFile {
     pub clock: Stamp,
     /// Its change time then, in nanoseconds since 1970; 0: unknown.
     pub changed_ns: u64,
+    /// What that says of changes to come.
+    pub stillness: Stillness,
 }
 
 /// See the module's head.
