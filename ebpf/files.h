@@ -37,6 +37,11 @@ static __always_inline __u16 kind_of_file(struct file *file)
 	return inode ? FIELD(struct inode, inode, i_mode) & S_IFMT : 0;
 }
 
+/* What is said with the change time (`split_changed_ns` of crates/watch/src/event.rs). */
+#define CHANGED_ASKED (1ULL << 63)      /* whatever changes the file next sets another one */
+#define CHANGED_ONLY_TIMES (1ULL << 62) /* nothing but the change time tells of changes: see times.h */
+#define CHANGED_BEING_WRITTEN 1         /* the time itself: somebody else has the file open for writing */
+
 struct identity {
 	__u64 ino;
 	__u64 size;
@@ -52,6 +57,7 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 	struct inode *inode = file ? FIELD(struct file, file, f_inode) : 0;
 	struct super_block *super;
 	struct change_time changed;
+	unsigned long magic;
 
 	if (!inode)
 		return false;
@@ -60,10 +66,14 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 	identity->size = FIELD(struct inode, inode, i_size);
 	identity->changed_ns = 0;
 	/* A writer moves the time first and the bytes then: while the file is open for writing, the time tells nothing. */
-	if (FIELD(struct inode, inode, i_writecount.counter) <= (FIELD(struct file, file, f_mode) & FMODE_WRITE ? 1 : 0) &&
-	    change_time_of(inode, &changed))
-		identity->changed_ns = changed.sec * 1000000000ULL + changed.nsec;
-	identity->dev = FIELD(struct super_block, super, s_dev);
+	if (FIELD(struct inode, inode, i_writecount.counter) > (FIELD(struct file, file, f_mode) & FMODE_WRITE ? 1 : 0))
+		identity->changed_ns = CHANGED_BEING_WRITTEN;
+	else if (change_time_of(inode, &changed))
+		identity->changed_ns = (changed.sec * 1000000000ULL + changed.nsec) | (changed.asked ? CHANGED_ASKED : 0);
+	magic = FIELD(struct super_block, super, s_magic);
+	if (magic == BTRFS_MAGIC || magic == TMPFS_MAGIC)
+		identity->changed_ns |= CHANGED_ONLY_TIMES;
+	identity->dev = device_of(inode);
 	identity->mode = FIELD(struct inode, inode, i_mode);
 	identity->links = FIELD(struct inode, inode, i_nlink);
 	return true;

@@ -26,6 +26,11 @@ struct super_block {
 	int s_stack_depth;
 };
 
+/* A name since 6.17. */
+enum inode_state_flags_t {
+	I_NEW = 1,
+};
+
 typedef struct {
 	int counter;
 } atomic_t;
@@ -40,6 +45,7 @@ struct inode {
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	unsigned int i_nlink;
+	enum inode_state_flags_t i_state;
 	__s64 i_size;
 	__s64 i_ctime_sec; /* since 6.11, and so the next */
 	__u32 i_ctime_nsec;
@@ -53,6 +59,20 @@ struct inode___before_6_11 {
 
 struct inode___before_6_6 {
 	struct timespec64 i_ctime;
+};
+
+/* A subvolume. */
+struct btrfs_root {
+	__u32 anon_dev;
+};
+
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
+};
+
+struct xfs_inode {
+	struct inode i_vnode;
 };
 
 struct address_space {
@@ -203,7 +223,11 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __weak __ksym;
 struct change_time {
 	__s64 sec;
 	__u64 nsec;
+	/* Somebody has asked for it: the next change sets another one (since 6.13). */
+	bool asked;
 };
+
+#define CTIME_QUERIED (1U << 31)
 
 /* The inode's change time, by the name that this kernel has for it. */
 static __always_inline bool change_time_of(const void *inode, struct change_time *time)
@@ -220,9 +244,31 @@ static __always_inline bool change_time_of(const void *inode, struct change_time
 	} else {
 		return false;
 	}
-	/* The upper bits are flags: "was queried". */
+	/* The upper bits are flags. */
+	time->asked = time->nsec & CTIME_QUERIED;
 	time->nsec &= 0x3fffffff;
 	return true;
+}
+
+/* Kinds of file systems (linux/magic.h). */
+#define EXT4_MAGIC 0xef53
+#define XFS_MAGIC 0x58465342
+#define BTRFS_MAGIC 0x9123683e
+#define TMPFS_MAGIC 0x01021994
+#define OVERLAY_MAGIC 0x794c7630
+#define FUSE_MAGIC 0x65735546
+#define NFS_MAGIC 0x6969
+
+/* The device that programs are told: the file system's, but on Btrfs each subvolume has one of its own, and its own inode numbers. */
+static __always_inline __u32 device_of(const void *inode)
+{
+	const struct super_block *super = FIELD(struct inode, inode, i_sb);
+	const void *outer;
+
+	if (!bpf_core_type_exists(struct btrfs_inode) || FIELD(struct super_block, super, s_magic) != BTRFS_MAGIC)
+		return FIELD(struct super_block, super, s_dev);
+	outer = inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
+	return BPF_CORE_READ((const struct btrfs_inode *)outer, root, anon_dev);
 }
 
 #endif

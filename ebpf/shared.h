@@ -91,7 +91,7 @@ struct event_head {
 	__u64 ino;     /* of EVENT_SENT: process of the peer (AF_UNIX), or address << 16 | port (AF_INET) */
 	__u64 dir_ino;
 	__u64 size;    /* bytes of the opened file */
-	__u64 changed_ns; /* its change time, since 1970; 0 if this kernel does not tell */
+	__u64 changed_ns; /* its change time, since 1970, with CHANGED_* of files.h; 0 if this kernel does not tell */
 	__u32 dev;     /* kernel encoding: major << 20 | minor */
 	__u32 dir_dev;
 	__u32 tgid;

@@ -148,13 +148,6 @@ struct call {
 #define S_IFREG 0100000
 #define S_IFDIR 0040000
 #define S_IFSOCK 0140000
-#define EXT4_MAGIC 0xef53
-#define XFS_MAGIC 0x58465342
-#define BTRFS_MAGIC 0x9123683e
-#define TMPFS_MAGIC 0x01021994
-#define OVERLAY_MAGIC 0x794c7630
-#define FUSE_MAGIC 0x65735546
-#define NFS_MAGIC 0x6969
 #define AF_UNIX 1
 #define MSG_PEEK 2
 #define AF_INET 2

@@ -90,7 +90,7 @@ static __always_inline void raise_stamp_for_good(__u32 slot)
 
 static __always_inline void change_inode(struct inode *inode)
 {
-	change_slot(slot_of(inode->i_sb->s_dev, inode->i_ino));
+	change_slot(slot_of(device_of(inode), inode->i_ino));
 }
 
 #endif

@@ -16,7 +16,8 @@
  *   chmod, chown, utimes                                                 ext4_mark_inode_dirty of the file
  *   access control lists, mounts, namespaces                             sys_exit
  *   fork, exec, exit in the server's namespace                           sched_process_*
- * These are in ext4.h. The table is in table.h; what the server looks at in server.h, and how it is told in lookups.h; what database servers receive and answer in sql.h;
+ * These are in ext4.h. XFS, Btrfs and tmpfs are watched by the change times that are set there: times.h, and xfs.h for what leaves them alone.
+ * The table is in table.h; what the server looks at in server.h, and how it is told in lookups.h; what database servers receive and answer in sql.h;
  * which request a process of the server works on in requests.h; and which of its processes are as good as others in processes.h.
  * Where it can be, calls.h is in the place of sys_exit.
  *
@@ -39,6 +40,8 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "server.h"
 #include "sql.h"
 #include "ext4.h"
+#include "times.h"
+#include "xfs.h"
 
 /* ---- system calls ---- */
 

@@ -68,6 +68,13 @@ pub enum Test {
     /// The kernel does not stop in the middle of its own work to run another task (`preempt=none` or `voluntary`). Where it does, a
     /// program at a function is passed over if the same program was stopped on that processor.
     Unpreempted,
+    /// A structure, in the kernel itself or in this module.
+    Structure {
+        /// `struct` by this name.
+        name: &'static str,
+        /// The module that may have it.
+        module: Option<&'static str>,
+    },
     /// A value of an enumeration: helpers, map types and attach types are such.
     Value {
         /// `enum` by this name.
@@ -84,6 +91,12 @@ pub enum Feature {
     Watching,
     /// Content on ext4 can be kept.
     Ext4,
+    /// Content on tmpfs can be kept.
+    ChangeTimes,
+    /// Content on Btrfs can be kept, if change times are seen, too.
+    Btrfs,
+    /// Content on XFS can be kept, if change times are seen, too.
+    Xfs,
     /// Pages that programs compute can be kept.
     Dynamic,
     /// `run --l0`.
@@ -96,14 +109,26 @@ pub enum Feature {
 
 impl Feature {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Feature; 6] =
-        [Feature::Watching, Feature::Ext4, Feature::Dynamic, Feature::L0AtTap, Feature::L0AtDriver, Feature::Xdp];
+    pub const ALL: [Feature; 9] = [
+        Feature::Watching,
+        Feature::Ext4,
+        Feature::ChangeTimes,
+        Feature::Btrfs,
+        Feature::Xfs,
+        Feature::Dynamic,
+        Feature::L0AtTap,
+        Feature::L0AtDriver,
+        Feature::Xdp,
+    ];
 
     /// For programs: one word, the same in every release.
     pub fn label(self) -> &'static str {
         match self {
             Feature::Watching => "watching",
             Feature::Ext4 => "ext4",
+            Feature::ChangeTimes => "tmpfs",
+            Feature::Btrfs => "btrfs",
+            Feature::Xfs => "xfs",
             Feature::Dynamic => "dynamic",
             Feature::L0AtTap => "l0_run",
             Feature::L0AtDriver => "l0_attach",
@@ -116,6 +141,9 @@ impl Feature {
         match self {
             Feature::Watching => "seeing what changes (--watch kernel)",
             Feature::Ext4 => "keeping what is on ext4",
+            Feature::ChangeTimes => "keeping what is on tmpfs",
+            Feature::Btrfs => "keeping what is on Btrfs",
+            Feature::Xfs => "keeping what is on XFS",
             Feature::Dynamic => "keeping pages that programs compute",
             Feature::L0AtTap => "--l0 for run",
             Feature::L0AtDriver => "--l0 for attach and run --wire",
@@ -132,6 +160,7 @@ impl fmt::Display for Test {
             Test::Function { name, module } => write!(formatter, "entry of {name}(){}", of(module)),
             Test::Unpreempted => write!(formatter, "preempt=none or voluntary"),
             Test::Field { structure, field } => write!(formatter, "struct {structure} with {field}"),
+            Test::Structure { name, module } => write!(formatter, "struct {name}{}", of(module)),
             Test::Value { value, .. } => write!(formatter, "{value}"),
         }
     }

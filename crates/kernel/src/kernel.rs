@@ -42,7 +42,9 @@ impl Kernel {
         let mut kernel = Kernel { modules: HashMap::new(), base, types, is_unpreempted: is_unpreempted() };
         let tests = assumptions.iter().flat_map(|assumption| assumption.ways).flat_map(|way| way.tests);
         for test in tests {
-            let (Test::Tracepoint { module: Some(module), .. } | Test::Function { module: Some(module), .. }) = test
+            let (Test::Tracepoint { module: Some(module), .. }
+            | Test::Function { module: Some(module), .. }
+            | Test::Structure { module: Some(module), .. }) = test
             else {
                 continue;
             };
@@ -78,6 +80,7 @@ impl Kernel {
                 let structure: Option<Struct<'_>> = self.types.type_by_name(structure);
                 structure.is_some_and(|found| found.iter().any(|member| member.name.is_some_and(|name| name == *field)))
             }
+            Test::Structure { name, module } => self.names(name, BtfKind::Struct, *module),
             Test::Value { enumeration, value } => {
                 let small: Option<Enum<'_>> = self.types.type_by_name(enumeration);
                 let large: Option<Enum64<'_>> = self.types.type_by_name(enumeration);

@@ -59,8 +59,8 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
     at("unix_seqpacket_recvmsg", None),
     at("do_adjtimex", None),
     at("ext4_file_write_iter", EXT4),
-    at("xfs_file_write_iter", Some("xfs")),
-    at("btrfs_file_write_iter", Some("btrfs")),
+    at("xfs_file_write_iter", XFS),
+    at("btrfs_file_write_iter", BTRFS),
     at("shmem_file_write_iter", None),
     at("ovl_write_iter", Some("overlay")),
     at("fuse_file_write_iter", Some("fuse")),
@@ -123,6 +123,8 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
 ];
 
 const EXT4: Option<&str> = Some("ext4");
+const XFS: Option<&str> = Some("xfs");
+const BTRFS: Option<&str> = Some("btrfs");
 
 /// See the module's head. Each program of the witness is named exactly once.
 pub static ASSUMPTIONS: &[Assumption] = &[
@@ -165,6 +167,15 @@ pub static ASSUMPTIONS: &[Assumption] = &[
             },
         ],
     },
+    by_tracepoint!(Feature::ChangeTimes, "change times that are set", "inode_set_ctime_to_ts", None, "6.13"),
+    by_tracepoint!(Feature::ChangeTimes, "change times that are moved", "ctime_ns_xchg", None, "6.13"),
+    by_tracepoint!(Feature::ChangeTimes, "change times that stay", "ctime_xchg_skip", None, "6.13"),
+    Assumption {
+        name: "which subvolume a file is in",
+        feature: Feature::Btrfs,
+        ways: &[Way { tests: &[Test::Structure { name: "btrfs_inode", module: BTRFS }], programs: &[], since: "5.15" }],
+    },
+    by_tracepoint!(Feature::Xfs, "writes that leave the times alone", "xfs_iunlock", XFS, "5.15"),
     Assumption {
         name: "change times of files",
         feature: Feature::Dynamic,

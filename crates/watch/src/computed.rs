@@ -7,11 +7,11 @@
 //!
 //! Unlike a file's bytes, what was computed cannot be compared with its sources. A change that was witnessed before the request was
 //! forwarded, but took effect only after the server had read the old state, must show in another way: no file may have a change time
-//! that close, none may be open for writing, each must be as long as it was when it was opened, and the look-ups must lead where they
-//! led.
+//! that close, none may be open for writing, now or when the server opened it, each must be as long as it was when it was opened, and the
+//! look-ups must lead where they led. Where times are the only witness, a file that the server has not opened must have been at rest
+//! before (`settled.rs`).
 
 use std::collections::HashSet;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use nicache_coherence::{Class, FillRequest, RefusalReason, RevisionTable, Rule};
@@ -25,13 +25,11 @@ use crate::history::History;
 use crate::peers::{Known, Peers};
 use crate::pickled::{common_root, unpickle};
 use crate::records::{Looked, Record};
+use crate::registrar::now_ns;
 use crate::remote::RemoteDatabase;
-use crate::resolve::{Node, Resolver};
-use crate::survey::{Purpose, Selected, survey};
-
-/// A file whose last change is this close before the request may be one whose change was still under way. The kernel's coarse clock may
-/// be one tick of 10 ms behind.
-const UNSETTLED_NS: i128 = 20_000_000;
+use crate::resolve::Resolver;
+use crate::settled::{AtRest, UNDER_WAY_NS, is_within};
+use crate::survey::{Purpose, Selected, Survey, survey};
 
 const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
@@ -71,6 +69,7 @@ pub(crate) fn survey_computed(
     table: &RevisionTable,
     resolver: &mut Resolver,
     peers: &mut Peers,
+    at_rest: &mut AtRest,
 ) -> Result<Computed, RefusalReason> {
     let Seen { history, databases, remotes, attribution } = seen;
     let mut events: Vec<&LookupEvent> =
@@ -118,7 +117,7 @@ pub(crate) fn survey_computed(
         .collect();
     let pickled = earlier
         .filter(|record| record.class == Class::Dynamic)
-        .and_then(|record| unpickle(record, &lookups, table, resolver));
+        .and_then(|record| unpickle(record, &lookups, from_ns, table, resolver));
     let is_pickled = pickled.is_some();
     let looked = match pickled {
         Some(looked) => looked,
@@ -126,8 +125,8 @@ pub(crate) fn survey_computed(
             let root = common_root(lookups.iter().copied(), resolver);
             let selected = lookups.into_iter().map(|event| Selected { event, sent: false });
             let survey = survey(selected, resolver, Purpose::FindSources)?;
-            ensure_settled(&survey.files, request)?;
-            Arc::new(Looked::new(survey, root))
+            ensure_settled(&survey, request, at_rest, table)?;
+            Arc::new(Looked::new(survey, root, now_ns()))
         }
     };
     let mut is_of_request = |client, time_ns| {
@@ -213,19 +212,32 @@ impl<'a> Scratch<'a> {
 }
 
 /// See the module's head.
-fn ensure_settled(files: &[(Rc<Node>, Option<u64>)], request: &FillRequest<'_>) -> Result<(), RefusalReason> {
-    let now = |clock| {
-        let now = rustix::time::clock_gettime(clock);
-        i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
-    };
-    let since_boot = now(rustix::time::ClockId::Realtime) - now(rustix::time::ClockId::Monotonic);
-    let settled_before_ns = since_boot + i128::from(request.forwarded_ns) - UNSETTLED_NS;
+fn ensure_settled(
+    survey: &Survey<'_>,
+    request: &FillRequest<'_>,
+    at_rest: &mut AtRest,
+    table: &RevisionTable,
+) -> Result<(), RefusalReason> {
     let mut seen = HashSet::new();
-    for (node, opened_len) in files {
-        let is_unsettled = node.changed_ns >= settled_before_ns && Rule::Forwarded.holds();
-        if is_unsettled || opened_len.is_some_and(|len| len != node.size) {
-            tracing::debug!(inode = ?node.identity, opened_len, len = node.size, "a file is being changed");
+    let mut restless = false;
+    for (node, opened) in &survey.files {
+        let is_under_way = is_within(UNDER_WAY_NS, node.changed_ns, request.forwarded_ns) && Rule::Forwarded.holds();
+        if is_under_way || opened.is_some_and(|opened| opened.len != node.size) {
+            tracing::debug!(inode = ?node.identity, len = node.size, "a file is being changed");
             return Err(RefusalReason::Changed);
+        }
+        if opened.is_some_and(|opened| opened.being_written) && Rule::OpenForWriting.holds() {
+            tracing::debug!(inode = ?node.identity, "a file was open for writing");
+            return Err(RefusalReason::OpenForWriting);
+        }
+        if opened.is_some_and(|opened| opened.may_change_untold) {
+            tracing::debug!(inode = ?node.identity, "a file may have changed once more");
+            return Err(RefusalReason::Changed);
+        }
+        // Somebody may have been making it longer when the server looked.
+        if opened.is_none() && node.has_only_times() && !at_rest.has(node.identity, request.forwarded_ns, table) {
+            tracing::debug!(inode = ?node.identity, "whether a file was at rest before is not known");
+            restless = true;
         }
         if seen.insert(node.identity) {
             let file = contents::settle(node)?;
@@ -233,7 +245,11 @@ fn ensure_settled(files: &[(Rc<Node>, Option<u64>)], request: &FillRequest<'_>) 
             if u64::try_from(len) != Ok(node.size) {
                 return Err(RefusalReason::Changed);
             }
+            if node.has_only_times() {
+                // The look-up has asked for the time, after the clock was this.
+                at_rest.note(node.identity, request.asked, now_ns(), table);
+            }
         }
     }
-    Ok(())
+    if restless { Err(RefusalReason::Changed) } else { Ok(()) }
 }

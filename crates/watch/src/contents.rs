@@ -67,7 +67,12 @@ pub fn settle_file(file: &OwnedFd) -> Result<(), RefusalReason> {
 /// What the system says.
 pub fn wait_for_changes(file: BorrowedFd<'_>) -> io::Result<()> {
     match rustix::fs::seek(file, SeekFrom::Hole(0)) {
-        Ok(_) | Err(Errno::NXIO) => Ok(()),
+        Ok(_) | Err(Errno::NXIO) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // XFS takes the lock for reading alone.
+    match rustix::io::pread(file, &mut [0; 1], 0) {
+        Ok(_) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -146,6 +146,28 @@ impl Identity {
     }
 }
 
+/// What the kernel knows of a file, at the moment in which it was opened, about changes that were under way and those to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stillness {
+    /// Somebody else had it open for writing. Its time is not told then: a writer moves the time first and the bytes later.
+    pub being_written: bool,
+    /// Somebody had asked for its change time: whatever changes the file next sets another one (since Linux 6.13).
+    pub asked: bool,
+    /// Its changes are told by their times alone ([`Coverage`](crate::Coverage): Btrfs, tmpfs).
+    pub only_times: bool,
+}
+
+/// The change time with the bits that `identify` of `ebpf/files.h` adds.
+pub(crate) fn split_changed_ns(word: u64) -> (u64, Stillness) {
+    const ASKED: u64 = 1 << 63;
+    const ONLY_TIMES: u64 = 1 << 62;
+    const BEING_WRITTEN: u64 = 1;
+    let changed_ns = word & !(ASKED | ONLY_TIMES);
+    let being_written = changed_ns == BEING_WRITTEN;
+    let stillness = Stillness { being_written, asked: word & ASKED != 0, only_times: word & ONLY_TIMES != 0 };
+    (if being_written { 0 } else { changed_ns }, stillness)
+}
+
 /// One look-up by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupEvent {
@@ -173,6 +195,8 @@ pub struct LookupEvent {
     pub size: u64,
     /// Its change time then, in nanoseconds since 1970; 0: unknown.
     pub changed_ns: u64,
+    /// What that says of changes to come.
+    pub stillness: Stillness,
     /// Flags of open(2).
     pub open_flags: u32,
     /// The directory that `dirfd` stood for.
@@ -270,6 +294,7 @@ impl LookupEvent {
             (flags & flag != 0).then_some(identity)
         };
         let path_len = path_len(head)?;
+        let (changed_ns, stillness) = split_changed_ns(u64_at(offset_of!(Head, changed_ns))?);
         Some(LookupEvent {
             time_ns: u64_at(offset_of!(Head, time_ns))?,
             clock: Stamp(u64_at(offset_of!(Head, clock))?),
@@ -335,7 +360,8 @@ impl LookupEvent {
             inode: identity(FLAG_INODE, offset_of!(Head, dev), offset_of!(Head, ino)),
             mode: u16_at(offset_of!(Head, mode))?,
             size: u64_at(offset_of!(Head, size))?,
-            changed_ns: u64_at(offset_of!(Head, changed_ns))?,
+            changed_ns,
+            stillness,
             open_flags: u32_at(offset_of!(Head, open_flags))?,
             directory: identity(FLAG_DIRECTORY, offset_of!(Head, dir_dev), offset_of!(Head, dir_ino)),
             incomplete: flags & FLAG_INCOMPLETE != 0,
@@ -369,6 +395,7 @@ impl LookupEvent {
             mode: 0,
             size: 0,
             changed_ns: 0,
+            stillness: Stillness::default(),
             open_flags: 0,
             directory: None,
             incomplete: false,

@@ -12,7 +12,7 @@ use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject, PrintL
 use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
 use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, missed_runs, verified_instructions};
 
-use crate::event::{Identity, LookupEvent};
+use crate::event::{Identity, LookupEvent, split_changed_ns};
 use crate::processes::DatabaseProcesses;
 use crate::ring::LookupRing;
 use crate::witness::{Coverage, Drained, UntoldFile, Witness};
@@ -119,7 +119,8 @@ impl Witness for KernelWitness {
 fn untold_file(key: &[u8], value: &[u8]) -> Option<UntoldFile> {
     let word = |bytes: &[u8], at: usize| bytes.get(at..at + 8)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
     let inode = Identity { ino: word(key, 0)?, dev: u32::try_from(word(key, 8)?).ok()? };
-    Some(UntoldFile { inode, clock: Stamp(word(value, 0)?), changed_ns: word(value, 8)? })
+    let (changed_ns, stillness) = split_changed_ns(word(value, 8)?);
+    Some(UntoldFile { inode, clock: Stamp(word(value, 0)?), changed_ns, stillness })
 }
 
 /// libelf wants its memory aligned.
@@ -143,8 +144,17 @@ impl KernelWatcher {
         if !findings.has(Feature::Watching) {
             return Err(WatchError::Lacking(lacks(Feature::Watching).collect()));
         }
+        // Other file systems are named when a page is on one (`unwatched.rs`).
         let missing = lacks(Feature::Ext4).chain(lacks(Feature::Dynamic)).collect();
-        let coverage = Coverage { ext4: findings.has(Feature::Ext4), local: false, missing };
+        let times = findings.has(Feature::ChangeTimes);
+        let coverage = Coverage {
+            ext4: findings.has(Feature::Ext4),
+            xfs: times && findings.has(Feature::Xfs),
+            btrfs: times && findings.has(Feature::Btrfs),
+            tmpfs: times,
+            local: false,
+            missing,
+        };
         let (watcher, log) = with_log(|| attach(&findings, coverage));
         let watcher = watcher.map_err(|error| error.into_watch_error(log))?;
         let table = watcher.table()?;

@@ -35,6 +35,7 @@ mod retained;
 mod ring;
 mod service;
 mod sessions;
+mod settled;
 mod shared_ring;
 mod survey;
 mod unwatched;
@@ -43,7 +44,9 @@ mod witness;
 pub use attribution::{Attribution, Others};
 pub use contents::{settle, settle_file, wait_for_changes};
 pub use data::DataFolders;
-pub use event::{EventKind, Identity, LookupEvent, Peer, RequestEvent, RequestStep, Sent, SqlEvent, SqlStep};
+pub use event::{
+    EventKind, Identity, LookupEvent, Peer, RequestEvent, RequestStep, Sent, SqlEvent, SqlStep, Stillness,
+};
 pub use explain::{Dependents, EXPLAINED_MAX, ExplainedPath, Explanation, Use};
 pub use history::{HISTORY_EVENTS_MAX, HISTORY_NS};
 pub use kernel::{KernelWatcher, KernelWitness, WatchError, WitnessProgram};

@@ -4,7 +4,7 @@
 //! Why that is as good. The earlier reply's survey was made after its stamp, behind the barriers, so it shows every change whose witness had
 //! fired by then. If no source has a stamp at or above that one now, nothing has changed from the survey up to now, the whole of the new
 //! request included: each look-up led where the survey led, each file was as long as it is and nobody opened one for writing (which stamps
-//! it). So the same survey would come out.
+//! it), and whoever had it open is done, if the request was forwarded after the survey. So the same survey would come out.
 //!
 //! The new look-ups must be among the earlier ones, from the same root: a set may be larger than needed, never smaller.
 
@@ -61,12 +61,14 @@ pub(crate) fn common_root<'a>(events: impl Iterator<Item = &'a LookupEvent>, res
 pub(crate) fn unpickle(
     record: &Record,
     lookups: &[&LookupEvent],
+    forwarded_ns: u64,
     table: &RevisionTable,
     resolver: &mut Resolver,
 ) -> Option<Arc<Looked>> {
     let looked = &record.looked;
     let is_unchanged = |since: Stamp| looked.sources.iter().all(|&slot| table.stamp_of(slot) < since);
     if looked.root.is_none()
+        || forwarded_ns <= looked.looked_ns
         || lookups.iter().any(|event| event.incomplete || event.own_root)
         || !is_unchanged(record.since)
     {

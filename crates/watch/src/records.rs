@@ -29,12 +29,15 @@ pub struct Looked {
     pub directories: BTreeSet<(SourceSlot, Permissions)>,
     /// Of a dynamic reply the files (device, inode), and when each was last changed: tells a change that no witness saw.
     pub change_times: BTreeSet<(u32, u64, i128)>,
+    /// When the look-ups had been done again (CLOCK_MONOTONIC).
+    pub looked_ns: u64,
 }
 
 impl Looked {
     /// What a survey has found.
-    pub(crate) fn new(survey: Survey<'_>, root: Option<Root>) -> Looked {
+    pub(crate) fn new(survey: Survey<'_>, root: Option<Root>, looked_ns: u64) -> Looked {
         Looked {
+            looked_ns,
             change_times: survey.change_times(),
             events: survey.kept.into_iter().cloned().collect(),
             root,

@@ -49,6 +49,7 @@ use crate::remote::RemoteDatabase;
 use crate::resolve::Resolver;
 use crate::retained::Retained;
 use crate::sessions::SessionFiles;
+use crate::settled::AtRest;
 use crate::survey::{Purpose, Selected, select, survey};
 use crate::witness::{Drained, UntoldFile, Witness};
 
@@ -81,6 +82,7 @@ pub struct Registrar {
     /// `RevisionTable::lost` when `attribution` was last cleared.
     attributed_since_lost: u64,
     pub(crate) retained: Retained,
+    at_rest: AtRest,
     sessions: SessionFiles,
     data: DataFolders,
     databases: Databases,
@@ -105,6 +107,7 @@ impl Registrar {
             attribution: Attribution::default(),
             attributed_since_lost: 0,
             retained: Retained::default(),
+            at_rest: AtRest::default(),
             sessions: SessionFiles::default(),
             data: DataFolders::default(),
             databases: Databases::new(HashSet::new(), 0),
@@ -265,10 +268,11 @@ impl Registrar {
 
     /// Files that the server has read, when there was no room to tell. What their paths are is not known.
     fn take_untold_files(&mut self) {
-        for UntoldFile { inode, clock, changed_ns } in self.witness.take_untold_files() {
+        for UntoldFile { inode, clock, changed_ns, stillness } in self.witness.take_untold_files() {
             let event = LookupEvent {
                 clock,
                 changed_ns,
+                stillness,
                 inode: Some(inode),
                 mode: libc::S_IFREG as u16,
                 incomplete: true,
@@ -405,7 +409,7 @@ impl Registrar {
             since: request.stamp,
             finished_ns: request.finished_ns,
             reads: Vec::new(),
-            looked: Arc::new(Looked::new(survey, None)),
+            looked: Arc::new(Looked::new(survey, None, now_ns())),
         };
         let record = self.records.push(record);
         Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged: false })
@@ -423,12 +427,13 @@ impl Registrar {
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
         let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone(), addresses);
         let (databases, remotes) = (&self.databases, &*self.remotes);
+        let at_rest = &mut self.at_rest;
         let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution };
         // What somebody may have changed unseen is looked at each time.
         let earlier = request.previous.filter(|_| self.witness.sees_everybody());
         let earlier = earlier.and_then(|(number, _)| self.records.get(number));
         let Computed { looked, is_pickled, reads, reads_changed } =
-            survey_computed(seen, request, earlier, &self.table, resolver, &mut peers)?;
+            survey_computed(seen, request, earlier, &self.table, resolver, &mut peers, at_rest)?;
         self.counters.pickled += u64::from(is_pickled);
         for &slot in &looked.sources {
             self.table.track(slot);

@@ -23,9 +23,11 @@ use crate::witness::Coverage;
 
 /// `f_type` of ext2, ext3 and ext4.
 const EXT4_MAGIC: u64 = 0xef53;
+const XFS_MAGIC: u64 = 0x5846_5342;
+const BTRFS_MAGIC: u64 = 0x9123_683e;
+const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// `f_type` of further file systems that one machine alone changes: XFS, Btrfs, F2FS, ZFS, bcachefs, overlay, tmpfs.
-const LOCAL_MAGIC: [u64; 7] =
-    [0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x794c_7630, 0x0102_1994];
+const LOCAL_MAGIC: [u64; 7] = [XFS_MAGIC, BTRFS_MAGIC, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x794c_7630, TMPFS_MAGIC];
 /// Symbolic links on one path, as in the kernel (`MAXSYMLINKS`).
 const SYMLINKS_MAX: usize = 40;
 
@@ -54,6 +56,7 @@ pub struct Node {
     rdev: (u32, u32),
     mount: u64,
     watched: bool,
+    only_times: bool,
 }
 
 impl Node {
@@ -65,6 +68,11 @@ impl Node {
     /// /dev/null, zero, full, random, urandom: what comes out of them is no source of anything.
     pub fn is_harmless_device(&self) -> bool {
         self.kind == FileType::CharacterDevice && self.rdev.0 == 1 && matches!(self.rdev.1, 3 | 5 | 7 | 8 | 9)
+    }
+
+    /// Do nothing but change times tell of its changes?
+    pub fn has_only_times(&self) -> bool {
+        self.only_times
     }
 
     /// May everybody read it?
@@ -167,7 +175,14 @@ pub struct Resolver {
     coverage: Coverage,
     bases: HashMap<(u32, i32), Base>,
     directories: HashMap<(Origin, Vec<u8>), Walk>,
-    watched_devices: HashMap<u32, bool>,
+    devices: HashMap<u32, Device>,
+}
+
+/// A file system, or a subvolume of one.
+#[derive(Clone, Copy)]
+struct Device {
+    watched: bool,
+    only_times: bool,
 }
 
 /// A step that failed for a reason that says nothing about the path.
@@ -178,7 +193,7 @@ fn io_refused(_: impl Into<io::Error>) -> RefusalReason {
 impl Resolver {
     /// A resolver that remembers nothing yet.
     pub fn new(coverage: Coverage) -> Resolver {
-        Resolver { coverage, bases: HashMap::new(), directories: HashMap::new(), watched_devices: HashMap::new() }
+        Resolver { coverage, bases: HashMap::new(), directories: HashMap::new(), devices: HashMap::new() }
     }
 
     /// Resolves the path of an event in its process's own root and directory.
@@ -408,20 +423,31 @@ impl Resolver {
         Ok(())
     }
 
+    fn device(&self, magic: u64) -> Device {
+        let coverage = &self.coverage;
+        // Programs that tell of their changes tell of any.
+        if coverage.local {
+            return Device { watched: magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic), only_times: false };
+        }
+        match magic {
+            EXT4_MAGIC => Device { watched: coverage.ext4, only_times: false },
+            XFS_MAGIC => Device { watched: coverage.xfs, only_times: false },
+            BTRFS_MAGIC => Device { watched: coverage.btrfs, only_times: true },
+            TMPFS_MAGIC => Device { watched: coverage.tmpfs, only_times: true },
+            _ => Device { watched: false, only_times: false },
+        }
+    }
+
     fn node(&mut self, fd: OwnedFd) -> rustix::io::Result<Node> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
         let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, wanted)?;
         let identity = Identity { dev: stat.stx_dev_major << 20 | stat.stx_dev_minor, ino: stat.stx_ino };
-        let watched = match self.watched_devices.get(&identity.dev) {
-            Some(watched) => *watched,
+        let device = match self.devices.get(&identity.dev) {
+            Some(device) => *device,
             None => {
-                let magic = rustix::fs::fstatfs(&fd)?.f_type as u64;
-                let watched = match self.coverage.local {
-                    true => magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic),
-                    false => magic == EXT4_MAGIC && self.coverage.ext4,
-                };
-                self.watched_devices.insert(identity.dev, watched);
-                watched
+                let device = self.device(rustix::fs::fstatfs(&fd)?.f_type as u64);
+                self.devices.insert(identity.dev, device);
+                device
             }
         };
         Ok(Node {
@@ -435,7 +461,8 @@ impl Resolver {
             access: Permissions { mode: stat.stx_mode, uid: stat.stx_uid, gid: stat.stx_gid },
             rdev: (stat.stx_rdev_major, stat.stx_rdev_minor),
             mount: stat.stx_mnt_id,
-            watched,
+            watched: device.watched,
+            only_times: device.only_times,
         })
     }
 }

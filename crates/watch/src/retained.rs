@@ -12,6 +12,7 @@ use nicache_coherence::{RevisionTable, Rule, Stamp};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::event::{EventKind, Identity, LookupEvent};
+use crate::settled::{may_change_untold, telling_change_ns};
 
 /// Files followed at most. With more of them no dynamic reply is kept.
 pub const RETAINED_MAX: usize = 65_536;
@@ -21,7 +22,8 @@ pub const DIRTY_NS_MAX: u64 = 60_000_000_000;
 /// From looking at a changed file to giving up what is in memory of it.
 const CLEANING_NS: u64 = 10_000_000;
 /// A file that the server reads anew this often within [`VOLATILE_NS`], changed each time, is data that it does not keep, if the same process has also read
-/// it as often although it was what it had read before, [`REREAD_NS`] ago or more. What is compiled from a file is read once per change, or twice in a row.
+/// it as often although it was what it had read before, [`REREAD_NS`] ago or more; or, while somebody has it open for writing, the latter alone.
+/// What is compiled from a file is read once per change, or twice in a row.
 const VOLATILE_CHANGES: u32 = 16;
 const VOLATILE_NS: u64 = 60_000_000_000;
 const REREAD_NS: u64 = 10_000_000;
@@ -62,9 +64,11 @@ struct File {
     first_opened_ns: u64,
     /// The clock when it was last opened.
     opened: Stamp,
-    /// Its change time then (0: unknown), and the clock when it was first opened with that.
+    /// Its change time then (0: it would tell nothing), and the clock when it was first opened with that.
     changed_ns: u64,
     changed_since: Stamp,
+    /// It may have changed after it was opened last, with nobody to tell.
+    unsettled: bool,
     /// Changes up to this stamp were none: the change time is the same as before. A file's first reading after it was written moves its
     /// access time, which the kernel's witness cannot tell from a change.
     unchanged_up_to: Stamp,
@@ -82,7 +86,8 @@ struct File {
 
 impl File {
     fn is_volatile(&self) -> bool {
-        self.changes >= VOLATILE_CHANGES && self.rereads >= VOLATILE_CHANGES
+        // What somebody holds open for writing changes with nobody to tell.
+        self.rereads >= VOLATILE_CHANGES && (self.changes >= VOLATILE_CHANGES || self.unsettled)
     }
 
     /// Is the file the one that was opened, with the change time of that moment? `stamp` was read before.
@@ -140,7 +145,8 @@ impl Retained {
             let stamp = table.stamp_of(identity.slot());
             let was_seen = stamp < file.opened.max(*missing_at);
             // The stamp may be of the access time that this very reading has moved.
-            if !was_seen && !file.is_same_as_opened(*identity, stamp, table) {
+            let is_unsettled = file.unsettled && *missing_at <= file.opened;
+            if is_unsettled || !was_seen && !file.is_same_as_opened(*identity, stamp, table) {
                 let is_late = file.dirty.is_some_and(|(_, since_ns)| event.time_ns >= since_ns + DIRTY_NS_MAX);
                 self.renewed |= is_late && file.is_read_only && !file.is_volatile();
                 file.cleaned_ns = event.time_ns;
@@ -182,6 +188,8 @@ impl Retained {
             self.paths.insert(path.into(), (identity, Stamp(0)));
         }
         let stamp = table.stamp_of(identity.slot());
+        // Where times are the only witness no reading looks like a change, and a store to a mapping may leave the time alone (tmpfs).
+        let changed_ns = if event.stillness.only_times { 0 } else { telling_change_ns(event) };
         let file = self.files.entry(identity).or_insert_with(|| {
             table.track(identity.slot());
             File {
@@ -190,8 +198,9 @@ impl Retained {
                 opener: Some(event.tgid),
                 first_opened_ns: event.time_ns,
                 opened: event.clock,
-                changed_ns: event.changed_ns,
+                changed_ns,
                 changed_since: event.clock,
+                unsettled: false,
                 unchanged_up_to: Stamp(0),
                 dirty: None,
                 cleaned_ns: 0,
@@ -219,9 +228,14 @@ impl Retained {
         }
         file.opened = file.opened.max(event.clock);
         file.is_read_only |= event.open_flags & O_ACCMODE == 0;
-        if file.changed_ns != event.changed_ns {
+        if file.changed_ns != changed_ns {
             // A request with this clock may have been answered before.
-            (file.changed_ns, file.changed_since) = (event.changed_ns, Stamp(event.clock.0 + 1));
+            (file.changed_ns, file.changed_since) = (changed_ns, Stamp(event.clock.0 + 1));
+        }
+        file.unsettled = may_change_untold(event);
+        if file.unsettled {
+            // It is to be waited for from now on.
+            file.dirty = None;
         }
         if file.opener != Some(event.tgid) {
             file.opener = None;
@@ -269,10 +283,10 @@ impl Retained {
             let stamp = table.stamp_of(identity.slot());
             let missing_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
             let seen = file.opened.max(missing_at);
-            if stamp < seen
-                || !file.is_read_only
+            let is_unsettled = file.unsettled && missing_at <= file.opened;
+            if !file.is_read_only
                 || file.is_volatile()
-                || file.is_same_as_opened(*identity, stamp, table)
+                || !is_unsettled && (stamp < seen || file.is_same_as_opened(*identity, stamp, table))
             {
                 file.dirty = None;
                 let was_dirty = file.is_read_only
@@ -314,6 +328,7 @@ impl Retained {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Stillness;
 
     const CODE: Identity = Identity { dev: 1, ino: 10 };
     /// A request that was forwarded after all that happened.
@@ -485,7 +500,8 @@ mod tests {
             let dev = rustix::fs::major(stat.st_dev) << 20 | rustix::fs::minor(stat.st_dev);
             let changed_ns = stat.st_ctime as u64 * 1_000_000_000 + stat.st_ctime_nsec as u64;
             let identity = Identity { dev, ino: stat.st_ino };
-            LookupEvent { changed_ns, ..opened(identity, there.as_os_str().as_bytes(), clock, 1) }
+            let stillness = Stillness { asked: true, ..Stillness::default() };
+            LookupEvent { changed_ns, stillness, ..opened(identity, there.as_os_str().as_bytes(), clock, 1) }
         };
         (path, open)
     }
@@ -529,6 +545,35 @@ mod tests {
             assert!(retained.is_dirty(&table, read_ns - 1, read_ns));
             assert!(!retained.is_dirty(&table, read_ns + CLEANING_NS, read_ns));
         }
+    }
+
+    #[test]
+    fn what_was_read_while_somebody_wrote_it_is_dirty_until_it_is_read_again() {
+        let table = RevisionTable::on_heap();
+        let mut retained = Retained::default();
+        let stillness = Stillness { being_written: true, ..Stillness::default() };
+        let open = |clock: Stamp, stillness| LookupEvent {
+            time_ns: clock.0 * REREAD_NS,
+            stillness,
+            ..opened(CODE, b"/a.php", clock, 1)
+        };
+        retained.observe(&open(table.advance_clock(), stillness), &table);
+        assert!(retained.is_dirty(&table, LATER, 0) && retained.is_dirty(&table, LATER, DIRTY_NS_MAX - 1));
+        assert!(!retained.is_dirty(&table, LATER, DIRTY_NS_MAX));
+        // It is waited for anew.
+        let again = open(table.advance_clock(), stillness);
+        retained.observe(&again, &table);
+        assert!(retained.is_dirty(&table, LATER, DIRTY_NS_MAX));
+        let settled = open(table.advance_clock(), Stillness::default());
+        retained.observe(&settled, &table);
+        assert!(!retained.is_dirty(&table, LATER, 0));
+        assert!(retained.is_dirty(&table, settled.time_ns, 0));
+        // What is read for each request although nothing is told of it is not kept.
+        for _ in 0..=VOLATILE_CHANGES {
+            assert!(!retained.is_dirty(&table, LATER, 0) || retained.files[&CODE].unsettled);
+            retained.observe(&open(table.advance_clock(), stillness), &table);
+        }
+        assert!(!retained.is_dirty(&table, LATER, 0));
     }
 
     #[test]

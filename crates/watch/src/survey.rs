@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use crate::event::{EventKind, LookupEvent};
 use crate::history::History;
 use crate::resolve::{Node, Outcome, Permissions, Resolver, Walk};
+use crate::settled::may_change_untold;
 use crate::unwatched;
 
 /// A change time that is older than this is not one of a write that is under way.
@@ -58,6 +59,16 @@ pub(crate) fn select<'a>(history: &'a History, request: &FillRequest<'_>) -> Vec
     selected
 }
 
+/// A file when the server opened it.
+#[derive(Clone, Copy)]
+pub(crate) struct Opened {
+    pub(crate) len: u64,
+    /// Somebody else had it open for writing.
+    pub(crate) being_written: bool,
+    /// See [`may_change_untold`].
+    pub(crate) may_change_untold: bool,
+}
+
 /// What the look-ups of a request depend on.
 #[derive(Default)]
 pub(crate) struct Survey<'a> {
@@ -71,8 +82,8 @@ pub(crate) struct Survey<'a> {
     pub(crate) others: BTreeSet<SourceSlot>,
     /// Files as long as the body.
     pub(crate) candidates: Vec<Rc<Node>>,
-    /// All files that were found, with the length that they had when they were opened, if they were.
-    pub(crate) files: Vec<(Rc<Node>, Option<u64>)>,
+    /// All files that were found, and what they were when they were opened, if they were.
+    pub(crate) files: Vec<(Rc<Node>, Option<Opened>)>,
     /// The events that the sources come from.
     pub(crate) kept: Vec<&'a LookupEvent>,
 }
@@ -136,7 +147,12 @@ pub(crate) fn survey<'a>(
                     }
                     Purpose::FindFile(_) => is_others = sent && node.changed_s < settled_before_s,
                     Purpose::FindSources => {
-                        survey.files.push((node.clone(), event.inode.map(|_| event.size)));
+                        let opened = event.inode.map(|_| Opened {
+                            len: event.size,
+                            being_written: event.stillness.being_written,
+                            may_change_untold: may_change_untold(event),
+                        });
+                        survey.files.push((node.clone(), opened));
                     }
                 }
             }

@@ -28,10 +28,10 @@ pub(crate) fn tell_once(node: &Node, path: &[u8]) {
 /// Of `statfs(2)`.
 fn name_of(magic: u64) -> String {
     let name = match magic {
-        0x5846_5342 => "xfs",
-        0x9123_683e => "btrfs",
+        0x5846_5342 => "xfs on a kernel without its witnesses (see nicache check)",
+        0x9123_683e => "btrfs on a kernel without its witnesses (see nicache check)",
         0x794c_7630 => "overlayfs",
-        0x0102_1994 => "tmpfs",
+        0x0102_1994 => "tmpfs on a kernel without its witnesses (see nicache check)",
         0x6969 => "NFS",
         0x6573_5546 => "a FUSE file system",
         0x0102_1997 => "9p",

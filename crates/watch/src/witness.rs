@@ -3,7 +3,7 @@
 
 use nicache_coherence::{RevisionTable, Stamp};
 
-use crate::event::{Identity, LookupEvent};
+use crate::event::{Identity, LookupEvent, Stillness};
 
 /// How far [`Witness::drain`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,12 @@ pub enum Drained {
 pub struct Coverage {
     /// ext4 (and ext2 and ext3, which the same driver serves).
     pub ext4: bool,
+    /// XFS.
+    pub xfs: bool,
+    /// Btrfs, with all its subvolumes.
+    pub btrfs: bool,
+    /// Files in memory.
+    pub tmpfs: bool,
     /// Any file system that this machine alone changes, as far as the changes come from processes that tell of them.
     pub local: bool,
     /// What this kernel lacks, each a sentence for operators. Not empty: something is not kept on it.
@@ -36,6 +42,8 @@ pub struct UntoldFile {
     pub clock: Stamp,
     /// Its change time then, in nanoseconds since 1970; 0: unknown.
     pub changed_ns: u64,
+    /// What that says of changes to come.
+    pub stillness: Stillness,
 }
 
 /// See the module's head.

@@ -42,6 +42,8 @@ pub struct OpenFile {
     pub ino: u64,
     /// Whether its bytes may be kept: every change of it is witnessed, and nobody had it open for writing.
     pub is_kept: bool,
+    /// Stores to a mapping may leave its times alone, but no stamp is raised without a change ([`has_only_times`](nicache_watch::Node::has_only_times)).
+    only_times: bool,
     identity: Identity,
     /// The clock before it was looked at.
     since: Stamp,
@@ -150,6 +152,7 @@ struct Sight {
     identity: Identity,
     number: FileNumber,
     is_kept: bool,
+    only_times: bool,
     since: Stamp,
 }
 
@@ -203,8 +206,11 @@ impl Site {
         let table = self.table.clone()?;
         let since = table.advance_clock();
         let fd = file.fd.try_clone().ok()?;
+        // Once the times have been asked for, every change to come is told.
+        rustix::fs::fstat(&fd).ok()?;
         settle_file(&fd).ok()?;
-        let sight = Sight { fd, identity: file.identity, number: file.number, is_kept: true, since };
+        let (identity, number, only_times) = (file.identity, file.number, file.only_times);
+        let sight = Sight { fd, identity, number, is_kept: true, only_times, since };
         let again = self.observe(sight, Some(file)).ok()?;
         if again.has_changed(&table) {
             return None;
@@ -320,13 +326,13 @@ impl Site {
 
     /// A file as it is now, behind the barrier. `before` is what was known of it.
     fn observe(&mut self, sight: Sight, before: Option<&OpenFile>) -> rustix::io::Result<Arc<OpenFile>> {
-        let Sight { fd, identity, number, is_kept, since } = sight;
+        let Sight { fd, identity, number, is_kept, only_times, since } = sight;
         let stat = rustix::fs::fstat(&fd)?;
         let (bytes, changed_ns) = (stat.st_size as u64, last_change_ns(&stat));
         // A stamp may be raised without a change, as when the file system finds a place for what was written before.
         let is_same = |before: &OpenFile| {
             let times = (before.bytes, before.changed_ns) == (bytes, changed_ns);
-            is_kept && before.is_kept && before.is_told_by_times() && times
+            is_kept && before.is_kept && !only_times && before.is_told_by_times() && times
         };
         let revision = match before {
             Some(before) if is_same(before) => before.revision,
@@ -337,7 +343,19 @@ impl Site {
             }
         };
         let (ino, looked_ns) = (identity.ino, now_ns());
-        Ok(Arc::new(OpenFile { fd, number, revision, bytes, changed_ns, ino, is_kept, identity, since, looked_ns }))
+        Ok(Arc::new(OpenFile {
+            fd,
+            number,
+            revision,
+            bytes,
+            changed_ns,
+            ino,
+            is_kept,
+            only_times,
+            identity,
+            since,
+            looked_ns,
+        }))
     }
 
     fn walk(&self, resolver: &mut Resolver, path: &[u8]) -> Result<Walk, RefusalReason> {
@@ -400,7 +418,8 @@ impl Site {
             Ok(fd) => fd,
             Err(_) => node.open().map_err(|_| RefusalReason::Io)?,
         };
-        let sight = Sight { fd, identity: node.identity, number, is_kept, since };
+        let only_times = node.has_only_times();
+        let sight = Sight { fd, identity: node.identity, number, is_kept, only_times, since };
         let file = self.observe(sight, before.as_deref()).map_err(|_| RefusalReason::Io)?;
         if is_kept {
             if self.files.len() >= PATHS_MAX {

@@ -95,7 +95,9 @@ fn refused(program: &str, why: String) -> ProgramCheck {
 
 fn feature_check(feature: Feature, findings: &Findings, programs: &[ProgramCheck]) -> FeatureCheck {
     let needs: &[&str] = match feature {
-        Feature::Watching | Feature::Ext4 | Feature::Dynamic => &["witness"],
+        Feature::Watching | Feature::Ext4 | Feature::ChangeTimes | Feature::Btrfs | Feature::Xfs | Feature::Dynamic => {
+            &["witness"]
+        }
         Feature::L0AtTap => &["witness", "l0_at_tap"],
         Feature::L0AtDriver => &["witness", "steering", "l0_at_driver"],
         Feature::Xdp => &["steering"],
@@ -103,6 +105,9 @@ fn feature_check(feature: Feature, findings: &Findings, programs: &[ProgramCheck
     let mut why_not: Vec<String> = findings.lacks_of(feature).map(ToString::to_string).collect();
     if !findings.has(Feature::Watching) && feature != Feature::Watching {
         why_not.push(format!("it needs {}", Feature::Watching.title()));
+    }
+    if !findings.has(Feature::ChangeTimes) && matches!(feature, Feature::Btrfs | Feature::Xfs) {
+        why_not.extend(findings.lacks_of(Feature::ChangeTimes).map(ToString::to_string));
     }
     for program in programs.iter().filter(|program| needs.contains(&program.program.as_str())) {
         if let Some(why) = &program.refused {

@@ -307,9 +307,14 @@ fn files_sent_as_other_replies_are_no_sources_so_that_many_requests_at_once_can_
 
 #[test]
 fn unwatched_file_systems_are_refused_and_harmless_devices_are_not() {
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+    let in_memory = tempfile::tempdir().unwrap();
+    // SAFETY: this thread, and those that it starts, move to a mount namespace of their own; it holds no files.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+    mount("ramfs", in_memory.path(), "ramfs", MountFlags::empty(), None).unwrap();
     let mut scene = Scene::new();
     let page = scene.write("page", b"hello");
-    let in_memory = tempfile::tempdir_in("/dev/shm").unwrap();
     let unwatched = in_memory.path().join("page");
     fs::write(&unwatched, b"hello").unwrap();
     assert_refused(&scene.fill(&unwatched), RefusalReason::UnwatchedFilesystem);

@@ -5,5 +5,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod fills;
+#[path = "../witness/filesystems/ground.rs"]
+mod ground;
 mod reinstatements;
 mod scene;
+mod unsettled;

@@ -3,7 +3,9 @@
 //!
 //! Needs the capabilities to load eBPF programs and an ext4 file system.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod filesystems;
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};

@@ -1,0 +1,61 @@
+//! I1 and I2 on file systems other than ext4: real nginx behind `nicache run`, its site on one of them, and the writers of `nicache replay`.
+#![allow(unsafe_code)]
+
+mod common;
+#[path = "../../watch/tests/witness/filesystems/ground.rs"]
+mod ground;
+#[path = "common/replay.rs"]
+mod replay;
+
+use common::{NICACHE, Nicache, private_network};
+use replay::{assert_coherent, number, replay_site, report_of, start_replay};
+use serde_json::Value;
+
+/// Does this kernel show all changes on it?
+fn is_watched(feature: &str) -> bool {
+    let output = std::process::Command::new(NICACHE).args(["check", "--json"]).output().unwrap();
+    let check: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let features = check["features"].as_array().unwrap();
+    features.iter().any(|found| found["feature"] == feature && found["available"] == true)
+}
+
+fn run(kind: &str, feature: &str) {
+    if !is_watched(feature) {
+        println!("skipped: this kernel does not show all changes on {kind}");
+        return;
+    }
+    private_network();
+    let site = replay_site("");
+    let root = site.folder.path().join("replay");
+    std::fs::create_dir_all(&root).unwrap();
+    ground::mount_own(kind, &root);
+    let nicache = Nicache::start(&[], &site.command());
+    let report = report_of(start_replay(&site, &nicache, &["--synthetic", "--duration", "8", "--clients", "4"]));
+    println!("{kind}: {report:#}");
+    for (method, counted) in report["writes"].as_object().unwrap() {
+        println!(
+            "RESULT {kind} {method} cached_before={} read_after={}",
+            counted["cached_before"], counted["read_after"]
+        );
+        assert!(number(counted, "cached_before") > 0 && number(counted, "read_after") > 0, "{method}: {report:#}");
+    }
+    let (hits, stale) = (number(&report, "hits"), number(&report, "stale"));
+    println!("RESULT {kind} hits={hits} stale={stale}");
+    assert_coherent(&report);
+    assert!(hits > 100, "{report:#}");
+}
+
+#[test]
+fn xfs() {
+    run("xfs", "xfs");
+}
+
+#[test]
+fn btrfs() {
+    run("btrfs", "btrfs");
+}
+
+#[test]
+fn tmpfs() {
+    run("tmpfs", "tmpfs");
+}
