@@ -1,0 +1,12 @@
+# Every way of changing a file, on each file system that is watched here (crates/watch/tests/witness/filesystems), and files that change while the
+# server looks at them (crates/watch/tests/registrar/unsettled.rs).
+. /nicache/guest/lib.sh
+modprobe -a loop xfs btrfs overlay 2>/dev/null
+failed=0
+for test in "witness writers_on" "registrar unsettled"; do
+    set -- $test
+    "/usr/local/lib/nicache-tests/$1" "$2" --nocapture --test-threads 1 >"/run/$1.log" 2>&1 || failed=1
+    grep -a "^RESULT\|^test result\|panicked\|skipped\|Missed" "/run/$1.log" | cut -c1-300
+    [ -z "$SHOW" ] || cat "/run/$1.log"
+done
+exit $failed
