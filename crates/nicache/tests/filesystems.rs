@@ -7,8 +7,12 @@ mod ground;
 #[path = "common/replay.rs"]
 mod replay;
 
+use std::ffi::CString;
+use std::path::Path;
+
 use common::{NICACHE, Nicache, private_network};
 use replay::{assert_coherent, number, replay_site, report_of, start_replay};
+use rustix::mount::{MountFlags, mount};
 use serde_json::Value;
 
 /// Does this kernel show all changes on it?
@@ -20,6 +24,24 @@ fn is_watched(feature: &str) -> bool {
 }
 
 fn run(kind: &str, feature: &str) {
+    run_on(kind, feature, |root| ground::mount_own(kind, root));
+}
+
+/// On an overlay whose layers are on such a file system.
+fn run_on_overlay(kind: &str, feature: &str) {
+    run_on(&format!("overlay_on_{kind}"), feature, |root| {
+        let layers = root.with_extension("layers");
+        std::fs::create_dir(&layers).unwrap();
+        ground::mount_own(kind, &layers);
+        let folders = ["middle", "lower", "upper", "work"].map(|name| layers.join(name));
+        folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let [middle, lower, upper, work] = folders.map(|folder| folder.to_str().unwrap().to_owned());
+        let options = CString::new(format!("lowerdir={middle}:{lower},upperdir={upper},workdir={work}")).unwrap();
+        mount("overlay", root, "overlay", MountFlags::empty(), Some(options.as_c_str())).unwrap();
+    });
+}
+
+fn run_on(kind: &str, feature: &str, make: impl FnOnce(&Path)) {
     if !is_watched(feature) {
         println!("skipped: this kernel does not show all changes on {kind}");
         return;
@@ -28,7 +50,7 @@ fn run(kind: &str, feature: &str) {
     let site = replay_site("");
     let root = site.folder.path().join("replay");
     std::fs::create_dir_all(&root).unwrap();
-    ground::mount_own(kind, &root);
+    make(&root);
     let nicache = Nicache::start(&[], &site.command());
     let report = report_of(start_replay(&site, &nicache, &["--synthetic", "--duration", "8", "--clients", "4"]));
     println!("{kind}: {report:#}");
@@ -58,4 +80,19 @@ fn btrfs() {
 #[test]
 fn tmpfs() {
     run("tmpfs", "tmpfs");
+}
+
+#[test]
+fn overlay_on_ext4() {
+    run_on_overlay("ext4", "ext4");
+}
+
+#[test]
+fn overlay_on_xfs() {
+    run_on_overlay("xfs", "xfs");
+}
+
+#[test]
+fn overlay_on_btrfs() {
+    run_on_overlay("btrfs", "btrfs");
 }

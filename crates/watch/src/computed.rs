@@ -30,6 +30,7 @@ use crate::remote::RemoteDatabase;
 use crate::resolve::Resolver;
 use crate::settled::{AtRest, UNDER_WAY_NS, is_within};
 use crate::survey::{Purpose, Selected, Survey, survey};
+use crate::unwatched;
 
 const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
@@ -125,6 +126,11 @@ pub(crate) fn survey_computed(
             let root = common_root(lookups.iter().copied(), resolver);
             let selected = lookups.into_iter().map(|event| Selected { event, sent: false });
             let survey = survey(selected, resolver, Purpose::FindSources)?;
+            // What the server has in its memory of files on an overlay may be of another inode than what is there now.
+            if survey.layered {
+                unwatched::tell_of_overlays();
+                return Err(RefusalReason::UnwatchedFilesystem);
+            }
             ensure_settled(&survey, request, at_rest, table)?;
             Arc::new(Looked::new(survey, root, now_ns()))
         }

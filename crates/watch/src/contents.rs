@@ -48,6 +48,10 @@ pub fn hash(node: &Node, mut tick: impl FnMut()) -> Result<[u8; BODY_HASH_BYTES]
 pub fn settle(node: &Node) -> Result<OwnedFd, RefusalReason> {
     let file = node.open().map_err(|_| RefusalReason::Io)?;
     settle_file(&file)?;
+    // A mapping of a file on an overlay is one of the layer's file, and outlives the overlay's.
+    for layer in node.layers() {
+        settle(layer)?;
+    }
     Ok(file)
 }
 

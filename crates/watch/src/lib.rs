@@ -23,6 +23,7 @@ mod explain;
 mod fastcgi;
 mod history;
 mod kernel;
+mod layers;
 mod peers;
 mod pickled;
 mod preload;

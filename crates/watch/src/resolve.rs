@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 
 use crate::event::{Identity, LookupEvent};
+use crate::layers::{Mounts, inode_number};
 use crate::witness::Coverage;
 
 /// `f_type` of ext2, ext3 and ext4.
@@ -26,8 +27,12 @@ const EXT4_MAGIC: u64 = 0xef53;
 const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683e;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
+const OVERLAY_MAGIC: u64 = 0x794c_7630;
+/// Of `stx_attributes`: something is mounted there (linux/stat.h).
+const STATX_ATTR_MOUNT_ROOT: u64 = 0x2000;
 /// `f_type` of further file systems that one machine alone changes: XFS, Btrfs, F2FS, ZFS, bcachefs, overlay, tmpfs.
-const LOCAL_MAGIC: [u64; 7] = [XFS_MAGIC, BTRFS_MAGIC, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, 0x794c_7630, TMPFS_MAGIC];
+const LOCAL_MAGIC: [u64; 7] =
+    [XFS_MAGIC, BTRFS_MAGIC, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e, OVERLAY_MAGIC, TMPFS_MAGIC];
 /// Symbolic links on one path, as in the kernel (`MAXSYMLINKS`).
 const SYMLINKS_MAX: usize = 40;
 
@@ -57,6 +62,11 @@ pub struct Node {
     mount: u64,
     watched: bool,
     only_times: bool,
+    is_overlay: bool,
+    /// It is in the upper layer of the overlay that it is a part of.
+    is_upper: bool,
+    /// On an overlay: what it is in the layers, the uppermost first. Of a file the first alone, which it is.
+    layers: Vec<Node>,
 }
 
 impl Node {
@@ -73,6 +83,16 @@ impl Node {
     /// Do nothing but change times tell of its changes?
     pub fn has_only_times(&self) -> bool {
         self.only_times
+    }
+
+    /// On an overlay: what it is in the layers.
+    pub fn layers(&self) -> &[Node] {
+        &self.layers
+    }
+
+    /// Its own slot, and those of what it is in the layers.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = SourceSlot> + '_ {
+        std::iter::once(self).chain(&self.layers).map(|node| node.identity.slot())
     }
 
     /// May everybody read it?
@@ -150,6 +170,8 @@ pub struct Walk {
     pub directories: Vec<(SourceSlot, Permissions)>,
     /// Is every directory on the way on a watched file system?
     pub watched: bool,
+    /// Is any of the way on an overlay?
+    pub layered: bool,
     /// Whether the end of the way is below the folder that it began in ([`Resolver::resolve_below`]).
     pub inside: bool,
 }
@@ -176,6 +198,7 @@ pub struct Resolver {
     bases: HashMap<(u32, i32), Base>,
     directories: HashMap<(Origin, Vec<u8>), Walk>,
     devices: HashMap<u32, Device>,
+    mounts: Mounts,
 }
 
 /// A file system, or a subvolume of one.
@@ -183,6 +206,7 @@ pub struct Resolver {
 struct Device {
     watched: bool,
     only_times: bool,
+    is_overlay: bool,
 }
 
 /// A step that failed for a reason that says nothing about the path.
@@ -193,7 +217,13 @@ fn io_refused(_: impl Into<io::Error>) -> RefusalReason {
 impl Resolver {
     /// A resolver that remembers nothing yet.
     pub fn new(coverage: Coverage) -> Resolver {
-        Resolver { coverage, bases: HashMap::new(), directories: HashMap::new(), devices: HashMap::new() }
+        Resolver {
+            coverage,
+            bases: HashMap::new(),
+            directories: HashMap::new(),
+            devices: HashMap::new(),
+            mounts: Mounts::default(),
+        }
     }
 
     /// Resolves the path of an event in its process's own root and directory.
@@ -304,6 +334,7 @@ impl Resolver {
         }
         let open =
             |link: String| rustix::fs::open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io_refused);
+        self.mounts.add_process(owner);
         let root = open(format!("/proc/{owner}/root"))?;
         let root = Rc::new(self.node(root).map_err(io_refused)?);
         let start = match dirfd {
@@ -328,6 +359,7 @@ impl Resolver {
             slots: Vec::with_capacity(8),
             directories: Vec::with_capacity(8),
             watched: true,
+            layered: false,
             inside: true,
         };
         self.enter(first, &mut walk)?;
@@ -368,7 +400,7 @@ impl Resolver {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => return Ok(walk),
                 Err(_) => return Err(RefusalReason::Io),
             };
-            let node = Rc::new(self.node(fd).map_err(io_refused)?);
+            let node = Rc::new(self.node_in(fd, Some((&current, &component))).map_err(io_refused)?);
             let is_last = rest.is_empty();
             match node.kind {
                 FileType::Symlink if !is_last || !nofollow || rest.wants_directory => {
@@ -399,7 +431,8 @@ impl Resolver {
                     current = node;
                 }
                 _ if is_last && !rest.wants_directory => {
-                    walk.slots.push(node.identity.slot());
+                    walk.slots.extend(node.slots());
+                    walk.layered |= node.is_overlay;
                     walk.outcome = Outcome::Found(node);
                     return Ok(walk);
                 }
@@ -412,33 +445,43 @@ impl Resolver {
 
     /// Notes a directory as a source of the walk, and waits for whoever is changing it.
     fn enter(&mut self, directory: &Node, walk: &mut Walk) -> Result<(), RefusalReason> {
-        walk.slots.push(directory.identity.slot());
-        if walk.inside {
-            walk.directories.push((directory.identity.slot(), directory.access));
-        }
+        walk.slots.extend(directory.slots());
+        walk.layered |= directory.is_overlay;
         walk.watched &= directory.watched;
-        if directory.watched {
-            wait_for_directory(directory.fd.as_fd()).map_err(io_refused)?;
+        for node in std::iter::once(directory).chain(&directory.layers) {
+            if walk.inside {
+                walk.directories.push((node.identity.slot(), node.access));
+            }
+            if directory.watched {
+                wait_for_directory(node.fd.as_fd()).map_err(io_refused)?;
+            }
         }
         Ok(())
     }
 
     fn device(&self, magic: u64) -> Device {
         let coverage = &self.coverage;
+        let of = |watched| Device { watched, only_times: false, is_overlay: false };
         // Programs that tell of their changes tell of any.
         if coverage.local {
-            return Device { watched: magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic), only_times: false };
+            return of(magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic));
         }
         match magic {
-            EXT4_MAGIC => Device { watched: coverage.ext4, only_times: false },
-            XFS_MAGIC => Device { watched: coverage.xfs, only_times: false },
-            BTRFS_MAGIC => Device { watched: coverage.btrfs, only_times: true },
-            TMPFS_MAGIC => Device { watched: coverage.tmpfs, only_times: true },
-            _ => Device { watched: false, only_times: false },
+            EXT4_MAGIC => of(coverage.ext4),
+            XFS_MAGIC => of(coverage.xfs),
+            BTRFS_MAGIC => Device { only_times: true, ..of(coverage.btrfs) },
+            TMPFS_MAGIC => Device { only_times: true, ..of(coverage.tmpfs) },
+            OVERLAY_MAGIC => Device { is_overlay: true, ..of(false) },
+            _ => of(false),
         }
     }
 
     fn node(&mut self, fd: OwnedFd) -> rustix::io::Result<Node> {
+        self.node_in(fd, None)
+    }
+
+    /// What was found in a directory by that name, or anything.
+    fn node_in(&mut self, fd: OwnedFd, place: Option<(&Node, &[u8])>) -> rustix::io::Result<Node> {
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
         let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, wanted)?;
         let identity = Identity { dev: stat.stx_dev_major << 20 | stat.stx_dev_minor, ino: stat.stx_ino };
@@ -450,7 +493,7 @@ impl Resolver {
                 device
             }
         };
-        Ok(Node {
+        let mut node = Node {
             fd,
             identity,
             kind: FileType::from_raw_mode(stat.stx_mode.into()),
@@ -463,7 +506,82 @@ impl Resolver {
             mount: stat.stx_mnt_id,
             watched: device.watched,
             only_times: device.only_times,
-        })
+            is_overlay: device.is_overlay,
+            is_upper: false,
+            layers: Vec::new(),
+        };
+        if device.is_overlay {
+            let is_root = stat.stx_attributes.bits() & STATX_ATTR_MOUNT_ROOT != 0;
+            self.look_into_layers(&mut node, place, is_root)?;
+        }
+        Ok(node)
+    }
+
+    /// Finds out what the node is in the layers of its overlay. It stays unwatched if that is not certain.
+    fn look_into_layers(
+        &mut self,
+        node: &mut Node,
+        place: Option<(&Node, &[u8])>,
+        is_root: bool,
+    ) -> rustix::io::Result<()> {
+        let Some(mount) = self.mounts.get(node.mount).cloned() else { return Ok(()) };
+        let Some(ino) = inode_number(&node.fd) else { return Ok(()) };
+        node.identity = Identity { dev: mount.device, ino };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut opened = Vec::new();
+        match place {
+            Some((above, name)) if above.mount == node.mount && !is_root => {
+                for layer in above.layers.iter().filter(|layer| layer.kind == FileType::Directory) {
+                    match rustix::fs::openat(&layer.fd, name, flags, Mode::empty()) {
+                        Ok(fd) => opened.push((fd, layer.is_upper, Some(layer.mount))),
+                        Err(Errno::NOENT) => {}
+                        Err(errno) => return Err(errno),
+                    }
+                }
+            }
+            _ if is_root => {
+                for (index, layer) in mount.layers.iter().enumerate() {
+                    // The paths of layers may go through links; below they do not.
+                    match rustix::fs::open(layer, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+                        Ok(fd) => opened.push((fd, index == 0 && mount.has_upper, None)),
+                        // A folder that is mounted by itself need not be in each layer; where a layer's own path leads nowhere, the first has other times.
+                        Err(Errno::NOENT) => {}
+                        Err(_) => return Ok(()),
+                    }
+                }
+            }
+            _ => return Ok(()),
+        }
+        let mut layers = Vec::new();
+        for (fd, is_upper, mount) in opened {
+            let real = Node { is_upper, ..self.node_in(fd, None)? };
+            let is_whiteout = real.kind == FileType::CharacterDevice && real.rdev == (0, 0);
+            if is_whiteout || !layers.is_empty() && real.kind != FileType::Directory {
+                break;
+            }
+            // Something is mounted there, or an overlay's mark leads to another file.
+            let is_elsewhere = mount.is_some_and(|mount| mount != real.mount)
+                || node.kind != FileType::Directory && !is_upper && real.identity.ino != ino;
+            if !real.watched || is_elsewhere || real.kind != node.kind {
+                return Ok(());
+            }
+            layers.push(real);
+            if node.kind != FileType::Directory {
+                break;
+            }
+        }
+        // What an overlay shows has the times of the uppermost; others mean that something is being changed, or that these are not its layers.
+        let Some(first) = layers.first() else { return Ok(()) };
+        let is_same = first.changed_ns == node.changed_ns
+            && first.modified_s == node.modified_s
+            && (first.kind == FileType::Directory || first.size == node.size);
+        if !is_same {
+            return Err(Errno::AGAIN);
+        }
+        node.watched = true;
+        node.only_times = first.only_times;
+        node.layers = layers;
+        Ok(())
     }
 }
 

@@ -84,6 +84,8 @@ pub(crate) struct Survey<'a> {
     pub(crate) candidates: Vec<Rc<Node>>,
     /// All files that were found, and what they were when they were opened, if they were.
     pub(crate) files: Vec<(Rc<Node>, Option<Opened>)>,
+    /// Is any of it on an overlay?
+    pub(crate) layered: bool,
     /// The events that the sources come from.
     pub(crate) kept: Vec<&'a LookupEvent>,
 }
@@ -163,6 +165,7 @@ pub(crate) fn survey<'a>(
             tell_if_unwatched(event, &walk, RefusalReason::UnwatchedFilesystem);
             return Err(RefusalReason::UnwatchedFilesystem);
         }
+        survey.layered |= walk.layered;
         if is_others {
             survey.others.extend(&walk.slots);
             continue;
@@ -176,7 +179,7 @@ pub(crate) fn survey<'a>(
         if let Outcome::Found(node) = &walk.outcome
             && node.kind != FileType::Directory
         {
-            survey.fixed.insert(node.identity.slot());
+            survey.fixed.extend(node.slots());
         }
     }
     // A directory that was opened before the request has no path to wait in.

@@ -1,7 +1,7 @@
 //! Says which file systems keep pages from being kept, once for each.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 use crate::resolve::Node;
 
@@ -25,12 +25,22 @@ pub(crate) fn tell_once(node: &Node, path: &[u8]) {
     }
 }
 
+/// Says once that on an overlay only files are kept.
+pub(crate) fn tell_of_overlays() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tracing::warn!(
+            "pages that programs make from files on overlayfs are not kept; files that are sent as they are, are"
+        )
+    });
+}
+
 /// Of `statfs(2)`.
 fn name_of(magic: u64) -> String {
     let name = match magic {
         0x5846_5342 => "xfs on a kernel without its witnesses (see nicache check)",
         0x9123_683e => "btrfs on a kernel without its witnesses (see nicache check)",
-        0x794c_7630 => "overlayfs",
+        0x794c_7630 => "an overlayfs with layers or options that are not watched (docs/filesystems.md)",
         0x0102_1994 => "tmpfs on a kernel without its witnesses (see nicache check)",
         0x6969 => "NFS",
         0x6573_5546 => "a FUSE file system",

@@ -7,6 +7,7 @@ mod common;
 mod fills;
 #[path = "../witness/filesystems/ground.rs"]
 mod ground;
+mod overlays;
 mod reinstatements;
 mod scene;
 mod unsettled;

@@ -7,12 +7,15 @@ mod ground;
 mod writers;
 
 use std::collections::BTreeSet;
+use std::ffi::CString;
 use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
 use nicache_coherence::{RefusalReason, SourceSlot};
 use nicache_watch::{Coverage, Outcome, Resolver, Walk, settle};
+
+use rustix::mount::{MountFlags, mount};
 
 use crate::common::directory_on_ext4;
 use crate::watcher;
@@ -85,34 +88,69 @@ fn walk(coverage: &Coverage, path: &Path) -> Walk {
 
 /// Runs all writers on a file system of this type, and prints what was seen of each.
 fn run_writers(kind: &'static str) {
+    on_own(kind, move |mount| {
+        run_all(kind, kind, mount, &|name| Site::new(mount, name));
+        ensure_reading_is_no_change(mount, kind);
+    });
+}
+
+/// The same on an overlay whose layers are on such a file system: once the page is in the upper layer, once in the lower of two.
+fn run_writers_on_overlay(kind: &'static str) {
+    on_own(kind, move |ground| {
+        let folders = ["lower", "middle", "upper", "work", "merged"].map(|name| ground.join(name));
+        folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let [lower, middle, upper, work, merged] = &folders;
+        let options = format!(
+            "lowerdir={}:{},upperdir={},workdir={}",
+            middle.display(),
+            lower.display(),
+            upper.display(),
+            work.display()
+        );
+        let options = CString::new(options).unwrap();
+        mount("overlay", merged, "overlay", MountFlags::empty(), Some(options.as_c_str())).unwrap();
+        run_all("overlay", &format!("overlay_on_{kind}, upper"), merged, &|name| Site::new(merged, name));
+        run_all("overlay", &format!("overlay_on_{kind}, lower"), merged, &|name| {
+            Site::new(lower, &format!("{name} below"))?;
+            Ok(Site::at(merged, &format!("{name} below")))
+        });
+        ensure_reading_is_no_change(merged, kind);
+    });
+}
+
+/// Mounts such a file system where this test alone sees it.
+fn on_own(kind: &'static str, run: impl FnOnce(&Path) + Send + 'static) {
     std::thread::spawn(move || {
         let root = directory_on_ext4();
         let mount = root.path().join("mount");
         std::fs::create_dir(&mount).unwrap();
         mount_own(kind, &mount);
-        let mut table = format!("{kind}\n");
-        let mut missed = Vec::new();
-        for writer in WRITERS.iter().filter(|writer| writer.only.is_none_or(|only| only == kind)) {
-            let mut judge = Judge::new(&mount);
-            let outcome = Site::new(&mount, writer.name)
-                .and_then(|site| (writer.run)(&site, &mut |page, change| judge.see(page, change)));
-            let cell = match (outcome, judge.worst) {
-                (Err(error), _) if is_unsupported(&error) => "not on this file system".to_owned(),
-                (Err(error), _) => panic!("{kind}: {}: {error}", writer.name),
-                (Ok(()), None) => panic!("{kind}: {} has changed nothing", writer.name),
-                (Ok(()), Some(verdict)) => format!("{verdict:?} ({} changes)", judge.rounds),
-            };
-            if judge.worst == Some(Verdict::Missed) {
-                missed.push(writer.name);
-            }
-            let _ = writeln!(table, "  {:<52} {cell}", writer.name);
-        }
-        println!("{table}RESULT writers_{kind} missed={}", missed.len());
-        assert!(missed.is_empty(), "{kind}: not witnessed: {missed:?}");
-        ensure_reading_is_no_change(&mount, kind);
+        run(&mount);
     })
     .join()
     .unwrap();
+}
+
+fn run_all(kind: &str, label: &str, mount: &Path, site: &dyn Fn(&str) -> io::Result<Site>) {
+    let mut table = format!("{label}\n");
+    let mut missed = Vec::new();
+    for writer in WRITERS.iter().filter(|writer| writer.only.is_none_or(|only| only == kind)) {
+        let mut judge = Judge::new(mount);
+        let outcome =
+            site(writer.name).and_then(|site| (writer.run)(&site, &mut |page, change| judge.see(page, change)));
+        let cell = match (outcome, judge.worst) {
+            (Err(error), _) if is_unsupported(&error) => "not on this file system".to_owned(),
+            (Err(error), _) => panic!("{label}: {}: {error}", writer.name),
+            (Ok(()), None) => panic!("{label}: {} has changed nothing", writer.name),
+            (Ok(()), Some(verdict)) => format!("{verdict:?} ({} changes)", judge.rounds),
+        };
+        if judge.worst == Some(Verdict::Missed) {
+            missed.push(writer.name);
+        }
+        let _ = writeln!(table, "  {:<52} {cell}", writer.name);
+    }
+    println!("{table}RESULT writers_{label} missed={}", missed.len());
+    assert!(missed.is_empty(), "{label}: not witnessed: {missed:?}");
 }
 
 fn is_unsupported(error: &io::Error) -> bool {
@@ -166,5 +204,19 @@ fn writers_on_tmpfs() {
         run_writers("tmpfs");
     } else {
         println!("RESULT writers_tmpfs unwatched: {:?}", watcher().0.coverage().missing);
+    }
+}
+
+#[test]
+fn writers_on_overlay() {
+    let coverage = watcher().0.coverage();
+    for (kind, is_watched) in
+        [("ext4", coverage.ext4), ("xfs", coverage.xfs), ("btrfs", coverage.btrfs), ("tmpfs", coverage.tmpfs)]
+    {
+        if is_watched {
+            run_writers_on_overlay(kind);
+        } else {
+            println!("RESULT writers_overlay_on_{kind} unwatched");
+        }
     }
 }

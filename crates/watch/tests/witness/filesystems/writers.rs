@@ -28,14 +28,20 @@ pub struct Site {
 
 impl Site {
     pub fn new(mount: &Path, name: &str) -> io::Result<Site> {
+        let site = Site::at(mount, name);
+        fs::create_dir_all(&site.directory)?;
+        fs::create_dir_all(&site.elsewhere)?;
+        fs::write(&site.page, vec![b'a'; PAGE_BYTES])?;
+        fs::write(&site.other, vec![b'b'; PAGE_BYTES])?;
+        Ok(site)
+    }
+
+    /// One that is there already.
+    pub fn at(mount: &Path, name: &str) -> Site {
         let root = mount.join(name.replace([' ', '/'], "-"));
         let (directory, elsewhere) = (root.join("site"), root.join("elsewhere"));
-        fs::create_dir_all(&directory)?;
-        fs::create_dir_all(&elsewhere)?;
         let (page, other) = (directory.join("page"), directory.join("other"));
-        fs::write(&page, vec![b'a'; PAGE_BYTES])?;
-        fs::write(&other, vec![b'b'; PAGE_BYTES])?;
-        Ok(Site { directory, page, other, elsewhere })
+        Site { directory, page, other, elsewhere }
     }
 
     fn open(&self) -> io::Result<File> {
