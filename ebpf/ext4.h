@@ -49,8 +49,8 @@ struct {
 /* Could the inode's change time have been set by the operation that is under way?
  *
  * Every operation for which ext4_mark_inode_dirty is the only witness (directory entries, mode, owner, times) sets the
- * change time to the present. One that leaves it alone only moves the access time (the server's own first read of a
- * file would void the fill that it belongs to) or allocates blocks for data that were witnessed when written.
+ * change time to the present. One that leaves it alone only moves the access time (see only_reads, too) or allocates
+ * blocks for data that were witnessed when written.
  *
  * So the change time must be new, in two senses. It lies within a minute of the clock; the change time is in UTC and
  * the clock in TAI, which is 37 s ahead at most, hence the width. And it was not seen here SETTLED_NS ago already; that
@@ -80,10 +80,35 @@ static __always_inline bool changed_just_now(struct inode *inode)
 	return true;
 }
 
+/* Calls that change nothing of a file but its access time; otherwise the server's own first read of a file would void the fill that it belongs
+ * to. Where they store through a mapping of another file, that one is open for writing.
+ */
+const volatile __u64 reading[NR_MAX / 64] = {
+	[0] = 1ULL << NR_read | 1ULL << NR_mmap | 1ULL << NR_pread64 | 1ULL << NR_readv | 1ULL << NR_execve,
+	[1] = 1ULL << (NR_getdents & 63) | 1ULL << (NR_readlink & 63),
+	[3] = 1ULL << (NR_getdents64 & 63),
+	[4] = 1ULL << (NR_readlinkat & 63) | 1ULL << (NR_preadv & 63),
+	[5] = 1ULL << (NR_preadv2 & 63) | 1ULL << (NR_execveat & 63),
+};
+
+/* Is it certain that the current thread only reads? Threads of the kernel have no call that would say so, and who is killed in a call may leave
+ * a file behind.
+ */
+static __always_inline bool only_reads(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u64 nr;
+
+	if (task->flags & (PF_KTHREAD | PF_IO_WORKER | PF_EXITING | PF_DUMPCORE) || task->thread_info.status & TS_COMPAT)
+		return false;
+	nr = ((struct pt_regs *)bpf_task_pt_regs(task))->orig_ax & ~X32_BIT;
+	return nr < NR_MAX && reading[nr / 64] >> (nr & 63) & 1;
+}
+
 SEC("tp_btf/ext4_mark_inode_dirty")
 int BPF_PROG(ext4_mark_inode_dirty, struct inode *inode)
 {
-	if (inode && changed_just_now(inode))
+	if (inode && !only_reads() && changed_just_now(inode))
 		change_inode(inode);
 	return 0;
 }

@@ -179,6 +179,7 @@ struct fs_struct;
 
 struct task_struct {
 	struct thread_info thread_info;
+	unsigned int flags;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;

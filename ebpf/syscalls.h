@@ -19,6 +19,7 @@ struct call {
 #define NR_stat 4
 #define NR_lstat 6
 #define NR_mmap 9
+#define NR_pread64 17
 #define NR_pwrite64 18
 #define NR_readv 19
 #define NR_writev 20
@@ -30,6 +31,7 @@ struct call {
 #define NR_sendmsg 46
 #define NR_recvmsg 47
 #define NR_shutdown 48
+#define NR_execve 59
 #define NR_truncate 76
 #define NR_ftruncate 77
 #define NR_getdents 78
@@ -86,6 +88,7 @@ struct call {
 #define NR_unshare 272
 #define NR_utimensat 280
 #define NR_accept4 288
+#define NR_preadv 295
 #define NR_pwritev 296
 #define NR_name_to_handle_at 303
 #define NR_open_by_handle_at 304
@@ -93,6 +96,8 @@ struct call {
 #define NR_sendmmsg 307
 #define NR_setns 308
 #define NR_renameat2 316
+#define NR_execveat 322
+#define NR_preadv2 327
 #define NR_pwritev2 328
 #define NR_statx 332
 #define NR_io_uring_setup 425
@@ -144,6 +149,10 @@ struct call {
 #define RESOLVE_BENEATH 8
 #define RESOLVE_IN_ROOT 16
 #define FMODE_WRITE 2
+#define PF_EXITING 0x4
+#define PF_IO_WORKER 0x10
+#define PF_DUMPCORE 0x200
+#define PF_KTHREAD 0x200000
 #define S_IFMT 0170000
 #define S_IFREG 0100000
 #define S_IFDIR 0040000

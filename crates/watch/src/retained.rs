@@ -70,7 +70,7 @@ struct File {
     /// It may have changed after it was opened last, with nobody to tell.
     unsettled: bool,
     /// Changes up to this stamp were none: the change time is the same as before. A file's first reading after it was written moves its
-    /// access time, which the kernel's witness cannot tell from a change.
+    /// access time, which the kernel's witness cannot tell from a change in every call.
     unchanged_up_to: Stamp,
     /// The stamp that makes it dirty, and since when that is known.
     dirty: Option<(Stamp, u64)>,

@@ -78,7 +78,7 @@ impl Nginx {
         panic!("nginx has not come up: {:?}", fs::read_to_string(self.root.path().join("error")));
     }
 
-    /// A page whose first reading is over; see `how_often_the_access_time_refuses_a_first_fill`.
+    /// A page whose first reading is over, as far as that moves the access time.
     fn write(&self, name: &str, body: &[u8]) -> PathBuf {
         let path = self.root.path().join("site").join(name);
         fs::write(&path, body).unwrap();

@@ -413,7 +413,11 @@ impl Site {
         let number = known.map_or(FileNumber(self.files_next), |known| known.number);
         self.files_next += u32::from(is_new);
         // What is told of a file on an overlay is told of the layer's.
-        let settled = if node.is_watched() && node.layers().is_empty() { settle(node) } else { Err(RefusalReason::UnwatchedFilesystem) };
+        let settled = if node.is_watched() && node.layers().is_empty() {
+            settle(node)
+        } else {
+            Err(RefusalReason::UnwatchedFilesystem)
+        };
         let is_kept = settled.is_ok() && self.table.is_some();
         let fd = match settled {
             Ok(fd) => fd,

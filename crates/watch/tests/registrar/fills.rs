@@ -464,8 +464,9 @@ fn writers_that_come_during_the_judgement_do_no_harm() {
     writer.join().unwrap();
 }
 
+/// The server's first reading of a file moves the access time. Changes of other tests beside it may refuse a few.
 #[test]
-fn how_often_the_access_time_refuses_a_first_fill() {
+fn a_first_fill_is_not_refused_for_the_access_time() {
     let mut scene = Scene::new();
     let mut refused = 0;
     for n in 0..50 {
@@ -474,7 +475,7 @@ fn how_often_the_access_time_refuses_a_first_fill() {
         refused += usize::from(matches!(scene.fill_once(&page), Verdict::Refused(RefusalReason::Changed)));
         assert_stored(&scene.fill(&page), &[slot(&page)]);
     }
-    println!("{refused} of 50 first fills of files just written were refused");
+    assert!(refused < 25, "{refused} of 50 first fills of files just written were refused");
 }
 
 #[test]

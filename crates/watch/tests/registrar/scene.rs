@@ -68,8 +68,8 @@ impl<S> Scene<S> {
         self.root.path().join(name)
     }
 
-    /// A file whose first reading has passed: it sets the access time, which counts as a change in a file's first
-    /// minute. The times are only as fine as the kernel's tick.
+    /// A file whose first reading has passed, which sets the access time: only calls that do nothing but read are known not to count as a change
+    /// by that. The times are only as fine as the kernel's tick.
     pub fn write(&self, name: &str, body: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
