@@ -2,8 +2,9 @@
 //! take for the server. Alternates the three, as machines drift; prints the fastest portion of each, as other load only
 //! ever adds.
 //!
-//! `cargo run --release -p nicache-watch --example witness_cost [once]`
+//! `cargo run --release -p nicache-watch --example witness_cost [once | hold]`
 //!
+//! `hold`: the witnesses stay, for a server in this network namespace, until standard input ends.
 //! `once`: one short round, for a machine whose clock counts instructions (`ICOUNT=1 tools/kernels/boot NAME cost`).
 
 use std::fs::{self, File};
@@ -14,7 +15,27 @@ use nicache_watch::{KernelWatcher, LookupRing};
 
 const CALLS: u32 = 2_000;
 
+/// Reads the ring as often as a watcher does that has nothing to judge.
+fn hold() {
+    let netns = fs::metadata("/proc/thread-self/ns/net").expect("/proc").ino() as u32;
+    let watcher = KernelWatcher::load(netns).expect("load the witnesses");
+    let mut ring = LookupRing::map(watcher.ring_fd()).expect("map the ring");
+    println!("watching");
+    std::thread::spawn(move || {
+        loop {
+            ring.drain(|_| ());
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+    });
+    let _ = std::io::stdin().read_line(&mut String::new());
+    drop(watcher);
+}
+
 fn main() {
+    if std::env::args().nth(1).is_some_and(|argument| argument == "hold") {
+        hold();
+        return;
+    }
     let path = std::env::temp_dir().join(format!("nicache-witness-cost-{}", std::process::id()));
     let file = File::create(&path).expect("create a file to write to");
     file.write_all_at(&[0; 4096], 0).expect("write");
