@@ -8,6 +8,8 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
+/* Every kernel has it. Who may not see addresses (CAP_SYSLOG) sees none of it, either. */
+extern const void _stext __ksym __weak;
 /* With CONFIG_PREEMPT_DYNAMIC: 0 none, 1 voluntary, 2 full, 3 lazy. */
 extern const void preempt_dynamic_mode __ksym __weak;
 /* With CONFIG_PREEMPTION. */
@@ -21,6 +23,8 @@ int is_unpreempted(void *context)
 {
 	unsigned int mode;
 
+	if (!&_stext)
+		return 0;
 	if (!&preempt_dynamic_mode)
 		return !&preempt_schedule;
 	if (bpf_probe_read_kernel(&mode, sizeof(mode), &preempt_dynamic_mode))

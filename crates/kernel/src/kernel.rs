@@ -91,6 +91,11 @@ impl Kernel {
         }
     }
 
+    /// From now on takes no way that rests on [`Test::Unpreempted`]: the kernel has refused a program at a function.
+    pub fn take_no_functions(&mut self) {
+        self.is_unpreempted = false;
+    }
+
     /// Goes through `assumptions`.
     pub fn findings(&self, assumptions: &'static [Assumption]) -> Findings {
         let mut findings = Findings::default();

@@ -11,7 +11,7 @@ struct Aligned<T: ?Sized>(T);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/preemption.bpf.o")));
 
-/// Is it certain that it does not? Without the right to load a program it is not.
+/// Is it certain that it does not? Without the right to load a program, or to see the kernel's addresses (CAP_SYSLOG), it is not.
 pub(crate) fn is_unpreempted() -> bool {
     // libbpf would say why not; the answer is what counts here.
     fn keep_silent(_: PrintLevel, _: String) {}

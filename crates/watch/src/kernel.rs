@@ -4,6 +4,7 @@
 //! mapped is freed. Nothing is pinned, so nothing outlives the processes that it was made for.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
@@ -139,7 +140,8 @@ impl KernelWatcher {
     /// See [`WatchError`]. Nothing stays behind.
     pub fn load(server_netns: u32) -> Result<KernelWatcher, WatchError> {
         check_capabilities()?;
-        let findings = Kernel::read(ASSUMPTIONS)?.findings(ASSUMPTIONS);
+        let mut kernel = Kernel::read(ASSUMPTIONS)?;
+        let findings = kernel.findings(ASSUMPTIONS);
         let lacks = |feature| findings.lacks_of(feature).map(ToString::to_string);
         if !findings.has(Feature::Watching) {
             return Err(WatchError::Lacking(lacks(Feature::Watching).collect()));
@@ -155,7 +157,16 @@ impl KernelWatcher {
             local: false,
             missing,
         };
-        let (watcher, log) = with_log(|| attach(&findings, coverage));
+        let (mut watcher, mut log) = with_log(|| attach(&findings, coverage.clone()));
+        if let Err(error) = &watcher
+            && !findings.unpreempted.is_empty()
+        {
+            tracing::info!(
+                "the kernel takes no programs at its functions ({error}): system calls are seen at their end"
+            );
+            kernel.take_no_functions();
+            (watcher, log) = with_log(|| attach(&kernel.findings(ASSUMPTIONS), coverage));
+        }
         let watcher = watcher.map_err(|error| error.into_watch_error(log))?;
         let table = watcher.table()?;
         table.set_server_netns(server_netns);
@@ -245,6 +256,16 @@ impl From<libbpf_rs::Error> for AttachError {
 impl From<io::Error> for AttachError {
     fn from(error: io::Error) -> Self {
         AttachError::Io(error)
+    }
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttachError::Libbpf(error) => write!(formatter, "{error}"),
+            AttachError::Io(error) => write!(formatter, "{error}"),
+            AttachError::Absent(name) => write!(formatter, "{name} is not in the program"),
+        }
     }
 }
 
