@@ -31,7 +31,7 @@ const FOLLOWING: [&str; 3] = ["redirect_dir", "metacopy", "index"];
 pub(crate) struct Mount {
     /// Of its file system, as the kernel has it (`s_dev`).
     pub(crate) device: u32,
-    /// Of an overlay where each layer has what is mounted, the upper one first; none: it is no overlay, or not one to vouch for.
+    /// Of an overlay where each layer has what is mounted, the upper one first; none: it is not an overlay, or not one to vouch for.
     pub(crate) layers: Vec<PathBuf>,
     /// The first of them is the upper one, which changes.
     pub(crate) has_upper: bool,

@@ -7,8 +7,8 @@
 //! * if nobody had it open for writing when the server had opened it, and its time was old enough, or had been asked for; or
 //! * if it was at rest before the request was forwarded, and nothing has been told of it since.
 //!
-//! *At rest*: its time has been asked for, so that each change to come is told at its beginning; and thereafter nobody had it open for writing,
-//! so that no earlier change was still under way.
+//! *At rest*: its time has been asked for, so each later change is told at its beginning; and after that nobody had it open for writing,
+//! so no earlier change was still under way.
 
 use std::collections::HashMap;
 
