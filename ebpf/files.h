@@ -49,6 +49,8 @@ struct identity {
 	__u64 changed_ns;
 	__u32 dev;
 	__u32 links;
+	__u32 uid;
+	__u32 gid;
 	__u16 mode;
 };
 
@@ -76,6 +78,8 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 	identity->dev = device_of(inode);
 	identity->mode = FIELD(struct inode, inode, i_mode);
 	identity->links = FIELD(struct inode, inode, i_nlink);
+	identity->uid = FIELD(struct inode, inode, i_uid.val);
+	identity->gid = FIELD(struct inode, inode, i_gid.val);
 	return true;
 }
 

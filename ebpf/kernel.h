@@ -40,11 +40,21 @@ struct timespec64 {
 	long tv_nsec;
 };
 
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+typedef struct {
+	__u32 val;
+} kgid_t;
+
 struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
 	unsigned long i_ino;
 	unsigned int i_nlink;
+	kuid_t i_uid;
+	kgid_t i_gid;
 	enum inode_state_flags_t i_state;
 	__s64 i_size;
 	__s64 i_ctime_sec; /* since 6.11, and so the next */

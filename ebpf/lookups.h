@@ -54,6 +54,8 @@ static __always_inline void fill_head(struct event_head *head, __u16 kind, __u32
 	head->changed_ns = 0;
 	head->open_flags = 0;
 	head->reserved = 0;
+	head->uid = 0;
+	head->gid = 0;
 }
 
 /* An event about an open descriptor (or about none: fd < 0). */
@@ -172,6 +174,8 @@ __noinline int report_lookup(struct lookup *lookup)
 		event->head.mode = identity.mode;
 		event->head.size = identity.size;
 		event->head.changed_ns = identity.changed_ns;
+		event->head.uid = identity.uid;
+		event->head.gid = identity.gid;
 		event->head.flags |= FLAG_INODE;
 		if (is_reading(lookup, &identity))
 			note_reading(event->path);

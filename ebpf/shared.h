@@ -104,6 +104,8 @@ struct event_head {
 	__u16 path_len; /* without the final 0 */
 	__u32 open_flags;
 	__u32 reserved;
+	__u32 uid;     /* owner of the opened file */
+	__u32 gid;
 };
 
 struct lookup_event {

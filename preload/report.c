@@ -72,6 +72,8 @@ static void set_inode(struct event_head *head, const struct stat *stat)
 	head->dev = major(stat->st_dev) << 20 | minor(stat->st_dev);
 	head->ino = stat->st_ino;
 	head->mode = stat->st_mode;
+	head->uid = stat->st_uid;
+	head->gid = stat->st_gid;
 	head->size = stat->st_size;
 	head->changed_ns = (__u64)stat->st_ctim.tv_sec * 1000000000ULL + stat->st_ctim.tv_nsec;
 	head->flags |= FLAG_INODE;

@@ -23,6 +23,8 @@ pub enum Rule {
     Paths,
     /// A file that somebody has mapped or open for writing is not kept (7, 8).
     OpenForWriting,
+    /// A reply is a file's only if the server opened it, or could have (21).
+    Opened,
     /// A change counts from before the request was forwarded (11).
     Forwarded,
     /// What a database receives voids what was read from it, unless it only asks (10, 12).
@@ -39,7 +41,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 13] = [
+    pub const ALL: [Rule; 14] = [
         Rule::Retained,
         Rule::Dirty,
         Rule::Processes,
@@ -47,6 +49,7 @@ impl Rule {
         Rule::Attributes,
         Rule::Paths,
         Rule::OpenForWriting,
+        Rule::Opened,
         Rule::Forwarded,
         Rule::Databases,
         Rule::Doubt,
@@ -65,6 +68,7 @@ impl Rule {
             Rule::Attributes => "attributes",
             Rule::Paths => "paths",
             Rule::OpenForWriting => "open_for_writing",
+            Rule::Opened => "opened",
             Rule::Forwarded => "forwarded",
             Rule::Databases => "databases",
             Rule::Doubt => "doubt",

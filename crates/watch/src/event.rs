@@ -191,6 +191,8 @@ pub struct LookupEvent {
     pub inode: Option<Identity>,
     /// Its type and permissions, as in `stat`.
     pub mode: u16,
+    /// Its owner: user and group.
+    pub owner: (u32, u32),
     /// Its size when it was opened, in bytes.
     pub size: u64,
     /// Its change time then, in nanoseconds since 1970; 0: unknown.
@@ -247,11 +249,13 @@ struct Head {
     path_len: u16,
     open_flags: u32,
     reserved: u32,
+    uid: u32,
+    gid: u32,
 }
 
 /// Bytes of a record in front of the path.
 pub(crate) const HEAD_BYTES: usize = size_of::<Head>();
-const _: () = assert!(HEAD_BYTES == 96);
+const _: () = assert!(HEAD_BYTES == 104);
 
 /// Bytes of the longest record of a look-up.
 pub(crate) const EVENT_BYTES_MAX: usize = HEAD_BYTES + 256;
@@ -275,6 +279,15 @@ impl LookupEvent {
     /// Whom to ask where its paths start, in the initial PID namespace: the process, which is there longer than its threads, or else the thread.
     pub fn owner(&self) -> u32 {
         if self.of_process { self.tgid } else { self.tid }
+    }
+
+    /// Was a file opened to be read, which takes the right to?
+    pub fn opens_to_read(&self) -> bool {
+        const S_IFMT: u32 = 0o170_000;
+        let is_file = u32::from(self.mode) & S_IFMT == 0o100_000;
+        let reads = self.open_flags & libc::O_ACCMODE as u32 != libc::O_WRONLY as u32;
+        let has_rights = self.open_flags & libc::O_PATH as u32 == 0;
+        self.kind == EventKind::Lookup && self.ret >= 0 && self.inode.is_some() && is_file && reads && has_rights
     }
 
     /// Does it start at the working directory of its process?
@@ -359,6 +372,7 @@ impl LookupEvent {
             dirfd: u32_at(offset_of!(Head, dirfd))? as i32,
             inode: identity(FLAG_INODE, offset_of!(Head, dev), offset_of!(Head, ino)),
             mode: u16_at(offset_of!(Head, mode))?,
+            owner: (u32_at(offset_of!(Head, uid))?, u32_at(offset_of!(Head, gid))?),
             size: u64_at(offset_of!(Head, size))?,
             changed_ns,
             stillness,
@@ -393,6 +407,7 @@ impl LookupEvent {
             dirfd: libc::AT_FDCWD,
             inode: None,
             mode: 0,
+            owner: (0, 0),
             size: 0,
             changed_ns: 0,
             stillness: Stillness::default(),

@@ -24,6 +24,7 @@ mod fastcgi;
 mod history;
 mod kernel;
 mod layers;
+mod openings;
 mod peers;
 mod pickled;
 mod preload;

@@ -6,6 +6,7 @@
 //! 1. The card advanced the clock (to the fill's stamp) before it forwarded the request.
 //! 2. Every look-up of the server between forward and end is resolved again behind a barrier (`resolve.rs`): a change whose
 //!    witness has fired while its effect was not visible is over by then. It must lead where it led the server.
+//!    And the server must have had the right to read it: it opened it, or could have (`openings.rs`).
 //! 3. The sources that this gives are marked watched: from now on a change of them moves the epoch.
 //! 4. Behind another barrier (`contents.rs`) the file must still have the body's bytes.
 //! 5. No source has a stamp at or above the fill's.
@@ -42,6 +43,7 @@ use crate::data::DataFolders;
 use crate::databases::Databases;
 use crate::event::{EventKind, LookupEvent, RequestStep};
 use crate::history::History;
+use crate::openings::Openings;
 use crate::peers::Peers;
 use crate::processes::{DatabaseProcesses, have_rings};
 use crate::records::{Looked, Record, Records};
@@ -50,7 +52,7 @@ use crate::resolve::Resolver;
 use crate::retained::Retained;
 use crate::sessions::SessionFiles;
 use crate::settled::AtRest;
-use crate::survey::{Purpose, Selected, select, survey};
+use crate::survey::{Candidate, Purpose, Selected, select, survey};
 use crate::witness::{Drained, UntoldFile, Witness};
 
 /// How long to wait for a record that another processor is writing.
@@ -83,6 +85,7 @@ pub struct Registrar {
     attributed_since_lost: u64,
     pub(crate) retained: Retained,
     at_rest: AtRest,
+    openings: Openings,
     sessions: SessionFiles,
     data: DataFolders,
     databases: Databases,
@@ -108,6 +111,7 @@ impl Registrar {
             attributed_since_lost: 0,
             retained: Retained::default(),
             at_rest: AtRest::default(),
+            openings: Openings::default(),
             sessions: SessionFiles::default(),
             data: DataFolders::default(),
             databases: Databases::new(HashSet::new(), 0),
@@ -219,7 +223,7 @@ impl Registrar {
         let definitions = self.table.definitions_told();
         let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
         let (table, databases, attribution) = (&self.table, &mut self.databases, &mut self.attribution);
-        let (sessions, data) = (&mut self.sessions, &self.data);
+        let (sessions, data, openings) = (&mut self.sessions, &self.data, &mut self.openings);
         let drained = self.witness.drain(&mut |event| {
             *events += 1;
             match event.kind {
@@ -231,11 +235,13 @@ impl Registrar {
                 EventKind::Request(request) => {
                     if request.what == RequestStep::Gone {
                         history.forget_process(event.tgid);
+                        openings.forget_process(event.tgid);
                     }
                     attribution.observe(&event);
                 }
                 _ => {
                     attribution.observe(&event);
+                    openings.observe(&event);
                     if !sessions.observe(&event) {
                         if !data.has(&event) {
                             retained.observe(&event, table);
@@ -375,15 +381,24 @@ impl Registrar {
         if survey.candidates.is_empty() {
             return Err(RefusalReason::NoMatchingFile);
         }
+        let could_open = |candidate: &Candidate| {
+            let could = |&process: &u32| self.openings.could_open(process, &candidate.node, &self.table);
+            candidate.is_opened || candidate.processes.iter().any(could)
+        };
+        let candidates: Vec<&Candidate> =
+            survey.candidates.iter().filter(|candidate| could_open(candidate)).collect();
+        if candidates.is_empty() {
+            return Err(RefusalReason::NotLookedUp);
+        }
         for &slot in &survey.sources {
             self.table.watch(slot);
         }
 
         let mut tick = || renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
         let mut matched = None;
-        for candidate in &survey.candidates {
-            if contents::hash(candidate, &mut tick)? == request.body_hash {
-                let is_dated = request.last_modified.is_some_and(|seconds| seconds as i64 == candidate.modified_s);
+        for Candidate { node, .. } in candidates {
+            if contents::hash(node, &mut tick)? == request.body_hash {
+                let is_dated = request.last_modified.is_some_and(|seconds| seconds as i64 == node.modified_s);
                 matched = Some(matched.unwrap_or(false) || is_dated);
             }
         }

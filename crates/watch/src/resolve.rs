@@ -95,6 +95,11 @@ impl Node {
         std::iter::once(self).chain(&self.layers).map(|node| node.identity.slot())
     }
 
+    /// Who may do what with it.
+    pub(crate) fn access(&self) -> Permissions {
+        self.access
+    }
+
     /// May everybody read it?
     pub fn is_readable_by_all(&self) -> bool {
         self.access.let_all(0o444)
@@ -144,6 +149,11 @@ pub struct Permissions {
 }
 
 impl Permissions {
+    /// Mode bits as in `stat`, and user and group of the owner.
+    pub(crate) fn new(mode: u16, (uid, gid): (u32, u32)) -> Permissions {
+        Permissions { mode, uid, gid }
+    }
+
     /// Do the mode bits give this to owner, group and others alike?
     pub fn let_all(self, bits: u16) -> bool {
         self.mode & bits == bits

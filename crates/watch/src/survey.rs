@@ -69,6 +69,15 @@ pub(crate) struct Opened {
     pub(crate) may_change_untold: bool,
 }
 
+/// A file that a reply may be.
+pub(crate) struct Candidate {
+    pub(crate) node: Rc<Node>,
+    /// The server opened it to read.
+    pub(crate) is_opened: bool,
+    /// Processes that looked it up.
+    pub(crate) processes: Vec<u32>,
+}
+
 /// What the look-ups of a request depend on.
 #[derive(Default)]
 pub(crate) struct Survey<'a> {
@@ -81,7 +90,7 @@ pub(crate) struct Survey<'a> {
     /// Slots of look-ups that belong to other replies: to be unchanged, but no sources.
     pub(crate) others: BTreeSet<SourceSlot>,
     /// Files as long as the body.
-    pub(crate) candidates: Vec<Rc<Node>>,
+    pub(crate) candidates: Vec<Candidate>,
     /// All files that were found, and what they were when they were opened, if they were.
     pub(crate) files: Vec<(Rc<Node>, Option<Opened>)>,
     /// Is any of it on an overlay?
@@ -91,6 +100,17 @@ pub(crate) struct Survey<'a> {
 }
 
 impl Survey<'_> {
+    fn add_candidate(&mut self, node: &Rc<Node>, event: &LookupEvent) {
+        let known = self.candidates.iter_mut().find(|candidate| candidate.node.identity == node.identity);
+        if let Some(candidate) = known {
+            candidate.is_opened |= event.opens_to_read();
+            candidate.processes.push(event.tgid);
+        } else {
+            let (is_opened, processes) = (event.opens_to_read(), vec![event.tgid]);
+            self.candidates.push(Candidate { node: node.clone(), is_opened, processes });
+        }
+    }
+
     /// The files, and when each was last changed.
     pub(crate) fn change_times(&self) -> BTreeSet<(u32, u64, i128)> {
         self.files.iter().map(|(node, _)| (node.identity.dev, node.identity.ino, node.changed_ns)).collect()
@@ -143,9 +163,7 @@ pub(crate) fn survey<'a>(
                 }
                 match purpose {
                     Purpose::FindFile(body_len) if body_len == node.size && event.ret >= 0 => {
-                        if !survey.candidates.iter().any(|candidate| candidate.identity == node.identity) {
-                            survey.candidates.push(node.clone());
-                        }
+                        survey.add_candidate(node, event);
                     }
                     Purpose::FindFile(_) => is_others = sent && node.changed_s < settled_before_s,
                     Purpose::FindSources => {

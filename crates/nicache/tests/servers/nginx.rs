@@ -1,7 +1,12 @@
 //! nginx: sendfile, without it, and with descriptors that it keeps.
 
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use nicache_coherence::Rule;
+
 use super::site::Folder;
-use super::stage::{Stage, Traits};
+use super::stage::{Stage, Traits, get};
 use super::{cases, edits};
 
 const SENDFILE: &str = "sendfile on;";
@@ -68,4 +73,43 @@ fn reloaded() {
         let text = text.replace("listen 80;", "listen 80; add_header X-Configuration new always;");
         std::fs::write(&configuration, text).unwrap();
     });
+}
+
+/// Asks for the page for so long. How many of the replies were hits?
+fn ask_for(stage: &Stage, request: &[u8], time: Duration) -> u64 {
+    let (before, start) = (stage.hits(), Instant::now());
+    while start.elapsed() < time {
+        stage.ask(request);
+        stage.settle();
+    }
+    stage.hits() - before
+}
+
+/// nginx with `open_file_cache` looks for the file that it has open and does not open it again: that it looks says nothing about whether it may still
+/// read it.
+#[test]
+fn what_may_no_longer_be_read_is_not_kept_of_a_server_that_has_it_open() {
+    // Longer than nginx goes without a look.
+    let while_looks = Duration::from_millis(2500);
+    for (http, off) in [(KEEPS, None), (&KEEPS.replace("sendfile on", "sendfile off"), None), (KEEPS, Some(Rule::Opened))]
+    {
+        let traits = Traits { keeps_files: true, ..Traits::default() };
+        let stage = Stage::without(off, "nginx", traits, &[], |folder| command(folder, http));
+        stage.folder.put("page.txt", b"for everybody");
+        let file = stage.folder.path("page.txt");
+        let set_mode = |mode| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        let request = get("/page.txt", "");
+        assert!(edits::warm(&stage, &request), "{:?}", stage.counters());
+        set_mode(0o000);
+        let hits = ask_for(&stage, &request, while_looks);
+        if off.is_some() {
+            assert!(hits > 0, "nobody notices that the rule is off");
+            continue;
+        }
+        assert_eq!(hits, 0, "{:?}", stage.counters());
+        // Another file in its place is opened.
+        std::fs::remove_file(&file).unwrap();
+        stage.folder.put("page.txt", b"for everybody again");
+        assert!(edits::warm(&stage, &request), "{:?}", stage.counters());
+    }
 }

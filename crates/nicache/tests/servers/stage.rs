@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
+use nicache_coherence::{RULE_OFF, Rule};
+
 use super::common::{Nicache, inside, private_network, status};
 use super::site::Folder;
 use super::wire::{Connection, Reply};
@@ -36,10 +38,25 @@ impl Stage {
         options: &[&str],
         command: impl FnOnce(&Folder) -> Vec<String>,
     ) -> Stage {
+        Stage::without(None, name, traits, options, command)
+    }
+
+    /// With a rule of coherence turned off.
+    pub fn without(
+        rule: Option<Rule>,
+        name: &'static str,
+        traits: Traits,
+        options: &[&str],
+        command: impl FnOnce(&Folder) -> Vec<String>,
+    ) -> Stage {
         private_network();
         let folder = Folder::new();
         let command = command(&folder);
-        let nicache = Nicache::start(options, &command);
+        let nicache = Nicache::start_with(options, &command, |nicache| {
+            if let Some(rule) = rule {
+                nicache.env(RULE_OFF, rule.label());
+            }
+        });
         Stage { folder, nicache, name, traits }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -138,6 +138,65 @@ fn a_server_that_looks_nothing_up_is_not_trusted() {
     });
     let verdict = scene.judge(&forwarded, &body, Some(fs::metadata(&page).unwrap().mtime() as u64));
     assert_refused(&verdict, RefusalReason::NotLookedUp);
+}
+
+/// A file that the server has open and only looks for is kept as long as nothing has changed of who may read it.
+#[test]
+fn a_file_that_is_held_open_is_kept_while_the_server_could_open_it_again() {
+    let mut scene = Scene::new();
+    let page = scene.write("page", b"hello");
+    let held = Arc::new(File::open(&page).unwrap());
+    let mut look = |before: &dyn Fn(&Scene, &Path)| {
+        // Another test may mount something, which counts as a change of all access control lists.
+        (0..50)
+            .map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                fs::set_permissions(&page, fs::Permissions::from_mode(0o644)).unwrap();
+                before(&scene, &page);
+                let forwarded = scene.forward();
+                let (path, held) = (page.clone(), held.clone());
+                let (body, modified) = scene.server.run(move || {
+                    let mut body = vec![0; 5];
+                    held.read_exact_at(&mut body, 0).unwrap();
+                    (body, fs::metadata(path).unwrap().mtime())
+                });
+                scene.judge(&forwarded, &body, Some(modified as u64))
+            })
+            .find(|verdict| *verdict != Verdict::Refused(RefusalReason::Changed))
+    };
+    let refused = Some(Verdict::Refused(RefusalReason::NotLookedUp));
+    // Somebody else has opened it.
+    assert_eq!(look(&|_, page| drop(fs::read(page).unwrap())), refused);
+    let is_stored = |verdict: Option<Verdict>| matches!(verdict, Some(Verdict::Stored { .. }));
+    let open = |scene: &Scene, page: &Path| drop(scene.serve(page));
+    assert!(is_stored(look(&open)));
+    assert!(is_stored(look(&|scene, page| {
+        open(scene, page);
+        fs::write(page, b"hello").unwrap();
+    })));
+    for change in [
+        |page: &Path| fs::set_permissions(page, fs::Permissions::from_mode(0o600)).unwrap(),
+        |page: &Path| std::os::unix::fs::chown(page, Some(1), None).unwrap(),
+        |page: &Path| std::os::unix::fs::chown(page, None, Some(1)).unwrap(),
+        |page: &Path| rustix::fs::setxattr(page, "user.list", b"1", rustix::fs::XattrFlags::empty()).unwrap(),
+    ] {
+        assert_eq!(
+            look(&|scene, page| {
+                open(scene, page);
+                change(page);
+            }),
+            refused
+        );
+        std::os::unix::fs::chown(&page, Some(0), Some(0)).unwrap();
+    }
+    // To look at a file by a descriptor that gives no right to read it is not to open it.
+    let by_path_alone = |scene: &Scene, page: &Path| {
+        fs::set_permissions(page, fs::Permissions::from_mode(0o640)).unwrap();
+        let page = page.to_owned();
+        let flags = rustix::fs::OFlags::PATH;
+        scene.server.run(move || drop(rustix::fs::open(page, flags, rustix::fs::Mode::empty()).unwrap()));
+    };
+    assert_eq!(look(&by_path_alone), refused);
 }
 
 #[test]
