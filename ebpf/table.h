@@ -40,25 +40,26 @@ static __always_inline __u32 slot_of(__u32 dev, __u64 ino)
 	return slot < SLOTS_RESERVED ? slot + SLOTS_RESERVED : slot;
 }
 
-/* Raises the slot's stamp to the clock, and returns the word with the flags that it has. */
+/* Raises the slot's stamp to the clock, and returns the word with the flags that it has. The clock is read once more when the stamp is there: see
+ * RevisionTable::record_change.
+ */
 __noinline __u64 raise_stamp(__u32 slot)
 {
 	__u64 *clock_word = control_word(CONTROL_CLOCK);
 	__u64 *revision = bpf_map_lookup_elem(&revisions, &slot);
-	__u64 clock, word, seen;
+	__u64 clock, word, raised, seen;
 	int tries;
 
 	if (!clock_word || !revision)
 		return 0;
-	clock = *(volatile __u64 *)clock_word & STAMP_MASK;
 	word = *(volatile __u64 *)revision;
 	for (tries = 0; tries < 64; tries++) {
+		clock = *(volatile __u64 *)clock_word & STAMP_MASK;
 		if ((word & STAMP_MASK) >= clock)
 			return word;
-		seen = __sync_val_compare_and_swap(revision, word, (word & ~STAMP_MASK) | clock);
-		if (seen == word)
-			return word;
-		word = seen;
+		raised = (word & ~STAMP_MASK) | clock;
+		seen = __sync_val_compare_and_swap(revision, word, raised);
+		word = seen == word ? raised : seen;
 	}
 	/* Beaten 64 times in a row. The largest stamp makes the slot uncacheable for good, which is safe. */
 	__sync_fetch_and_or(revision, STAMP_MASK);

@@ -82,6 +82,15 @@ __u64 clock_of_table(void)
 	return __atomic_load_n(control + CONTROL_CLOCK, __ATOMIC_SEQ_CST) & STAMP_MASK;
 }
 
+__u64 clock_after_changes_of(__u32 slot)
+{
+	__u64 now = clock_of_table();
+
+	if ((__atomic_load_n(revisions + slot, __ATOMIC_SEQ_CST) & STAMP_MASK) < now)
+		return now;
+	return __atomic_add_fetch(control + CONTROL_CLOCK, 1, __ATOMIC_SEQ_CST) & STAMP_MASK;
+}
+
 __u32 slot_of(__u64 st_dev, __u64 st_ino)
 {
 	__u64 dev = (__u64)(major(st_dev) << 20 | minor(st_dev));
@@ -93,20 +102,22 @@ __u32 slot_of(__u64 st_dev, __u64 st_ino)
 	return slot < SLOTS_RESERVED ? slot + SLOTS_RESERVED : slot;
 }
 
-/* Raises the slot's stamp to the clock, and returns the word with the flags that it has. */
+/* Raises the slot's stamp to the clock, and returns the word with the flags that it has. The clock is read once more when the stamp is there: see
+ * RevisionTable::record_change.
+ */
 static __u64 raise_stamp(__u32 slot)
 {
-	__u64 clock = clock_of_table();
 	__u64 *revision = revisions + slot;
-	__u64 word = __atomic_load_n(revision, __ATOMIC_SEQ_CST);
+	__u64 clock, raised, word = __atomic_load_n(revision, __ATOMIC_SEQ_CST);
 	int tries;
 
 	for (tries = 0; tries < 64; tries++) {
+		clock = clock_of_table();
 		if ((word & STAMP_MASK) >= clock)
 			return word;
-		if (__atomic_compare_exchange_n(revision, &word, (word & ~STAMP_MASK) | clock, false, __ATOMIC_SEQ_CST,
-						__ATOMIC_SEQ_CST))
-			return word;
+		raised = (word & ~STAMP_MASK) | clock;
+		if (__atomic_compare_exchange_n(revision, &word, raised, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+			word = raised;
 	}
 	/* Beaten 64 times in a row. The largest stamp makes the slot uncacheable for good, which is safe. */
 	return __atomic_fetch_or(revision, STAMP_MASK, __ATOMIC_SEQ_CST);

@@ -59,6 +59,8 @@ void map_memory(void);
 void change_slot(__u32 slot);
 __u32 slot_of(__u64 st_dev, __u64 st_ino);
 __u64 clock_of_table(void);
+/* A clock by which what changed the slot until now can be told from what changes it from now on. */
+__u64 clock_after_changes_of(__u32 slot);
 bool is_service_port(__u16 port);
 void count_lost(void);
 

@@ -5,7 +5,7 @@
 //! ```text
 //! control (4096 bytes), one u64 per 64-byte line, so that a change of the clock does not take the epoch's line away:
 //!      0 epoch           changes of watched sources                 kernel writes, cards read on every hit
-//!     64 clock           forwards so far                            cards advance, kernel reads
+//!     64 clock           forwards so far                            cards advance, and the kernel when the server reads a file that has just changed
 //!    128 lost            look-up events that found no room          kernel writes
 //!    192 lease_until_ns  CLOCK_MONOTONIC up to which all is well    watcher writes, cards read
 //!    256 server_netns    inode number of the server's namespace     supervisor writes, kernel reads
@@ -19,11 +19,15 @@
 //!     bits 0..61 stamp: value of `clock` when the source last changed
 //! ```
 //!
-//! Why no lock is needed. A writer does, before its call returns: `c = clock`, raise the stamp to `c`, and *then*, if
-//! the word had the watched bit, add 1 to `epoch`. A card that validates reads `epoch` *first* and the stamps second,
+//! Why no lock is needed. A writer does, before its call returns: raise the stamp to the clock, until it finds a stamp that is no smaller than a clock that
+//! it has read afterwards; and *then*, if the word had the watched bit, add 1 to `epoch`. A card that validates reads `epoch` *first* and the stamps second,
 //! and remembers the epoch that it read. So it either sees the stamp, or the epoch that it remembers is one that the
 //! writer has yet to leave behind, and the next hit looks again. A fill sets the watched bit before it reads the
 //! stamp: a writer that came before is seen in the stamp, a writer that comes after sees the bit.
+//!
+//! Why the clock is read after the stamp is there. Who advances the clock to `s`, finds no change, and vouches for an entry from `s` on, must not be followed by
+//! a writer that raises the stamp to a clock from before `s`: the change would count as an older one. A writer may be held up between the two by an
+//! interrupt, or by the host of a virtual machine, for as long as the watcher needs.
 //!
 //! All words are hostile in so far as another process can write them; every value is valid, and a wrong one can at
 //! worst void or keep entries, never break memory safety.
@@ -249,17 +253,20 @@ impl RevisionTable {
 
     /// Raises the slot's stamp to the clock, and returns the word with the flags that it has.
     fn raise_stamp(&self, slot: SourceSlot) -> u64 {
-        let clock = self.control(ControlWord::Clock).load(Ordering::SeqCst) & STAMP_MASK;
         let revision = self.revision(slot);
         let mut word = revision.load(Ordering::SeqCst);
-        while word & STAMP_MASK < clock {
-            let raised = word & !STAMP_MASK | clock;
-            match revision.compare_exchange_weak(word, raised, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(_) => break,
-                Err(now) => word = now,
+        loop {
+            // After the word: see the module's head.
+            let clock = self.control(ControlWord::Clock).load(Ordering::SeqCst) & STAMP_MASK;
+            if word & STAMP_MASK >= clock {
+                return word;
             }
+            let raised = word & !STAMP_MASK | clock;
+            word = match revision.compare_exchange_weak(word, raised, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => raised,
+                Err(now) => now,
+            };
         }
-        word
     }
 
     #[inline]
