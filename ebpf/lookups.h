@@ -31,6 +31,21 @@ static __always_inline void count_lost(void)
 		__sync_fetch_and_add(lost, 1);
 }
 
+/* A clock by which what changed the slot until now can be told from what changes it from now on, although no request was forwarded between. */
+static __always_inline __u64 clock_after_changes_of(__u32 slot)
+{
+	__u64 *clock = control_word(CONTROL_CLOCK);
+	__u64 *revision = bpf_map_lookup_elem(&revisions, &slot);
+	__u64 now;
+
+	if (!clock || !revision)
+		return 0;
+	now = *(volatile __u64 *)clock & STAMP_MASK;
+	if ((*(volatile __u64 *)revision & STAMP_MASK) >= now)
+		now = (__sync_fetch_and_add(clock, 1) + 1) & STAMP_MASK;
+	return now;
+}
+
 static __always_inline void fill_head(struct event_head *head, __u16 kind, __u32 nr, __s64 ret, __s32 dirfd)
 {
 	__u64 id = bpf_get_current_pid_tgid(), *clock = control_word(CONTROL_CLOCK);
@@ -102,7 +117,6 @@ __noinline int keep_untold(struct lookup *lookup)
 	struct identity identity = {};
 	struct inode_key key = {};
 	struct untold_file file = {};
-	__u64 *clock = control_word(CONTROL_CLOCK);
 
 	if (!lookup || !lookup->opened || lookup->ret < 0)
 		return 0;
@@ -111,7 +125,7 @@ __noinline int keep_untold(struct lookup *lookup)
 		return 0;
 	key.ino = identity.ino;
 	key.dev = identity.dev;
-	file.clock = clock ? *(volatile __u64 *)clock & STAMP_MASK : 0;
+	file.clock = clock_after_changes_of(slot_of(identity.dev, identity.ino));
 	file.changed_ns = identity.changed_ns;
 	if (bpf_map_update_elem(&untold_files, &key, &file, BPF_ANY))
 		raise_stamp_for_good(SLOT_EVERYTHING);
@@ -177,8 +191,10 @@ __noinline int report_lookup(struct lookup *lookup)
 		event->head.uid = identity.uid;
 		event->head.gid = identity.gid;
 		event->head.flags |= FLAG_INODE;
-		if (is_reading(lookup, &identity))
+		if (is_reading(lookup, &identity)) {
+			event->head.clock = clock_after_changes_of(slot_of(identity.dev, identity.ino));
 			note_reading(event->path);
+		}
 	}
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;

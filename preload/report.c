@@ -110,8 +110,11 @@ void report_lookup(const struct lookup *lookup, long result)
 		event.head.dir_ino = stat.st_ino;
 		event.head.flags |= FLAG_DIRECTORY;
 	}
-	if (lookup->opened && result >= 0 && raw_fstat(result, &stat))
+	if (lookup->opened && result >= 0 && raw_fstat(result, &stat)) {
 		set_inode(&event.head, &stat);
+		if (S_ISREG(stat.st_mode) && (lookup->open_flags & O_ACCMODE) != O_WRONLY)
+			event.head.clock = clock_after_changes_of(slot_of(stat.st_dev, stat.st_ino));
+	}
 	push_event(&event);
 	errno = before;
 }

@@ -385,8 +385,7 @@ impl Registrar {
             let could = |&process: &u32| self.openings.could_open(process, &candidate.node, &self.table);
             candidate.is_opened || candidate.processes.iter().any(could)
         };
-        let candidates: Vec<&Candidate> =
-            survey.candidates.iter().filter(|candidate| could_open(candidate)).collect();
+        let candidates: Vec<&Candidate> = survey.candidates.iter().filter(|candidate| could_open(candidate)).collect();
         if candidates.is_empty() {
             return Err(RefusalReason::NotLookedUp);
         }

@@ -91,7 +91,8 @@ fn ask_for(stage: &Stage, request: &[u8], time: Duration) -> u64 {
 fn what_may_no_longer_be_read_is_not_kept_of_a_server_that_has_it_open() {
     // Longer than nginx goes without a look.
     let while_looks = Duration::from_millis(2500);
-    for (http, off) in [(KEEPS, None), (&KEEPS.replace("sendfile on", "sendfile off"), None), (KEEPS, Some(Rule::Opened))]
+    for (http, off) in
+        [(KEEPS, None), (&KEEPS.replace("sendfile on", "sendfile off"), None), (KEEPS, Some(Rule::Opened))]
     {
         let traits = Traits { keeps_files: true, ..Traits::default() };
         let stage = Stage::without(off, "nginx", traits, &[], |folder| command(folder, http));
