@@ -14,6 +14,7 @@
  *   *_write_iter                      write and the like to a file              the call's end: what is about to be written counts as written
  *   security_mmap_file                mmap                                      the call's end; the file is open for writing until it is unmapped
  *   security_inode_*                  what the server changes by a name         the call's end: what is about to be changed counts as changed
+ *   *_setxattr, *_acl, ...            setxattr and the like (vfs.h)             the call's end
  *   __x64_sys_*, __ia32_sys_*         all others
  *
  * The kernel passes by a program that has been stopped on the same processor, so this way is taken only where it stops nothing in
@@ -246,30 +247,61 @@ int BPF_PROG(security_mmap_file, struct file *file, unsigned long protection, un
 	return 0;
 }
 
-/* ---- names that the server changes ---- */
+/* ---- names ---- */
 
-#define CHANGES_NAMES(name)                                                                             \
+/* The server is about to change a name or an attribute. */
+static __always_inline void observe_changing(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct call call;
+
+	if (!is_followed(task))
+		return;
+	fill_call(&call, registers_of(task), 0);
+	observe_changed(&call);
+}
+
+/* Anybody is, in one directory; and the inode that has the name. */
+#define CHANGES_NAME(name)                                                                              \
 	SEC("fentry/" #name)                                                                            \
-	int BPF_PROG(name)                                                                              \
+	int BPF_PROG(name, struct inode *directory, struct dentry *dentry)                              \
 	{                                                                                               \
-		struct task_struct *task = bpf_get_current_task_btf();                                  \
-		struct call call;                                                                       \
-                                                                                                        \
-		if (!is_followed(task))                                                                 \
-			return 0;                                                                       \
-		fill_call(&call, registers_of(task), 0);                                                \
-		observe_changed(&call);                                                                 \
+		change_names(directory, dentry);                                                        \
+		observe_changing();                                                                     \
 		return 0;                                                                               \
 	}
 
-CHANGES_NAMES(security_inode_link)
-CHANGES_NAMES(security_inode_unlink)
-CHANGES_NAMES(security_inode_symlink)
-CHANGES_NAMES(security_inode_mkdir)
-CHANGES_NAMES(security_inode_rmdir)
-CHANGES_NAMES(security_inode_mknod)
-CHANGES_NAMES(security_inode_rename)
-CHANGES_NAMES(security_inode_setattr)
+CHANGES_NAME(security_inode_create)
+CHANGES_NAME(security_inode_unlink)
+CHANGES_NAME(security_inode_symlink)
+CHANGES_NAME(security_inode_mkdir)
+CHANGES_NAME(security_inode_rmdir)
+CHANGES_NAME(security_inode_mknod)
+
+SEC("fentry/security_inode_link")
+int BPF_PROG(security_inode_link, struct dentry *old, struct inode *directory)
+{
+	change_names(directory, old);
+	observe_changing();
+	return 0;
+}
+
+SEC("fentry/security_inode_rename")
+int BPF_PROG(security_inode_rename, struct inode *old_directory, struct dentry *old, struct inode *new_directory,
+	     struct dentry *new)
+{
+	change_names(old_directory, old);
+	change_names(new_directory, new);
+	observe_changing();
+	return 0;
+}
+
+SEC("fentry/security_inode_setattr")
+int BPF_PROG(security_inode_setattr)
+{
+	observe_changing();
+	return 0;
+}
 
 /* ---- rare calls ---- */
 
@@ -341,15 +373,6 @@ int BPF_PROG(__x64_sys_shutdown, struct pt_regs *regs, long ret)
 OPENS_BY_HANDLE(__x64_sys_open_by_handle_at)
 OPENS_BY_HANDLE(__ia32_compat_sys_open_by_handle_at)
 
-#define CHANGES_DESCRIPTOR(name, descriptor)                                                            \
-	SEC("fexit/" #name)                                                                             \
-	int BPF_PROG(name, struct pt_regs *regs, long ret)                                              \
-	{                                                                                               \
-		if (ret >= 0)                                                                           \
-			change_descriptor(regs->descriptor);                                            \
-		return 0;                                                                               \
-	}
-
 #define CHANGES_EVERYTHING(name)                                                                        \
 	SEC("fexit/" #name)                                                                             \
 	int BPF_PROG(name, struct pt_regs *regs, long ret)                                              \
@@ -359,16 +382,6 @@ OPENS_BY_HANDLE(__ia32_compat_sys_open_by_handle_at)
 		return 0;                                                                               \
 	}
 
-CHANGES_DESCRIPTOR(__x64_sys_fsetxattr, di)
-CHANGES_DESCRIPTOR(__x64_sys_fremovexattr, di)
-CHANGES_DESCRIPTOR(__ia32_sys_fsetxattr, bx)
-CHANGES_DESCRIPTOR(__ia32_sys_fremovexattr, bx)
-CHANGES_EVERYTHING(__x64_sys_setxattr)
-CHANGES_EVERYTHING(__x64_sys_lsetxattr)
-CHANGES_EVERYTHING(__x64_sys_removexattr)
-CHANGES_EVERYTHING(__x64_sys_lremovexattr)
-CHANGES_EVERYTHING(__x64_sys_setxattrat)
-CHANGES_EVERYTHING(__x64_sys_removexattrat)
 CHANGES_EVERYTHING(__x64_sys_mount)
 CHANGES_EVERYTHING(__x64_sys_umount)
 CHANGES_EVERYTHING(__x64_sys_pivot_root)
@@ -377,12 +390,6 @@ CHANGES_EVERYTHING(__x64_sys_fsconfig)
 CHANGES_EVERYTHING(__x64_sys_fsmount)
 CHANGES_EVERYTHING(__x64_sys_mount_setattr)
 CHANGES_EVERYTHING(__x64_sys_open_tree_attr)
-CHANGES_EVERYTHING(__ia32_sys_setxattr)
-CHANGES_EVERYTHING(__ia32_sys_lsetxattr)
-CHANGES_EVERYTHING(__ia32_sys_removexattr)
-CHANGES_EVERYTHING(__ia32_sys_lremovexattr)
-CHANGES_EVERYTHING(__ia32_sys_setxattrat)
-CHANGES_EVERYTHING(__ia32_sys_removexattrat)
 CHANGES_EVERYTHING(__ia32_sys_mount)
 CHANGES_EVERYTHING(__ia32_sys_umount)
 CHANGES_EVERYTHING(__ia32_sys_oldumount)

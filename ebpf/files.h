@@ -37,6 +37,16 @@ static __always_inline __u16 kind_of_file(struct file *file)
 	return inode ? FIELD(struct inode, inode, i_mode) & S_IFMT : 0;
 }
 
+/* Inode number of a socket; 0: it is something else. */
+static __always_inline __u64 socket_inode(struct file *file)
+{
+	struct inode *inode = file ? FIELD(struct file, file, f_inode) : 0;
+
+	if (!inode || (FIELD(struct inode, inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return 0;
+	return FIELD(struct inode, inode, i_ino);
+}
+
 /* What is said with the change time (`split_changed_ns` of crates/watch/src/event.rs). */
 #define CHANGED_ASKED (1ULL << 63)      /* whatever changes the file next sets another one */
 #define CHANGED_ONLY_TIMES (1ULL << 62) /* nothing but the change time tells of changes: see times.h */

@@ -140,7 +140,6 @@ __noinline int note_connection(int fd, __u64 ino)
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 tgid = task->tgid;
 	struct request_process *process = request_process_of(tgid);
-	struct identity identity = {};
 
 	note_started(tgid);
 	if (!process)
@@ -149,8 +148,7 @@ __noinline int note_connection(int fd, __u64 ino)
 		return 0;
 	if (task->signal->nr_threads > 1)
 		process->concurrent = 1;
-	if (process->ino && process->ino != ino && identify(file_of(task, process->fd), &identity) &&
-	    (identity.mode & S_IFMT) == S_IFSOCK && identity.ino == process->ino)
+	if (process->ino && process->ino != ino && socket_inode(file_of(task, process->fd)) == process->ino)
 		process->concurrent = 1;
 	process->ino = ino;
 	process->fd = fd;
@@ -177,11 +175,9 @@ __noinline int note_concurrent(__u64 ino)
 
 __noinline int observe_accepted(int fd)
 {
-	struct identity identity = {};
+	__u64 ino = socket_inode(file_of(bpf_get_current_task_btf(), fd));
 
-	if (!identify(file_of(bpf_get_current_task_btf(), fd), &identity))
-		return 0;
-	return note_connection(fd, identity.ino);
+	return ino ? note_connection(fd, ino) : 0;
 }
 
 __noinline int report_fastcgi(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
@@ -236,34 +232,34 @@ __noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	__u32 tgid = task->tgid, address;
 	struct request_process *process;
 	struct file *file;
-	struct identity identity = {};
 	struct sock *sk;
 	__u8 head[FASTCGI_HEADER_BYTES] = {};
-	__u64 peer = 0;
+	__u64 ino, peer = 0;
 	__u16 family;
 	bool is_client;
 
 	file = file_of(task, fd);
-	if (kind_of_file(file) != S_IFSOCK)
+	ino = socket_inode(file);
+	if (!ino)
 		return 0;
 	process = request_process_of(tgid);
 	if (process && process->writes_unseen)
 		report_descriptor(EVENT_WROTE, nr, ret, -1);
-	if ((process && process->concurrent) || !identify(file, &identity))
+	if (process && process->concurrent)
 		return 0;
 	sk = sock_of(file);
 	if (!sk)
 		return 0;
 	family = FIELD(struct sock, sk, __sk_common.skc_family);
 	is_client = (family == AF_INET || family == AF_INET6) && is_service_port(FIELD(struct sock, sk, __sk_common.skc_num));
-	if (!process || process->ino != identity.ino) {
+	if (!process || process->ino != ino) {
 		if (nr == NR_recvmsg && family == AF_UNIX)
-			return note_concurrent(identity.ino);
+			return note_concurrent(ino);
 		/* It may have come by another way than accept. */
 		if (is_client)
-			note_connection(fd, identity.ino);
+			note_connection(fd, ino);
 		process = request_process_of(tgid);
-		if (!process || process->concurrent || process->ino != identity.ino)
+		if (!process || process->concurrent || process->ino != ino)
 			return 0;
 	}
 	if (process->speaks == SPEAKS_UNKNOWN) {
@@ -274,7 +270,7 @@ __noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
 			process->speaks = SPEAKS_FASTCGI;
 	}
 	if (process->speaks == SPEAKS_FASTCGI)
-		return report_fastcgi(identity.ino, nr, ret, bytes);
+		return report_fastcgi(ino, nr, ret, bytes);
 	if (process->speaks != SPEAKS_HTTP)
 		return 0;
 	/* A client on this machine may be the server itself. */
@@ -282,7 +278,7 @@ __noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	if (address && address != local_address(sk) && (__builtin_bswap32(address) >> 24) != 127)
 		peer = (__u64)__builtin_bswap32(address) << 16 |
 		       __builtin_bswap16(FIELD(struct sock, sk, __sk_common.skc_dport));
-	return report_request(REQUEST_HTTP, identity.ino, peer, 0);
+	return report_request(REQUEST_HTTP, ino, peer, 0);
 }
 
 /* Is what was just sent the end of a FastCGI request? */

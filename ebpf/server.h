@@ -47,18 +47,20 @@ __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	struct event_head *head;
 	struct file *file = file_of(bpf_get_current_task_btf(), fd);
 	struct identity identity = {};
+	__u64 ino;
 	struct sock *sk;
 	struct pid *process;
 	__u64 peer = 0;
 	__u32 family, address;
-	__u16 local, kind;
+	__u16 local;
 	int ends;
 
-	kind = kind_of_file(file);
-	if ((kind != S_IFREG && kind != S_IFSOCK) || !identify(file, &identity))
-		return 0;
-	if (kind == S_IFREG)
-		return is_content(file, &identity) ? report_identity(EVENT_WROTE, nr, &identity) : 0;
+	ino = socket_inode(file);
+	if (!ino) {
+		if (kind_of_file(file) != S_IFREG || !identify(file, &identity) || !is_content(file, &identity))
+			return 0;
+		return report_identity(EVENT_WROTE, nr, &identity);
+	}
 	sk = sock_of(file);
 	if (!sk)
 		return 0;
@@ -69,7 +71,7 @@ __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 		return 0;
 	if (family != AF_UNIX)
 		note_talk();
-	ends = ends_request(identity.ino, nr, ret, bytes);
+	ends = ends_request(ino, nr, ret, bytes);
 	address = peer_address(sk);
 	if (address)
 		family = AF_INET;
@@ -80,7 +82,7 @@ __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 		process = FIELD(struct sock, sk, sk_peer_pid);
 		peer = process ? BPF_CORE_READ(process, numbers[0].nr) : 0;
 	}
-	if (!ends && is_told(identity.ino, peer))
+	if (!ends && is_told(ino, peer))
 		return 0;
 	head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
 	if (!head) {
@@ -91,7 +93,7 @@ __noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
 	if (ends)
 		head->flags = FLAG_REQUEST_END;
 	head->ino = peer;
-	head->dir_ino = identity.ino;
+	head->dir_ino = ino;
 	head->dev = family;
 	head->dir_dev = local;
 	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);

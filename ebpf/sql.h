@@ -472,7 +472,7 @@ static __always_inline void end_work(struct sql_connection *connection, __u64 in
 __noinline int observe_received(struct call *call, __u32 kind)
 {
 	struct file *file;
-	struct identity identity = {};
+	__u64 ino;
 	struct sql_connection *connection, fresh = {};
 	__u32 zero = 0, flags = 0;
 	__u64 nr, len;
@@ -488,17 +488,18 @@ __noinline int observe_received(struct call *call, __u32 kind)
 	ret = call->ret;
 	bytes = (const void *)call->args[1];
 	file = file_of(bpf_get_current_task_btf(), call->args[0]);
-	if (!text || kind_of_file(file) != S_IFSOCK || !is_client_family(file) || !identify(file, &identity))
+	ino = socket_inode(file);
+	if (!text || !ino || !is_client_family(file))
 		return 0;
 	if (nr == NR_recvfrom && call->args[3] & MSG_PEEK)
 		return 0;
-	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
+	connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	if (connection && connection->busy)
-		end_work(connection, identity.ino, kind);
+		end_work(connection, ino, kind);
 	if (ret <= 0) {
 		if (ret == 0 && connection) {
-			bpf_map_delete_elem(&sql_connections, &identity.ino);
-			report_sql(EVENT_SQL_CLOSED, identity.ino, kind, 0, 0);
+			bpf_map_delete_elem(&sql_connections, &ino);
+			report_sql(EVENT_SQL_CLOSED, ino, kind, 0, 0);
 		}
 		return 0;
 	}
@@ -507,8 +508,8 @@ __noinline int observe_received(struct call *call, __u32 kind)
 		if (kind == DATABASE_MYSQL)
 			flags |= FLAG_INCOMPLETE;
 		fresh.wrote = 1;
-		bpf_map_update_elem(&sql_connections, &identity.ino, &fresh, BPF_ANY);
-		connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
+		bpf_map_update_elem(&sql_connections, &ino, &fresh, BPF_ANY);
+		connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	}
 	len = ret;
 	if ((nr != NR_recvfrom && nr != NR_read) || len > 32768 || (connection && connection->untold))
@@ -529,13 +530,13 @@ __noinline int observe_received(struct call *call, __u32 kind)
 		}
 		if (kind == DATABASE_MYSQL && connection->has_header && connection->began && connection->header == 1 &&
 		    len == 1 && text->bytes[0] == MYSQL_QUIT) {
-			bpf_map_delete_elem(&sql_connections, &identity.ino);
-			return report_sql(EVENT_SQL_CLOSED, identity.ino, kind, 0, 0);
+			bpf_map_delete_elem(&sql_connections, &ino);
+			return report_sql(EVENT_SQL_CLOSED, ino, kind, 0, 0);
 		}
 		if (kind == DATABASE_MYSQL && connection->has_header && (connection->header & 0xffffff) == len)
-			may = connection->began ? classify_mysql(identity.ino, len) : SQL_QUESTION;
+			may = connection->began ? classify_mysql(ino, len) : SQL_QUESTION;
 		else if (kind == DATABASE_POSTGRES)
-			may = is_postgres_question(identity.ino, len) ? SQL_QUESTION : SQL_ANYTHING;
+			may = is_postgres_question(ino, len) ? SQL_QUESTION : SQL_ANYTHING;
 	}
 	if (connection)
 		connection->receiver = (__u32)bpf_get_current_pid_tgid();
@@ -550,7 +551,7 @@ __noinline int observe_received(struct call *call, __u32 kind)
 	}
 	if (connection)
 		connection->replied = 0;
-	report.ino = identity.ino;
+	report.ino = ino;
 	report.dir_dev = peer_of(file);
 	if (connection && connection->has_header) {
 		report.prefix[0] = connection->header;
@@ -588,7 +589,7 @@ __noinline int observe_received(struct call *call, __u32 kind)
 __noinline int observe_sent(struct call *call, __u32 kind)
 {
 	struct file *file;
-	struct identity identity = {};
+	__u64 ino;
 	struct sql_connection *connection, fresh = {};
 	struct bytes_report report = {.kind = EVENT_SQL_SENT, .dev = kind, .parent = server_of(kind)};
 	struct sql_statement statement = {};
@@ -601,13 +602,14 @@ __noinline int observe_sent(struct call *call, __u32 kind)
 	nr = call->nr;
 	ret = call->ret;
 	file = file_of(bpf_get_current_task_btf(), call->args[0]);
-	if (ret <= 0 || kind_of_file(file) != S_IFSOCK || !is_client_family(file) || !identify(file, &identity))
+	ino = socket_inode(file);
+	if (ret <= 0 || !ino || !is_client_family(file))
 		return 0;
-	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
+	connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	if (!connection) {
 		/* The greeting. */
-		bpf_map_update_elem(&sql_connections, &identity.ino, &fresh, BPF_ANY);
-		connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
+		bpf_map_update_elem(&sql_connections, &ino, &fresh, BPF_ANY);
+		connection = bpf_map_lookup_elem(&sql_connections, &ino);
 		if (!connection)
 			return 0;
 	}
@@ -617,12 +619,12 @@ __noinline int observe_sent(struct call *call, __u32 kind)
 	if (nr != NR_sendto && nr != NR_write)
 		return 0;
 	if (connection->preparing && ret >= 9 && !bpf_probe_read_user(head, 9, (const void *)call->args[1]) && !head[4]) {
-		statement.connection = identity.ino;
+		statement.connection = ino;
 		statement.id = head[5] | (__u32)head[6] << 8 | (__u32)head[7] << 16 | (__u32)head[8] << 24;
 		bpf_map_update_elem(&sql_questions, &statement, &yes, BPF_ANY);
 	}
 	connection->preparing = 0;
-	report.ino = identity.ino;
+	report.ino = ino;
 	report.bytes = (const void *)call->args[1];
 	report.len = ret > 64 ? 64 : ret;
 	report.ret = ret;
@@ -633,18 +635,19 @@ __noinline int observe_sent(struct call *call, __u32 kind)
 /* The server ends a connection: whoever received its last statement is done with it. Another thread does so to a statement that it interrupts. */
 __noinline int observe_shutdown(struct call *call, __u32 kind)
 {
-	struct identity identity = {};
+	__u64 ino;
 	struct sql_connection *connection;
 
-	if (!call || !identify(file_of(bpf_get_current_task_btf(), call->args[0]), &identity))
+	ino = call ? socket_inode(file_of(bpf_get_current_task_btf(), call->args[0])) : 0;
+	if (!ino)
 		return 0;
-	connection = bpf_map_lookup_elem(&sql_connections, &identity.ino);
+	connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	if (!connection || connection->receiver != (__u32)bpf_get_current_pid_tgid())
 		return 0;
 	if (connection->busy)
-		end_work(connection, identity.ino, kind);
-	bpf_map_delete_elem(&sql_connections, &identity.ino);
-	report_sql(EVENT_SQL_CLOSED, identity.ino, kind, 0, 0);
+		end_work(connection, ino, kind);
+	bpf_map_delete_elem(&sql_connections, &ino);
+	report_sql(EVENT_SQL_CLOSED, ino, kind, 0, 0);
 	return 0;
 }
 

@@ -18,7 +18,8 @@
 #ifndef NICACHE_TIMES_H
 #define NICACHE_TIMES_H
 
-static __always_inline bool has_told_times(struct super_block *super)
+/* Is it one of those file systems that are watched and have no witnesses of their own for most changes? */
+static __always_inline bool lacks_witnesses(struct super_block *super)
 {
 	unsigned long magic = super->s_magic;
 
@@ -35,7 +36,7 @@ static __always_inline bool is_being_read(struct inode *inode)
 
 static __always_inline int change_time_set(struct inode *inode)
 {
-	if (inode && has_told_times(inode->i_sb) && !is_being_read(inode))
+	if (inode && lacks_witnesses(inode->i_sb) && !is_being_read(inode))
 		change_inode(inode);
 	return 0;
 }

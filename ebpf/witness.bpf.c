@@ -16,7 +16,8 @@
  *   chmod, chown, utimes                                                 ext4_mark_inode_dirty of the file
  *   access control lists, mounts, namespaces                             sys_exit
  *   fork, exec, exit in the server's namespace                           sched_process_*
- * These are in ext4.h. XFS, Btrfs and tmpfs are watched by the change times that are set there: times.h, and xfs.h for what leaves them alone.
+ * These are in ext4.h. XFS, Btrfs and tmpfs are watched by the change times that are set there: times.h, and xfs.h for what leaves them alone; or, where the
+ * kernel does not tell of those, at its functions: vfs.h.
  * The table is in table.h; what the server looks at in server.h, and how it is told in lookups.h; what database servers receive and answer in sql.h;
  * which request a process of the server works on in requests.h; and which of its processes are as good as others in processes.h.
  * Where it can be, calls.h is in the place of sys_exit.
@@ -113,6 +114,7 @@ __noinline int change_descriptor(int fd)
 		return 0;
 	/* Who may search a directory is not only in its mode: entries below it are not to be reinstated. */
 	change_slot((identity.mode & S_IFMT) == S_IFDIR ? SLOT_EVERYTHING : slot_of(identity.dev, identity.ino));
+	change_slot(SLOT_ACCESS_LISTS);
 	return 0;
 }
 
@@ -306,4 +308,5 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long ret)
 	return kind ? observe_database(&call, kind) : observe_server(&call);
 }
 
+#include "vfs.h"
 #include "calls.h"

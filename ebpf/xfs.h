@@ -11,7 +11,8 @@
 SEC("tp_btf/xfs_iunlock")
 int BPF_PROG(xfs_iunlock, struct xfs_inode *inode, unsigned int flags)
 {
-	if (inode && flags & XFS_IOLOCK_EXCL)
+	/* Before 6.13 it is given back, too, when a file is closed that was only read. */
+	if (inode && flags & XFS_IOLOCK_EXCL && inode->i_vnode.i_writecount.counter > 0)
 		change_slot(slot_of(inode->i_vnode.i_sb->s_dev, inode->i_vnode.i_ino));
 	return 0;
 }

@@ -32,7 +32,11 @@ impl SourceSlot {
     /// Where relative paths of the server's processes start.
     pub const WORKING_DIRECTORY: SourceSlot = SourceSlot(3);
 
-    const RESERVED: u32 = 4;
+    /// Access control lists of files: by it the watcher knows whether who may read a file can have changed although mode and owner have not. Where a change
+    /// cannot be told more narrowly it is one of everything.
+    pub const ACCESS_LISTS: SourceSlot = SourceSlot(4);
+
+    const RESERVED: u32 = 5;
 
     /// Slot of an inode; never one of the named ones.
     ///

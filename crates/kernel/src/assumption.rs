@@ -168,6 +168,9 @@ impl fmt::Display for Test {
 
 impl fmt::Display for Way {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.tests.iter().any(|test| matches!(test, Test::Unpreempted)) {
+            return write!(formatter, "programs at the kernel's functions ({})", Test::Unpreempted);
+        }
         for (index, test) in self.tests.iter().enumerate() {
             let between = if index == 0 { "" } else { " and " };
             write!(formatter, "{between}{test}")?;

@@ -21,4 +21,4 @@ pub use assumption::{Assumption, Feature, Program, Test, Way};
 pub use findings::{Findings, Lack};
 pub use kernel::{Kernel, NoTypes};
 pub use table::ASSUMPTIONS;
-pub use verified::{missed_runs, verified_instructions};
+pub use verified::{Runs, missed_runs, runs, verified_instructions};

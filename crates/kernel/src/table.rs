@@ -29,7 +29,7 @@ const fn at(name: &'static str, module: Option<&'static str>) -> Program {
     Program { name, if_there: Some(Test::Function { name, module }) }
 }
 
-/// What `ebpf/calls.h` cannot do without.
+/// What `ebpf/calls.h` and `ebpf/vfs.h` cannot do without.
 const FUNCTIONS_OF_CALLS: &[Test] = &[
     Test::Unpreempted,
     Test::Function { name: "do_sys_openat2", module: None },
@@ -38,6 +38,18 @@ const FUNCTIONS_OF_CALLS: &[Test] = &[
     Test::Function { name: "unix_stream_recvmsg", module: None },
     Test::Function { name: "security_socket_sendmsg", module: None },
     Test::Function { name: "security_inode_setattr", module: None },
+    Test::Function { name: "security_file_open", module: None },
+    Test::Function { name: "notify_change", module: None },
+    Test::Function { name: "security_inode_create", module: None },
+    Test::Function { name: "security_inode_link", module: None },
+    Test::Function { name: "security_inode_unlink", module: None },
+    Test::Function { name: "security_inode_symlink", module: None },
+    Test::Function { name: "security_inode_mkdir", module: None },
+    Test::Function { name: "security_inode_rmdir", module: None },
+    Test::Function { name: "security_inode_mknod", module: None },
+    Test::Function { name: "security_inode_rename", module: None },
+    Test::Function { name: "vfs_setxattr", module: None },
+    Test::Function { name: "vfs_removexattr", module: None },
     Test::Function { name: "security_mmap_file", module: None },
     Test::Function { name: "generic_file_write_iter", module: None },
     Test::Function { name: "do_settimeofday64", module: None },
@@ -65,14 +77,20 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
     at("ovl_write_iter", Some("overlay")),
     at("fuse_file_write_iter", Some("fuse")),
     at("nfs_file_write", Some("nfs")),
-    at("security_inode_link", None),
-    at("security_inode_unlink", None),
-    at("security_inode_symlink", None),
-    at("security_inode_mkdir", None),
-    at("security_inode_rmdir", None),
-    at("security_inode_mknod", None),
-    at("security_inode_rename", None),
-    at("security_inode_setattr", None),
+    Program::new("security_inode_create"),
+    Program::new("security_inode_link"),
+    Program::new("security_inode_unlink"),
+    Program::new("security_inode_symlink"),
+    Program::new("security_inode_mkdir"),
+    Program::new("security_inode_rmdir"),
+    Program::new("security_inode_mknod"),
+    Program::new("security_inode_rename"),
+    Program::new("security_inode_setattr"),
+    Program::new("vfs_setxattr"),
+    Program::new("vfs_removexattr"),
+    at("vfs_set_acl", None),
+    at("vfs_remove_acl", None),
+    at("set_posix_acl", None),
     at("__x64_sys_accept", None),
     at("__x64_sys_accept4", None),
     at("__x64_sys_getdents", None),
@@ -87,14 +105,6 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
     at("__x64_sys_shutdown", None),
     at("__x64_sys_open_by_handle_at", None),
     at("__ia32_compat_sys_open_by_handle_at", None),
-    at("__x64_sys_setxattr", None),
-    at("__x64_sys_lsetxattr", None),
-    at("__x64_sys_fsetxattr", None),
-    at("__x64_sys_removexattr", None),
-    at("__x64_sys_lremovexattr", None),
-    at("__x64_sys_fremovexattr", None),
-    at("__x64_sys_setxattrat", None),
-    at("__x64_sys_removexattrat", None),
     at("__x64_sys_mount", None),
     at("__x64_sys_umount", None),
     at("__x64_sys_pivot_root", None),
@@ -103,14 +113,6 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
     at("__x64_sys_fsmount", None),
     at("__x64_sys_mount_setattr", None),
     at("__x64_sys_open_tree_attr", None),
-    at("__ia32_sys_setxattr", None),
-    at("__ia32_sys_lsetxattr", None),
-    at("__ia32_sys_fsetxattr", None),
-    at("__ia32_sys_removexattr", None),
-    at("__ia32_sys_lremovexattr", None),
-    at("__ia32_sys_fremovexattr", None),
-    at("__ia32_sys_setxattrat", None),
-    at("__ia32_sys_removexattrat", None),
     at("__ia32_sys_mount", None),
     at("__ia32_sys_umount", None),
     at("__ia32_sys_oldumount", None),
@@ -120,6 +122,23 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
     at("__ia32_sys_fsmount", None),
     at("__ia32_sys_mount_setattr", None),
     at("__ia32_sys_open_tree_attr", None),
+];
+
+/// Change times that are set, moved, or stay what they are (`ebpf/times.h`).
+const TIMES: &[Test] = &[
+    Test::Tracepoint { name: "inode_set_ctime_to_ts", module: None },
+    Test::Tracepoint { name: "ctime_ns_xchg", module: None },
+    Test::Tracepoint { name: "ctime_xchg_skip", module: None },
+];
+const PROGRAMS_OF_TIMES: &[Program] =
+    &[Program::new("inode_set_ctime_to_ts"), Program::new("ctime_ns_xchg"), Program::new("ctime_xchg_skip")];
+
+/// The programs in `ebpf/vfs.h` that only this way needs.
+const PROGRAMS_OF_VFS: &[Program] = &[
+    Program::new("security_file_open"),
+    Program::new("notify_change"),
+    at("xfs_forget_acl", XFS),
+    at("btrfs_ioctl", BTRFS),
 ];
 
 const EXT4: Option<&str> = Some("ext4");
@@ -167,9 +186,15 @@ pub static ASSUMPTIONS: &[Assumption] = &[
             },
         ],
     },
-    by_tracepoint!(Feature::ChangeTimes, "change times that are set", "inode_set_ctime_to_ts", None, "6.13"),
-    by_tracepoint!(Feature::ChangeTimes, "change times that are moved", "ctime_ns_xchg", None, "6.13"),
-    by_tracepoint!(Feature::ChangeTimes, "change times that stay", "ctime_xchg_skip", None, "6.13"),
+    Assumption {
+        name: "changes of contents, names and attributes",
+        feature: Feature::ChangeTimes,
+        ways: &[
+            Way { tests: TIMES, programs: PROGRAMS_OF_TIMES, since: "6.13" },
+            // Names and access control lists are seen by programs of `ebpf/calls.h`, which the same tests take.
+            Way { tests: FUNCTIONS_OF_CALLS, programs: PROGRAMS_OF_VFS, since: "6.1" },
+        ],
+    },
     Assumption {
         name: "which subvolume a file is in",
         feature: Feature::Btrfs,

@@ -4,10 +4,12 @@
 //!
 //! `cargo run --release -p nicache-watch --example witness_cost [once | hold]`
 //!
-//! `hold`: the witnesses stay, for a server in this network namespace, until standard input ends.
+//! `hold`: the witnesses stay, for a server in this network namespace, until standard input ends. Then each program's runs are printed, if the kernel has
+//! counted them (`sysctl kernel.bpf_stats_enabled=1`).
 //! `once`: one short round, for a machine whose clock counts instructions (`ICOUNT=1 tools/kernels/boot NAME cost`).
 
 use std::fs::{self, File};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::Instant;
 
@@ -28,7 +30,29 @@ fn hold() {
         }
     });
     let _ = std::io::stdin().read_line(&mut String::new());
+    let mut counted: Vec<_> = descriptors().iter().filter_map(|fd| nicache_kernel::runs(fd.as_fd())).collect();
+    counted.retain(|program| program.runs > 0);
+    counted.sort_by_key(|program| std::cmp::Reverse(program.ns));
+    for program in counted {
+        println!("{:>15} {:>8} runs, {:>6} ns each", program.name, program.runs, program.ns / program.runs);
+    }
     drop(watcher);
+}
+
+/// Copies of all descriptors of this process.
+fn descriptors() -> Vec<OwnedFd> {
+    let numbers = fs::read_dir("/proc/self/fd")
+        .expect("/proc")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let numbers: Vec<i32> = numbers.collect();
+    numbers
+        .into_iter()
+        .filter_map(|number| {
+            // SAFETY: only used to be copied, which fails if the descriptor is gone.
+            let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+            descriptor.try_clone_to_owned().ok()
+        })
+        .collect()
 }
 
 fn main() {

@@ -8,7 +8,7 @@
 //! Unlike a file's bytes, what was computed cannot be compared with its sources. A change that was witnessed before the request was
 //! forwarded, but took effect only after the server had read the old state, must show in another way: no file may have a change time
 //! that close, none may be open for writing, now or when the server opened it, each must be as long as it was when it was opened, and the
-//! look-ups must lead where they led. Where times are the only witness, a file that the server has not opened must have been at rest
+//! look-ups must lead where they led; and so for directories' times. Where times are the only witness, a file that the server has not opened must have been at rest
 //! before (`settled.rs`).
 
 use std::collections::HashSet;
@@ -247,8 +247,8 @@ fn ensure_settled(
         }
         if seen.insert(node.identity) {
             let file = contents::settle(node)?;
-            let len = rustix::fs::fstat(&file).map_err(|_| RefusalReason::Io)?.st_size;
-            if u64::try_from(len) != Ok(node.size) {
+            let now = rustix::fs::fstat(&file).map_err(|_| RefusalReason::Io)?;
+            if u64::try_from(now.st_size) != Ok(node.size) || changed_ns(&now) != node.changed_ns {
                 return Err(RefusalReason::Changed);
             }
             if node.has_only_times() {
@@ -257,5 +257,18 @@ fn ensure_settled(
             }
         }
     }
+    // Their times and lengths can be asked for while they are being changed; the walk has waited for that.
+    for node in &survey.folders {
+        let now = rustix::fs::fstat(&node.fd).map_err(|_| RefusalReason::Io)?;
+        if is_within(UNDER_WAY_NS, changed_ns(&now), request.forwarded_ns) && Rule::Forwarded.holds() {
+            tracing::debug!(inode = ?node.identity, "a directory is being changed");
+            return Err(RefusalReason::Changed);
+        }
+    }
     if restless { Err(RefusalReason::Changed) } else { Ok(()) }
+}
+
+/// Change time in nanoseconds since 1970.
+fn changed_ns(stat: &rustix::fs::Stat) -> i128 {
+    i128::from(stat.st_ctime) * 1_000_000_000 + i128::from(stat.st_ctime_nsec)
 }

@@ -54,8 +54,7 @@ impl Openings {
         }
         let Some(opening) = self.last.get(&(tgid, node.identity)) else { return false };
         let is_same_inode = opening.changed_ns != 0 && i128::from(opening.changed_ns) == node.changed_ns;
-        // A change of an access control list is one of everything.
-        let has_same_lists = table.stamp_of(SourceSlot::EVERYTHING) < opening.clock;
+        let has_same_lists = table.is_unchanged(&[SourceSlot::EVERYTHING, SourceSlot::ACCESS_LISTS], opening.clock);
         is_same_inode || has_same_lists && opening.access == node.access()
     }
 }

@@ -93,6 +93,8 @@ pub(crate) struct Survey<'a> {
     pub(crate) candidates: Vec<Candidate>,
     /// All files that were found, and what they were when they were opened, if they were.
     pub(crate) files: Vec<(Rc<Node>, Option<Opened>)>,
+    /// All directories that were found at the end of a path.
+    pub(crate) folders: Vec<Rc<Node>>,
     /// Is any of it on an overlay?
     pub(crate) layered: bool,
     /// The events that the sources come from.
@@ -175,6 +177,9 @@ pub(crate) fn survey<'a>(
                         survey.files.push((node.clone(), opened));
                     }
                 }
+            }
+            Outcome::Found(node) if node.kind == FileType::Directory && matches!(purpose, Purpose::FindSources) => {
+                survey.folders.push(node.clone());
             }
             _ => {}
         }

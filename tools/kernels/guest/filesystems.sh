@@ -21,6 +21,7 @@ try() {
         hits=$(counter "$name" hits)
         refused=$(counter "$name" fill_refused_unwatched_filesystem)
         result "$name" "hits=$hits" "refused_unwatched=$refused" "$seen"
+        [ "$hits" -gt 0 ] || nicache status --name "$name" --json | grep -o '"fill_[a-z_]*": *[1-9][0-9]*'
         grep -ao "pages that need .*" "/run/$name.log" | head -2
         [[ $seen == *"stale=0" ]] || failed=1
         [ "$hits" -gt 10 ] || [ "$refused" -gt 0 ] || failed=1
@@ -40,12 +41,14 @@ on_image() {
         result "$name" not_mounted
     fi
 }
+# FILESYSTEMS: these alone, separated by commas.
+wanted() { [ -z "${FILESYSTEMS:-}" ] || [[ ,$FILESYSTEMS, == *",$1,"* ]]; }
 modprobe loop
-on_image ext4 mke2fs -q -t ext4
-on_image xfs mkfs.xfs -q
-on_image btrfs mkfs.btrfs -q
-mount -t tmpfs tmpfs /mnt/tmpfs && try tmpfs /mnt/tmpfs
+wanted ext4 && on_image ext4 mke2fs -q -t ext4
+wanted xfs && on_image xfs mkfs.xfs -q
+wanted btrfs && on_image btrfs mkfs.btrfs -q
+wanted tmpfs && mount -t tmpfs tmpfs /mnt/tmpfs && try tmpfs /mnt/tmpfs
 mkdir -p /var/tmp/o/{lower,upper,work,merged}
-mount -t overlay overlay -o lowerdir=/var/tmp/o/lower,upperdir=/var/tmp/o/upper,workdir=/var/tmp/o/work /var/tmp/o/merged &&
+wanted overlay && mount -t overlay overlay -o lowerdir=/var/tmp/o/lower,upperdir=/var/tmp/o/upper,workdir=/var/tmp/o/work /var/tmp/o/merged &&
     try overlay /var/tmp/o/merged
 exit $failed

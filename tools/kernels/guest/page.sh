@@ -59,9 +59,14 @@ C
 without=$(python3 ask.py)
 mkfifo hold
 /usr/local/lib/nicache-tests/witness_cost hold <hold >held 2>&1 &
+watcher=$!
 exec 3>hold
 wait_line held watching 100 || { cat held; exit 1; }
+# PROFILE=1: what each program took, too. The counting itself costs some hundred instructions a run.
+[ -z "${PROFILE:-}" ] || echo 1 >/proc/sys/kernel/bpf_stats_enabled
 # What PHP-FPM had open before is not watched: another child.
 with=$(python3 ask.py)
 exec 3>&-
+wait $watcher
+grep runs held
 result page "without=$without" "with=$with" "more=$(((with - without) * 1000 / without)) per mille"
