@@ -12,6 +12,7 @@ use libbpf_rs::btf::{Btf, BtfKind};
 use crate::assumption::{Assumption, Test};
 use crate::findings::{Findings, Lack};
 use crate::preemption::is_unpreempted;
+use crate::tracing::calls_programs_at_functions;
 
 /// The kernel does not describe its types.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,7 @@ pub struct Kernel {
     base: BaseTypes,
     types: Btf<'static>,
     is_unpreempted: bool,
+    has_functions: bool,
 }
 
 impl Kernel {
@@ -39,7 +41,13 @@ impl Kernel {
     pub fn read(assumptions: &'static [Assumption]) -> Result<Kernel, NoTypes> {
         let types = Btf::from_vmlinux().map_err(|_| NoTypes)?;
         let base = BaseTypes::load().ok_or(NoTypes)?;
-        let mut kernel = Kernel { modules: HashMap::new(), base, types, is_unpreempted: is_unpreempted() };
+        let mut kernel = Kernel {
+            modules: HashMap::new(),
+            base,
+            types,
+            is_unpreempted: is_unpreempted(),
+            has_functions: calls_programs_at_functions(),
+        };
         let tests = assumptions.iter().flat_map(|assumption| assumption.ways).flat_map(|way| way.tests);
         for test in tests {
             let (Test::Tracepoint { module: Some(module), .. }
@@ -73,7 +81,9 @@ impl Kernel {
             Test::Tracepoint { name, module } => self.names(&format!("btf_trace_{name}"), BtfKind::Typedef, *module),
             // Without ftrace's trampolines nothing can be attached to functions.
             Test::Function { name, module } => {
-                self.names("register_ftrace_direct", BtfKind::Func, None) && self.names(name, BtfKind::Func, *module)
+                self.has_functions
+                    && self.names("register_ftrace_direct", BtfKind::Func, None)
+                    && self.names(name, BtfKind::Func, *module)
             }
             Test::Unpreempted => self.is_unpreempted,
             Test::Field { structure, field } => {
@@ -91,9 +101,9 @@ impl Kernel {
         }
     }
 
-    /// From now on takes no way that rests on [`Test::Unpreempted`]: the kernel has refused a program at a function.
+    /// From now on takes no way that needs a function: the kernel has refused a program at one.
     pub fn take_no_functions(&mut self) {
-        self.is_unpreempted = false;
+        self.has_functions = false;
     }
 
     /// Goes through `assumptions`.

@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 
 use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject, PrintLevel};
 use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
-use nicache_kernel::{ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, missed_runs, verified_instructions};
+use nicache_kernel::{
+    ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, calls_programs_at_functions, missed_runs, verified_instructions,
+};
 
 use crate::event::{Identity, LookupEvent, split_changed_ns};
 use crate::processes::DatabaseProcesses;
@@ -69,7 +71,7 @@ pub struct KernelWitness {
     /// Programs that may not be passed over.
     unpreempted: Vec<(String, OwnedFd)>,
     looked_ns: u64,
-    has_missed: bool,
+    is_blind: bool,
 }
 
 /// Between two looks whether a program was passed over.
@@ -77,7 +79,7 @@ const LOOK_NS: u64 = 500_000_000;
 
 impl Witness for KernelWitness {
     fn drain(&mut self, handle: &mut dyn FnMut(LookupEvent)) -> Drained {
-        match self.has_missed {
+        match self.is_blind {
             true => Drained::Corrupt,
             false => self.ring.drain(handle),
         }
@@ -92,21 +94,28 @@ impl Witness for KernelWitness {
     }
 
     fn handle_time(&mut self, table: &RevisionTable, now_ns: u64) {
-        if self.has_missed || now_ns < self.looked_ns + LOOK_NS {
+        if self.is_blind || now_ns < self.looked_ns + LOOK_NS || self.unpreempted.is_empty() {
             return;
         }
         self.looked_ns = now_ns;
         let has_missed = |program: &OwnedFd| missed_runs(program.as_fd()).is_none_or(|runs| runs > 0);
-        if let Some((program, file)) = self.unpreempted.iter().find(|(_, program)| has_missed(program)) {
-            self.has_missed = true;
+        if !calls_programs_at_functions() {
+            tracing::warn!(
+                "the kernel no longer calls witnesses (kernel.ftrace_enabled is 0). From here on nothing is cached. Start nicache again, and it watches in \
+                 another way; or set it to 1 before"
+            );
+        } else if let Some((program, file)) = self.unpreempted.iter().find(|(_, program)| has_missed(program)) {
             tracing::warn!(
                 program,
                 runs = missed_runs(file.as_fd()),
                 "the kernel has passed over a witness: it now stops in the middle of its own work (preempt=full or lazy). From here on nothing is cached. \
                  Start nicache again, and it watches in another way"
             );
-            table.record_change(SourceSlot::EVERYTHING);
+        } else {
+            return;
         }
+        self.is_blind = true;
+        table.record_change(SourceSlot::EVERYTHING);
     }
 
     fn take_untold_files(&mut self) -> Vec<UntoldFile> {
@@ -142,30 +151,16 @@ impl KernelWatcher {
         check_capabilities()?;
         let mut kernel = Kernel::read(ASSUMPTIONS)?;
         let findings = kernel.findings(ASSUMPTIONS);
-        let lacks = |feature| findings.lacks_of(feature).map(ToString::to_string);
-        if !findings.has(Feature::Watching) {
-            return Err(WatchError::Lacking(lacks(Feature::Watching).collect()));
-        }
-        // Other file systems are named when a page is on one (`unwatched.rs`).
-        let missing = lacks(Feature::Ext4).chain(lacks(Feature::Dynamic)).collect();
-        let times = findings.has(Feature::ChangeTimes);
-        let coverage = Coverage {
-            ext4: findings.has(Feature::Ext4),
-            xfs: times && findings.has(Feature::Xfs),
-            btrfs: times && findings.has(Feature::Btrfs),
-            tmpfs: times,
-            local: false,
-            missing,
-        };
-        let (mut watcher, mut log) = with_log(|| attach(&findings, coverage.clone()));
-        if let Err(error) = &watcher
+        let (mut watcher, mut log) = with_log(|| attach(&findings, coverage_of(&findings)?));
+        if let Err(error @ (AttachError::Libbpf(_) | AttachError::Io(_))) = &watcher
             && !findings.unpreempted.is_empty()
         {
-            tracing::info!(
-                "the kernel takes no programs at its functions ({error}): system calls are seen at their end"
+            tracing::warn!(
+                "the kernel takes no programs at its functions ({error}): system calls are seen at their end, and what needs these functions is not kept"
             );
             kernel.take_no_functions();
-            (watcher, log) = with_log(|| attach(&kernel.findings(ASSUMPTIONS), coverage));
+            let findings = kernel.findings(ASSUMPTIONS);
+            (watcher, log) = with_log(|| attach(&findings, coverage_of(&findings)?));
         }
         let watcher = watcher.map_err(|error| error.into_watch_error(log))?;
         let table = watcher.table()?;
@@ -201,7 +196,7 @@ impl KernelWatcher {
                 .map(|(name, program)| Ok((name.clone(), program.try_clone()?)))
                 .collect::<io::Result<_>>()?,
             looked_ns: 0,
-            has_missed: false,
+            is_blind: false,
         })
     }
 
@@ -241,7 +236,27 @@ impl KernelWatcher {
     }
 }
 
+/// What can be watched by these.
+fn coverage_of(findings: &Findings) -> Result<Coverage, AttachError> {
+    let lacks = |feature| findings.lacks_of(feature).map(ToString::to_string);
+    if !findings.has(Feature::Watching) {
+        return Err(AttachError::Lacking(lacks(Feature::Watching).collect()));
+    }
+    // Other file systems are named when a page is on one (`unwatched.rs`).
+    let missing = lacks(Feature::Ext4).chain(lacks(Feature::Dynamic)).collect();
+    let tmpfs = findings.has(Feature::ChangeTimes);
+    Ok(Coverage {
+        ext4: findings.has(Feature::Ext4),
+        xfs: tmpfs && findings.has(Feature::Xfs),
+        btrfs: tmpfs && findings.has(Feature::Btrfs),
+        tmpfs,
+        local: false,
+        missing,
+    })
+}
+
 enum AttachError {
+    Lacking(Vec<String>),
     Libbpf(libbpf_rs::Error),
     Io(io::Error),
     Absent(&'static str),
@@ -262,6 +277,7 @@ impl From<io::Error> for AttachError {
 impl fmt::Display for AttachError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            AttachError::Lacking(what) => write!(formatter, "{}", what.join("; ")),
             AttachError::Libbpf(error) => write!(formatter, "{error}"),
             AttachError::Io(error) => write!(formatter, "{error}"),
             AttachError::Absent(name) => write!(formatter, "{name} is not in the program"),
@@ -272,6 +288,7 @@ impl fmt::Display for AttachError {
 impl AttachError {
     fn into_watch_error(self, log: String) -> WatchError {
         match self {
+            AttachError::Lacking(what) => WatchError::Lacking(what),
             AttachError::Io(error) => WatchError::Io(error),
             AttachError::Absent(name) => WatchError::Refused(format!("{name} is not in the program")),
             // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the process.
