@@ -51,7 +51,23 @@ pub fn clear_live_line() {
     }
 }
 
-/// Writes log lines above the live line.
+/// Whoever reads what a program prints may go at any time (`nicache check | head`, a log that is rotated away, a terminal that is closed). A command that
+/// only answers ends then, as others do; what serves goes on.
+pub fn end_when_nobody_reads() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload_as_str().unwrap_or_default();
+        if text.starts_with("failed printing to stdout") || text.starts_with("failed printing to stderr") {
+            std::process::exit(NOBODY_READS);
+        }
+        before(panic);
+    }));
+}
+
+/// What a shell says of a program that SIGPIPE has ended.
+const NOBODY_READS: i32 = 141;
+
+/// Writes log lines above the live line. Whether anybody reads them does not matter: an error would be reported by a line on standard error.
 struct AroundLiveLine;
 
 impl MakeWriter<'_> for AroundLiveLine {
@@ -66,17 +82,15 @@ impl Write for AroundLiveLine {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let shown = LIVE_LINE.lock().expect("no holder of this lock panics");
         let mut stderr = io::stderr().lock();
-        if shown.is_empty() {
-            stderr.write_all(bytes)?;
+        let _ = if shown.is_empty() {
+            stderr.write_all(bytes)
         } else {
-            stderr.write_all(b"\r\x1b[K")?;
-            stderr.write_all(bytes)?;
-            stderr.write_all(shown.as_bytes())?;
-        }
+            stderr.write_all(&[b"\r\x1b[K", bytes, shown.as_bytes()].concat())
+        };
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
     }
 }

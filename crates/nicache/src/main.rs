@@ -33,17 +33,19 @@ mod supervisor;
 mod top;
 mod url;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
 fn main() -> ExitCode {
+    logs::end_when_nobody_reads();
     let cli = cli::Cli::from_arg_matches(&cli::command().get_matches()).unwrap_or_else(|error| error.exit());
     match commands::execute(cli.command) {
         Ok(code) => code,
         Err(error) => {
             logs::clear_live_line();
-            eprintln!("nicache: {error:#}");
+            let _ = writeln!(std::io::stderr(), "nicache: {error:#}");
             ExitCode::FAILURE
         }
     }

@@ -6,10 +6,11 @@ mod common;
 mod replay;
 
 use std::fs::Permissions;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -236,6 +237,37 @@ fn an_upgrade_that_fails_changes_nothing() {
 }
 
 /// Niceness of the thread of the card that moves frames (proc_pid_stat(5)).
+#[test]
+fn nobody_reads_what_is_said() {
+    private_network();
+    let site = Site::with("", "root @ROOT@/site;");
+    let (reader, log) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(common::NICACHE);
+    command.args(["run", "--json", "--"]).args(site.command());
+    let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&ready).unwrap();
+    let (name, server) =
+        (ready["status"]["name"].as_str().unwrap(), ready["status"]["server_address"].as_str().unwrap());
+    // Which says much.
+    assert!(common::command(&["upgrade", "--name", name]).status.success());
+    kill(status(name)["card_pid"].as_u64().unwrap(), Signal::KILL);
+    let url = format!("http://{server}/page.html");
+    assert!(within(PATIENCE, || try_curl(&url)).is_some());
+    assert!(process.try_wait().unwrap().is_none());
+    kill(process.id().into(), Signal::TERM);
+    assert!(process.wait().unwrap().success());
+
+    // What only answers ends.
+    let mut check = Command::new(common::NICACHE);
+    let (reader, answer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = check.args(["check", "--json"]).stdout(answer).output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(141), ""));
+}
+
 fn niceness(nicache: &Nicache) -> i32 {
     for thread in std::fs::read_dir(format!("/proc/{}/task", nicache.pid("card_pid"))).unwrap().flatten() {
         let text = std::fs::read_to_string(thread.path().join("stat")).unwrap();

@@ -3,7 +3,7 @@
 mod proof;
 
 use std::fmt::Write as _;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -305,12 +305,12 @@ fn say(arguments: &DemoArgs, line: &str) {
     }
 }
 
-/// Prints a line, in the place of the live line that `nicache run` shows on the same terminal.
+/// Prints a line, in the place of the live line that `nicache run` shows on the same terminal. Whether anybody reads it does not matter.
 fn print(line: &str) {
     if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
     }
-    println!("{line}");
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 #[cfg(test)]
