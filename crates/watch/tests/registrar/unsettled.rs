@@ -167,11 +167,14 @@ fn a_second_write_in_the_same_tick(folder: &Path) -> usize {
         let body = scene.read(&other);
         later_kept += usize::from(matches!(scene.judge_computed(&forwarded, &body), Verdict::Stored { .. }));
 
-        // Once the server has read what is there now, all is well.
-        assert_eq!(scene.read(&page), b"B");
-        std::thread::sleep(Duration::from_millis(15));
-        let verdict = scene.fill_computed(&other);
-        assert!(matches!(verdict, Verdict::Stored { .. }), "{verdict:?}");
+        // Once the server has read what is there now, all is well. Linux 6.1 closes a ring's descriptor a second later.
+        let is_kept = (0..6).any(|reading| {
+            std::thread::sleep(Duration::from_millis(300) * reading);
+            assert_eq!(scene.read(&page), b"B");
+            std::thread::sleep(Duration::from_millis(15));
+            matches!(scene.fill_computed(&other), Verdict::Stored { .. })
+        });
+        assert!(is_kept);
     }
     println!("RESULT same_tick untold={untold} of={ROUNDS} first_kept={first_kept} later_kept={later_kept}");
     assert_eq!((first_kept, later_kept), (0, 0));
