@@ -437,6 +437,9 @@ impl Registrar {
         if self.retained.has_overflowed() {
             return Err(RefusalReason::TooManyRetained);
         }
+        if self.retained.has_unverified() {
+            self.retained.verify(&mut Resolver::new(self.witness.coverage().clone()));
+        }
         let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
         let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone(), addresses);

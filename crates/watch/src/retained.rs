@@ -12,8 +12,14 @@ use nicache_coherence::{RevisionTable, Rule, Stamp};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::event::{EventKind, Identity, LookupEvent};
-use crate::settled::{may_change_untold, telling_change_ns};
+use crate::resolve::{Outcome, Resolver};
+use crate::settled::{is_within, may_change_untold, telling_change_ns};
 
+/// A file whose change time is this close before its opening may be one whose name was being taken away: the witness has fired, and the path led to it for the
+/// last time.
+const NAMED_NS: i128 = 2_000_000_000;
+/// Openings of such files that wait to be looked at.
+const UNVERIFIED_MAX: usize = 4096;
 /// Files followed at most. With more of them no dynamic reply is kept.
 pub const RETAINED_MAX: usize = 65_536;
 /// A server that has not read a changed file for this long is taken to have no use for it any more; what it still keeps of it is
@@ -121,6 +127,8 @@ pub struct Retained {
     overflowed: bool,
     /// A file has been read that was not waited for any more.
     renewed: bool,
+    /// Openings after which the path may have led elsewhere, with nobody to tell.
+    unverified: Vec<LookupEvent>,
 }
 
 impl Retained {
@@ -174,9 +182,39 @@ impl Retained {
             return;
         }
         self.add(identity, path, event, table);
-        if let (Some(cleaned_ns), Some(file)) = (cleaned_ns, self.files.get_mut(&identity)) {
+        let Some(file) = self.files.get_mut(&identity) else { return };
+        if let Some(cleaned_ns) = cleaned_ns {
             file.cleaned_ns = cleaned_ns;
         }
+        if event.changed_ns != 0 && !is_within(NAMED_NS, event.changed_ns.into(), event.time_ns) {
+            return;
+        }
+        if self.unverified.len() < UNVERIFIED_MAX {
+            self.unverified.push(event.clone());
+        } else {
+            file.unsettled = true;
+        }
+    }
+
+    /// Makes dirty what the server has opened by a path that leads elsewhere by now. `resolver` remembers nothing from before: it waits for whoever is
+    /// changing names, so what has its witness has its effect.
+    pub fn verify(&mut self, resolver: &mut Resolver) {
+        for event in std::mem::take(&mut self.unverified) {
+            let Some(identity) = event.inode else { continue };
+            let is_there = match resolver.resolve(&event).map(|walk| walk.outcome) {
+                Ok(Outcome::Found(node)) => node.identity == identity || !node.is_watched(),
+                _ => false,
+            };
+            if let Some(file) = self.files.get_mut(&identity).filter(|file| file.opened == event.clock && !is_there) {
+                tracing::debug!(path = %file.name(), "the server has opened a file whose name was being taken away");
+                (file.unsettled, file.dirty) = (true, None);
+            }
+        }
+    }
+
+    /// Is there anything to [verify](Retained::verify)?
+    pub fn has_unverified(&self) -> bool {
+        !self.unverified.is_empty()
     }
 
     fn add(&mut self, identity: Identity, path: Option<&[u8]>, event: &LookupEvent, table: &RevisionTable) {

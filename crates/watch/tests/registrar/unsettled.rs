@@ -300,3 +300,51 @@ fn the_length_of_a_file_that_was_not_at_rest() {
         on("tmpfs", the_length_of_a_file);
     }
 }
+
+/// Two files change names while the server opens one of them: what it has in its memory is of the name that it asked for, and that is another file's now.
+#[test]
+fn names_that_are_exchanged_while_the_server_reads() {
+    on("ext4", |folder| {
+        const ROUNDS: usize = 400;
+        let mut scene = Scene::new();
+        let other = folder.join("other");
+        fs::write(&other, "other").unwrap();
+        let (mut late, mut kept) = (0, 0);
+        for round in 0..ROUNDS {
+            let (page, next) = (folder.join(format!("page-{round}")), folder.join(format!("next-{round}")));
+            fs::write(&page, "A").unwrap();
+            fs::write(&next, "B").unwrap();
+            let (from, to) = (page.clone(), next);
+            let writer = std::thread::spawn(move || {
+                for _ in 0..round * 50 {
+                    std::hint::spin_loop();
+                }
+                rustix::fs::renameat_with(
+                    rustix::fs::CWD,
+                    &from,
+                    rustix::fs::CWD,
+                    &to,
+                    rustix::fs::RenameFlags::EXCHANGE,
+                )
+                .unwrap();
+            });
+            let body = scene.read(&page);
+            writer.join().unwrap();
+            if body == b"B" {
+                continue;
+            }
+            // From the server's memory: it looks at nothing of that file.
+            late += 1;
+            std::thread::sleep(Duration::from_millis(25));
+            let forwarded = scene.forward();
+            let body = scene.read(&other);
+            kept += usize::from(matches!(scene.judge_computed(&forwarded, &body), Verdict::Stored { .. }));
+            // It looks again.
+            scene.read(&page);
+            std::thread::sleep(Duration::from_millis(15));
+        }
+        println!("RESULT exchanged read_before={late} of={ROUNDS} kept={kept}");
+        assert_eq!(kept, 0);
+        assert!(late > 0, "the server was never before the exchange: this shows nothing");
+    });
+}
