@@ -547,7 +547,6 @@ __noinline int observe_received(struct call *call, __u32 kind)
 		else
 			connection->busy = connection->wrote = 1;
 		note_work(kind, true);
-		change_slot(SLOT_DATABASES);
 	}
 	if (connection)
 		connection->replied = 0;
@@ -579,6 +578,11 @@ __noinline int observe_received(struct call *call, __u32 kind)
 		connection->untold = lost;
 		connection->changing = lost && may != SQL_QUESTION;
 	}
+	/* After the event: who finds no stamp finds the event. The other way round, somebody who looked between the two would vouch for a page from after the
+	 * stamp on, and not know of the statement.
+	 */
+	if (may != SQL_QUESTION)
+		change_slot(SLOT_DATABASES);
 	if (lost && may != SQL_QUESTION)
 		change_slot(SLOT_EVERYTHING);
 	if (may == SQL_ANYTHING)
