@@ -122,7 +122,7 @@ int BPF_PROG(btrfs_ioctl, struct file *file, unsigned int command)
 	switch (command & 0xff) {
 	case BTRFS_IOC_SNAP_DESTROY_V2:
 		/* It may be named by its number. */
-		change_slot(SLOT_EVERYTHING);
+		change_slot(SLOT_EVERYTHING); /* and what follows */
 	case BTRFS_IOC_SNAP_CREATE:
 	case BTRFS_IOC_SUBVOL_CREATE:
 	case BTRFS_IOC_SNAP_DESTROY:

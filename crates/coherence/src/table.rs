@@ -19,7 +19,7 @@
 //!     bits 0..61 stamp: value of `clock` when the source last changed
 //! ```
 //!
-//! Why no lock is needed. A writer does, before its call returns: raise the stamp to the clock, until it finds a stamp that is no smaller than a clock that
+//! Why no lock is needed. A writer does, before its call returns: raise the stamp to the clock, until the stamp is at least as large as a clock that
 //! it has read afterwards; and *then*, if the word had the watched bit, add 1 to `epoch`. A card that validates reads `epoch` *first* and the stamps second,
 //! and remembers the epoch that it read. So it either sees the stamp, or the epoch that it remembers is one that the
 //! writer has yet to leave behind, and the next hit looks again. A fill sets the watched bit before it reads the

@@ -128,7 +128,7 @@ mod model {
             Ok(())
         }
 
-        /// lock, [effect], look at the slot, read the clock and stamp until the stamp is no smaller, epoch, [effect], unlock, return
+        /// lock, [effect], look at the slot, read the clock and stamp until the stamp is at least as large, epoch, [effect], unlock, return
         fn writer_step(&mut self, index: usize, rules: Rules) -> bool {
             let mut writer = self.writers[index].clone();
             let file = if self.places == Places::OneFile { 1 } else { index };

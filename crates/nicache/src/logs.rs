@@ -57,14 +57,14 @@ pub fn end_when_nobody_reads() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let text = panic.payload_as_str().unwrap_or_default();
-        if text.starts_with("failed printing to stdout") || text.starts_with("failed printing to stderr") {
+        if text.starts_with("failed printing to std") && text.contains("os error 32") {
             std::process::exit(NOBODY_READS);
         }
         before(panic);
     }));
 }
 
-/// What a shell says of a program that SIGPIPE has ended.
+/// What a shell says of a program that SIGPIPE has ended; EPIPE is error 32.
 const NOBODY_READS: i32 = 141;
 
 /// Writes log lines above the live line. Whether anybody reads them does not matter: an error would be reported by a line on standard error.

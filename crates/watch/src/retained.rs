@@ -34,10 +34,7 @@ const VOLATILE_CHANGES: u32 = 16;
 const VOLATILE_NS: u64 = 60_000_000_000;
 const REREAD_NS: u64 = 10_000_000;
 
-const S_IFMT: u16 = 0o170_000;
-const S_IFREG: u16 = 0o100_000;
 const O_ACCMODE: u32 = 3;
-const O_WRONLY: u32 = 1;
 const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
@@ -169,8 +166,7 @@ impl Retained {
         });
         // What it has just made or emptied has nothing to read.
         let has_content = event.open_flags & O_TRUNC == 0 && event.open_flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
-        let is_read = event.mode & S_IFMT == S_IFREG && event.open_flags & O_ACCMODE != O_WRONLY && has_content;
-        let Some(identity) = event.inode.filter(|_| is_read && event.ret >= 0) else { return };
+        let Some(identity) = event.inode.filter(|_| event.opens_to_read() && has_content) else { return };
         if let Some(old) = replaced
             && self.files.get(&old).is_some_and(|file| file.path.as_deref() == path)
         {
@@ -378,7 +374,7 @@ mod tests {
             ret: 3,
             tgid,
             inode: Some(identity),
-            mode: S_IFREG,
+            mode: libc::S_IFREG as u16,
             size: 1,
             path: path.into(),
             ..LookupEvent::blank(clock.0 * 1000)
