@@ -15,6 +15,7 @@ struct bytes_report {
 	__u64 kind;
 	__u64 ino;
 	const void *bytes;
+	bool copied; /* bytes are the kernel's copy */
 	__u32 len;
 	__u32 dev;
 	__u32 dir_dev;
@@ -56,7 +57,9 @@ struct bytes_report {
 		event->head.path_len = prefix_len + len;                                       \
 		event->prefix[0] = report->prefix[0];                                          \
 		event->prefix[1] = report->prefix[1];                                          \
-		if (len && bpf_probe_read_user((__u8 *)event->prefix + prefix_len, len, report->bytes)) \
+		if (len && report->copied)                                                     \
+			bpf_probe_read_kernel((__u8 *)event->prefix + prefix_len, len, report->bytes); \
+		else if (len && bpf_probe_read_user((__u8 *)event->prefix + prefix_len, len, report->bytes)) \
 			flags |= FLAG_INCOMPLETE;                                              \
 		event->head.flags = flags;                                                     \
 		bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);                                   \

@@ -131,73 +131,133 @@ int BPF_PROG(do_sys_openat2, int dirfd, const char *path, struct open_how *how, 
 	return 0;
 }
 
+/* By a structure that begins with a number, because a cast needs one of the kernel's. */
+static __always_inline __u8 first_byte(const char *kernel_memory)
+{
+	return FIELD(struct timespec64, kernel_memory, tv_sec);
+}
+
+/* Those that look up a path and do no more. */
+static __always_inline bool is_looking(__u64 nr)
+{
+	switch (nr) {
+	case NR_stat:
+	case NR_lstat:
+	case NR_newfstatat:
+	case NR_statx:
+	case NR_statfs:
+	case NR_access:
+	case NR_faccessat:
+	case NR_faccessat2:
+	case NR_readlink:
+	case NR_readlinkat:
+	case NR_getxattr:
+	case NR_lgetxattr:
+	case NR_listxattr:
+	case NR_llistxattr:
+	case NR_name_to_handle_at:
+		return true;
+	}
+	return false;
+}
+
 SEC("fexit/filename_lookup")
-int BPF_PROG(filename_lookup, int dirfd, void *name, unsigned int flags, void *path, void *root, int ret)
+int BPF_PROG(filename_lookup, int dirfd, struct filename *name, unsigned int flags, void *path, void *root, int ret)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct call call;
+	struct lookup lookup = {.kind = EVENT_LOOKUP};
 
 	if (!is_followed(task))
 		return 0;
-	fill_call(&call, registers_of(task), ret);
-	observe_looked(&call);
+	lookup.nr = registers_of(task)->orig_ax & ~X32_BIT;
+	/* An empty path is fstat by another name: nothing was looked up. */
+	if (!is_looking(lookup.nr) || !first_byte(name->name))
+		return 0;
+	lookup.ret = ret;
+	lookup.dirfd = dirfd;
+	lookup.path = name->uptr;
+	lookup.flags = flags & LOOKUP_FOLLOW ? 0 : FLAG_NOFOLLOW;
+	report_lookup(&lookup);
 	return 0;
 }
 
 /* ---- sockets ---- */
 
-/* The kernel receives and sends for other calls, too, which are not looked at. */
-static __always_inline bool is_receiving(void)
+/* The kernel receives and sends for other calls, too, and by sockets of its own, which are not looked at. */
+static __always_inline bool is_receiving(__u64 nr)
 {
-	__u64 nr = registers_of(bpf_get_current_task_btf())->orig_ax & ~X32_BIT;
-
 	return nr == NR_read || nr == NR_readv || nr == NR_recvfrom || nr == NR_recvmsg;
 }
 
-static __always_inline bool is_sending(void)
+static __always_inline bool is_sending(__u64 nr)
 {
-	__u64 nr = registers_of(bpf_get_current_task_btf())->orig_ax & ~X32_BIT;
-
 	return nr == NR_write || nr == NR_writev || nr == NR_sendto || nr == NR_sendmsg || nr == NR_sendmmsg ||
 	       nr == NR_pwritev2;
 }
 
-static __always_inline void observe_receiving(__s64 ret)
+static __always_inline bool fill_transfer(struct transfer *transfer, struct socket *socket, struct pt_regs *regs,
+					  __s64 ret)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 kind = database_kind(task->tgid);
-	struct call call;
+	struct file *file = socket->file;
+	struct sock *sk = socket->sk;
 
-	if ((!kind && !is_server(task)) || is_compat(task))
-		return;
-	fill_call(&call, registers_of(task), ret);
-	if (kind)
-		observe_received(&call, kind);
-	else if (ret > 0)
-		observe_request(call.args[0], call.nr, ret, call.args[1]);
+	if (!file || !sk)
+		return false;
+	transfer->ino = file->f_inode->i_ino;
+	transfer->sk = sk;
+	transfer->family = sk->__sk_common.skc_family;
+	transfer->port = sk->__sk_common.skc_num;
+	transfer->nr = regs->orig_ax & ~X32_BIT;
+	transfer->ret = ret;
+	transfer->fd = regs->di;
+	transfer->bytes = regs->si;
+	transfer->flags = regs->r10;
+	return true;
 }
 
-static __always_inline void observe_sending(__s64 bytes)
+/* The calling process has received or is about to send so many bytes. */
+static __always_inline void observe_transfer(struct socket *socket, __s64 bytes, bool sends)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 kind = database_kind(task->tgid);
-	struct call call;
+	struct pt_regs *regs = registers_of(task);
+	__u64 nr = regs->orig_ax & ~X32_BIT;
+	bool may_be = may_be_database(task->tgid);
+	struct transfer transfer = {};
+	struct sql_connection *connection;
+	__u32 kind;
 
-	if ((!kind && !is_server(task)) || is_compat(task))
+	if (!(sends ? is_sending(nr) : is_receiving(nr)) || (!may_be && (bytes <= 0 || !is_server(task))))
 		return;
-	fill_call(&call, registers_of(task), bytes);
-	if (kind)
-		observe_sent(&call, kind);
-	else if (bytes > 0)
-		report_written(call.args[0], call.nr, bytes, call.args[1]);
+	if (!fill_transfer(&transfer, socket, regs, bytes))
+		return;
+	if (may_be) {
+		connection = bpf_map_lookup_elem(&sql_connections, &transfer.ino);
+		kind = kind_by_connection(task, connection);
+		if (kind) {
+			if (is_compat(task))
+				return;
+			if (sends)
+				observe_sent(&transfer, connection, kind);
+			else
+				observe_received(&transfer, connection, kind);
+			return;
+		}
+		if (bytes <= 0 || !is_server(task))
+			return;
+	}
+	if (is_compat(task))
+		return;
+	if (sends)
+		report_sent(&transfer);
+	else
+		observe_request(&transfer);
 }
 
 #define RECEIVES(name)                                                                                  \
 	SEC("fexit/" #name)                                                                             \
-	int BPF_PROG(name, void *socket, void *message, unsigned long size, int flags, int ret)         \
+	int BPF_PROG(name, struct socket *socket, void *message, unsigned long size, int flags, int ret) \
 	{                                                                                               \
-		if (is_receiving())                                                                     \
-			observe_receiving(ret);                                                         \
+		observe_transfer(socket, ret, false);                                                   \
 		return 0;                                                                               \
 	}
 
@@ -208,10 +268,9 @@ RECEIVES(unix_dgram_recvmsg)
 RECEIVES(unix_seqpacket_recvmsg)
 
 SEC("fentry/security_socket_sendmsg")
-int BPF_PROG(security_socket_sendmsg, void *socket, void *message, int size)
+int BPF_PROG(security_socket_sendmsg, struct socket *socket, void *message, int size)
 {
-	if (is_sending())
-		observe_sending(size);
+	observe_transfer(socket, size, true);
 	return 0;
 }
 

@@ -21,14 +21,6 @@ static __always_inline struct file *file_of(struct task_struct *task, int fd)
 	return (struct file *)FIELD(struct hlist_head, slots + fd, first);
 }
 
-/* Of a socket. */
-static __always_inline struct sock *sock_of(struct file *file)
-{
-	void *socket = FIELD(struct file, file, private_data);
-
-	return socket ? FIELD(struct socket, socket, sk) : 0;
-}
-
 /* What kind of file it is (S_IFMT); 0: none. Enough to pass by what is neither file nor socket. */
 static __always_inline __u16 kind_of_file(struct file *file)
 {
@@ -47,9 +39,59 @@ static __always_inline __u64 socket_inode(struct file *file)
 	return FIELD(struct inode, inode, i_ino);
 }
 
+/* One call that moves bytes by a socket. */
+struct transfer {
+	__u64 nr;
+	__s64 ret;   /* how many, or what went wrong */
+	__u64 bytes; /* where in the program's memory, of calls with one buffer */
+	__u64 flags; /* of recvfrom */
+	__u64 ino;   /* the socket's */
+	const void *sk;
+	__s32 fd;
+	__u16 family;
+	__u16 port; /* this end's */
+};
+
+static __always_inline bool is_inet(struct transfer *transfer)
+{
+	return transfer->family == AF_INET || transfer->family == AF_INET6;
+}
+
+/* The process at the other end, in the initial pid namespace; 0: unknown. */
+static __always_inline __u32 peer_process(struct transfer *transfer)
+{
+	const void *peer = transfer->family == AF_UNIX ? FIELD(struct sock, transfer->sk, sk_peer_pid) : 0;
+
+	return peer ? FIELD(struct pid, peer, numbers[0].nr) : 0;
+}
+
+/* Is the call about a socket? Tells which. */
+static __always_inline bool is_transfer(struct call *call, struct transfer *transfer)
+{
+	struct file *file = file_of(bpf_get_current_task_btf(), call->args[0]);
+	void *socket;
+
+	transfer->ino = socket_inode(file);
+	if (!transfer->ino)
+		return false;
+	socket = FIELD(struct file, file, private_data);
+	transfer->sk = socket ? FIELD(struct socket, socket, sk) : 0;
+	if (!transfer->sk)
+		return false;
+	transfer->family = FIELD(struct sock, transfer->sk, __sk_common.skc_family);
+	transfer->port = FIELD(struct sock, transfer->sk, __sk_common.skc_num);
+	transfer->nr = call->nr;
+	transfer->ret = call->ret;
+	transfer->fd = call->args[0];
+	transfer->bytes = call->args[1];
+	transfer->flags = call->args[3];
+	return true;
+}
+
 /* What is said with the change time (`split_changed_ns` of crates/watch/src/event.rs). */
 #define CHANGED_ASKED (1ULL << 63)      /* whatever changes the file next sets another one */
 #define CHANGED_ONLY_TIMES (1ULL << 62) /* nothing but the change time tells of changes: see times.h */
+#define WRITERS_UNKNOWN 2
 #define CHANGED_BEING_WRITTEN 1         /* the time itself: somebody else has the file open for writing */
 
 struct identity {
@@ -64,12 +106,24 @@ struct identity {
 	__u16 mode;
 };
 
+/* How often an inode on an overlay is open for writing in the upper layer: a mapping is one of that layer's file, and outlives the overlay's own. */
+static __always_inline int writers_below(const void *inode)
+{
+	const struct ovl_inode *outer;
+
+	if (!bpf_core_type_exists(struct ovl_inode))
+		return WRITERS_UNKNOWN;
+	outer = inode - bpf_core_field_offset(struct ovl_inode, vfs_inode);
+	return BPF_CORE_READ(outer, __upperdentry, d_inode, i_writecount.counter);
+}
+
 static __always_inline bool identify(struct file *file, struct identity *identity)
 {
 	struct inode *inode = file ? FIELD(struct file, file, f_inode) : 0;
 	struct super_block *super;
 	struct change_time changed;
 	unsigned long magic;
+	int own;
 
 	if (!inode)
 		return false;
@@ -77,12 +131,13 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 	identity->ino = FIELD(struct inode, inode, i_ino);
 	identity->size = FIELD(struct inode, inode, i_size);
 	identity->changed_ns = 0;
+	magic = FIELD(struct super_block, super, s_magic);
+	own = FIELD(struct file, file, f_mode) & FMODE_WRITE ? 1 : 0;
 	/* A writer moves the time first and the bytes then: while the file is open for writing, the time tells nothing. */
-	if (FIELD(struct inode, inode, i_writecount.counter) > (FIELD(struct file, file, f_mode) & FMODE_WRITE ? 1 : 0))
+	if (FIELD(struct inode, inode, i_writecount.counter) > own || (magic == OVERLAY_MAGIC && writers_below(inode) > own))
 		identity->changed_ns = CHANGED_BEING_WRITTEN;
 	else if (change_time_of(inode, &changed))
 		identity->changed_ns = (changed.sec * 1000000000ULL + changed.nsec) | (changed.asked ? CHANGED_ASKED : 0);
-	magic = FIELD(struct super_block, super, s_magic);
 	if (magic == BTRFS_MAGIC || magic == TMPFS_MAGIC)
 		identity->changed_ns |= CHANGED_ONLY_TIMES;
 	identity->dev = device_of(inode);

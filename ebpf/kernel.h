@@ -81,8 +81,19 @@ struct btrfs_inode {
 	struct inode vfs_inode;
 };
 
+/* On an overlay. */
+struct ovl_inode {
+	struct dentry *__upperdentry;
+	struct inode vfs_inode;
+};
+
 struct xfs_inode {
 	struct inode i_vnode;
+};
+
+struct filename {
+	const char *name;
+	const char *uptr;
 };
 
 struct address_space {
@@ -130,6 +141,7 @@ struct sock {
 };
 
 struct socket {
+	struct file *file; /* none: the kernel's own */
 	struct sock *sk;
 };
 
@@ -199,6 +211,7 @@ struct task_struct {
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct nsproxy *nsproxy;
+	__u64 self_exec_id;
 };
 
 struct pt_regs {

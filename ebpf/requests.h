@@ -134,6 +134,12 @@ static __always_inline struct request_process *add_request_process(__u32 tgid)
 	return request_process_of(tgid);
 }
 
+/* One whose bytes are all in one place. */
+static __always_inline bool is_plain_read(struct transfer *transfer)
+{
+	return transfer->nr == NR_read || transfer->nr == NR_recvfrom;
+}
+
 /* The calling process has another connection. Not static, and so the next ones: the verifier looks at such functions once. */
 __noinline int note_connection(int fd, __u64 ino)
 {
@@ -180,30 +186,28 @@ __noinline int observe_accepted(int fd)
 	return ino ? note_connection(fd, ino) : 0;
 }
 
-__noinline int report_fastcgi(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
+/* `head`: its first bytes, where there are so many and they are known. */
+__noinline int report_fastcgi(struct transfer *transfer, struct request_process *process, __u64 head, bool is_known)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct request_process *process = request_process_of(tgid);
-	struct bytes_report report = {.kind = EVENT_REQUEST, .dev = REQUEST_FASTCGI, .ino = ino};
-	bool is_whole = ret <= REQUEST_BYTES && (nr == NR_read || nr == NR_recvfrom);
-	__u8 head[FASTCGI_HEADER_BYTES] = {};
-	bool is_header;
+	struct bytes_report report = {.kind = EVENT_REQUEST, .dev = REQUEST_FASTCGI};
+	bool is_whole, is_header = (head & 0xff) == 1;
+	__s64 ret;
 
-	if (!process)
+	if (!transfer || !process)
 		return 0;
-	if (is_whole && ret >= FASTCGI_HEADER_BYTES && bpf_probe_read_user(head, sizeof(head), (const void *)bytes))
-		is_whole = false;
-	is_header = head[0] == 1;
-	if (is_header && head[1] == FASTCGI_BEGIN) {
+	ret = transfer->ret;
+	is_whole = ret <= REQUEST_BYTES && is_plain_read(transfer) && (is_known || ret < FASTCGI_HEADER_BYTES);
+	if (is_header && (head >> 8 & 0xff) == FASTCGI_BEGIN) {
 		process->executes = 1;
 		process->replied = 0;
 		process->told = 0;
-	} else if (is_whole && ret == FASTCGI_HEADER_BYTES && !(is_header && !head[4] && !head[5]) &&
+	} else if (is_whole && ret == FASTCGI_HEADER_BYTES && !(is_header && !(head >> 32 & 0xffff)) &&
 		   process->kept_len < PREFIX_BYTES) {
-		__builtin_memcpy(&process->kept[process->kept_len ? 1 : 0], head, sizeof(head));
+		process->kept[process->kept_len ? 1 : 0] = head;
 		process->kept_len += FASTCGI_HEADER_BYTES;
 		return 0;
 	}
+	report.ino = transfer->ino;
 	report.prefix[0] = process->kept[0];
 	report.prefix[1] = process->kept[1];
 	report.prefix_len = process->kept_len;
@@ -214,10 +218,15 @@ __noinline int report_fastcgi(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
 		report_bytes_tiny(&report);
 		report.prefix_len = 0;
 	}
-	report.bytes = (const void *)bytes;
-	report.len = is_whole ? ret : 0;
 	report.ret = ret + report.prefix_len;
 	report.flags = is_whole ? 0 : FLAG_INCOMPLETE;
+	if (is_whole && ret == FASTCGI_HEADER_BYTES && report.prefix_len < PREFIX_BYTES) {
+		report.prefix[report.prefix_len ? 1 : 0] = head;
+		report.prefix_len += FASTCGI_HEADER_BYTES;
+	} else {
+		report.bytes = (const void *)transfer->bytes;
+		report.len = is_whole ? ret : 0;
+	}
 	if (report.len <= 64)
 		return report_bytes_tiny(&report);
 	if (report.len <= 512)
@@ -225,95 +234,85 @@ __noinline int report_fastcgi(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
 	return report_bytes_medium(&report);
 }
 
-/* The server has read `ret` bytes of a descriptor. */
-__noinline int observe_request(int fd, __u64 nr, __s64 ret, __u64 bytes)
+/* The server has read from a socket. */
+__noinline int observe_request(struct transfer *transfer)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 tgid = task->tgid, address;
-	struct request_process *process;
-	struct file *file;
+	struct request_process *process = request_process_of(tgid);
 	struct sock *sk;
-	__u8 head[FASTCGI_HEADER_BYTES] = {};
-	__u64 ino, peer = 0;
-	__u16 family;
-	bool is_client;
+	__u64 head = 0, peer = 0;
+	bool is_client, is_known = false;
 
-	file = file_of(task, fd);
-	ino = socket_inode(file);
-	if (!ino)
+	if (!transfer)
 		return 0;
-	process = request_process_of(tgid);
 	if (process && process->writes_unseen)
-		report_descriptor(EVENT_WROTE, nr, ret, -1);
+		report_descriptor(EVENT_WROTE, transfer->nr, transfer->ret, -1);
 	if (process && process->concurrent)
 		return 0;
-	sk = sock_of(file);
-	if (!sk)
-		return 0;
-	family = FIELD(struct sock, sk, __sk_common.skc_family);
-	is_client = (family == AF_INET || family == AF_INET6) && is_service_port(FIELD(struct sock, sk, __sk_common.skc_num));
-	if (!process || process->ino != ino) {
-		if (nr == NR_recvmsg && family == AF_UNIX)
-			return note_concurrent(ino);
+	is_client = is_inet(transfer) && is_service_port(transfer->port);
+	if (!process || process->ino != transfer->ino) {
+		if (transfer->nr == NR_recvmsg && transfer->family == AF_UNIX)
+			return note_concurrent(transfer->ino);
+		if (!is_client)
+			return 0;
 		/* It may have come by another way than accept. */
-		if (is_client)
-			note_connection(fd, ino);
+		note_connection(transfer->fd, transfer->ino);
 		process = request_process_of(tgid);
-		if (!process || process->concurrent || process->ino != ino)
+		if (!process || process->concurrent || process->ino != transfer->ino)
 			return 0;
 	}
+	if (process->speaks <= SPEAKS_FASTCGI && !is_client && is_plain_read(transfer) &&
+	    transfer->ret >= FASTCGI_HEADER_BYTES)
+		is_known = !bpf_probe_read_user(&head, sizeof(head), (const void *)transfer->bytes);
 	if (process->speaks == SPEAKS_UNKNOWN) {
 		process->speaks = is_client ? SPEAKS_HTTP : SPEAKS_OTHER;
-		if (!is_client && (nr == NR_read || nr == NR_recvfrom) && ret >= FASTCGI_HEADER_BYTES &&
-		    !bpf_probe_read_user(head, sizeof(head), (const void *)bytes) && head[0] == 1 &&
-		    head[1] == FASTCGI_BEGIN && head[4] == 0 && head[5] == 8)
+		/* Version 1, and the length of what is behind the header: 0, 8. */
+		if (!is_client && (head & 0xffff) == (1 | FASTCGI_BEGIN << 8) && (head >> 32 & 0xffff) == 8 << 8)
 			process->speaks = SPEAKS_FASTCGI;
 	}
 	if (process->speaks == SPEAKS_FASTCGI)
-		return report_fastcgi(ino, nr, ret, bytes);
+		return report_fastcgi(transfer, process, head, is_known);
 	if (process->speaks != SPEAKS_HTTP)
 		return 0;
 	/* A client on this machine may be the server itself. */
+	sk = (struct sock *)transfer->sk;
 	address = client_address(sk);
 	if (address && address != local_address(sk) && (__builtin_bswap32(address) >> 24) != 127)
 		peer = (__u64)__builtin_bswap32(address) << 16 |
 		       __builtin_bswap16(FIELD(struct sock, sk, __sk_common.skc_dport));
-	return report_request(REQUEST_HTTP, ino, peer, 0);
+	return report_request(REQUEST_HTTP, transfer->ino, peer, 0);
 }
 
-/* Is what was just sent the end of a FastCGI request? */
-__noinline int ends_request(__u64 ino, __u64 nr, __s64 ret, __u64 bytes)
+/* Is what is sent the end of a FastCGI request? */
+static __always_inline bool ends_request(struct transfer *transfer, struct request_process *process)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct request_process *process = request_process_of(tgid);
 	__u8 end[FASTCGI_END_BYTES] = {};
 
-	if (!process || process->ino != ino || process->speaks != SPEAKS_FASTCGI)
-		return 0;
-	if ((nr != NR_write && nr != NR_sendto) || ret < FASTCGI_END_BYTES)
-		return 0;
-	if (bpf_probe_read_user(end, sizeof(end), (const void *)(bytes + ret - FASTCGI_END_BYTES)))
-		return 0;
+	if (!process || process->ino != transfer->ino || process->speaks != SPEAKS_FASTCGI)
+		return false;
+	if ((transfer->nr != NR_write && transfer->nr != NR_sendto) || transfer->ret < FASTCGI_END_BYTES)
+		return false;
+	if (bpf_probe_read_user(end, sizeof(end), (const void *)(transfer->bytes + transfer->ret - FASTCGI_END_BYTES)))
+		return false;
 	if (end[0] != 1 || end[1] != FASTCGI_END || end[4] != 0 || end[5] != 8)
-		return 0;
+		return false;
 	process->executes = 0;
-	return 1;
+	return true;
 }
 
 /* Is it known that the execution under way sends by this socket to this peer, whatever number that has? */
-__noinline int is_told(__u64 ino, __u64 peer)
+static __always_inline bool is_told(struct transfer *transfer, struct request_process *process, __u64 peer)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct request_process *process = request_process_of(tgid);
 	bool is_known;
 
 	if (!process || process->concurrent || !process->executes)
-		return 0;
-	if (ino == process->ino) {
+		return false;
+	if (transfer->ino == process->ino) {
 		is_known = process->replied;
 		process->replied = 1;
 	} else {
-		peer = ino + peer * 0x9e3779b97f4a7c15ULL;
+		peer = transfer->ino + peer * 0x9e3779b97f4a7c15ULL;
 		is_known = process->told == peer;
 		process->told = peer;
 	}

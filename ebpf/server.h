@@ -41,61 +41,58 @@ static __always_inline int report_file_written(struct file *file, __u64 nr)
 	return report_identity(EVENT_WROTE, nr & ~X32_BIT, &identity);
 }
 
-/* The server wrote to a descriptor: to a file, which makes its request one that is not only a question, or to a peer. */
-__noinline int report_written(int fd, __u64 nr, __s64 ret, __u64 bytes)
+/* The server changed an open file, which makes its request one that is not only a question. */
+__noinline int report_written(int fd, __u64 nr)
 {
-	struct event_head *head;
 	struct file *file = file_of(bpf_get_current_task_btf(), fd);
-	struct identity identity = {};
-	__u64 ino;
+
+	return kind_of_file(file) == S_IFREG ? report_file_written(file, nr) : 0;
+}
+
+/* The server sent something to a peer. */
+__noinline int report_sent(struct transfer *transfer)
+{
+	struct request_process *process;
+	struct event_head *head;
 	struct sock *sk;
-	struct pid *process;
 	__u64 peer = 0;
 	__u32 family, address;
-	__u16 local;
-	int ends;
+	bool ends;
 
-	ino = socket_inode(file);
-	if (!ino) {
-		if (kind_of_file(file) != S_IFREG || !identify(file, &identity) || !is_content(file, &identity))
-			return 0;
-		return report_identity(EVENT_WROTE, nr, &identity);
-	}
-	sk = sock_of(file);
-	if (!sk)
+	if (!transfer)
 		return 0;
-	family = FIELD(struct sock, sk, __sk_common.skc_family);
-	local = FIELD(struct sock, sk, __sk_common.skc_num);
 	/* To a client of the web server: not a question. */
-	if ((family == AF_INET || family == AF_INET6) && is_service_port(local))
+	if (is_inet(transfer) && is_service_port(transfer->port))
 		return 0;
-	if (family != AF_UNIX)
+	process = request_process_of(bpf_get_current_pid_tgid() >> 32);
+	/* One that has had a connection is not starting. */
+	if (transfer->family != AF_UNIX && !(process && process->ino))
 		note_talk();
-	ends = ends_request(ino, nr, ret, bytes);
+	ends = ends_request(transfer, process);
+	sk = (struct sock *)transfer->sk;
+	family = transfer->family;
 	address = peer_address(sk);
 	if (address)
 		family = AF_INET;
-	if (family == AF_INET) {
+	if (family == AF_INET)
 		peer = (__u64)__builtin_bswap32(address) << 16 |
 		       __builtin_bswap16(FIELD(struct sock, sk, __sk_common.skc_dport));
-	} else if (family == AF_UNIX) {
-		process = FIELD(struct sock, sk, sk_peer_pid);
-		peer = process ? BPF_CORE_READ(process, numbers[0].nr) : 0;
-	}
-	if (!ends && is_told(ino, peer))
+	else
+		peer = peer_process(transfer);
+	if (!ends && is_told(transfer, process, peer))
 		return 0;
 	head = bpf_ringbuf_reserve(&lookups, sizeof(*head), 0);
 	if (!head) {
 		count_lost();
 		return 0;
 	}
-	fill_head(head, EVENT_SENT, nr, ret, fd);
+	fill_head(head, EVENT_SENT, transfer->nr, transfer->ret, transfer->fd);
 	if (ends)
 		head->flags = FLAG_REQUEST_END;
 	head->ino = peer;
-	head->dir_ino = ino;
+	head->dir_ino = transfer->ino;
 	head->dev = family;
-	head->dir_dev = local;
+	head->dir_dev = transfer->port;
 	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -241,13 +238,13 @@ __noinline int observe_changed(struct call *call)
 	case NR_fchmod:
 	case NR_fchown:
 	case NR_ftruncate:
-		return ret < 0 ? 0 : report_written(call->args[0], nr, ret, 0);
+		return ret < 0 ? 0 : report_written(call->args[0], nr);
 	case NR_utimensat:
 	case NR_futimesat:
 		if (ret < 0)
 			return 0;
 		/* Without a path it is about the descriptor. */
-		return call->args[1] ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(call->args[0], nr, ret, 0);
+		return call->args[1] ? report_descriptor(EVENT_WROTE, nr, ret, -1) : report_written(call->args[0], nr);
 	default:
 		return 0;
 	}
@@ -272,6 +269,7 @@ __noinline int observe_moved(struct call *call)
 /* What the server does. */
 __noinline int observe_server(struct call *call)
 {
+	struct transfer transfer = {};
 	__u64 nr;
 	__s64 ret;
 
@@ -292,7 +290,7 @@ __noinline int observe_server(struct call *call)
 	case NR_readv:
 	case NR_recvfrom:
 	case NR_recvmsg:
-		return ret > 0 ? observe_request(call->args[0], nr, ret, call->args[1]) : 0;
+		return ret > 0 && is_transfer(call, &transfer) ? observe_request(&transfer) : 0;
 	case NR_getdents:
 	case NR_getdents64:
 		return report_descriptor(EVENT_READDIR, nr, ret, call->args[0]);
@@ -306,7 +304,9 @@ __noinline int observe_server(struct call *call)
 	case NR_sendto:
 	case NR_sendmsg:
 	case NR_sendmmsg:
-		return ret > 0 ? report_written(call->args[0], nr, ret, call->args[1]) : 0;
+		if (ret <= 0)
+			return 0;
+		return is_transfer(call, &transfer) ? report_sent(&transfer) : report_written(call->args[0], nr);
 	case NR_io_uring_setup:
 	case NR_open_by_handle_at:
 		return report_descriptor(EVENT_HIDDEN, nr, ret, -1);

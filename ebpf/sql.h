@@ -32,6 +32,10 @@ struct sql_connection {
 	__u8 untold;    /* there was no room to tell something of it */
 	__u8 changing;  /* that is under way and may change something */
 	__u32 receiver; /* the thread that received last */
+	/* Whose end of it this is: a process, as long as it is the same program, and which kind of server that is. */
+	__u32 tgid;
+	__u32 kind;
+	__u64 program;
 };
 
 struct {
@@ -66,8 +70,8 @@ struct {
 struct sql_scan {
 	__u32 at;
 	__u32 end;
-	__u32 word;
 	__u32 state;
+	__u64 words[2];
 };
 
 struct sql_text {
@@ -82,15 +86,39 @@ struct {
 	__type(value, struct sql_text);
 } sql_texts SEC(".maps");
 
-static __always_inline __u32 database_kind(__u32 tgid)
+/* All others are not. */
+static __always_inline bool may_be_database(__u32 tgid)
 {
 	__u64 *present = control_word(CONTROL_DATABASES);
+
+	return present && *present >> (tgid & 63) & 1;
+}
+
+static __always_inline __u32 database_kind(__u32 tgid)
+{
 	__u32 *kind;
 
-	if (!present || !(*present >> (tgid & 63) & 1))
+	if (!may_be_database(tgid))
 		return 0;
 	kind = bpf_map_lookup_elem(&databases, &tgid);
 	return kind ? *kind & ~DATABASE_AT_WORK : 0;
+}
+
+/* The same for the calling process, which has this connection, if it is known. */
+static __always_inline __u32 kind_by_connection(struct task_struct *task, struct sql_connection *connection)
+{
+	if (connection && connection->tgid == (__u32)task->tgid && connection->program == task->self_exec_id)
+		return connection->kind;
+	return database_kind(task->tgid);
+}
+
+static __always_inline void note_owner(struct sql_connection *connection, __u32 kind)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	connection->tgid = task->tgid;
+	connection->program = task->self_exec_id;
+	connection->kind = kind;
 }
 
 /* The process serves one connection, and has received on it what may change something, or is done with that. One whose end nobody sees, since the
@@ -160,13 +188,21 @@ static long skip_blank(__u32 index, void *unused)
 	return 0;
 }
 
-/* One byte of the rest: is there a second statement, or the name of something to write to, or of what changes a sequence? */
-static long scan_byte(__u32 index, void *unused)
+#define WORD4(a, b, c, d) ((__u64)(d) << 24 | (__u64)(c) << 16 | (__u64)(b) << 8 | (a))
+#define EACH_BYTE(byte) ((byte) * 0x0101010101010101ULL)
+#define LOWER_CASE EACH_BYTE(0x20)
+#define SCAN_BYTES 8
+
+/* Some bytes of the rest: is there a second statement, or the name of something to write to, or of what changes a sequence? What lies behind the end is
+ * of an earlier text.
+ */
+static long scan_bytes(__u32 index, void *unused)
 {
-	__u32 zero = 0, at;
+	__u32 zero = 0, at, left;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
 	struct sql_scan *scan;
-	__u8 byte;
+	__u64 words[2], others;
+	__u32 word;
 
 	if (!text)
 		return 1;
@@ -174,21 +210,33 @@ static long scan_byte(__u32 index, void *unused)
 	at = scan->at;
 	if (at >= SQL_TEXT_BYTES || at >= scan->end)
 		return 1;
-	byte = text->bytes[at];
-	scan->word = scan->word << 8 | (byte | 0x20);
-	/* INTO; nextval, setval; NEXT VALUE. */
-	if (scan->word == ('i' << 24 | 'n' << 16 | 't' << 8 | 'o') || scan->word == ('t' << 24 | 'v' << 16 | 'a' << 8 | 'l') ||
-	    scan->word == ('n' << 24 | 'e' << 16 | 'x' << 8 | 't'))
-		scan->state |= SCAN_WRITES;
-	if (byte == ';') {
+	left = scan->end - at;
+	words[0] = *(__u64 *)(text->bytes + at);
+	words[1] = *(__u64 *)(text->bytes + at + 8);
+	if (left < 8) {
+		words[0] &= (1ULL << (8 * left)) - 1;
+		words[1] = 0;
+	} else if (left < 16) {
+		words[1] &= (1ULL << (8 * (left - 8))) - 1;
+	}
+	/* A byte that is 0 after this is a semicolon. */
+	others = words[0] ^ EACH_BYTE(';');
+	if ((others - EACH_BYTE(1)) & ~others & EACH_BYTE(0x80)) {
 		scan->state |= SCAN_SEVERAL;
 		return 1;
 	}
-	scan->at++;
+	scan->words[0] = words[0] | LOWER_CASE;
+	scan->words[1] = words[1] | LOWER_CASE;
+	/* INTO; nextval, setval; NEXT VALUE. */
+#pragma unroll
+	for (int i = 0; i < SCAN_BYTES; i++) {
+		word = *(__u32 *)((__u8 *)scan->words + i);
+		if (word == WORD4('i', 'n', 't', 'o') || word == WORD4('t', 'v', 'a', 'l') || word == WORD4('n', 'e', 'x', 't'))
+			scan->state |= SCAN_WRITES;
+	}
+	scan->at = at + SCAN_BYTES;
 	return 0;
 }
-
-#define WORD4(a, b, c, d) ((__u64)(d) << 24 | (__u64)(c) << 16 | (__u64)(b) << 8 | (a))
 
 #define BYTE(words, at) ((__u8)((words)[(at) / 8] >> (8 * ((at) % 8))))
 
@@ -236,7 +284,6 @@ __noinline int classify(__u32 from, __u32 end, __u32 wrote)
 	scan = &text->scan;
 	scan->at = from;
 	scan->end = end;
-	scan->word = 0;
 	scan->state = 0;
 	bpf_loop(SQL_BLANKS_MAX, skip_blank, 0, 0);
 	at = scan->at;
@@ -295,18 +342,17 @@ __noinline int classify(__u32 from, __u32 end, __u32 wrote)
 	/* Not worth the time to read it all. */
 	if (kind == SQL_ROWS && end - from > SQL_ROWS_BYTES)
 		return SQL_ANYTHING;
-	bpf_loop(SQL_TEXT_BYTES, scan_byte, 0, 0);
+	bpf_loop(SQL_TEXT_BYTES / SCAN_BYTES, scan_bytes, 0, 0);
 	if (scan->state & SCAN_SEVERAL || (kind == SQL_QUESTION && scan->state & SCAN_WRITES))
 		return SQL_ANYTHING;
 	return kind;
 }
 
 /* A packet of MySQL without its header. */
-__noinline int classify_mysql(__u64 ino, __u32 len)
+__noinline int classify_mysql(struct sql_connection *connection, __u64 ino, __u32 len)
 {
 	__u32 zero = 0;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
-	struct sql_connection *connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	struct sql_statement statement = {.connection = ino};
 
 	if (!text || !connection || len < 1 || len > SQL_TEXT_BYTES)
@@ -351,9 +397,8 @@ static __always_inline bool is_postgres_beginning(const __u8 *head, __u32 len)
 /* One message of PostgreSQL: a question by itself, or Parse, Bind, Describe, Execute and Sync of one. */
 #define POSTGRES_MESSAGES_MAX 8
 
-__noinline int is_postgres_question(__u64 ino, __u32 len)
+__noinline int is_postgres_question(struct sql_connection *connection, __u32 len)
 {
-	struct sql_connection *connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	__u32 zero = 0, at = 0, parsed = 0, size, i;
 	struct sql_text *text = bpf_map_lookup_elem(&sql_texts, &zero);
 	__u8 head[8];
@@ -430,17 +475,6 @@ __noinline int report_sql(__u64 kind, __u64 ino, __u32 database, __u32 peer, __u
 	return 0;
 }
 
-static __always_inline __u32 peer_of(struct file *file)
-{
-	struct sock *sk = sock_of(file);
-	struct pid *peer;
-
-	if (!sk || FIELD(struct sock, sk, __sk_common.skc_family) != AF_UNIX)
-		return 0;
-	peer = FIELD(struct sock, sk, sk_peer_pid);
-	return peer ? BPF_CORE_READ(peer, numbers[0].nr) : 0;
-}
-
 /* PostgreSQL has a process for each connection, which may be gone when the watcher looks; the one that has started it stays. */
 static __always_inline __u32 server_of(__u32 kind)
 {
@@ -450,12 +484,9 @@ static __always_inline __u32 server_of(__u32 kind)
 }
 
 /* Can a client of a database be at the other end? The kernel itself (netlink) is not one. */
-static __always_inline bool is_client_family(struct file *file)
+static __always_inline bool is_client_family(struct transfer *transfer)
 {
-	struct sock *sk = sock_of(file);
-	__u16 family = sk ? FIELD(struct sock, sk, __sk_common.skc_family) : 0;
-
-	return family == AF_UNIX || family == AF_INET || family == AF_INET6;
+	return transfer->family == AF_UNIX || is_inet(transfer);
 }
 
 /* What was under way is done. If the watcher does not know what that was, it may concern every page. */
@@ -468,12 +499,11 @@ static __always_inline void end_work(struct sql_connection *connection, __u64 in
 	report_sql(EVENT_SQL_IDLE, ino, kind, 0, 0);
 }
 
-/* Receiving, or asking for more in vain. */
-__noinline int observe_received(struct call *call, __u32 kind)
+/* Receiving, or asking for more in vain. `connection`: what is known of it, if anything is. */
+__noinline int observe_received(struct transfer *transfer, struct sql_connection *connection, __u32 kind)
 {
-	struct file *file;
 	__u64 ino;
-	struct sql_connection *connection, fresh = {};
+	struct sql_connection fresh = {};
 	__u32 zero = 0, flags = 0;
 	__u64 nr, len;
 	__s64 ret;
@@ -482,18 +512,16 @@ __noinline int observe_received(struct call *call, __u32 kind)
 	struct bytes_report report = {.kind = EVENT_SQL_RECEIVED, .dev = kind, .parent = server_of(kind)};
 	int may = SQL_ANYTHING, lost;
 
-	if (!call)
+	if (!transfer)
 		return 0;
-	nr = call->nr;
-	ret = call->ret;
-	bytes = (const void *)call->args[1];
-	file = file_of(bpf_get_current_task_btf(), call->args[0]);
-	ino = socket_inode(file);
-	if (!text || !ino || !is_client_family(file))
+	nr = transfer->nr;
+	ret = transfer->ret;
+	bytes = (const void *)transfer->bytes;
+	ino = transfer->ino;
+	if (!text || !is_client_family(transfer))
 		return 0;
-	if (nr == NR_recvfrom && call->args[3] & MSG_PEEK)
+	if (nr == NR_recvfrom && transfer->flags & MSG_PEEK)
 		return 0;
-	connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	if (connection && connection->busy)
 		end_work(connection, ino, kind);
 	if (ret <= 0) {
@@ -508,6 +536,7 @@ __noinline int observe_received(struct call *call, __u32 kind)
 		if (kind == DATABASE_MYSQL)
 			flags |= FLAG_INCOMPLETE;
 		fresh.wrote = 1;
+		note_owner(&fresh, kind);
 		bpf_map_update_elem(&sql_connections, &ino, &fresh, BPF_ANY);
 		connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	}
@@ -517,6 +546,8 @@ __noinline int observe_received(struct call *call, __u32 kind)
 	if (connection && !(flags & FLAG_INCOMPLETE) && len <= SQL_TEXT_BYTES) {
 		if (bpf_probe_read_user(text->bytes, len, bytes))
 			len = 0;
+		bytes = text->bytes;
+		report.copied = true;
 		if (kind == DATABASE_MYSQL && len == 4 && !connection->has_header &&
 		    (text->bytes[3] == 0 || !connection->began) && (text->bytes[0] || text->bytes[1] || text->bytes[2])) {
 			/* Only the header of a packet: nothing is begun before the rest has come. */
@@ -534,9 +565,9 @@ __noinline int observe_received(struct call *call, __u32 kind)
 			return report_sql(EVENT_SQL_CLOSED, ino, kind, 0, 0);
 		}
 		if (kind == DATABASE_MYSQL && connection->has_header && (connection->header & 0xffffff) == len)
-			may = connection->began ? classify_mysql(ino, len) : SQL_QUESTION;
+			may = connection->began ? classify_mysql(connection, ino, len) : SQL_QUESTION;
 		else if (kind == DATABASE_POSTGRES)
-			may = is_postgres_question(ino, len) ? SQL_QUESTION : SQL_ANYTHING;
+			may = is_postgres_question(connection, len) ? SQL_QUESTION : SQL_ANYTHING;
 	}
 	if (connection)
 		connection->receiver = (__u32)bpf_get_current_pid_tgid();
@@ -551,7 +582,7 @@ __noinline int observe_received(struct call *call, __u32 kind)
 	if (connection)
 		connection->replied = 0;
 	report.ino = ino;
-	report.dir_dev = peer_of(file);
+	report.dir_dev = peer_process(transfer);
 	if (connection && connection->has_header) {
 		report.prefix[0] = connection->header;
 		report.prefix_len = 4;
@@ -590,28 +621,26 @@ __noinline int observe_received(struct call *call, __u32 kind)
 	return 0;
 }
 
-__noinline int observe_sent(struct call *call, __u32 kind)
+__noinline int observe_sent(struct transfer *transfer, struct sql_connection *connection, __u32 kind)
 {
-	struct file *file;
 	__u64 ino;
-	struct sql_connection *connection, fresh = {};
+	struct sql_connection fresh = {};
 	struct bytes_report report = {.kind = EVENT_SQL_SENT, .dev = kind, .parent = server_of(kind)};
 	struct sql_statement statement = {};
 	__u8 head[9], yes = 1;
 	__u64 nr;
 	__s64 ret;
 
-	if (!call)
+	if (!transfer)
 		return 0;
-	nr = call->nr;
-	ret = call->ret;
-	file = file_of(bpf_get_current_task_btf(), call->args[0]);
-	ino = socket_inode(file);
-	if (ret <= 0 || !ino || !is_client_family(file))
+	nr = transfer->nr;
+	ret = transfer->ret;
+	ino = transfer->ino;
+	if (ret <= 0 || !is_client_family(transfer))
 		return 0;
-	connection = bpf_map_lookup_elem(&sql_connections, &ino);
 	if (!connection) {
 		/* The greeting. */
+		note_owner(&fresh, kind);
 		bpf_map_update_elem(&sql_connections, &ino, &fresh, BPF_ANY);
 		connection = bpf_map_lookup_elem(&sql_connections, &ino);
 		if (!connection)
@@ -622,14 +651,14 @@ __noinline int observe_sent(struct call *call, __u32 kind)
 	connection->replied = 1;
 	if (nr != NR_sendto && nr != NR_write)
 		return 0;
-	if (connection->preparing && ret >= 9 && !bpf_probe_read_user(head, 9, (const void *)call->args[1]) && !head[4]) {
+	if (connection->preparing && ret >= 9 && !bpf_probe_read_user(head, 9, (const void *)transfer->bytes) && !head[4]) {
 		statement.connection = ino;
 		statement.id = head[5] | (__u32)head[6] << 8 | (__u32)head[7] << 16 | (__u32)head[8] << 24;
 		bpf_map_update_elem(&sql_questions, &statement, &yes, BPF_ANY);
 	}
 	connection->preparing = 0;
 	report.ino = ino;
-	report.bytes = (const void *)call->args[1];
+	report.bytes = (const void *)transfer->bytes;
 	report.len = ret > 64 ? 64 : ret;
 	report.ret = ret;
 	connection->untold |= report_bytes_tiny(&report);
@@ -657,17 +686,23 @@ __noinline int observe_shutdown(struct call *call, __u32 kind)
 
 static __always_inline int observe_database(struct call *call, __u32 kind)
 {
+	struct transfer transfer = {};
+
 	switch (call->nr) {
 	case NR_read:
 	case NR_readv:
 	case NR_recvfrom:
 	case NR_recvmsg:
-		return observe_received(call, kind);
+		if (!is_transfer(call, &transfer))
+			return 0;
+		return observe_received(&transfer, bpf_map_lookup_elem(&sql_connections, &transfer.ino), kind);
 	case NR_write:
 	case NR_writev:
 	case NR_sendto:
 	case NR_sendmsg:
-		return observe_sent(call, kind);
+		if (!is_transfer(call, &transfer))
+			return 0;
+		return observe_sent(&transfer, bpf_map_lookup_elem(&sql_connections, &transfer.ino), kind);
 	case NR_shutdown:
 		return observe_shutdown(call, kind);
 	}

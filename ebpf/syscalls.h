@@ -141,6 +141,7 @@ struct call {
 #define O_PATH 010000000
 #define AT_FDCWD (-100)
 #define AT_SYMLINK_NOFOLLOW 0x100
+#define LOOKUP_FOLLOW 1
 #define MAP_TYPE 0x0f
 #define MAP_SHARED 1
 #define MAP_SHARED_VALIDATE 3

@@ -211,6 +211,19 @@ pub static ASSUMPTIONS: &[Assumption] = &[
         ],
     },
     Assumption {
+        name: "who writes to the upper layer of an overlay",
+        feature: Feature::Dynamic,
+        ways: &[
+            Way {
+                tests: &[Test::Structure { name: "ovl_inode", module: Some("overlay") }],
+                programs: &[],
+                since: "5.15",
+            },
+            // Then everybody may, and no page is kept that a program makes of files there.
+            Way { tests: &[], programs: &[], since: "5.15" },
+        ],
+    },
+    Assumption {
         name: "the time of day in the kernel",
         feature: Feature::Dynamic,
         ways: &[Way {

@@ -48,6 +48,7 @@ pub struct KernelWatcher {
     ring: OwnedFd,
     links: Vec<OwnedFd>,
     programs: Vec<WitnessProgram>,
+    functions_refused: Option<String>,
     unpreempted: Vec<(String, OwnedFd)>,
     coverage: Coverage,
     databases: DatabaseProcesses,
@@ -152,17 +153,20 @@ impl KernelWatcher {
         let mut kernel = Kernel::read(ASSUMPTIONS)?;
         let findings = kernel.findings(ASSUMPTIONS);
         let (mut watcher, mut log) = with_log(|| attach(&findings, coverage_of(&findings)?));
+        let mut functions_refused = None;
         if let Err(error @ (AttachError::Libbpf(_) | AttachError::Io(_))) = &watcher
             && !findings.unpreempted.is_empty()
         {
             tracing::warn!(
                 "the kernel takes no programs at its functions ({error}): system calls are seen at their end, and what needs these functions is not kept"
             );
+            functions_refused = Some(format!("{error}\n{log}"));
             kernel.take_no_functions();
             let findings = kernel.findings(ASSUMPTIONS);
             (watcher, log) = with_log(|| attach(&findings, coverage_of(&findings)?));
         }
-        let watcher = watcher.map_err(|error| error.into_watch_error(log))?;
+        let mut watcher = watcher.map_err(|error| error.into_watch_error(log))?;
+        watcher.functions_refused = functions_refused;
         let table = watcher.table()?;
         table.set_server_netns(server_netns);
         for slot in [SourceSlot::EVERYTHING, SourceSlot::DYNAMIC, SourceSlot::DATABASES] {
@@ -223,6 +227,11 @@ impl KernelWatcher {
     /// The programs that are attached.
     pub fn programs(&self) -> &[WitnessProgram] {
         &self.programs
+    }
+
+    /// What the kernel said, if it refused the programs at its functions. Then system calls are seen at their end.
+    pub fn functions_refused(&self) -> Option<&str> {
+        self.functions_refused.as_deref()
     }
 
     /// The database servers whose statements are seen.
@@ -335,6 +344,7 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
         ring: map("lookups")?,
         links,
         programs,
+        functions_refused: None,
         unpreempted,
         coverage,
         databases: DatabaseProcesses { map: handle("databases")? },

@@ -44,6 +44,9 @@ struct ProgramCheck {
     refused: Option<String>,
 }
 
+/// The programs of the witness that the kernel calls at its functions, which it may refuse together.
+const AT_FUNCTIONS: &str = "witnesses at functions";
+
 /// Says what this machine's kernel has.
 pub fn execute(arguments: &CheckArgs) -> Result<ExitCode> {
     let check = check()?;
@@ -53,13 +56,15 @@ pub fn execute(arguments: &CheckArgs) -> Result<ExitCode> {
         print!("{}", render(&check));
     }
     let works = check.features.iter().any(|feature| feature.feature == Feature::Watching.label() && feature.available);
-    let is_refused = check.programs.iter().any(|program| program.refused.is_some());
+    // Without those at functions everything works in another way.
+    let is_refused = check.programs.iter().any(|program| program.refused.is_some() && program.program != AT_FUNCTIONS);
     Ok(if works && !is_refused { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn check() -> Result<Check> {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
-    let findings = Kernel::read(ASSUMPTIONS)?.findings(ASSUMPTIONS);
+    let mut machine = Kernel::read(ASSUMPTIONS)?;
+    let mut findings = machine.findings(ASSUMPTIONS);
     let mut check = Check { kernel, features: Vec::new(), programs: Vec::new() };
     let watcher = findings.has(Feature::Watching).then(|| KernelWatcher::load(0));
     let watcher = match watcher {
@@ -70,6 +75,11 @@ fn check() -> Result<Check> {
         Some(Ok(watcher)) => Some(watcher),
         None => None,
     };
+    if let Some(why) = watcher.as_ref().and_then(KernelWatcher::functions_refused) {
+        check.programs.push(refused(AT_FUNCTIONS, why.to_owned()));
+        machine.take_no_functions();
+        findings = machine.findings(ASSUMPTIONS);
+    }
     for program in watcher.iter().flat_map(KernelWatcher::programs) {
         check.programs.push(ProgramCheck { program: program.name.clone(), verified: program.verified, refused: None });
     }

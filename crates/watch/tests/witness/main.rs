@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod filesystems;
+mod statements;
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};

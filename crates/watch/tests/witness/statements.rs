@@ -1,0 +1,156 @@
+//! Which statements the kernel's program takes for certain to change nothing: what would make one uncertain at every place, and at the edges of what it looks
+//! at at once. The bytes go over a real socket to a process that is taken for MariaDB by its name.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nicache_coherence::RevisionTable;
+use nicache_watch::{EventKind, LookupRing, SqlStep};
+use tempfile::TempDir;
+
+use super::{directory_on_ext4, watcher};
+
+/// Greets, and answers each packet, header and rest read by themselves, with an OK.
+const SERVER: &str = r#"
+    syswrite(STDOUT, pack("C3Ca*", 5, 0, 0, 0, "hello"));
+    while (sysread(STDIN, my $header, 4)) {
+        my ($low, $high) = unpack("vC", $header);
+        sysread(STDIN, my $text, $low + ($high << 16));
+        syswrite(STDOUT, pack("C3CC7", 7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0));
+    }
+"#;
+
+/// The ring has one reader at a time.
+static READER: Mutex<()> = Mutex::new(());
+
+struct Database {
+    _reader: MutexGuard<'static, ()>,
+    stream: UnixStream,
+    connection: u64,
+    ring: LookupRing,
+    table: &'static RevisionTable,
+    process: Child,
+    _program: TempDir,
+}
+
+impl Database {
+    fn start() -> Database {
+        let reader = READER.lock().unwrap_or_else(PoisonError::into_inner);
+        let (watcher, table) = watcher();
+        let folder = directory_on_ext4();
+        let program = folder.path().join("mariadbd");
+        std::fs::copy("/usr/bin/perl", &program).unwrap();
+        let (stream, served) = UnixStream::pair().unwrap();
+        let served = OwnedFd::from(served);
+        let connection = rustix::fs::fstat(&served).unwrap().st_ino;
+        let process = Command::new(program)
+            .args(["-e", SERVER])
+            .stdin(Stdio::from(served.try_clone().unwrap()))
+            .stdout(Stdio::from(served))
+            .spawn()
+            .unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let ring = LookupRing::map(watcher.ring_fd()).unwrap();
+        let mut database = Database { _reader: reader, stream, connection, ring, table, process, _program: folder };
+        database.hear(9);
+        // Who the client is; the first command has number 0.
+        database.send(1, b"handshake");
+        database
+    }
+
+    fn hear(&mut self, bytes: usize) {
+        self.stream.read_exact(&mut vec![0; bytes]).unwrap();
+    }
+
+    fn send(&mut self, sequence: u8, payload: &[u8]) {
+        let mut packet = (payload.len() as u32).to_le_bytes()[..3].to_vec();
+        packet.push(sequence);
+        packet.extend(payload);
+        self.stream.write_all(&packet).unwrap();
+        self.hear(11);
+    }
+
+    /// Was the query certain to change nothing, and told in full?
+    fn is_certain(&mut self, text: &[u8]) -> bool {
+        let payload = [&[3], text].concat();
+        self.send(0, &payload);
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut found = None;
+        while found.is_none() {
+            assert!(Instant::now() < deadline, "the statement is not told");
+            let connection = self.connection;
+            self.ring.drain(|event| {
+                if let EventKind::Sql(sql) = event.kind
+                    && sql.connection == connection
+                    && let SqlStep::Received { certain, .. } = sql.what
+                    && event.path.ends_with(&payload)
+                {
+                    found = Some(certain);
+                }
+            });
+        }
+        found.unwrap()
+    }
+
+    /// The same, while no other database of this machine defines anything that a SELECT could call.
+    fn is_question(&mut self, text: &[u8]) -> bool {
+        loop {
+            let told = self.table.definitions_told();
+            self.table.set_strict_sql(false, Some(told));
+            let certain = self.is_certain(text);
+            if certain || self.table.definitions_told() == told + 1 {
+                return certain;
+            }
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn what_makes_a_statement_uncertain_is_found_wherever_it_stands() {
+    let mut database = Database::start();
+    for text in [
+        "SELECT 1",
+        "  /* a */ select a from t where b = 'c'",
+        "(SELECT 1)",
+        "SHOW TABLES",
+        "SELECT intl, nex, tva FROM tv",
+    ] {
+        assert!(database.is_question(text.as_bytes()), "{text}");
+    }
+    for needle in ["INTO", "into", "nextval", "SETVAL", "Next", ";"] {
+        for before in 0..40 {
+            for behind in [0, 1, 7, 30] {
+                let text = format!("SELECT {}{needle}{}", "a".repeat(before), "b".repeat(behind));
+                assert!(!database.is_question(text.as_bytes()), "{text}");
+            }
+        }
+        let far = format!("SELECT {}{needle}", "a".repeat(4000));
+        assert!(!database.is_question(far.as_bytes()), "{needle} far behind");
+    }
+}
+
+#[test]
+fn what_an_earlier_statement_left_behind_the_end_is_not_looked_at() {
+    let mut database = Database::start();
+    // What is longer leaves its end in the scratch memory, where a shorter one ends in front of it.
+    for cut in 0..24 {
+        let long = format!("SELECT {}into {}", "a".repeat(cut), ";".repeat(24));
+        assert!(!database.is_question(long.as_bytes()), "{long}");
+        let short = format!("SELECT {}", "a".repeat(cut + 1));
+        assert!(database.is_question(short.as_bytes()), "{short}");
+        let partial = format!("SELECT {}in", "a".repeat(cut));
+        assert!(!database.is_question(long.as_bytes()), "{long}");
+        assert!(database.is_question(partial.as_bytes()), "{partial}");
+    }
+}
