@@ -126,8 +126,8 @@ pub(crate) fn survey_computed(
             let root = common_root(lookups.iter().copied(), resolver);
             let selected = lookups.into_iter().map(|event| Selected { event, sent: false });
             let survey = survey(selected, resolver, Purpose::FindSources)?;
-            // What the server has in its memory of files on an overlay may be of another inode than what is there now.
-            if survey.layered {
+            // When the server opened a file, its change time was not known to tell of changes to come: the event names the overlay's file system.
+            if survey.timed_layers {
                 unwatched::tell_of_overlays();
                 return Err(RefusalReason::UnwatchedFilesystem);
             }

@@ -290,6 +290,23 @@ impl LookupEvent {
         self.kind == EventKind::Lookup && self.ret >= 0 && self.inode.is_some() && is_file && reads && has_rights
     }
 
+    /// May the program know the times of what was found? A call that looks it up for something else does not tell.
+    pub fn shows_times(&self) -> bool {
+        const OTHERS: [i64; 10] = [
+            libc::SYS_access,
+            libc::SYS_faccessat,
+            libc::SYS_faccessat2,
+            libc::SYS_readlink,
+            libc::SYS_readlinkat,
+            libc::SYS_statfs,
+            libc::SYS_getxattr,
+            libc::SYS_lgetxattr,
+            libc::SYS_listxattr,
+            libc::SYS_llistxattr,
+        ];
+        self.kind == EventKind::Lookup && self.ret >= 0 && !OTHERS.contains(&self.nr.into())
+    }
+
     /// Does it start at the working directory of its process?
     pub fn is_relative(&self) -> bool {
         self.dirfd == libc::AT_FDCWD && !self.path.starts_with(b"/") && !self.path.is_empty()

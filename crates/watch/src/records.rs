@@ -29,6 +29,8 @@ pub struct Looked {
     pub directories: BTreeSet<(SourceSlot, Permissions)>,
     /// Of a dynamic reply the files (device, inode), and when each was last changed: tells a change that no witness saw.
     pub change_times: BTreeSet<(u32, u64, i128)>,
+    /// Of a dynamic reply the directories whose times it may show: device, inode, change time and size.
+    pub folder_times: BTreeSet<(u32, u64, i128, u64)>,
     /// When the look-ups had been done again (CLOCK_MONOTONIC).
     pub looked_ns: u64,
 }
@@ -44,6 +46,7 @@ impl Looked {
             sources: survey.sources,
             fixed: survey.fixed.into_iter().collect(),
             directories: survey.directories,
+            folder_times: survey.folder_times,
         }
     }
 
@@ -53,6 +56,7 @@ impl Looked {
         events
             + nodes * 2 * size_of::<(SourceSlot, Permissions)>()
             + self.change_times.len() * 2 * size_of::<(u32, u64, i128)>()
+            + self.folder_times.len() * 2 * size_of::<(u32, u64, i128, u64)>()
     }
 }
 

@@ -161,6 +161,14 @@ impl Registrar {
     /// Takes the look-ups out of the witness's ring. To be called often enough that it does not overflow.
     pub fn handle_events(&mut self) {
         let _ = self.drain();
+        // The sooner, the less of what is changed meanwhile is taken for a change before the opening.
+        if self.retained.has_new() {
+            self.verify_retained();
+        }
+    }
+
+    fn verify_retained(&mut self) {
+        self.retained.verify(&mut Resolver::new(self.witness.coverage().clone()), &self.table);
     }
 
     /// Renews the lease if it is time to. Without a call for [`LEASE_NS`] every card stops serving.
@@ -324,6 +332,7 @@ impl Registrar {
             let Ok(now) = survey(events, resolver, Purpose::FindSources) else { return Reinstatement::Gone };
             let is_same = now.sources == record.looked.sources
                 && now.directories == record.looked.directories
+                && (!is_dynamic || now.folder_times == record.looked.folder_times)
                 && (sees_everybody || now.change_times() == record.looked.change_times);
             // Once more, as the look-ups took a while.
             if !is_same || !self.table.is_unchanged(&record.looked.fixed, request.since) {
@@ -438,7 +447,7 @@ impl Registrar {
             return Err(RefusalReason::TooManyRetained);
         }
         if self.retained.has_unverified() {
-            self.retained.verify(&mut Resolver::new(self.witness.coverage().clone()));
+            self.verify_retained();
         }
         let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();

@@ -67,6 +67,8 @@ pub struct Node {
     is_upper: bool,
     /// On an overlay: what it is in the layers, the uppermost first. Of a file the first alone, which it is.
     layers: Vec<Node>,
+    /// Another layer has that name, too.
+    is_in_several: bool,
 }
 
 impl Node {
@@ -83,6 +85,20 @@ impl Node {
     /// Do nothing but change times tell of its changes?
     pub fn has_only_times(&self) -> bool {
         self.only_times
+    }
+
+    /// Is it on an overlay?
+    pub(crate) fn is_layered(&self) -> bool {
+        self.is_overlay
+    }
+
+    fn has_timed_layers(&self) -> bool {
+        self.layers.iter().any(|layer| layer.only_times)
+    }
+
+    /// On an overlay: has another layer that name, too, so that it may be a copy?
+    pub(crate) fn is_in_several_layers(&self) -> bool {
+        self.is_in_several
     }
 
     /// On an overlay: what it is in the layers.
@@ -178,12 +194,24 @@ pub struct Walk {
     pub slots: Vec<SourceSlot>,
     /// The directories among them, and who may search them; repeats possible.
     pub directories: Vec<(SourceSlot, Permissions)>,
+    /// The directories on the way that are on an overlay, each with one of its layers.
+    pub layers: Vec<(SourceSlot, SourceSlot)>,
     /// Is every directory on the way on a watched file system?
     pub watched: bool,
-    /// Is any of the way on an overlay?
-    pub layered: bool,
+    /// Is any of the way on an overlay whose layers' changes show in their change times alone?
+    pub timed_layers: bool,
     /// Whether the end of the way is below the folder that it began in ([`Resolver::resolve_below`]).
     pub inside: bool,
+}
+
+impl Walk {
+    /// What it leads to, if that is anything.
+    pub(crate) fn found(&self) -> Option<&Node> {
+        match &self.outcome {
+            Outcome::Found(node) => Some(node),
+            Outcome::Missing => None,
+        }
+    }
 }
 
 /// Where a path starts.
@@ -369,7 +397,8 @@ impl Resolver {
             slots: Vec::with_capacity(8),
             directories: Vec::with_capacity(8),
             watched: true,
-            layered: false,
+            layers: Vec::new(),
+            timed_layers: false,
             inside: true,
         };
         self.enter(first, &mut walk)?;
@@ -442,7 +471,7 @@ impl Resolver {
                 }
                 _ if is_last && !rest.wants_directory => {
                     walk.slots.extend(node.slots());
-                    walk.layered |= node.is_overlay;
+                    walk.timed_layers |= node.has_timed_layers();
                     walk.outcome = Outcome::Found(node);
                     return Ok(walk);
                 }
@@ -456,7 +485,9 @@ impl Resolver {
     /// Notes a directory as a source of the walk, and waits for whoever is changing it.
     fn enter(&mut self, directory: &Node, walk: &mut Walk) -> Result<(), RefusalReason> {
         walk.slots.extend(directory.slots());
-        walk.layered |= directory.is_overlay;
+        walk.timed_layers |= directory.has_timed_layers();
+        let own = directory.identity.slot();
+        walk.layers.extend(directory.layers.iter().map(|layer| (own, layer.identity.slot())));
         walk.watched &= directory.watched;
         for node in std::iter::once(directory).chain(&directory.layers) {
             if walk.inside {
@@ -519,6 +550,7 @@ impl Resolver {
             is_overlay: device.is_overlay,
             is_upper: false,
             layers: Vec::new(),
+            is_in_several: false,
         };
         if device.is_overlay {
             let is_root = stat.stx_attributes.bits() & STATX_ATTR_MOUNT_ROOT != 0;
@@ -562,6 +594,7 @@ impl Resolver {
             }
             _ => return Ok(()),
         }
+        node.is_in_several = opened.len() > 1;
         let mut layers = Vec::new();
         for (fd, is_upper, mount) in opened {
             let real = Node { is_upper, ..self.node_in(fd, None)? };

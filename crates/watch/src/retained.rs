@@ -6,14 +6,15 @@
 //! with what was compiled before. Until then the file is *dirty*, and no reply may be kept (rule 3).
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use nicache_coherence::{RevisionTable, Rule, Stamp};
+use nicache_coherence::{RevisionTable, Rule, SourceSlot, Stamp};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::event::{EventKind, Identity, LookupEvent};
-use crate::resolve::{Outcome, Resolver};
-use crate::settled::{is_within, may_change_untold, telling_change_ns};
+use crate::layers::is_overlay;
+use crate::resolve::{Node, Resolver, Walk};
+use crate::settled::{UNDER_WAY_NS, is_within, may_change_untold, telling_change_ns};
 
 /// A file whose change time is this close before its opening may be one whose name was being taken away: the witness has fired, and the path led to it for the
 /// last time.
@@ -85,9 +86,43 @@ struct File {
     counted_since_ns: u64,
     counted_ns: u64,
     last_opener: u32,
+    /// On an overlay, where no change has the file's own slot.
+    layered: Option<Layered>,
+    /// That is not known yet of what the server has opened last.
+    is_to_be_found: bool,
+    /// Something on the way has changed: is it another file now?
+    is_to_be_seen: bool,
+}
+
+/// What a file on an overlay is.
+#[derive(Debug)]
+struct Layered {
+    /// Those of the way to it in each layer, and its own.
+    slots: Box<[SourceSlot]>,
+    /// The file that has its bytes, and its change time.
+    file: (Identity, i128),
+    /// By which it can be looked up again.
+    opening: LookupEvent,
+}
+
+impl Layered {
+    fn new(walk: &Walk, node: &Node, opening: &LookupEvent, table: &RevisionTable) -> Option<Layered> {
+        let slots: BTreeSet<SourceSlot> = walk.slots.iter().copied().collect();
+        for &slot in &slots {
+            table.track(slot);
+        }
+        let file = node.layers().first().map(|file| (file.identity, file.changed_ns))?;
+        Some(Layered { slots: slots.into_iter().collect(), file, opening: opening.clone() })
+    }
 }
 
 impl File {
+    /// The stamp of the last change that may concern the file.
+    fn stamp(&self, identity: Identity, table: &RevisionTable) -> Stamp {
+        let layers = self.layered.iter().flat_map(|layered| layered.slots.iter().copied());
+        std::iter::once(identity.slot()).chain(layers).map(|slot| table.stamp_of(slot)).max().unwrap_or_default()
+    }
+
     fn is_volatile(&self) -> bool {
         // What somebody holds open for writing changes with nobody to tell.
         self.rereads >= VOLATILE_CHANGES && (self.changes >= VOLATILE_CHANGES || self.unsettled)
@@ -97,6 +132,10 @@ impl File {
     fn is_same_as_opened(&mut self, identity: Identity, stamp: Stamp, table: &RevisionTable) -> bool {
         if stamp <= self.unchanged_up_to {
             return true;
+        }
+        if self.layered.is_some() {
+            self.is_to_be_seen = true;
+            return false;
         }
         let Some(path) = &self.path else { return false };
         // A change that is under way may have its stamp before its time, and get another stamp once it has that: this clock or a later one.
@@ -121,6 +160,8 @@ pub struct Retained {
     paths: HashMap<Box<[u8]>, (Identity, Stamp)>,
     /// Whether the files of a device are made up as they are read.
     generated: HashMap<u32, bool>,
+    /// Whether a device is an overlay, or may be one.
+    overlays: HashMap<u32, bool>,
     overflowed: bool,
     /// A file has been read that was not waited for any more.
     renewed: bool,
@@ -147,7 +188,7 @@ impl Retained {
             && let Some(file) = self.files.get_mut(identity)
             && (event.inode.is_some() || is_missing)
         {
-            let stamp = table.stamp_of(identity.slot());
+            let stamp = file.stamp(*identity, table);
             let was_seen = stamp < file.opened.max(*missing_at);
             // The stamp may be of the access time that this very reading has moved.
             let is_unsettled = file.unsettled && *missing_at <= file.opened;
@@ -177,14 +218,25 @@ impl Retained {
         {
             return;
         }
+        // Nothing has changed since it was looked at on the overlay.
+        let is_known = |file: &File| {
+            file.layered.is_some()
+                && !file.is_to_be_found
+                && !file.unsettled
+                && file.stamp(identity, table) < file.opened
+        };
+        let may_be_layered = identity.dev >> 20 == 0
+            && *self.overlays.entry(identity.dev).or_insert_with(|| is_overlay(identity.dev).unwrap_or(true))
+            && !self.files.get(&identity).is_some_and(is_known);
         self.add(identity, path, event, table);
         let Some(file) = self.files.get_mut(&identity) else { return };
         if let Some(cleaned_ns) = cleaned_ns {
             file.cleaned_ns = cleaned_ns;
         }
-        if event.changed_ns != 0 && !is_within(NAMED_NS, event.changed_ns.into(), event.time_ns) {
+        if event.changed_ns != 0 && !is_within(NAMED_NS, event.changed_ns.into(), event.time_ns) && !may_be_layered {
             return;
         }
+        file.is_to_be_found = may_be_layered;
         if self.unverified.len() < UNVERIFIED_MAX {
             self.unverified.push(event.clone());
         } else {
@@ -194,23 +246,69 @@ impl Retained {
 
     /// Makes dirty what the server has opened by a path that leads elsewhere by now. `resolver` remembers nothing from before: it waits for whoever is
     /// changing names, so what has its witness has its effect.
-    pub fn verify(&mut self, resolver: &mut Resolver) {
+    pub fn verify(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
         for event in std::mem::take(&mut self.unverified) {
             let Some(identity) = event.inode else { continue };
-            let is_there = match resolver.resolve(&event).map(|walk| walk.outcome) {
-                Ok(Outcome::Found(node)) => node.identity == identity || !node.is_watched(),
-                _ => false,
-            };
-            if let Some(file) = self.files.get_mut(&identity).filter(|file| file.opened == event.clock && !is_there) {
+            // What has its stamp by now and not its time gets another stamp, of this clock or a later one.
+            let clock = table.clock();
+            let walk = resolver.resolve(&event).ok();
+            let node = walk.as_ref().and_then(Walk::found);
+            if let Some(node) = node {
+                self.overlays.insert(identity.dev, node.is_layered());
+            }
+            let is_there = node.is_some_and(|node| node.identity == identity || !node.is_watched());
+            let Some(file) = self.files.get_mut(&identity).filter(|file| file.opened == event.clock) else { continue };
+            if !is_there {
                 tracing::debug!(path = %file.name(), "the server has opened a file whose name was being taken away");
                 (file.unsettled, file.dirty) = (true, None);
+            }
+            let (Some(walk), Some(node)) = (&walk, node.filter(|node| node.is_layered() && node.is_watched())) else {
+                continue;
+            };
+            file.layered = Layered::new(walk, node, &event, table);
+            (file.is_to_be_found, file.is_to_be_seen) = (false, false);
+            // What the server has opened may be the file before its copy came into the upper layer. Then that has a new time, or its way has changed since.
+            let is_same = telling_change_ns(&event) != 0 && i128::from(telling_change_ns(&event)) == node.changed_ns;
+            let may_be_copy = node.is_in_several_layers() && is_within(UNDER_WAY_NS, node.changed_ns, event.time_ns);
+            // One that is in one layer only is no copy, whatever else its folders get.
+            let is_still = |file: &Layered| table.stamp_of(file.file.0.slot()) < event.clock;
+            let is_alone = !node.is_in_several_layers() && file.layered.as_ref().is_some_and(is_still);
+            let stamp = file.stamp(identity, table);
+            if is_same || is_alone {
+                if stamp < clock {
+                    file.unchanged_up_to = stamp;
+                }
+            } else if may_be_copy || stamp >= event.clock {
+                tracing::debug!(path = %file.name(), "a file on an overlay may have been copied while the server opened it");
+                (file.unsettled, file.dirty) = (true, None);
+            }
+        }
+        for (identity, file) in self.files.iter_mut().filter(|(_, file)| file.is_to_be_seen) {
+            file.is_to_be_seen = false;
+            let Some(layered) = &file.layered else { continue };
+            let (clock, stamp) = (table.clock(), file.stamp(*identity, table));
+            let Ok(walk) = resolver.resolve(&layered.opening) else { continue };
+            let Some(node) = walk.found().filter(|node| node.identity == *identity && node.is_watched()) else {
+                continue;
+            };
+            let Some(now) = Layered::new(&walk, node, &layered.opening, table) else { continue };
+            if now.file == layered.file {
+                file.layered = Some(now);
+                if stamp < clock && file.stamp(*identity, table) == stamp {
+                    file.unchanged_up_to = stamp;
+                }
             }
         }
     }
 
-    /// Is there anything to [verify](Retained::verify)?
-    pub fn has_unverified(&self) -> bool {
+    /// Are there openings to [verify](Retained::verify)?
+    pub fn has_new(&self) -> bool {
         !self.unverified.is_empty()
+    }
+
+    /// Is there anything to verify?
+    pub fn has_unverified(&self) -> bool {
+        self.has_new() || self.files.values().any(|file| file.is_to_be_seen)
     }
 
     fn add(&mut self, identity: Identity, path: Option<&[u8]>, event: &LookupEvent, table: &RevisionTable) {
@@ -221,7 +319,6 @@ impl Retained {
         if let Some(path) = path {
             self.paths.insert(path.into(), (identity, Stamp(0)));
         }
-        let stamp = table.stamp_of(identity.slot());
         // Where times are the only witness no reading looks like a change, and a store to a mapping may leave the time alone (tmpfs).
         let changed_ns = if event.stillness.only_times { 0 } else { telling_change_ns(event) };
         let file = self.files.entry(identity).or_insert_with(|| {
@@ -243,8 +340,12 @@ impl Retained {
                 counted_since_ns: event.time_ns,
                 counted_ns: event.time_ns,
                 last_opener: 0,
+                layered: None,
+                is_to_be_found: false,
+                is_to_be_seen: false,
             }
         });
+        let stamp = file.stamp(identity, table);
         if event.time_ns > file.counted_since_ns + VOLATILE_NS {
             (file.changes, file.rereads, file.counted_since_ns) = (0, 0, event.time_ns);
         }
@@ -314,7 +415,7 @@ impl Retained {
             return false;
         }
         for (identity, file) in &mut self.files {
-            let stamp = table.stamp_of(identity.slot());
+            let stamp = file.stamp(*identity, table);
             let missing_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
             let seen = file.opened.max(missing_at);
             let is_unsettled = file.unsettled && missing_at <= file.opened;
@@ -345,7 +446,7 @@ impl Retained {
     /// not in a reply that was ready before.
     pub fn has_changed(&mut self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
         for (identity, file) in &mut self.files {
-            let stamp = table.stamp_of(identity.slot());
+            let stamp = file.stamp(*identity, table);
             if stamp < since || file.first_opened_ns > read_before_ns || file.is_volatile() {
                 continue;
             }

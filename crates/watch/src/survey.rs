@@ -7,7 +7,7 @@ use nicache_coherence::{FillRequest, RefusalReason, Rule, SourceSlot};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use crate::event::{EventKind, LookupEvent};
+use crate::event::{EventKind, Identity, LookupEvent};
 use crate::history::History;
 use crate::resolve::{Node, Outcome, Permissions, Resolver, Walk};
 use crate::settled::may_change_untold;
@@ -95,8 +95,10 @@ pub(crate) struct Survey<'a> {
     pub(crate) files: Vec<(Rc<Node>, Option<Opened>)>,
     /// All directories that were found at the end of a path.
     pub(crate) folders: Vec<Rc<Node>>,
-    /// Is any of it on an overlay?
-    pub(crate) layered: bool,
+    /// Those whose times the server has seen, or could have: device, inode, change time and size.
+    pub(crate) folder_times: BTreeSet<(u32, u64, i128, u64)>,
+    /// Is any of it on an overlay whose layers' changes show in their change times alone?
+    pub(crate) timed_layers: bool,
     /// The events that the sources come from.
     pub(crate) kept: Vec<&'a LookupEvent>,
 }
@@ -137,7 +139,7 @@ pub(crate) fn survey<'a>(
     let mut survey = Survey::default();
     survey.fixed.insert(SourceSlot::EVERYTHING);
     let settled_before_s = unix_s() - SETTLED_S;
-    let mut listed = Vec::new();
+    let (mut listed, mut layers) = (Vec::new(), BTreeSet::new());
     for Selected { event, sent } in events {
         let is_missing = event.ret < 0 && !Rule::MissingPaths.holds();
         let is_only_looked_at = event.ret >= 0 && event.inode.is_none() && !Rule::Attributes.holds();
@@ -180,6 +182,10 @@ pub(crate) fn survey<'a>(
             }
             Outcome::Found(node) if node.kind == FileType::Directory && matches!(purpose, Purpose::FindSources) => {
                 survey.folders.push(node.clone());
+                if event.shows_times() {
+                    let Identity { dev, ino } = node.identity;
+                    survey.folder_times.insert((dev, ino, node.changed_ns, node.size));
+                }
             }
             _ => {}
         }
@@ -188,7 +194,7 @@ pub(crate) fn survey<'a>(
             tell_if_unwatched(event, &walk, RefusalReason::UnwatchedFilesystem);
             return Err(RefusalReason::UnwatchedFilesystem);
         }
-        survey.layered |= walk.layered;
+        survey.timed_layers |= walk.timed_layers;
         if is_others {
             survey.others.extend(&walk.slots);
             continue;
@@ -197,6 +203,7 @@ pub(crate) fn survey<'a>(
             survey.fixed.insert(SourceSlot::WORKING_DIRECTORY);
         }
         survey.sources.extend(&walk.slots);
+        layers.extend(&walk.layers);
         survey.directories.extend(&walk.directories);
         survey.kept.push(event);
         if let Outcome::Found(node) = &walk.outcome
@@ -209,6 +216,8 @@ pub(crate) fn survey<'a>(
     if !listed.iter().all(|slot| survey.sources.contains(slot)) {
         return Err(RefusalReason::Io);
     }
+    // The names of a directory on an overlay are those in its layers.
+    survey.fixed.extend(layers.iter().filter(|(own, _)| listed.contains(own)).map(|(_, layer)| layer));
     survey.fixed.extend(listed);
     survey.sources.extend(&survey.fixed);
     Ok(survey)

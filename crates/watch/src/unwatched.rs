@@ -25,12 +25,12 @@ pub(crate) fn tell_once(node: &Node, path: &[u8]) {
     }
 }
 
-/// Says once that on an overlay only files are kept.
+/// Says once that on such an overlay only files are kept.
 pub(crate) fn tell_of_overlays() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         tracing::warn!(
-            "pages that programs make from files on overlayfs are not kept; files that are sent as they are, are"
+            "pages that programs make from files on an overlayfs of Btrfs or tmpfs are not kept; files that are sent as they are, are"
         )
     });
 }

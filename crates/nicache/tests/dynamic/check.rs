@@ -37,6 +37,9 @@ impl Cases {
     }
 
     pub fn end(self, stage: &mut Stage) {
+        if let Some(path) = std::env::var_os("NICACHE_TEST_LOG") {
+            std::fs::write(path, stage.nicache.log_text()).unwrap();
+        }
         if !self.failed.is_empty() {
             let status = common::status(stage.nicache.name());
             let log = stage.nicache.log_text();
@@ -45,9 +48,6 @@ impl Cases {
             let said = std::fs::read_to_string(stage.path("log/php.log")).unwrap_or_default();
             let said: Vec<&str> = said.lines().collect();
             println!("{}", said[said.len().saturating_sub(20)..].join("\n"));
-            if let Some(path) = std::env::var_os("NICACHE_TEST_LOG") {
-                std::fs::write(path, &log).unwrap();
-            }
             panic!("failed: {:?}\n{:#}\n{tail}", self.failed, status["counters"]);
         }
     }

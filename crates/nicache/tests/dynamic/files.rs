@@ -90,6 +90,15 @@ pub fn what_a_script_reads_of(mut stage: Stage) -> Stage {
         stage.script("time.php", "<?php clearstatcache(); echo filemtime('@FOLDER@/data/attributes');");
         stage.change("/time.php", "1000000000", || stage.shell(&format!("touch -d @1000000000 {data}/attributes")));
     });
+    cases.run("attributes of a folder", || {
+        stage.make_folder("data/dated");
+        stage.shell(&format!("touch -d @1000000000 {data}/dated"));
+        stage.script(
+            "dated.php",
+            "<?php clearstatcache(); $t = filemtime('@FOLDER@/data/dated'); echo $t > 1e9 ? 'new' : $t;",
+        );
+        stage.change("/dated.php", "new", || stage.write("data/dated/one", ""));
+    });
     cases.run("hard link", || {
         let url = page(&stage, "hard");
         stage.make_folder("tmp/elsewhere");

@@ -9,6 +9,9 @@ mod common;
 mod check;
 #[allow(dead_code, reason = "the tests of databases on other machines use all of it")]
 mod far;
+#[allow(dead_code, reason = "mounts alone are made here, and no file systems")]
+#[path = "../../../watch/tests/witness/filesystems/ground.rs"]
+mod ground;
 mod stage;
 
 mod attribution;
@@ -16,6 +19,7 @@ mod databases;
 mod explain;
 mod files;
 mod machine;
+mod overlays;
 mod paths;
 mod postgres;
 mod preload;

@@ -1,18 +1,22 @@
 //! A site of scripts that the test writes, with nginx, PHP-FPM and maybe a database, behind `nicache run`.
 
+use std::ffi::CString;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nicache_applications::{Application, Client, Settings, Site};
 use nicache_coherence::{RULE_OFF, Rule};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use tempfile::TempDir;
 
 use crate::common::{self, Nicache, is_running, private_network, within};
 use crate::far::{self, FAR, Far, Kind};
+use crate::ground::own_mounts;
 
 /// The server's clock and what else nobody sees may be this old.
 pub const T: Duration = Duration::from_secs(1);
@@ -61,6 +65,8 @@ pub struct Setup {
     pub outside: bool,
     /// A rule that is turned off, to see what comes of it.
     pub without: Option<Rule>,
+    /// The folder is an overlay, with these files in its lower layer.
+    pub overlay: Option<Vec<(String, String)>>,
 }
 
 impl Default for Setup {
@@ -79,6 +85,7 @@ impl Default for Setup {
             respawn: false,
             outside: false,
             without: None,
+            overlay: None,
         }
     }
 }
@@ -86,6 +93,42 @@ impl Default for Setup {
 enum Folder {
     Plain(TempDir),
     Prepared(Box<Site>),
+    Overlay(Overlay),
+}
+
+/// An overlay of a layer that is there before and an empty one.
+struct Overlay {
+    merged: PathBuf,
+    _folder: TempDir,
+}
+
+impl Overlay {
+    fn mount(files: &[(String, String)]) -> Overlay {
+        let folder = temporary();
+        let [lower, upper, work, merged] = ["lower", "upper", "work", "merged"].map(|name| folder.path().join(name));
+        for path in [&lower, &upper, &work, &merged] {
+            std::fs::create_dir(path).unwrap();
+        }
+        for (name, text) in files {
+            let path = lower.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text.replace("@FOLDER@", merged.to_str().unwrap())).unwrap();
+            // PHP tells files apart by the second.
+            let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+            File::options().write(true).open(path).unwrap().set_modified(hour_ago).unwrap();
+        }
+        let options = format!("lowerdir={},upperdir={},workdir={}", lower.display(), upper.display(), work.display());
+        let options = CString::new(options).unwrap();
+        own_mounts();
+        mount("overlay", &merged, "overlay", MountFlags::empty(), Some(options.as_c_str())).unwrap();
+        Overlay { merged, _folder: folder }
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let _ = unmount(&self.merged, UnmountFlags::DETACH);
+    }
 }
 
 /// A running site. Dropping it ends everything and removes its folder.
@@ -118,6 +161,7 @@ impl Stage {
         let folder = match &held {
             Folder::Plain(folder) => folder.path().to_owned(),
             Folder::Prepared(site) => site.folder().to_owned(),
+            Folder::Overlay(overlay) => overlay.merged.clone(),
         };
         for name in ["site", "include", "run", "tmp", "log", "data"] {
             std::fs::create_dir_all(folder.join(name)).unwrap();
@@ -385,14 +429,21 @@ impl Drop for Stage {
     }
 }
 
-fn plain_folder() -> Folder {
+fn temporary() -> TempDir {
     let folder = tempfile::Builder::new().prefix("nicache-dynamic-").tempdir_in("/var/lib").unwrap();
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.path(), everybody).unwrap();
-    Folder::Plain(folder)
+    folder
+}
+
+fn plain_folder() -> Folder {
+    Folder::Plain(temporary())
 }
 
 fn folder_for(setup: &Setup) -> Folder {
+    if let Some(files) = &setup.overlay {
+        return Folder::Overlay(Overlay::mount(files));
+    }
     let application = match setup.database {
         _ if setup.relay => return plain_folder(),
         Database::None => return plain_folder(),

@@ -13,6 +13,9 @@ mod check;
 #[allow(dead_code, reason = "the tests of dynamic pages use all of it")]
 #[path = "../dynamic/far.rs"]
 mod far;
+#[allow(dead_code, reason = "mounts alone are made here, and no file systems")]
+#[path = "../../../watch/tests/witness/filesystems/ground.rs"]
+mod ground;
 #[allow(dead_code, reason = "the tests of dynamic pages use all of it")]
 #[path = "../dynamic/stage.rs"]
 mod stage;
