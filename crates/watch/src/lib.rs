@@ -21,6 +21,10 @@ mod databases;
 mod event;
 mod explain;
 mod fastcgi;
+#[cfg(test)]
+#[allow(dead_code, reason = "mounts alone are made here, and no file systems")]
+#[path = "../tests/witness/filesystems/ground.rs"]
+mod ground;
 mod history;
 mod kernel;
 mod layers;

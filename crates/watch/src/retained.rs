@@ -711,6 +711,114 @@ mod tests {
         assert!(!retained.is_dirty(&table, LATER, 0));
     }
 
+    /// An overlay with `a.php` in its lower layer, in a mount namespace of the test's own.
+    struct OnOverlay {
+        folder: tempfile::TempDir,
+        table: std::sync::Arc<RevisionTable>,
+    }
+
+    impl OnOverlay {
+        fn new() -> OnOverlay {
+            crate::ground::own_mounts();
+            let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+            for name in ["lower", "upper", "work", "merged"] {
+                std::fs::create_dir(folder.path().join(name)).unwrap();
+            }
+            std::fs::write(folder.path().join("lower/a.php"), "old").unwrap();
+            let path = folder.path().display();
+            let options = format!("lowerdir={path}/lower,upperdir={path}/upper,workdir={path}/work");
+            let options = std::ffi::CString::new(options).unwrap();
+            let flags = rustix::mount::MountFlags::empty();
+            rustix::mount::mount("overlay", folder.path().join("merged"), "overlay", flags, Some(options.as_c_str()))
+                .unwrap();
+            OnOverlay { folder, table: RevisionTable::on_heap() }
+        }
+
+        fn path(&self, name: &str) -> std::path::PathBuf {
+            self.folder.path().join(name)
+        }
+
+        /// The server opens the file now, long after it was changed.
+        fn open(&self) -> LookupEvent {
+            use std::os::unix::ffi::OsStrExt;
+            use std::os::unix::fs::MetadataExt;
+            std::thread::sleep(std::time::Duration::from_millis(150));
+            let path = self.path("merged/a.php");
+            let file = std::fs::File::open(&path).unwrap();
+            let ino = crate::layers::inode_number(&file).unwrap();
+            let dev = self.path("merged").metadata().unwrap().dev();
+            let dev = rustix::fs::major(dev) << 20 | rustix::fs::minor(dev);
+            let stat = file.metadata().unwrap();
+            let clock = self.table.advance_clock();
+            LookupEvent {
+                time_ns: crate::registrar::now_ns(),
+                tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
+                changed_ns: stat.ctime() as u64 * 1_000_000_000 + stat.ctime_nsec() as u64,
+                ..opened(Identity { dev, ino }, path.as_os_str().as_bytes(), clock, 1)
+            }
+        }
+
+        /// Is what was opened dirty, once it has been looked at?
+        fn is_dirty(&self, retained: &mut Retained) -> bool {
+            let coverage = crate::Coverage { ext4: true, ..Default::default() };
+            retained.verify(&mut Resolver::new(coverage.clone()), &self.table);
+            // What has changed on the way shows at the first look, and is looked at behind it.
+            let _ = retained.is_dirty(&self.table, LATER, 0);
+            retained.verify(&mut Resolver::new(coverage), &self.table);
+            retained.is_dirty(&self.table, LATER, 0)
+        }
+
+        fn change(&self, name: &str) {
+            use std::os::unix::fs::MetadataExt;
+            let stat = self.path(name).metadata().unwrap();
+            let dev = rustix::fs::major(stat.dev()) << 20 | rustix::fs::minor(stat.dev());
+            self.table.record_change(Identity { dev, ino: stat.ino() }.slot());
+            self.table.advance_clock();
+        }
+    }
+
+    /// All was told before the opening, and took effect after it.
+    #[test]
+    fn a_file_that_is_copied_up_right_after_the_server_opened_it_is_dirty() {
+        let overlay = OnOverlay::new();
+        let opening = overlay.open();
+        let mut retained = Retained::default();
+        retained.observe(&opening, &overlay.table);
+        assert!(!overlay.is_dirty(&mut retained));
+        std::fs::File::options().write(true).open(overlay.path("merged/a.php")).unwrap();
+        let mut retained = Retained::default();
+        retained.observe(&opening, &overlay.table);
+        assert!(overlay.is_dirty(&mut retained));
+        retained.observe(&overlay.open(), &overlay.table);
+        assert!(!overlay.is_dirty(&mut retained));
+    }
+
+    #[test]
+    fn what_changes_on_the_way_to_a_file_on_an_overlay_is_looked_at() {
+        let overlay = OnOverlay::new();
+        let mut retained = Retained::default();
+        retained.observe(&overlay.open(), &overlay.table);
+        assert!(!overlay.is_dirty(&mut retained));
+        // Another name in its folder, and then its copy.
+        std::fs::write(overlay.path("merged/b.php"), "new").unwrap();
+        overlay.change("upper");
+        assert!(!overlay.is_dirty(&mut retained));
+        std::fs::write(overlay.path("merged/a.php"), "new").unwrap();
+        overlay.change("upper");
+        assert!(overlay.is_dirty(&mut retained));
+        retained.observe(&overlay.open(), &overlay.table);
+        assert!(!overlay.is_dirty(&mut retained));
+        // In place.
+        std::fs::write(overlay.path("merged/a.php"), "newer").unwrap();
+        overlay.change("upper/a.php");
+        assert!(overlay.is_dirty(&mut retained));
+        retained.observe(&overlay.open(), &overlay.table);
+        assert!(!overlay.is_dirty(&mut retained));
+        std::fs::remove_file(overlay.path("merged/a.php")).unwrap();
+        overlay.change("upper");
+        assert!(overlay.is_dirty(&mut retained));
+    }
+
     #[test]
     fn data_that_changes_all_the_time_is_not_retained() {
         for (reads_per_change, gap_ns, is_kept) in
