@@ -4,5 +4,5 @@ timeout 900 nicache demo php-page --once --seconds 3 --prove 30s >/run/php.log 2
 code=$?
 tr '\r' '\n' </run/php.log | grep -v '^ *$' | tail -25 | cut -c1-240
 hits=$(tr '\r' '\n' </run/php.log | sed -n 's/.* \([0-9,]*\) hits.*/\1/p' | tail -1)
-result php "code=$code" "hits=${hits:-?}"
+result "${LABEL:-php}" "code=$code" "hits=${hits:-?}"
 exit $code

@@ -128,7 +128,11 @@ fn feature_check(feature: Feature, findings: &Findings, programs: &[ProgramCheck
         assumption.feature == feature && !std::ptr::eq(way, &raw const assumption.ways[0])
     };
     let taken = findings.taken.iter().filter(|taken| is_other(&(taken.0, taken.1)));
-    let instead = taken.map(|(assumption, way)| format!("{} by {way}", assumption.name)).collect();
+    let tell = |(assumption, way): (&nicache_kernel::Assumption, &nicache_kernel::Way)| match way.tests {
+        [] => format!("{}: not seen, and what depends on it is not kept", assumption.name),
+        _ => format!("{} by {way}", assumption.name),
+    };
+    let instead = taken.map(|taken| tell((taken.0, taken.1))).collect();
     FeatureCheck { feature: feature.label(), title: feature.title(), available: why_not.is_empty(), why_not, instead }
 }
 
