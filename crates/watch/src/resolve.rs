@@ -597,6 +597,10 @@ impl Resolver {
         node.is_in_several = opened.len() > 1;
         let mut layers = Vec::new();
         for (fd, is_upper, mount) in opened {
+            // Another overlay is not vouched for; and one that is mounted over a layer of its own hides that, and is there itself.
+            if rustix::fs::fstatfs(&fd)?.f_type as u64 == OVERLAY_MAGIC {
+                return Ok(());
+            }
             let real = Node { is_upper, ..self.node_in(fd, None)? };
             let is_whiteout = real.kind == FileType::CharacterDevice && real.rdev == (0, 0);
             if is_whiteout || !layers.is_empty() && real.kind != FileType::Directory {

@@ -793,6 +793,24 @@ mod tests {
         assert!(!overlay.is_dirty(&mut retained));
     }
 
+    /// The path of its lower layer leads to the overlay itself.
+    #[test]
+    fn an_overlay_that_hides_its_own_layer_is_not_vouched_for() {
+        let overlay = OnOverlay::new();
+        let lower = overlay.path("lower");
+        let path = overlay.folder.path().display();
+        std::fs::create_dir(overlay.path("upper2")).unwrap();
+        std::fs::create_dir(overlay.path("work2")).unwrap();
+        let options = format!("lowerdir={path}/lower,upperdir={path}/upper2,workdir={path}/work2");
+        let options = std::ffi::CString::new(options).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("overlay", &lower, "overlay", flags, Some(options.as_c_str())).unwrap();
+        let event = LookupEvent { path: lower.join("a.php").to_str().unwrap().as_bytes().into(), ..overlay.open() };
+        let coverage = crate::Coverage { ext4: true, ..Default::default() };
+        let walk = Resolver::new(coverage).resolve(&event).unwrap();
+        assert!(!walk.watched && !walk.found().unwrap().is_watched());
+    }
+
     #[test]
     fn what_changes_on_the_way_to_a_file_on_an_overlay_is_looked_at() {
         let overlay = OnOverlay::new();
