@@ -96,7 +96,7 @@ impl Node {
         self.layers.iter().any(|layer| layer.only_times)
     }
 
-    /// On an overlay: has another layer that name, too, so that it may be a copy?
+    /// On an overlay: does another layer have the same name, so that this file may be a copy?
     pub(crate) fn is_in_several_layers(&self) -> bool {
         self.is_in_several
     }

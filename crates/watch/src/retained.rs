@@ -58,6 +58,16 @@ fn is_generated(path: &[u8], dev: u32) -> bool {
     is_there && rustix::fs::statfs(path).is_ok_and(|stat| GENERATED_MAGIC.contains(&(stat.f_type as u64)))
 }
 
+/// Looks up what was opened; if its process is gone, as another one that was there finds it. What is not the same file then is not taken for it.
+fn resolve(opening: &LookupEvent, other: Option<&LookupEvent>, resolver: &mut Resolver) -> Option<Walk> {
+    if let Ok(walk) = resolver.resolve(opening) {
+        return Some(walk);
+    }
+    let other = other.filter(|_| opening.path.starts_with(b"/"))?;
+    let as_other = LookupEvent { tgid: other.tgid, tid: other.tid, of_process: other.of_process, ..opening.clone() };
+    resolver.resolve(&as_other).ok()
+}
+
 #[derive(Debug)]
 struct File {
     path: Option<Box<[u8]>>,
@@ -155,9 +165,9 @@ impl File {
 /// See the module's head.
 #[derive(Debug, Default)]
 pub struct Retained {
-    files: HashMap<Identity, File>,
+    files: HashMap<Key, File>,
     /// What a path led to, and the clock when the server last found nothing there.
-    paths: HashMap<Box<[u8]>, (Identity, Stamp)>,
+    paths: HashMap<Box<[u8]>, (Key, Stamp)>,
     /// Whether the files of a device are made up as they are read.
     generated: HashMap<u32, bool>,
     /// Whether a device is an overlay, or may be one.
@@ -166,7 +176,25 @@ pub struct Retained {
     /// A file has been read that was not waited for any more.
     renewed: bool,
     /// Openings after which the path may have led elsewhere, with nobody to tell.
-    unverified: Vec<LookupEvent>,
+    unverified: Vec<(Key, LookupEvent)>,
+    /// The stamp of the last mount that is known: a device's number may be another file system's now.
+    mounted: Stamp,
+    /// An opening whose process is there to be asked where paths start.
+    asked: Option<LookupEvent>,
+}
+
+/// A file that is followed. On an overlay names that are links to one file in a lower layer have its number in common, and each gets a copy of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    identity: Identity,
+    /// The name, on an overlay.
+    path: Option<Box<[u8]>>,
+}
+
+impl Key {
+    fn on_device(identity: Identity, path: &[u8], is_overlay: bool) -> Key {
+        Key { identity, path: is_overlay.then(|| path.into()) }
+    }
 }
 
 impl Retained {
@@ -180,30 +208,31 @@ impl Retained {
             EventKind::Sendfile => return self.forget_sent(event),
             _ => return,
         }
+        self.forget_devices(table);
         let path = (event.path.starts_with(b"/") && !event.incomplete).then_some(&*event.path);
         let known = path.and_then(|path| self.paths.get_mut(path));
         let mut cleaned_ns = None;
         let is_missing = [libc::ENOENT, libc::ENOTDIR].map(i64::from).contains(&-event.ret);
-        if let Some((identity, missing_at)) = &known
-            && let Some(file) = self.files.get_mut(identity)
+        if let Some((key, missing_at)) = &known
+            && let Some(file) = self.files.get_mut(key)
             && (event.inode.is_some() || is_missing)
         {
-            let stamp = file.stamp(*identity, table);
+            let stamp = file.stamp(key.identity, table);
             let was_seen = stamp < file.opened.max(*missing_at);
             // The stamp may be of the access time that this very reading has moved.
             let is_unsettled = file.unsettled && *missing_at <= file.opened;
-            if is_unsettled || !was_seen && !file.is_same_as_opened(*identity, stamp, table) {
+            if is_unsettled || !was_seen && !file.is_same_as_opened(key.identity, stamp, table) {
                 let is_late = file.dirty.is_some_and(|(_, since_ns)| event.time_ns >= since_ns + DIRTY_NS_MAX);
                 self.renewed |= is_late && file.is_read_only && !file.is_volatile();
                 file.cleaned_ns = event.time_ns;
                 cleaned_ns = Some(event.time_ns);
             }
         }
-        let replaced = known.and_then(|(identity, missing_at)| {
+        let replaced = known.and_then(|(key, missing_at)| {
             if is_missing {
                 *missing_at = (*missing_at).max(event.clock);
             }
-            event.inode.filter(|now| now != identity).map(|_| *identity)
+            event.inode.filter(|now| *now != key.identity).map(|_| key.clone())
         });
         // What it has just made or emptied has nothing to read.
         let has_content = event.open_flags & O_TRUNC == 0 && event.open_flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
@@ -218,6 +247,10 @@ impl Retained {
         {
             return;
         }
+        // A disk has a major number of its own.
+        let may_be_overlay = identity.dev >> 20 == 0
+            && *self.overlays.entry(identity.dev).or_insert_with(|| is_overlay(identity.dev).unwrap_or(true));
+        let key = Key::on_device(identity, &event.path, may_be_overlay);
         // Nothing has changed since it was looked at on the overlay.
         let is_known = |file: &File| {
             file.layered.is_some()
@@ -225,20 +258,18 @@ impl Retained {
                 && !file.unsettled
                 && file.stamp(identity, table) < file.opened
         };
-        let may_be_layered = identity.dev >> 20 == 0
-            && *self.overlays.entry(identity.dev).or_insert_with(|| is_overlay(identity.dev).unwrap_or(true))
-            && !self.files.get(&identity).is_some_and(is_known);
-        self.add(identity, path, event, table);
-        let Some(file) = self.files.get_mut(&identity) else { return };
+        let is_to_be_found = may_be_overlay && !self.files.get(&key).is_some_and(is_known);
+        self.add(key.clone(), path, event, table);
+        let Some(file) = self.files.get_mut(&key) else { return };
         if let Some(cleaned_ns) = cleaned_ns {
             file.cleaned_ns = cleaned_ns;
         }
-        if event.changed_ns != 0 && !is_within(NAMED_NS, event.changed_ns.into(), event.time_ns) && !may_be_layered {
+        if event.changed_ns != 0 && !is_within(NAMED_NS, event.changed_ns.into(), event.time_ns) && !is_to_be_found {
             return;
         }
-        file.is_to_be_found = may_be_layered;
+        file.is_to_be_found = is_to_be_found;
         if self.unverified.len() < UNVERIFIED_MAX {
-            self.unverified.push(event.clone());
+            self.unverified.push((key, event.clone()));
         } else {
             file.unsettled = true;
         }
@@ -247,30 +278,29 @@ impl Retained {
     /// Makes dirty what the server has opened by a path that leads elsewhere by now. `resolver` remembers nothing from before: it waits for whoever is
     /// changing names, so what has its witness has its effect.
     pub fn verify(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
-        for event in std::mem::take(&mut self.unverified) {
-            let Some(identity) = event.inode else { continue };
+        for (key, event) in std::mem::take(&mut self.unverified) {
+            let identity = key.identity;
             // What has its stamp by now and not its time gets another stamp, of this clock or a later one.
             let clock = table.clock();
-            let walk = resolver.resolve(&event).ok();
+            let walk = self.resolve(&event, resolver);
             let node = walk.as_ref().and_then(Walk::found);
-            if let Some(node) = node {
-                self.overlays.insert(identity.dev, node.is_layered());
+            if node.is_some_and(|node| node.identity == identity && !node.is_layered()) {
+                self.overlays.insert(identity.dev, false);
             }
             let is_there = node.is_some_and(|node| node.identity == identity || !node.is_watched());
-            let Some(file) = self.files.get_mut(&identity).filter(|file| file.opened == event.clock) else { continue };
+            let Some(file) = self.files.get_mut(&key).filter(|file| file.opened == event.clock) else { continue };
             if !is_there {
                 tracing::debug!(path = %file.name(), "the server has opened a file whose name was being taken away");
                 (file.unsettled, file.dirty) = (true, None);
             }
-            let (Some(walk), Some(node)) = (&walk, node.filter(|node| node.is_layered() && node.is_watched())) else {
-                continue;
-            };
+            let is_on_overlay = |node: &&Node| node.identity == identity && node.is_layered() && node.is_watched();
+            let (Some(walk), Some(node)) = (&walk, node.filter(is_on_overlay)) else { continue };
             file.layered = Layered::new(walk, node, &event, table);
             (file.is_to_be_found, file.is_to_be_seen) = (false, false);
             // What the server has opened may be the file before its copy came into the upper layer. Then that has a new time, or its way has changed since.
             let is_same = telling_change_ns(&event) != 0 && i128::from(telling_change_ns(&event)) == node.changed_ns;
             let may_be_copy = node.is_in_several_layers() && is_within(UNDER_WAY_NS, node.changed_ns, event.time_ns);
-            // One that is in one layer only is no copy, whatever else its folders get.
+            // One that is in one layer only is not a copy, whatever else its folders get.
             let is_still = |file: &Layered| table.stamp_of(file.file.0.slot()) < event.clock;
             let is_alone = !node.is_in_several_layers() && file.layered.as_ref().is_some_and(is_still);
             let stamp = file.stamp(identity, table);
@@ -283,21 +313,41 @@ impl Retained {
                 (file.unsettled, file.dirty) = (true, None);
             }
         }
-        for (identity, file) in self.files.iter_mut().filter(|(_, file)| file.is_to_be_seen) {
+        for (key, file) in self.files.iter_mut().filter(|(_, file)| file.is_to_be_seen) {
             file.is_to_be_seen = false;
             let Some(layered) = &file.layered else { continue };
-            let (clock, stamp) = (table.clock(), file.stamp(*identity, table));
-            let Ok(walk) = resolver.resolve(&layered.opening) else { continue };
-            let Some(node) = walk.found().filter(|node| node.identity == *identity && node.is_watched()) else {
+            let (clock, stamp) = (table.clock(), file.stamp(key.identity, table));
+            let Some(walk) = resolve(&layered.opening, self.asked.as_ref(), resolver) else { continue };
+            let Some(node) = walk.found().filter(|node| node.identity == key.identity && node.is_watched()) else {
                 continue;
             };
             let Some(now) = Layered::new(&walk, node, &layered.opening, table) else { continue };
             if now.file == layered.file {
                 file.layered = Some(now);
-                if stamp < clock && file.stamp(*identity, table) == stamp {
+                if stamp < clock && file.stamp(key.identity, table) == stamp {
                     file.unchanged_up_to = stamp;
                 }
             }
+        }
+    }
+
+    fn resolve(&mut self, opening: &LookupEvent, resolver: &mut Resolver) -> Option<Walk> {
+        let walk = resolve(opening, self.asked.as_ref(), resolver);
+        if walk.is_some() {
+            // The next one asks another process, if that of the one before is gone.
+            self.asked = Some(LookupEvent { path: Box::default(), ..opening.clone() });
+        }
+        walk
+    }
+
+    /// What is known of devices is known until something is mounted.
+    fn forget_devices(&mut self, table: &RevisionTable) {
+        let mounted = table.stamp_of(SourceSlot::EVERYTHING);
+        // With this clock there may be another one.
+        if mounted != self.mounted || mounted >= table.clock() {
+            self.generated.clear();
+            self.overlays.clear();
+            self.mounted = mounted;
         }
     }
 
@@ -311,17 +361,18 @@ impl Retained {
         self.has_new() || self.files.values().any(|file| file.is_to_be_seen)
     }
 
-    fn add(&mut self, identity: Identity, path: Option<&[u8]>, event: &LookupEvent, table: &RevisionTable) {
-        if self.files.len() >= RETAINED_MAX && !self.files.contains_key(&identity) {
+    fn add(&mut self, key: Key, path: Option<&[u8]>, event: &LookupEvent, table: &RevisionTable) {
+        let identity = key.identity;
+        if self.files.len() >= RETAINED_MAX && !self.files.contains_key(&key) {
             self.overflowed = true;
             return;
         }
         if let Some(path) = path {
-            self.paths.insert(path.into(), (identity, Stamp(0)));
+            self.paths.insert(path.into(), (key.clone(), Stamp(0)));
         }
         // Where times are the only witness no reading looks like a change, and a store to a mapping may leave the time alone (tmpfs).
         let changed_ns = if event.stillness.only_times { 0 } else { telling_change_ns(event) };
-        let file = self.files.entry(identity).or_insert_with(|| {
+        let file = self.files.entry(key).or_insert_with(|| {
             table.track(identity.slot());
             File {
                 path: path.map(Box::from),
@@ -380,8 +431,18 @@ impl Retained {
     /// A file that was opened only to be sent is not in the server's memory.
     fn forget_sent(&mut self, event: &LookupEvent) {
         let Some(identity) = event.inode else { return };
-        if self.files.get(&identity).is_some_and(|file| file.opener == Some(event.tgid))
-            && let Some(path) = self.files.remove(&identity).and_then(|file| file.path)
+        let is_overlay = self.overlays.get(&identity.dev).is_some_and(|is_overlay| *is_overlay);
+        let key = match is_overlay {
+            false => Key { identity, path: None },
+            // Of several names it is not known which one was sent.
+            true => {
+                let mut keys = self.files.keys().filter(|key| key.identity == identity);
+                let (Some(key), None) = (keys.next(), keys.next()) else { return };
+                key.clone()
+            }
+        };
+        if self.files.get(&key).is_some_and(|file| file.opener == Some(event.tgid))
+            && let Some(path) = self.files.remove(&key).and_then(|file| file.path)
         {
             self.paths.remove(&path);
         }
@@ -399,7 +460,7 @@ impl Retained {
 
     /// May the server have this file in its memory?
     pub fn has(&self, identity: Identity) -> bool {
-        self.files.contains_key(&identity)
+        self.files.keys().any(|key| key.identity == identity)
     }
 
     /// Are there more files than can be followed?
@@ -414,14 +475,14 @@ impl Retained {
         if !Rule::Dirty.holds() {
             return false;
         }
-        for (identity, file) in &mut self.files {
-            let stamp = file.stamp(*identity, table);
+        for (key, file) in &mut self.files {
+            let stamp = file.stamp(key.identity, table);
             let missing_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
             let seen = file.opened.max(missing_at);
             let is_unsettled = file.unsettled && missing_at <= file.opened;
             if !file.is_read_only
                 || file.is_volatile()
-                || !is_unsettled && (stamp < seen || file.is_same_as_opened(*identity, stamp, table))
+                || !is_unsettled && (stamp < seen || file.is_same_as_opened(key.identity, stamp, table))
             {
                 file.dirty = None;
                 let was_dirty = file.is_read_only
@@ -445,12 +506,12 @@ impl Retained {
     /// Is any file changed since the clock was `since` that the server had read before `read_before_ns`? What it read only later is
     /// not in a reply that was ready before.
     pub fn has_changed(&mut self, table: &RevisionTable, since: Stamp, read_before_ns: u64) -> bool {
-        for (identity, file) in &mut self.files {
-            let stamp = file.stamp(*identity, table);
+        for (key, file) in &mut self.files {
+            let stamp = file.stamp(key.identity, table);
             if stamp < since || file.first_opened_ns > read_before_ns || file.is_volatile() {
                 continue;
             }
-            if file.changed_since <= since && file.is_same_as_opened(*identity, stamp, table) {
+            if file.changed_since <= since && file.is_same_as_opened(key.identity, stamp, table) {
                 continue;
             }
             tracing::debug!(path = %file.name(), "a file that the server may have in its memory has changed");
@@ -465,7 +526,9 @@ mod tests {
     use super::*;
     use crate::event::Stillness;
 
-    const CODE: Identity = Identity { dev: 1, ino: 10 };
+    /// A disk's.
+    const DISK: u32 = 8 << 20;
+    const CODE: Identity = Identity { dev: DISK, ino: 10 };
     /// A request that was forwarded after all that happened.
     const LATER: u64 = u64::MAX;
 
@@ -497,7 +560,7 @@ mod tests {
         // With the same clock the reading may have been before the change.
         retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table);
         assert!(retained.is_dirty(&table, LATER, 0));
-        retained.observe(&opened(Identity { dev: 1, ino: 11 }, b"/b.php", table.advance_clock(), 1), &table);
+        retained.observe(&opened(Identity { dev: DISK, ino: 11 }, b"/b.php", table.advance_clock(), 1), &table);
         assert!(retained.is_dirty(&table, LATER, 0));
         retained.observe(&looked_at(b"/a.php", table.clock()), &table);
         assert!(retained.is_dirty(&table, LATER, 0));
@@ -539,7 +602,7 @@ mod tests {
     #[test]
     fn a_request_that_came_while_a_file_was_dirty_is_worth_nothing() {
         let table = RevisionTable::on_heap();
-        for new in [CODE, Identity { dev: 1, ino: 11 }] {
+        for new in [CODE, Identity { dev: DISK, ino: 11 }] {
             let mut retained = Retained::default();
             retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
             table.record_change(CODE.slot());
@@ -563,7 +626,7 @@ mod tests {
         // A rename over it removes its name.
         table.record_change(CODE.slot());
         let since = table.advance_clock();
-        let new = Identity { dev: 1, ino: 11 };
+        let new = Identity { dev: DISK, ino: 11 };
         retained.observe(&opened(new, b"/a.php", since, 1), &table);
         assert!(!retained.is_dirty(&table, LATER, 0));
         assert!(!retained.has_changed(&table, since, u64::MAX));
@@ -705,7 +768,9 @@ mod tests {
         assert!(retained.is_dirty(&table, settled.time_ns, 0));
         // What is read for each request although nothing is told of it is not kept.
         for _ in 0..=VOLATILE_CHANGES {
-            assert!(!retained.is_dirty(&table, LATER, 0) || retained.files[&CODE].unsettled);
+            assert!(
+                !retained.is_dirty(&table, LATER, 0) || retained.files[&Key { identity: CODE, path: None }].unsettled
+            );
             retained.observe(&open(table.advance_clock(), stillness), &table);
         }
         assert!(!retained.is_dirty(&table, LATER, 0));
@@ -740,10 +805,14 @@ mod tests {
 
         /// The server opens the file now, long after it was changed.
         fn open(&self) -> LookupEvent {
+            self.open_name("merged/a.php")
+        }
+
+        fn open_name(&self, name: &str) -> LookupEvent {
             use std::os::unix::ffi::OsStrExt;
             use std::os::unix::fs::MetadataExt;
             std::thread::sleep(std::time::Duration::from_millis(150));
-            let path = self.path("merged/a.php");
+            let path = self.path(name);
             let file = std::fs::File::open(&path).unwrap();
             let ino = crate::layers::inode_number(&file).unwrap();
             let dev = self.path("merged").metadata().unwrap().dev();
@@ -791,6 +860,57 @@ mod tests {
         assert!(overlay.is_dirty(&mut retained));
         retained.observe(&overlay.open(), &overlay.table);
         assert!(!overlay.is_dirty(&mut retained));
+    }
+
+    #[test]
+    fn a_device_may_be_an_overlay_after_another_mount() {
+        let overlay = OnOverlay::new();
+        let opening = overlay.open();
+        // So old that nothing else has it looked at.
+        let opening = LookupEvent { changed_ns: opening.changed_ns - 10_000_000_000, ..opening };
+        let mut retained = Retained::default();
+        // There was something else by this number.
+        retained.overlays.insert(opening.inode.unwrap().dev, false);
+        overlay.table.record_change(SourceSlot::EVERYTHING);
+        retained.observe(&opening, &overlay.table);
+        std::fs::File::options().write(true).open(overlay.path("merged/a.php")).unwrap();
+        assert!(overlay.is_dirty(&mut retained));
+    }
+
+    /// In the lower layer they are one file, and share a number on the overlay; each gets a copy of its own.
+    #[test]
+    fn names_of_one_file_in_a_lower_layer_are_followed_each_by_itself() {
+        let overlay = OnOverlay::new();
+        let mut retained = Retained::default();
+        std::fs::create_dir(overlay.path("lower/b")).unwrap();
+        std::fs::hard_link(overlay.path("lower/a.php"), overlay.path("lower/b/b.php")).unwrap();
+        let (one, other) = (overlay.open(), overlay.open_name("merged/b/b.php"));
+        assert_eq!(one.inode, other.inode);
+        retained.observe(&other, &overlay.table);
+        retained.observe(&one, &overlay.table);
+        assert!(!overlay.is_dirty(&mut retained));
+        std::fs::write(overlay.path("merged/b/b.php"), "new").unwrap();
+        overlay.change("upper");
+        assert!(overlay.is_dirty(&mut retained));
+        // To read the other one again says nothing of this.
+        retained.observe(&overlay.open(), &overlay.table);
+        assert!(overlay.is_dirty(&mut retained));
+    }
+
+    /// It is asked how another process finds the file.
+    #[test]
+    fn a_process_that_is_gone_leaves_what_it_has_read() {
+        let overlay = OnOverlay::new();
+        let gone = LookupEvent { tid: u32::MAX >> 1, tgid: u32::MAX >> 1, ..overlay.open() };
+        let mut retained = Retained::default();
+        retained.observe(&overlay.open(), &overlay.table);
+        assert!(!overlay.is_dirty(&mut retained));
+        let mut later = Retained { asked: retained.asked.take(), ..Retained::default() };
+        later.observe(&gone, &overlay.table);
+        assert!(!overlay.is_dirty(&mut later));
+        std::fs::write(overlay.path("merged/a.php"), "new").unwrap();
+        overlay.change("upper");
+        assert!(overlay.is_dirty(&mut later));
     }
 
     /// The path of its lower layer leads to the overlay itself.
