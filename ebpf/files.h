@@ -104,6 +104,7 @@ struct identity {
 	__u32 uid;
 	__u32 gid;
 	__u16 mode;
+	bool layered; /* on an overlay */
 };
 
 /* How often an inode on an overlay is open for writing in the upper layer: a mapping is one of that layer's file, and outlives the overlay's own. */
@@ -134,7 +135,8 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 	magic = FIELD(struct super_block, super, s_magic);
 	own = FIELD(struct file, file, f_mode) & FMODE_WRITE ? 1 : 0;
 	/* A writer moves the time first and the bytes then: while the file is open for writing, the time tells nothing. */
-	if (FIELD(struct inode, inode, i_writecount.counter) > own || (magic == OVERLAY_MAGIC && writers_below(inode) > own))
+	identity->layered = magic == OVERLAY_MAGIC;
+	if (FIELD(struct inode, inode, i_writecount.counter) > own || (identity->layered && writers_below(inode) > own))
 		identity->changed_ns = CHANGED_BEING_WRITTEN;
 	else if (change_time_of(inode, &changed))
 		identity->changed_ns = (changed.sec * 1000000000ULL + changed.nsec) | (changed.asked ? CHANGED_ASKED : 0);

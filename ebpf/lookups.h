@@ -88,7 +88,7 @@ __noinline int report_descriptor(__u64 kind, __u64 nr, __s64 ret, int fd)
 		head->dev = identity.dev;
 		head->ino = identity.ino;
 		head->mode = identity.mode;
-		head->flags = FLAG_INODE;
+		head->flags = FLAG_INODE | (identity.layered ? FLAG_OVERLAY : 0);
 	}
 	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
 	return 0;
@@ -126,7 +126,8 @@ __noinline int keep_untold(struct lookup *lookup)
 	key.ino = identity.ino;
 	key.dev = identity.dev;
 	file.clock = clock_after_changes_of(slot_of(identity.dev, identity.ino));
-	file.changed_ns = identity.changed_ns;
+	/* Without its path nobody can say what a file on an overlay is made of: it is to be read again. */
+	file.changed_ns = identity.layered ? CHANGED_BEING_WRITTEN : identity.changed_ns;
 	if (bpf_map_update_elem(&untold_files, &key, &file, BPF_ANY))
 		raise_stamp_for_good(SLOT_EVERYTHING);
 	return 0;
@@ -190,7 +191,7 @@ __noinline int report_lookup(struct lookup *lookup)
 		event->head.changed_ns = identity.changed_ns;
 		event->head.uid = identity.uid;
 		event->head.gid = identity.gid;
-		event->head.flags |= FLAG_INODE;
+		event->head.flags |= FLAG_INODE | (identity.layered ? FLAG_OVERLAY : 0);
 		if (is_reading(lookup, &identity)) {
 			event->head.clock = clock_after_changes_of(slot_of(identity.dev, identity.ino));
 			note_reading(event->path);

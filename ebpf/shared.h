@@ -83,6 +83,7 @@
 #define FLAG_CONCURRENT 64 /* the process has threads, or several connections at once: it is followed no more */
 #define FLAG_REQUEST_END 128 /* what was sent ends a FastCGI request */
 #define FLAG_OWN_ROOT 16  /* openat2 with RESOLVE_IN_ROOT or RESOLVE_BENEATH */
+#define FLAG_OVERLAY 512 /* the opened file is on an overlay */
 #define FLAG_OF_PROCESS 256 /* the thread has root, working directory and descriptors in common with the first of its process, the server's as well */
 
 struct event_head {

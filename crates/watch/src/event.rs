@@ -211,6 +211,8 @@ pub struct LookupEvent {
     pub own_root: bool,
     /// The thread has its root, working directory and descriptors in common with the first of its process.
     pub of_process: bool,
+    /// The opened or sent file is on an overlay.
+    pub on_overlay: bool,
     /// Process in its own PID namespace; 0 if the witness does not tell.
     pub inner_pid: u32,
     /// The path as the server wrote it.
@@ -274,6 +276,7 @@ const FLAG_CERTAIN: u16 = 32;
 const FLAG_CONCURRENT: u16 = 64;
 const FLAG_REQUEST_END: u16 = 128;
 const FLAG_OF_PROCESS: u16 = 256;
+const FLAG_OVERLAY: u16 = 512;
 
 impl LookupEvent {
     /// Whom to ask where its paths start, in the initial PID namespace: the process, which is there longer than its threads, or else the thread.
@@ -399,6 +402,7 @@ impl LookupEvent {
             nofollow: flags & FLAG_NOFOLLOW != 0,
             own_root: flags & FLAG_OWN_ROOT != 0,
             of_process: flags & FLAG_OF_PROCESS != 0,
+            on_overlay: flags & FLAG_OVERLAY != 0,
             inner_pid: u32_at(offset_of!(Head, reserved))?,
             path: record.get(HEAD_BYTES..HEAD_BYTES + path_len)?.into(),
         })
@@ -434,6 +438,7 @@ impl LookupEvent {
             nofollow: false,
             own_root: false,
             of_process: false,
+            on_overlay: false,
             inner_pid: 0,
             path: Box::default(),
         }

@@ -74,17 +74,6 @@ impl Mounts {
     }
 }
 
-/// Is this an overlay? `None`: no mount of this mount namespace has the device.
-pub(crate) fn is_overlay(device: u32) -> Option<bool> {
-    let mounts = std::fs::read("/proc/thread-self/mountinfo").unwrap_or_default();
-    let wanted = format!("{}:{}", device >> 20, device & 0xf_ffff);
-    mounts.split(|&byte| byte == b'\n').find_map(|line| {
-        let mut fields = line.split(|&byte| byte == b' ');
-        (fields.nth(2)? == wanted.as_bytes())
-            .then(|| fields.skip_while(|field| *field != b"-").nth(1) == Some(b"overlay"))
-    })
-}
-
 /// What the module does where an option is not given.
 fn parameter(option: &str) -> bool {
     let path = format!("/sys/module/overlay/parameters/{option}");

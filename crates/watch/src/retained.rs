@@ -12,7 +12,6 @@ use nicache_coherence::{RevisionTable, Rule, SourceSlot, Stamp};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::event::{EventKind, Identity, LookupEvent};
-use crate::layers::is_overlay;
 use crate::resolve::{Node, Resolver, Walk};
 use crate::settled::{UNDER_WAY_NS, is_within, may_change_untold, telling_change_ns};
 
@@ -170,8 +169,6 @@ pub struct Retained {
     paths: HashMap<Box<[u8]>, (Key, Stamp)>,
     /// Whether the files of a device are made up as they are read.
     generated: HashMap<u32, bool>,
-    /// Whether a device is an overlay, or may be one.
-    overlays: HashMap<u32, bool>,
     overflowed: bool,
     /// A file has been read that was not waited for any more.
     renewed: bool,
@@ -192,8 +189,8 @@ struct Key {
 }
 
 impl Key {
-    fn on_device(identity: Identity, path: &[u8], is_overlay: bool) -> Key {
-        Key { identity, path: is_overlay.then(|| path.into()) }
+    fn new(identity: Identity, opening: &LookupEvent) -> Key {
+        Key { identity, path: opening.on_overlay.then(|| opening.path.clone()) }
     }
 }
 
@@ -247,10 +244,7 @@ impl Retained {
         {
             return;
         }
-        // A disk has a major number of its own.
-        let may_be_overlay = identity.dev >> 20 == 0
-            && *self.overlays.entry(identity.dev).or_insert_with(|| is_overlay(identity.dev).unwrap_or(true));
-        let key = Key::on_device(identity, &event.path, may_be_overlay);
+        let key = Key::new(identity, event);
         // Nothing has changed since it was looked at on the overlay.
         let is_known = |file: &File| {
             file.layered.is_some()
@@ -258,7 +252,7 @@ impl Retained {
                 && !file.unsettled
                 && file.stamp(identity, table) < file.opened
         };
-        let is_to_be_found = may_be_overlay && !self.files.get(&key).is_some_and(is_known);
+        let is_to_be_found = event.on_overlay && !self.files.get(&key).is_some_and(is_known);
         self.add(key.clone(), path, event, table);
         let Some(file) = self.files.get_mut(&key) else { return };
         if let Some(cleaned_ns) = cleaned_ns {
@@ -284,9 +278,6 @@ impl Retained {
             let clock = table.clock();
             let walk = self.resolve(&event, resolver);
             let node = walk.as_ref().and_then(Walk::found);
-            if node.is_some_and(|node| node.identity == identity && !node.is_layered()) {
-                self.overlays.insert(identity.dev, false);
-            }
             let is_there = node.is_some_and(|node| node.identity == identity || !node.is_watched());
             let Some(file) = self.files.get_mut(&key).filter(|file| file.opened == event.clock) else { continue };
             if !is_there {
@@ -346,7 +337,6 @@ impl Retained {
         // With this clock there may be another one.
         if mounted != self.mounted || mounted >= table.clock() {
             self.generated.clear();
-            self.overlays.clear();
             self.mounted = mounted;
         }
     }
@@ -431,8 +421,7 @@ impl Retained {
     /// A file that was opened only to be sent is not in the server's memory.
     fn forget_sent(&mut self, event: &LookupEvent) {
         let Some(identity) = event.inode else { return };
-        let is_overlay = self.overlays.get(&identity.dev).is_some_and(|is_overlay| *is_overlay);
-        let key = match is_overlay {
+        let key = match event.on_overlay {
             false => Key { identity, path: None },
             // Of several names it is not known which one was sent.
             true => {
@@ -823,6 +812,7 @@ mod tests {
                 time_ns: crate::registrar::now_ns(),
                 tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
                 changed_ns: stat.ctime() as u64 * 1_000_000_000 + stat.ctime_nsec() as u64,
+                on_overlay: true,
                 ..opened(Identity { dev, ino }, path.as_os_str().as_bytes(), clock, 1)
             }
         }
@@ -863,18 +853,17 @@ mod tests {
     }
 
     #[test]
-    fn a_device_may_be_an_overlay_after_another_mount() {
-        let overlay = OnOverlay::new();
-        let opening = overlay.open();
-        // So old that nothing else has it looked at.
-        let opening = LookupEvent { changed_ns: opening.changed_ns - 10_000_000_000, ..opening };
+    fn a_device_may_be_another_after_a_mount() {
+        let table = RevisionTable::on_heap();
+        table.advance_clock();
         let mut retained = Retained::default();
-        // There was something else by this number.
-        retained.overlays.insert(opening.inode.unwrap().dev, false);
-        overlay.table.record_change(SourceSlot::EVERYTHING);
-        retained.observe(&opening, &overlay.table);
-        std::fs::File::options().write(true).open(overlay.path("merged/a.php")).unwrap();
-        assert!(overlay.is_dirty(&mut retained));
+        // There was something by this number whose files are made up.
+        retained.generated.insert(DISK, true);
+        retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table);
+        assert!(!retained.has(CODE));
+        table.record_change(SourceSlot::EVERYTHING);
+        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+        assert!(retained.has(CODE));
     }
 
     /// In the lower layer they are one file, and share a number on the overlay; each gets a copy of its own.
