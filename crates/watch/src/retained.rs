@@ -25,8 +25,8 @@ pub const RETAINED_MAX: usize = 65_536;
 /// A server that has not read a changed file for this long is taken to have no use for it any more; what it still keeps of it is
 /// bounded by the age of dynamic entries.
 pub const DIRTY_NS_MAX: u64 = 60_000_000_000;
-/// From looking at a changed file to giving up what is in memory of it.
-const CLEANING_NS: u64 = 10_000_000;
+/// From opening a changed file to giving up what is in memory of it: as long as a program takes to read and compile it, on a machine that is slow or busy.
+const CLEANING_NS: u64 = 100_000_000;
 /// A file that the server reads anew this often within [`VOLATILE_NS`], changed each time, is data that it does not keep, if the same process has also read
 /// it as often although it was what it had read before, [`REREAD_NS`] ago or more; or, while somebody has it open for writing, the latter alone.
 /// What is compiled from a file is read once per change, or twice in a row.
