@@ -130,10 +130,27 @@ impl Process {
     }
 }
 
+/// When an execution ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It did, at this moment (CLOCK_MONOTONIC).
+    At(u64),
+    /// It did, at this moment or before: it is told late.
+    AtLatest(u64),
+    /// It is under way.
+    NotYet,
+    /// No execution is known at that time; and everything was forgotten at this moment.
+    Unknown {
+        /// 0: never.
+        forgotten_ns: u64,
+    },
+}
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub struct Attribution {
     processes: HashMap<u32, Process>,
+    forgotten_ns: u64,
 }
 
 impl Attribution {
@@ -154,8 +171,20 @@ impl Attribution {
     }
 
     /// Forgets everything: events have been lost.
-    pub fn clear(&mut self) {
+    pub fn clear(&mut self, now_ns: u64) {
         self.processes.clear();
+        self.forgotten_ns = now_ns;
+    }
+
+    /// When did the execution end that the process was at then?
+    pub fn end_of(&self, process: u32, time_ns: u64) -> End {
+        let execution = self.processes.get(&process).and_then(|process| process.at(time_ns));
+        match execution.map(|execution| (execution.protocol, execution.to_ns)) {
+            Some((Protocol::FastCgi, Some(to_ns))) => End::At(to_ns),
+            Some((Protocol::FastCgi, None)) => End::NotYet,
+            Some((Protocol::Http, Some(to_ns))) => End::AtLatest(to_ns),
+            Some((Protocol::Http, None)) | None => End::Unknown { forgotten_ns: self.forgotten_ns },
+        }
     }
 
     fn observe_request(&mut self, event: &LookupEvent, request: RequestEvent) {
@@ -357,7 +386,7 @@ mod tests {
             assert!(!attribution.others(client(A), 5, 40).unwrap().has(&lookup(20, 2)));
         }
         let mut attribution = observed(&two_workers());
-        attribution.clear();
+        attribution.clear(0);
         // In the middle of a connection.
         attribution.observe(&fastcgi(40, 2, 72, B));
         assert!(attribution.others(client(B), 5, 50).is_none());
@@ -466,7 +495,7 @@ mod tests {
                 let Some((mut event, of)) = lives[turn].pop_front() else { continue };
                 event.time_ns = at as u64 + 1;
                 if lost_at == Some(at) {
-                    attribution.clear();
+                    attribution.clear(0);
                 }
                 attribution.observe(&event);
                 all.push((event, of));

@@ -21,6 +21,7 @@ mod databases;
 mod event;
 mod explain;
 mod fastcgi;
+mod grace;
 #[cfg(test)]
 #[allow(dead_code, reason = "mounts alone are made here, and no file systems")]
 #[path = "../tests/witness/filesystems/ground.rs"]

@@ -42,6 +42,7 @@ use crate::contents;
 use crate::data::DataFolders;
 use crate::databases::Databases;
 use crate::event::{EventKind, LookupEvent, RequestStep};
+use crate::grace::{Ends, Pace};
 use crate::history::History;
 use crate::openings::Openings;
 use crate::peers::Peers;
@@ -81,6 +82,7 @@ pub struct Registrar {
     witness: Box<dyn Witness>,
     history: History,
     attribution: Attribution,
+    pace: Pace,
     /// `RevisionTable::lost` when `attribution` was last cleared.
     attributed_since_lost: u64,
     pub(crate) retained: Retained,
@@ -108,6 +110,7 @@ impl Registrar {
             witness,
             history,
             attribution: Attribution::default(),
+            pace: Pace::default(),
             attributed_since_lost: 0,
             retained: Retained::default(),
             at_rest: AtRest::default(),
@@ -232,6 +235,7 @@ impl Registrar {
         let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
         let (table, databases, attribution) = (&self.table, &mut self.databases, &mut self.attribution);
         let (sessions, data, openings) = (&mut self.sessions, &self.data, &mut self.openings);
+        let pace = &self.pace;
         let drained = self.witness.drain(&mut |event| {
             *events += 1;
             match event.kind {
@@ -252,7 +256,7 @@ impl Registrar {
                     openings.observe(&event);
                     if !sessions.observe(&event) {
                         if !data.has(&event) {
-                            retained.observe(&event, table);
+                            retained.observe(&event, table, Ends { attribution, pace });
                         }
                         history.push(event);
                     }
@@ -262,7 +266,7 @@ impl Registrar {
         let lost = self.table.lost();
         if lost != self.attributed_since_lost {
             self.attributed_since_lost = lost;
-            self.attribution.clear();
+            self.attribution.clear(now_ns());
             self.history.forget_directories();
             self.sessions.forget_files();
             self.databases.handle_lost(now_ns());
@@ -293,7 +297,7 @@ impl Registrar {
                 // When is not known: any reply may be of it.
                 ..LookupEvent::blank(0)
             };
-            self.retained.observe(&event, &self.table);
+            self.retained.observe(&event, &self.table, Ends { attribution: &self.attribution, pace: &self.pace });
         }
     }
 
@@ -449,6 +453,7 @@ impl Registrar {
         if self.retained.has_unverified() {
             self.verify_retained();
         }
+        self.pace.observe(request.forwarded_ns, request.finished_ns);
         let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
         let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone(), addresses);
@@ -464,12 +469,13 @@ impl Registrar {
         for &slot in &looked.sources {
             self.table.track(slot);
         }
+        let ends = Ends { attribution: &self.attribution, pace: &self.pace };
         let outdated = if reads_changed {
             Some(RefusalReason::Changed)
         } else if let Some(&slot) = looked.sources.iter().find(|&&slot| self.table.stamp_of(slot) >= since) {
             tracing::debug!(slot = slot.0, "a source has changed");
             Some(RefusalReason::Changed)
-        } else if self.retained.is_dirty(&self.table, request.forwarded_ns, now_ns()) {
+        } else if self.retained.is_dirty(&self.table, ends, request.forwarded_ns, now_ns()) {
             Some(RefusalReason::Dirty)
         } else {
             let has_changed = self.retained.has_changed(&self.table, since, request.finished_ns);

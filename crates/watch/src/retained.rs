@@ -3,7 +3,7 @@
 //! A cache of compiled scripts, of templates or of open files answers from memory, so that a later request looks at none of the files
 //! that its reply depends on (docs/coherence.md rule 2). And after a change the server goes on with what it has until it reads the file
 //! again. To ask for the file's time is not enough: PHP finds out where a path leads, or a script asks whether a file is there, and both go on
-//! with what was compiled before. Until then the file is *dirty*, and no reply may be kept (rule 3).
+//! with what was compiled before. Until then, and until the grace period of `grace.rs` is over, the file is *dirty*, and no reply may be kept (rule 3).
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -12,8 +12,9 @@ use nicache_coherence::{RevisionTable, Rule, SourceSlot, Stamp};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::event::{EventKind, Identity, LookupEvent};
+use crate::grace::{Ends, Grace, Reading};
 use crate::resolve::{Node, Resolver, Walk};
-use crate::settled::{UNDER_WAY_NS, is_within, may_change_untold, telling_change_ns};
+use crate::settled::{SAME_TIME_NS, UNDER_WAY_NS, is_within, may_change_untold, telling_change_ns};
 
 /// A file whose change time is this close before its opening may be one whose name was being taken away: the witness has fired, and the path led to it for the
 /// last time.
@@ -25,8 +26,6 @@ pub const RETAINED_MAX: usize = 65_536;
 /// A server that has not read a changed file for this long is taken to have no use for it any more; what it still keeps of it is
 /// bounded by the age of dynamic entries.
 pub const DIRTY_NS_MAX: u64 = 60_000_000_000;
-/// From opening a changed file to giving up what is in memory of it: as long as a program takes to read and compile it, on a machine that is slow or busy.
-const CLEANING_NS: u64 = 100_000_000;
 /// A file that the server reads anew this often within [`VOLATILE_NS`], changed each time, is data that it does not keep, if the same process has also read
 /// it as often although it was what it had read before, [`REREAD_NS`] ago or more; or, while somebody has it open for writing, the latter alone.
 /// What is compiled from a file is read once per change, or twice in a row.
@@ -87,8 +86,8 @@ struct File {
     unchanged_up_to: Stamp,
     /// The stamp that makes it dirty, and since when that is known.
     dirty: Option<(Stamp, u64)>,
-    /// When it was read for the first time after a change.
-    cleaned_ns: u64,
+    /// When it was read after a change, and who had read it before.
+    grace: Grace,
     /// Times that it was found changed when it was opened again, and that the process which had opened it last found it unchanged; since when.
     changes: u32,
     rereads: u32,
@@ -130,6 +129,25 @@ impl File {
     fn stamp(&self, identity: Identity, table: &RevisionTable) -> Stamp {
         let layers = self.layered.iter().flat_map(|layered| layered.slots.iter().copied());
         std::iter::once(identity.slot()).chain(layers).map(|slot| table.stamp_of(slot)).max().unwrap_or_default()
+    }
+
+    /// Has the file changed since the server read it last, and found nothing there?
+    fn is_outdated(&mut self, identity: Identity, missing_at: Stamp, table: &RevisionTable) -> bool {
+        let stamp = self.stamp(identity, table);
+        let is_unsettled = self.unsettled && missing_at <= self.opened;
+        let was_seen = stamp < self.opened.max(missing_at);
+        // The stamp may be of the access time that this very reading has moved.
+        is_unsettled || !was_seen && !self.is_same_as_opened(identity, stamp, table)
+    }
+
+    /// Was it given up by now ([`DIRTY_NS_MAX`])?
+    fn is_given_up(&self, now_ns: u64) -> bool {
+        self.dirty.is_some_and(|(_, since_ns)| now_ns >= since_ns + DIRTY_NS_MAX) && self.is_kept()
+    }
+
+    /// Does the server keep what it reads of it?
+    fn is_kept(&self) -> bool {
+        self.is_read_only && !self.is_volatile()
     }
 
     fn is_volatile(&self) -> bool {
@@ -196,7 +214,7 @@ impl Key {
 
 impl Retained {
     /// Takes note of what the server did.
-    pub fn observe(&mut self, event: &LookupEvent, table: &RevisionTable) {
+    pub fn observe(&mut self, event: &LookupEvent, table: &RevisionTable, ends: Ends<'_>) {
         if !Rule::Retained.holds() {
             return;
         }
@@ -206,45 +224,52 @@ impl Retained {
             _ => return,
         }
         self.forget_devices(table);
+        let reading = Reading { process: event.tgid, time_ns: event.time_ns };
         let path = (event.path.starts_with(b"/") && !event.incomplete).then_some(&*event.path);
         let known = path.and_then(|path| self.paths.get_mut(path));
-        let mut cleaned_ns = None;
+        let mut is_changed = false;
         let is_missing = [libc::ENOENT, libc::ENOTDIR].map(i64::from).contains(&-event.ret);
         if let Some((key, missing_at)) = &known
             && let Some(file) = self.files.get_mut(key)
             && (event.inode.is_some() || is_missing)
+            && file.is_outdated(key.identity, *missing_at, table)
         {
-            let stamp = file.stamp(key.identity, table);
-            let was_seen = stamp < file.opened.max(*missing_at);
-            // The stamp may be of the access time that this very reading has moved.
-            let is_unsettled = file.unsettled && *missing_at <= file.opened;
-            if is_unsettled || !was_seen && !file.is_same_as_opened(key.identity, stamp, table) {
-                let is_late = file.dirty.is_some_and(|(_, since_ns)| event.time_ns >= since_ns + DIRTY_NS_MAX);
-                self.renewed |= is_late && file.is_read_only && !file.is_volatile();
-                file.cleaned_ns = event.time_ns;
-                cleaned_ns = Some(event.time_ns);
+            self.renewed |= file.is_given_up(event.time_ns);
+            is_changed = true;
+            if is_missing {
+                file.grace.read(reading, true, ends);
             }
         }
-        let replaced = known.and_then(|(key, missing_at)| {
+        let mut replaced = None;
+        if let Some((key, missing_at)) = known {
             if is_missing {
                 *missing_at = (*missing_at).max(event.clock);
             }
-            event.inode.filter(|now| *now != key.identity).map(|_| key.clone())
-        });
+            if event.inode.is_some_and(|now| now != key.identity) {
+                replaced = Some(key.clone());
+                is_changed |= *missing_at != Stamp(0);
+            }
+        }
         // What it has just made or emptied has nothing to read.
         let has_content = event.open_flags & O_TRUNC == 0 && event.open_flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
         let Some(identity) = event.inode.filter(|_| event.opens_to_read() && has_content) else { return };
-        if let Some(old) = replaced
-            && self.files.get(&old).is_some_and(|file| file.path.as_deref() == path)
-        {
-            self.files.remove(&old);
-        }
+        let earlier = replaced.and_then(|old| match self.files.get(&old)?.path.as_deref() == path {
+            true => self.files.remove(&old).map(|file| file.grace),
+            false => Some(self.files.get(&old)?.grace.clone()),
+        });
         if let Some(path) = path
             && *self.generated.entry(identity.dev).or_insert_with(|| is_generated(path, identity.dev))
         {
             return;
         }
         let key = Key::new(identity, event);
+        // It may be known by another name.
+        if !is_changed && let Some(file) = self.files.get_mut(&key) {
+            let own = file.path.as_ref().and_then(|path| self.paths.get(path));
+            let missing_at = own.map_or(Stamp(0), |(_, missing_at)| *missing_at);
+            is_changed = file.is_outdated(identity, missing_at, table);
+            self.renewed |= is_changed && file.is_given_up(event.time_ns);
+        }
         // Nothing has changed since it was looked at on the overlay.
         let is_known = |file: &File| {
             file.layered.is_some()
@@ -255,9 +280,10 @@ impl Retained {
         let is_to_be_found = event.on_overlay && !self.files.get(&key).is_some_and(is_known);
         self.add(key.clone(), path, event, table);
         let Some(file) = self.files.get_mut(&key) else { return };
-        if let Some(cleaned_ns) = cleaned_ns {
-            file.cleaned_ns = cleaned_ns;
+        if let Some(earlier) = earlier {
+            file.grace.inherit(earlier);
         }
+        file.grace.read(reading, is_changed, ends);
         if event.changed_ns != 0 && !is_within(NAMED_NS, event.changed_ns.into(), event.time_ns) && !is_to_be_found {
             return;
         }
@@ -313,7 +339,10 @@ impl Retained {
                 continue;
             };
             let Some(now) = Layered::new(&walk, node, &layered.opening, table) else { continue };
-            if now.file == layered.file {
+            // Another change may have the same time as the last one before the opening; that is one of the file itself.
+            let is_told = !is_within(SAME_TIME_NS, now.file.1, layered.opening.time_ns)
+                || table.stamp_of(now.file.0.slot()) < file.opened;
+            if now.file == layered.file && is_told {
                 file.layered = Some(now);
                 if stamp < clock && file.stamp(key.identity, table) == stamp {
                     file.unchanged_up_to = stamp;
@@ -375,7 +404,7 @@ impl Retained {
                 unsettled: false,
                 unchanged_up_to: Stamp(0),
                 dirty: None,
-                cleaned_ns: 0,
+                grace: Grace::default(),
                 changes: 0,
                 rereads: 0,
                 counted_since_ns: event.time_ns,
@@ -457,32 +486,31 @@ impl Retained {
         self.overflowed
     }
 
-    /// Has a file changed that the server has not read since, or had it not yet when a request was forwarded to it, whatever another request
-    /// had it read meanwhile?
-    pub fn is_dirty(&mut self, table: &RevisionTable, forwarded_ns: u64, now_ns: u64) -> bool {
+    /// Has a file changed that the server has not read since, or was what it had read before still of use when a request was forwarded to it, whatever
+    /// another request had it read meanwhile?
+    pub fn is_dirty(&mut self, table: &RevisionTable, ends: Ends<'_>, forwarded_ns: u64, now_ns: u64) -> bool {
         let mut dirty = false;
         if !Rule::Dirty.holds() {
             return false;
         }
         for (key, file) in &mut self.files {
-            let stamp = file.stamp(key.identity, table);
             let missing_at = file.path.as_ref().and_then(|path| self.paths.get(path)).map_or(Stamp(0), |(_, at)| *at);
-            let seen = file.opened.max(missing_at);
-            let is_unsettled = file.unsettled && missing_at <= file.opened;
-            if !file.is_read_only
-                || file.is_volatile()
-                || !is_unsettled && (stamp < seen || file.is_same_as_opened(key.identity, stamp, table))
-            {
+            if !file.is_kept() {
                 file.dirty = None;
-                let was_dirty = file.is_read_only
-                    && !file.is_volatile()
-                    && forwarded_ns < file.cleaned_ns.saturating_add(CLEANING_NS);
-                if was_dirty {
-                    tracing::debug!(path = %file.name(), "the server has read a changed file only after the request came");
-                }
-                dirty |= was_dirty;
                 continue;
             }
+            if !file.is_outdated(key.identity, missing_at, table)
+                && let Some(over_ns) = file.grace.over_ns(ends)
+            {
+                self.renewed |= file.is_given_up(over_ns);
+                file.dirty = None;
+                if forwarded_ns < over_ns {
+                    tracing::debug!(path = %file.name(), "the server has read a changed file only after the request came");
+                    dirty = true;
+                }
+                continue;
+            }
+            let stamp = file.stamp(key.identity, table);
             let (_, since_ns) = *file.dirty.get_or_insert((stamp, now_ns));
             if now_ns < since_ns + DIRTY_NS_MAX {
                 tracing::debug!(path = %file.name(), "the server has not read a changed file");
@@ -512,14 +540,26 @@ impl Retained {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use super::*;
+    use crate::attribution::Attribution;
     use crate::event::Stillness;
+    use crate::grace::Pace;
 
     /// A disk's.
     const DISK: u32 = 8 << 20;
     const CODE: Identity = Identity { dev: DISK, ino: 10 };
     /// A request that was forwarded after all that happened.
     const LATER: u64 = u64::MAX;
+    /// For which an opening counts whose end is not known.
+    const OPENING_NS: u64 = 100_000_000;
+
+    /// Of no process it is known when it has ended what it was at.
+    fn unknown() -> Ends<'static> {
+        static NOBODY: LazyLock<(Attribution, Pace)> = LazyLock::new(Default::default);
+        Ends { attribution: &NOBODY.0, pace: &NOBODY.1 }
+    }
 
     fn opened(identity: Identity, path: &[u8], clock: Stamp, tgid: u32) -> LookupEvent {
         LookupEvent {
@@ -530,7 +570,8 @@ mod tests {
             mode: libc::S_IFREG as u16,
             size: 1,
             path: path.into(),
-            ..LookupEvent::blank(clock.0 * 1000)
+            // What is done with one clock is over with the next.
+            ..LookupEvent::blank(clock.0 * OPENING_NS)
         }
     }
 
@@ -542,19 +583,23 @@ mod tests {
     fn a_changed_file_is_dirty_until_it_is_read() {
         let table = RevisionTable::on_heap();
         let mut retained = Retained::default();
-        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
-        assert!(!retained.is_dirty(&table, LATER, 0));
+        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table, unknown());
+        assert!(!retained.is_dirty(&table, unknown(), LATER, 0));
         table.record_change(CODE.slot());
-        assert!(retained.is_dirty(&table, LATER, 0));
+        assert!(retained.is_dirty(&table, unknown(), LATER, 0));
         // With the same clock the reading may have been before the change.
-        retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table);
-        assert!(retained.is_dirty(&table, LATER, 0));
-        retained.observe(&opened(Identity { dev: DISK, ino: 11 }, b"/b.php", table.advance_clock(), 1), &table);
-        assert!(retained.is_dirty(&table, LATER, 0));
-        retained.observe(&looked_at(b"/a.php", table.clock()), &table);
-        assert!(retained.is_dirty(&table, LATER, 0));
-        retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table);
-        assert!(!retained.is_dirty(&table, LATER, 0));
+        retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table, unknown());
+        assert!(retained.is_dirty(&table, unknown(), LATER, 0));
+        retained.observe(
+            &opened(Identity { dev: DISK, ino: 11 }, b"/b.php", table.advance_clock(), 1),
+            &table,
+            unknown(),
+        );
+        assert!(retained.is_dirty(&table, unknown(), LATER, 0));
+        retained.observe(&looked_at(b"/a.php", table.clock()), &table, unknown());
+        assert!(retained.is_dirty(&table, unknown(), LATER, 0));
+        retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table, unknown());
+        assert!(!retained.is_dirty(&table, unknown(), LATER, 0));
     }
 
     #[test]
@@ -562,14 +607,14 @@ mod tests {
         for waited in [DIRTY_NS_MAX - 1, DIRTY_NS_MAX] {
             let table = RevisionTable::on_heap();
             let mut retained = Retained::default();
-            retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+            retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table, unknown());
             table.record_change(CODE.slot());
-            assert!(retained.is_dirty(&table, LATER, 1000));
+            assert!(retained.is_dirty(&table, unknown(), LATER, 1000));
             let late = waited >= DIRTY_NS_MAX;
-            assert_eq!(retained.is_dirty(&table, LATER, 1000 + waited), !late);
+            assert_eq!(retained.is_dirty(&table, unknown(), LATER, 1000 + waited), !late);
             assert!(!retained.take_renewed());
             let again = LookupEvent { time_ns: 1000 + waited, ..opened(CODE, b"/a.php", table.advance_clock(), 1) };
-            retained.observe(&again, &table);
+            retained.observe(&again, &table, unknown());
             assert_eq!((retained.take_renewed(), retained.take_renewed()), (late, false));
         }
     }
@@ -578,13 +623,13 @@ mod tests {
     fn a_removed_file_is_dirty_until_the_server_finds_nothing_there() {
         let table = RevisionTable::on_heap();
         let mut retained = Retained::default();
-        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table, unknown());
         table.record_change(CODE.slot());
         let look = |errno: i32, clock| LookupEvent { ret: -i64::from(errno), ..looked_at(b"/a.php", clock) };
-        retained.observe(&look(libc::EACCES, table.advance_clock()), &table);
-        assert!(retained.is_dirty(&table, LATER, 0));
-        retained.observe(&look(libc::ENOENT, table.advance_clock()), &table);
-        assert!(!retained.is_dirty(&table, LATER, 0));
+        retained.observe(&look(libc::EACCES, table.advance_clock()), &table, unknown());
+        assert!(retained.is_dirty(&table, unknown(), LATER, 0));
+        retained.observe(&look(libc::ENOENT, table.advance_clock()), &table, unknown());
+        assert!(!retained.is_dirty(&table, unknown(), LATER, 0));
     }
 
     /// Another request had the server read the file while this one was being answered from the server's memory.
@@ -593,17 +638,17 @@ mod tests {
         let table = RevisionTable::on_heap();
         for new in [CODE, Identity { dev: DISK, ino: 11 }] {
             let mut retained = Retained::default();
-            retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+            retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table, unknown());
             table.record_change(CODE.slot());
             let look = opened(new, b"/a.php", table.advance_clock(), 1);
-            retained.observe(&look, &table);
-            assert!(retained.is_dirty(&table, look.time_ns - 1, 0));
-            assert!(retained.is_dirty(&table, look.time_ns + CLEANING_NS - 1, 0));
-            assert!(!retained.is_dirty(&table, look.time_ns + CLEANING_NS, 0));
+            retained.observe(&look, &table, unknown());
+            assert!(retained.is_dirty(&table, unknown(), look.time_ns - 1, 0));
+            assert!(retained.is_dirty(&table, unknown(), look.time_ns + OPENING_NS - 1, 0));
+            assert!(!retained.is_dirty(&table, unknown(), look.time_ns + OPENING_NS, 0));
             // Looks that find nothing new make nothing dirty.
             let again = opened(new, b"/a.php", table.advance_clock(), 1);
-            retained.observe(&again, &table);
-            assert!(!retained.is_dirty(&table, look.time_ns + CLEANING_NS, 0));
+            retained.observe(&again, &table, unknown());
+            assert!(!retained.is_dirty(&table, unknown(), look.time_ns + OPENING_NS, 0));
         }
     }
 
@@ -611,13 +656,13 @@ mod tests {
     fn a_replaced_file_is_dirty_until_its_path_is_read() {
         let table = RevisionTable::on_heap();
         let mut retained = Retained::default();
-        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table, unknown());
         // A rename over it removes its name.
         table.record_change(CODE.slot());
         let since = table.advance_clock();
         let new = Identity { dev: DISK, ino: 11 };
-        retained.observe(&opened(new, b"/a.php", since, 1), &table);
-        assert!(!retained.is_dirty(&table, LATER, 0));
+        retained.observe(&opened(new, b"/a.php", since, 1), &table, unknown());
+        assert!(!retained.is_dirty(&table, unknown(), LATER, 0));
         assert!(!retained.has_changed(&table, since, u64::MAX));
         table.record_change(new.slot());
         assert!(retained.has_changed(&table, since, u64::MAX));
@@ -630,20 +675,20 @@ mod tests {
         let stat = rustix::fs::stat("/proc/self/maps").unwrap();
         let dev = rustix::fs::major(stat.st_dev) << 20 | rustix::fs::minor(stat.st_dev);
         let identity = Identity { dev, ino: stat.st_ino };
-        retained.observe(&opened(identity, b"/proc/self/maps", table.advance_clock(), 1), &table);
+        retained.observe(&opened(identity, b"/proc/self/maps", table.advance_clock(), 1), &table, unknown());
         table.record_change(identity.slot());
-        assert!(!retained.is_dirty(&table, LATER, 0) && !retained.has(identity));
+        assert!(!retained.is_dirty(&table, unknown(), LATER, 0) && !retained.has(identity));
     }
 
     #[test]
     fn what_is_never_read_again_does_not_block_for_ever() {
         let table = RevisionTable::on_heap();
         let mut retained = Retained::default();
-        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table, unknown());
         table.record_change(CODE.slot());
-        assert!(retained.is_dirty(&table, LATER, 5));
-        assert!(retained.is_dirty(&table, LATER, 5 + DIRTY_NS_MAX - 1));
-        assert!(!retained.is_dirty(&table, LATER, 5 + DIRTY_NS_MAX));
+        assert!(retained.is_dirty(&table, unknown(), LATER, 5));
+        assert!(retained.is_dirty(&table, unknown(), LATER, 5 + DIRTY_NS_MAX - 1));
+        assert!(!retained.is_dirty(&table, unknown(), LATER, 5 + DIRTY_NS_MAX));
     }
 
     #[test]
@@ -652,16 +697,16 @@ mod tests {
         let mut retained = Retained::default();
         let open = opened(CODE, b"/a.css", table.advance_clock(), 1);
         let sent = LookupEvent { kind: EventKind::Sendfile, path: Box::default(), ..open.clone() };
-        retained.observe(&open, &table);
-        retained.observe(&sent, &table);
+        retained.observe(&open, &table, unknown());
+        retained.observe(&sent, &table, unknown());
         table.record_change(CODE.slot());
-        assert!(!retained.is_dirty(&table, LATER, 0));
+        assert!(!retained.is_dirty(&table, unknown(), LATER, 0));
         // But not if another process has read it, too.
-        retained.observe(&opened(CODE, b"/a.css", table.clock(), 2), &table);
-        retained.observe(&open, &table);
-        retained.observe(&sent, &table);
+        retained.observe(&opened(CODE, b"/a.css", table.clock(), 2), &table, unknown());
+        retained.observe(&open, &table, unknown());
+        retained.observe(&sent, &table, unknown());
         table.record_change(CODE.slot());
-        assert!(retained.is_dirty(&table, LATER, 0));
+        assert!(retained.is_dirty(&table, unknown(), LATER, 0));
     }
 
     #[test]
@@ -670,7 +715,7 @@ mod tests {
         let mut retained = Retained::default();
         let since = table.advance_clock();
         let open = opened(CODE, b"/a.txt", since, 1);
-        retained.observe(&open, &table);
+        retained.observe(&open, &table, unknown());
         table.record_change(CODE.slot());
         assert!(!retained.has_changed(&table, since, open.time_ns - 1));
         assert!(retained.has_changed(&table, since, open.time_ns));
@@ -701,14 +746,14 @@ mod tests {
         let mut retained = Retained::default();
         let (path, open) = on_disk(&folder);
         let identity = open(Stamp(0)).inode.unwrap();
-        retained.observe(&open(table.advance_clock()), &table);
+        retained.observe(&open(table.advance_clock()), &table, unknown());
         let since = table.advance_clock();
         table.record_change(identity.slot());
-        assert!(!retained.has_changed(&table, since, u64::MAX) && !retained.is_dirty(&table, LATER, 0));
+        assert!(!retained.has_changed(&table, since, u64::MAX) && !retained.is_dirty(&table, unknown(), LATER, 0));
         std::thread::sleep(std::time::Duration::from_millis(20));
         std::fs::write(&path, "new").unwrap();
         table.record_change(identity.slot());
-        assert!(retained.has_changed(&table, since, u64::MAX) && retained.is_dirty(&table, LATER, 0));
+        assert!(retained.has_changed(&table, since, u64::MAX) && retained.is_dirty(&table, unknown(), LATER, 0));
     }
 
     #[test]
@@ -719,18 +764,18 @@ mod tests {
             let mut retained = Retained::default();
             let (path, open) = on_disk(&folder);
             let identity = open(Stamp(0)).inode.unwrap();
-            retained.observe(&open(table.advance_clock()), &table);
+            retained.observe(&open(table.advance_clock()), &table, unknown());
             std::thread::sleep(std::time::Duration::from_millis(20));
             std::fs::write(&path, "new").unwrap();
             table.record_change(identity.slot());
-            assert!(retained.is_dirty(&table, LATER, 0));
-            let read_ns = if is_late { DIRTY_NS_MAX } else { 1000 };
+            assert!(retained.is_dirty(&table, unknown(), LATER, 0));
+            let read_ns = if is_late { DIRTY_NS_MAX } else { 10 * OPENING_NS };
             let reading = LookupEvent { time_ns: read_ns, ..open(table.advance_clock()) };
             table.record_change(identity.slot());
-            retained.observe(&reading, &table);
+            retained.observe(&reading, &table, unknown());
             assert_eq!(retained.take_renewed(), is_late);
-            assert!(retained.is_dirty(&table, read_ns - 1, read_ns));
-            assert!(!retained.is_dirty(&table, read_ns + CLEANING_NS, read_ns));
+            assert!(retained.is_dirty(&table, unknown(), read_ns - 1, read_ns));
+            assert!(!retained.is_dirty(&table, unknown(), read_ns + OPENING_NS, read_ns));
         }
     }
 
@@ -739,30 +784,30 @@ mod tests {
         let table = RevisionTable::on_heap();
         let mut retained = Retained::default();
         let stillness = Stillness { being_written: true, ..Stillness::default() };
-        let open = |clock: Stamp, stillness| LookupEvent {
-            time_ns: clock.0 * REREAD_NS,
-            stillness,
-            ..opened(CODE, b"/a.php", clock, 1)
-        };
-        retained.observe(&open(table.advance_clock(), stillness), &table);
-        assert!(retained.is_dirty(&table, LATER, 0) && retained.is_dirty(&table, LATER, DIRTY_NS_MAX - 1));
-        assert!(!retained.is_dirty(&table, LATER, DIRTY_NS_MAX));
+        let open = |clock: Stamp, stillness| LookupEvent { stillness, ..opened(CODE, b"/a.php", clock, 1) };
+        retained.observe(&open(table.advance_clock(), stillness), &table, unknown());
+        assert!(
+            retained.is_dirty(&table, unknown(), LATER, 0)
+                && retained.is_dirty(&table, unknown(), LATER, DIRTY_NS_MAX - 1)
+        );
+        assert!(!retained.is_dirty(&table, unknown(), LATER, DIRTY_NS_MAX));
         // It is waited for anew.
         let again = open(table.advance_clock(), stillness);
-        retained.observe(&again, &table);
-        assert!(retained.is_dirty(&table, LATER, DIRTY_NS_MAX));
+        retained.observe(&again, &table, unknown());
+        assert!(retained.is_dirty(&table, unknown(), LATER, DIRTY_NS_MAX));
         let settled = open(table.advance_clock(), Stillness::default());
-        retained.observe(&settled, &table);
-        assert!(!retained.is_dirty(&table, LATER, 0));
-        assert!(retained.is_dirty(&table, settled.time_ns, 0));
+        retained.observe(&settled, &table, unknown());
+        assert!(!retained.is_dirty(&table, unknown(), LATER, 0));
+        assert!(retained.is_dirty(&table, unknown(), settled.time_ns, 0));
         // What is read for each request although nothing is told of it is not kept.
         for _ in 0..=VOLATILE_CHANGES {
             assert!(
-                !retained.is_dirty(&table, LATER, 0) || retained.files[&Key { identity: CODE, path: None }].unsettled
+                !retained.is_dirty(&table, unknown(), LATER, 0)
+                    || retained.files[&Key { identity: CODE, path: None }].unsettled
             );
-            retained.observe(&open(table.advance_clock(), stillness), &table);
+            retained.observe(&open(table.advance_clock(), stillness), &table, unknown());
         }
-        assert!(!retained.is_dirty(&table, LATER, 0));
+        assert!(!retained.is_dirty(&table, unknown(), LATER, 0));
     }
 
     /// An overlay with `a.php` in its lower layer, in a mount namespace of the test's own.
@@ -822,9 +867,9 @@ mod tests {
             let coverage = crate::Coverage { ext4: true, ..Default::default() };
             retained.verify(&mut Resolver::new(coverage.clone()), &self.table);
             // What has changed on the way shows at the first look, and is looked at behind it.
-            let _ = retained.is_dirty(&self.table, LATER, 0);
+            let _ = retained.is_dirty(&self.table, unknown(), LATER, 0);
             retained.verify(&mut Resolver::new(coverage), &self.table);
-            retained.is_dirty(&self.table, LATER, 0)
+            retained.is_dirty(&self.table, unknown(), LATER, 0)
         }
 
         fn change(&self, name: &str) {
@@ -842,13 +887,13 @@ mod tests {
         let overlay = OnOverlay::new();
         let opening = overlay.open();
         let mut retained = Retained::default();
-        retained.observe(&opening, &overlay.table);
+        retained.observe(&opening, &overlay.table, unknown());
         assert!(!overlay.is_dirty(&mut retained));
         std::fs::File::options().write(true).open(overlay.path("merged/a.php")).unwrap();
         let mut retained = Retained::default();
-        retained.observe(&opening, &overlay.table);
+        retained.observe(&opening, &overlay.table, unknown());
         assert!(overlay.is_dirty(&mut retained));
-        retained.observe(&overlay.open(), &overlay.table);
+        retained.observe(&overlay.open(), &overlay.table, unknown());
         assert!(!overlay.is_dirty(&mut retained));
     }
 
@@ -859,10 +904,10 @@ mod tests {
         let mut retained = Retained::default();
         // There was something by this number whose files are made up.
         retained.generated.insert(DISK, true);
-        retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table);
+        retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table, unknown());
         assert!(!retained.has(CODE));
         table.record_change(SourceSlot::EVERYTHING);
-        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table);
+        retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table, unknown());
         assert!(retained.has(CODE));
     }
 
@@ -875,14 +920,14 @@ mod tests {
         std::fs::hard_link(overlay.path("lower/a.php"), overlay.path("lower/b/b.php")).unwrap();
         let (one, other) = (overlay.open(), overlay.open_name("merged/b/b.php"));
         assert_eq!(one.inode, other.inode);
-        retained.observe(&other, &overlay.table);
-        retained.observe(&one, &overlay.table);
+        retained.observe(&other, &overlay.table, unknown());
+        retained.observe(&one, &overlay.table, unknown());
         assert!(!overlay.is_dirty(&mut retained));
         std::fs::write(overlay.path("merged/b/b.php"), "new").unwrap();
         overlay.change("upper");
         assert!(overlay.is_dirty(&mut retained));
         // To read the other one again says nothing of this.
-        retained.observe(&overlay.open(), &overlay.table);
+        retained.observe(&overlay.open(), &overlay.table, unknown());
         assert!(overlay.is_dirty(&mut retained));
     }
 
@@ -892,10 +937,10 @@ mod tests {
         let overlay = OnOverlay::new();
         let gone = LookupEvent { tid: u32::MAX >> 1, tgid: u32::MAX >> 1, ..overlay.open() };
         let mut retained = Retained::default();
-        retained.observe(&overlay.open(), &overlay.table);
+        retained.observe(&overlay.open(), &overlay.table, unknown());
         assert!(!overlay.is_dirty(&mut retained));
         let mut later = Retained { asked: retained.asked.take(), ..Retained::default() };
-        later.observe(&gone, &overlay.table);
+        later.observe(&gone, &overlay.table, unknown());
         assert!(!overlay.is_dirty(&mut later));
         std::fs::write(overlay.path("merged/a.php"), "new").unwrap();
         overlay.change("upper");
@@ -920,11 +965,37 @@ mod tests {
         assert!(!walk.watched && !walk.found().unwrap().is_watched());
     }
 
+    /// For how long the file had been changed when it was opened.
+    fn opening_delay_ns(opening: &LookupEvent) -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) - opening.changed_ns
+    }
+
+    /// The server opens it between two changes that the kernel's clock does not tell apart.
+    #[test]
+    fn a_second_change_with_the_same_time_on_an_overlay_is_seen() {
+        let overlay = OnOverlay::new();
+        // In one layer only.
+        std::fs::write(overlay.path("merged/c.php"), "half").unwrap();
+        let opening = overlay.open_name("merged/c.php");
+        let opening = LookupEvent { time_ns: opening.time_ns - opening_delay_ns(&opening), ..opening };
+        let mut retained = Retained::default();
+        retained.observe(&opening, &overlay.table, unknown());
+        assert!(!overlay.is_dirty(&mut retained));
+        // Something else in its folder says nothing of it.
+        std::fs::write(overlay.path("merged/b.php"), "other").unwrap();
+        overlay.change("upper");
+        assert!(!overlay.is_dirty(&mut retained));
+        // Its time is as it was.
+        overlay.change("upper/c.php");
+        assert!(overlay.is_dirty(&mut retained));
+    }
+
     #[test]
     fn what_changes_on_the_way_to_a_file_on_an_overlay_is_looked_at() {
         let overlay = OnOverlay::new();
         let mut retained = Retained::default();
-        retained.observe(&overlay.open(), &overlay.table);
+        retained.observe(&overlay.open(), &overlay.table, unknown());
         assert!(!overlay.is_dirty(&mut retained));
         // Another name in its folder, and then its copy.
         std::fs::write(overlay.path("merged/b.php"), "new").unwrap();
@@ -933,13 +1004,13 @@ mod tests {
         std::fs::write(overlay.path("merged/a.php"), "new").unwrap();
         overlay.change("upper");
         assert!(overlay.is_dirty(&mut retained));
-        retained.observe(&overlay.open(), &overlay.table);
+        retained.observe(&overlay.open(), &overlay.table, unknown());
         assert!(!overlay.is_dirty(&mut retained));
         // In place.
         std::fs::write(overlay.path("merged/a.php"), "newer").unwrap();
         overlay.change("upper/a.php");
         assert!(overlay.is_dirty(&mut retained));
-        retained.observe(&overlay.open(), &overlay.table);
+        retained.observe(&overlay.open(), &overlay.table, unknown());
         assert!(!overlay.is_dirty(&mut retained));
         std::fs::remove_file(overlay.path("merged/a.php")).unwrap();
         overlay.change("upper");
@@ -958,11 +1029,11 @@ mod tests {
                 for _ in 0..reads_per_change {
                     now_ns += gap_ns;
                     let event = opened(CODE, b"/data", table.advance_clock(), 1);
-                    retained.observe(&LookupEvent { time_ns: now_ns, ..event }, &table);
+                    retained.observe(&LookupEvent { time_ns: now_ns, ..event }, &table, unknown());
                 }
                 table.record_change(CODE.slot());
             }
-            assert_eq!(retained.is_dirty(&table, LATER, now_ns), is_kept);
+            assert_eq!(retained.is_dirty(&table, unknown(), LATER, now_ns), is_kept);
             assert_eq!(retained.has_changed(&table, Stamp(0), u64::MAX), is_kept);
         }
     }

@@ -20,7 +20,7 @@ use crate::event::{Identity, LookupEvent};
 pub(crate) const UNDER_WAY_NS: i128 = 20_000_000;
 /// A change may have the same time as one that was this long before. The kernel's coarse clock is a tick of up to 10 ms behind, and five more if the
 /// processor that moves it is held up (`MAX_STALLED_JIFFIES`).
-const SAME_TIME_NS: i128 = 80_000_000;
+pub(crate) const SAME_TIME_NS: i128 = 80_000_000;
 /// Files at rest that are remembered. With more of them all are forgotten, and looked at again.
 const AT_REST_MAX: usize = 65_536;
 

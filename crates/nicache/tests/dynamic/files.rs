@@ -344,6 +344,16 @@ pub fn where_php_itself_is_late_of(setup: Setup) {
         assert!(crate::common::command(&["purge", "--all", "--name", stage.nicache.name()]).status.success());
         follow("/late.php", REVALIDATE + crate::stage::T + SLACK, true);
     });
+    cases.run("the page itself just after it was looked at", || {
+        stage.script("itself.php", "<?php echo 'old';");
+        stage.warm("/itself.php");
+        std::thread::sleep(REVALIDATE);
+        stage.direct("/itself.php");
+        std::thread::sleep(Duration::from_millis(100));
+        stage.script("itself.php", "<?php echo 'new';");
+        assert!(crate::common::command(&["purge", "--all", "--name", stage.nicache.name()]).status.success());
+        follow("/itself.php", REVALIDATE + crate::stage::T + SLACK, true);
+    });
     cases.run("an include whose time another page asks for, while PHP goes on with what it has compiled", || {
         stage.write("include/asked.php", "<?php return 'old';");
         stage.script("asked.php", "<?php echo include '@FOLDER@/include/asked.php';");
@@ -424,6 +434,48 @@ pub fn where_php_itself_is_late_of(setup: Setup) {
         };
         assert!(crate::common::within(Duration::from_secs(10), fresh).is_some());
         stage.expect("/app.php", "new");
+    });
+    cases.end(&mut stage);
+}
+
+/// One process is still compiling the old text when another one has read the new one, and brings the old one back: PHP does not keep a file that is younger
+/// than `opcache.file_update_protection`, and looks at what it keeps every `opcache.revalidate_freq` seconds.
+#[test]
+fn an_old_text_that_takes_long_to_compile() {
+    let php = &["memory_limit=2G", "opcache.memory_consumption=512"];
+    let mut stage = Stage::start(&Setup { revalidate: 2, php, ..Setup::default() }, |_| {});
+    let mut cases = Cases::default();
+    cases.run("an old text that takes long to compile", || {
+        let body = |i: u32| format!("function f{i}($a) {{ return $a > {i} ? $a . 'text {i}' : $a * {i}; }}\n");
+        let long: String = (0..40_000).map(body).collect();
+        stage.script("long.php", "<?php echo include '@FOLDER@/include/long.php';");
+        stage.write("include/long.php", &format!("<?php\n{long}return 'old';"));
+        let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+        let file = OpenOptions::new().write(true).open(stage.path("include/long.php")).unwrap();
+        file.set_modified(hour_ago).unwrap();
+        std::thread::scope(|scope| {
+            let mut first = stage.client();
+            let ask = move || first.request("GET", "/long.php", &[("X-Direct", "1")], b"").unwrap().text();
+            let compiling = scope.spawn(ask);
+            std::thread::sleep(Duration::from_millis(250));
+            stage.replace("include/long.php", "<?php return 'new';");
+            assert_eq!(stage.direct("/long.php"), "new");
+            assert!(!compiling.is_finished(), "PHP was too quick: make the old text longer");
+            assert_eq!(compiling.join().unwrap(), "old");
+        });
+        let ended = Instant::now();
+        let mut client = stage.client();
+        let mut brought_back = 0;
+        while ended.elapsed() < Duration::from_secs(4) {
+            let is_new = stage.direct("/long.php") == "new";
+            let shown = client.get("/long.php").unwrap().text();
+            brought_back += usize::from(!is_new);
+            assert!(!is_new || shown == "new", "{shown} {:?} after PHP had compiled the old text", ended.elapsed());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stage.warm("/long.php");
+        println!("  the old text was brought back to {brought_back} requests");
+        assert!(brought_back > 0, "the old text never came back: this shows nothing");
     });
     cases.end(&mut stage);
 }
