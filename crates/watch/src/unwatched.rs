@@ -13,16 +13,21 @@ const TOLD_MAX: usize = 64;
 
 /// Warns that a page was not kept because of this file, unless that was said of its file system before.
 pub(crate) fn tell_once(node: &Node, path: &[u8]) {
-    if node.is_watched() {
-        return;
-    }
+    let Some(reason) = why_unwatched(node) else { return };
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
     if told.len() < TOLD_MAX && told.insert(node.identity.dev) {
         let path = String::from_utf8_lossy(path);
-        let magic = rustix::fs::fstatfs(&node.fd).map_or(0, |found| found.f_type as u64);
-        let name = name_of(magic);
-        tracing::warn!("pages that need {path} are not kept: it is on {name}, where nobody sees every change");
+        tracing::warn!("pages that need {path} are not kept: {reason}");
     }
+}
+
+/// Why changes of a file or directory are not seen, as the end of a sentence. `None`: they are.
+pub fn why_unwatched(node: &Node) -> Option<String> {
+    if node.is_watched() {
+        return None;
+    }
+    let magic = rustix::fs::fstatfs(&node.fd).map_or(0, |found| found.f_type as u64);
+    Some(format!("it is on {}, where nobody sees every change", name_of(magic)))
 }
 
 /// Says once that on such an overlay only files are kept.

@@ -12,7 +12,6 @@ use nicache_host::files::Site;
 use nicache_host::server::{CardPort, LiveSource, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
-use nicache_watch::Coverage;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::channel::Inbox;
@@ -65,8 +64,7 @@ pub fn execute() -> Result<ExitCode> {
     let watched = match witness.as_slice() {
         [control, revisions, ..] => {
             let table = RevisionTable::map(control.as_fd(), revisions.as_fd())?;
-            let coverage = Coverage { ext4: setup.ext4, ..Coverage::default() };
-            Some((Arc::new(table), coverage))
+            Some((Arc::new(table), setup.watched.coverage()))
         }
         _ => None,
     };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use nicache_admin::Description;
+use nicache_watch::Coverage;
 use serde::{Deserialize, Serialize};
 
 use crate::options::{CoherenceKind, LogFormat, PolicyKind, RouteKind, SegmentationKind};
@@ -92,10 +93,37 @@ pub struct HostSetup {
     pub segmentation: SegmentationKind,
     /// What is served live.
     pub live: Vec<LivePath>,
-    /// Whether ext4 is watched.
-    pub ext4: bool,
+    /// File systems whose files may be kept.
+    pub watched: WatchedFileSystems,
     /// Number of files of the kernel witness; 0: nothing is watched, and nothing kept.
     pub witness_files: usize,
+}
+
+/// File systems whose every change the kernel witness sees.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct WatchedFileSystems {
+    /// ext4, ext3 and ext2.
+    pub ext4: bool,
+    /// XFS.
+    pub xfs: bool,
+    /// Btrfs.
+    pub btrfs: bool,
+    /// tmpfs.
+    pub tmpfs: bool,
+}
+
+impl WatchedFileSystems {
+    /// Those of a witness that is loaded.
+    pub fn of(coverage: &Coverage) -> WatchedFileSystems {
+        let &Coverage { ext4, xfs, btrfs, tmpfs, .. } = coverage;
+        WatchedFileSystems { ext4, xfs, btrfs, tmpfs }
+    }
+
+    /// As one who looks at files wants it.
+    pub fn coverage(self) -> Coverage {
+        let WatchedFileSystems { ext4, xfs, btrfs, tmpfs } = self;
+        Coverage { ext4, xfs, btrfs, tmpfs, ..Coverage::default() }
+    }
 }
 
 /// Supervisor to host.

@@ -35,7 +35,7 @@ use nicache_bus::{Attachment, Meter, Window};
 use nicache_host::BLOCK_BYTES;
 use nicache_host::server::Layout;
 use nicache_port::TapQueue;
-use nicache_watch::KernelWatcher;
+use nicache_watch::{KernelWatcher, Outcome, Resolver, why_unwatched};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -51,6 +51,7 @@ use crate::supervisor::netlink::Netlink;
 use crate::supervisor::{check_privilege, first_word, notify, tap};
 use messages::{
     CardAddress, FirmwareSetup, FromFirmware, FromHost, HostReport, HostSetup, LivePath, ToFirmware, ToHost,
+    WatchedFileSystems,
 };
 use report::ServeStatus;
 use sampler::Sampler;
@@ -125,12 +126,18 @@ impl<'a> Serving<'a> {
         let admin = options.admin.map(|address| AdminServer::bind(address.0, who)).transpose()?;
         let (live, fifos) = open_live(&options.live, &root)?;
         let meter = options.bus.map(Meter::create).transpose()?;
-        let (witness, ext4, unwatched) = match watch() {
-            Ok((files, ext4)) => (files, ext4, None),
+        let (witness, watched, unwatched) = match watch() {
+            Ok((files, watched)) => {
+                let reason = why_unkept(&root, watched);
+                if let Some(reason) = &reason {
+                    tracing::warn!("no file is kept, each is read for each reply: {reason}");
+                }
+                (files, watched, reason)
+            }
             Err(error) => {
                 let reason = format!("{error:#}");
                 tracing::warn!("no file is kept, each is read for each reply: {reason}");
-                (Vec::new(), false, Some(reason))
+                (Vec::new(), WatchedFileSystems::default(), Some(reason))
             }
         };
         let mut taps = Vec::new();
@@ -153,7 +160,7 @@ impl<'a> Serving<'a> {
             route: options.route,
             segmentation: options.segmentation,
             live,
-            ext4,
+            watched,
             witness_files: witness.len(),
         };
         let window = host_memory(&host_setup)?;
@@ -388,12 +395,25 @@ impl<'a> Serving<'a> {
     }
 }
 
-/// Loads the kernel's witness: control page, revision words, links; and whether ext4 is watched.
-fn watch() -> Result<(Vec<OwnedFd>, bool)> {
+/// Loads the kernel's witness: control page, revision words, links; and which file systems it sees.
+fn watch() -> Result<(Vec<OwnedFd>, WatchedFileSystems)> {
     let watcher = KernelWatcher::load(0)?;
     let files = [watcher.control_fd(), watcher.revisions_fd()].into_iter().chain(watcher.link_fds());
     let files = files.map(|file| file.try_clone_to_owned()).collect::<Result<Vec<_>, _>>()?;
-    Ok((files, watcher.coverage().ext4))
+    Ok((files, WatchedFileSystems::of(watcher.coverage())))
+}
+
+/// Why no file of the folder may be kept, if that is so.
+fn why_unkept(root: &[u8], watched: WatchedFileSystems) -> Option<String> {
+    let walk = Resolver::new(watched.coverage()).resolve_below(root, b"").ok()?;
+    let Outcome::Found(node) = &walk.outcome else { return None };
+    let path = String::from_utf8_lossy(root);
+    if let Some(reason) = why_unwatched(node) {
+        return Some(format!("{path}: {reason}"));
+    }
+    let is_on_overlay = !node.layers().is_empty();
+    is_on_overlay
+        .then(|| format!("{path}: it is on an overlayfs, whose files `nicache run` keeps and `nicache serve` does not"))
 }
 
 /// A card's interface with its network.

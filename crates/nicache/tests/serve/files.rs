@@ -73,19 +73,125 @@ fn a_file_that_somebody_writes_is_served_as_it_is() {
     assert_eq!(serving.counter("files_not_kept"), before, "nobody writes it any more, so that it is kept");
 }
 
+/// Does this kernel show all changes on it?
+fn is_watched(kind: &str) -> bool {
+    let output = command(&["check", "--json"]);
+    let check: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let features = check["features"].as_array().unwrap();
+    features.iter().any(|found| found["feature"] == kind && found["available"] == true)
+}
+
+/// A file is kept there, and no reply is older than what was done to it: by calls, and by stores to a mapping, which leave the times on tmpfs alone.
+fn files_on(kind: &str) {
+    if !is_watched(kind) {
+        return println!("skipped: this kernel does not show all changes on {kind}");
+    }
+    let folder = folder();
+    let root = folder.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    crate::ground::mount_own(kind, &root);
+    let path = root.join("a");
+    std::fs::set_permissions(&root, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(&path, b"old").unwrap();
+    let serving = Serving::start(&root, &[]);
+    let mut client = Client::open(serving.address(0));
+    let hits = || serving.now()["report"]["cards"][0]["counters"]["block_hits"].as_u64().unwrap();
+    let mut kept = 0;
+    for round in 0..60 {
+        let before = hits();
+        for _ in 0..3 {
+            client.get("/a", "");
+        }
+        kept += u32::from(hits() > before);
+        let text = format!("{round:03}");
+        match round % 4 {
+            0 => std::fs::write(&path, &text).unwrap(),
+            1 => {
+                std::fs::write(root.join("new"), &text).unwrap();
+                std::fs::rename(root.join("new"), &path).unwrap();
+            }
+            2 => {
+                let file = std::fs::File::options().write(true).open(&path).unwrap();
+                std::os::unix::fs::FileExt::write_all_at(&file, text.as_bytes(), 0).unwrap();
+            }
+            _ => {
+                let mapping = Mapping::of(&path);
+                for letters in [b"aaa", b"bbb", text.as_bytes()] {
+                    mapping.store(letters);
+                    assert!(client.get("/a", "").body == letters, "{kind}: {round}");
+                }
+            }
+        }
+        assert_eq!(client.get("/a", "").body, text.as_bytes(), "{kind}: {round}");
+    }
+    println!("{kind}: kept {kept} times of 60");
+    assert!(kept >= 45, "{kind}: kept {kept} times of 60");
+}
+
+/// A shared mapping of a file's first page, whose descriptor is closed.
+struct Mapping(*mut u8);
+
+impl Mapping {
+    fn of(path: &std::path::Path) -> Mapping {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, which nothing else in this process knows of.
+        Mapping(unsafe { mmap(std::ptr::null_mut(), 4096, access, MapFlags::SHARED, &file, 0) }.unwrap().cast())
+    }
+
+    fn store(&self, text: &[u8]) {
+        // SAFETY: the mapping is a page long.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), self.0, text.len().min(4096)) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the whole mapping, not used any more.
+        unsafe { rustix::mm::munmap(self.0.cast(), 4096) }.unwrap();
+    }
+}
+
+#[test]
+fn files_on_ext4() {
+    files_on("ext4");
+}
+
+#[test]
+fn files_on_xfs() {
+    files_on("xfs");
+}
+
+#[test]
+fn files_on_btrfs() {
+    files_on("btrfs");
+}
+
+#[test]
+fn files_on_tmpfs() {
+    files_on("tmpfs");
+}
+
 #[test]
 fn what_is_not_watched_is_not_kept() {
-    let memory = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
-    std::fs::set_permissions(memory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    std::fs::write(memory.path().join("a"), bytes(1, 100_000)).unwrap();
-    let serving = Serving::start(memory.path(), &[]);
+    crate::ground::own_mounts();
+    let folder = folder();
+    let memory = folder.path().join("ramfs");
+    std::fs::create_dir(&memory).unwrap();
+    rustix::mount::mount("ramfs", &memory, "ramfs", rustix::mount::MountFlags::empty(), None).unwrap();
+    std::fs::set_permissions(&memory, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(memory.join("a"), bytes(1, 100_000)).unwrap();
+    let serving = Serving::start(&memory, &[]);
     let mut client = Client::open(serving.address(0));
     for seed in 1..5 {
-        std::fs::write(memory.path().join("a"), bytes(seed, 100_000)).unwrap();
+        std::fs::write(memory.join("a"), bytes(seed, 100_000)).unwrap();
         assert!(client.get("/a", "").body == bytes(seed, 100_000));
         assert!(client.get("/a", "").body == bytes(seed, 100_000));
     }
     let now = serving.now();
+    let reason = now["not_keeping"].as_str().unwrap();
+    assert!(reason.contains("ramfs: it is on a file system of type 0x858458f6"), "{reason}");
     assert_eq!(now["report"]["counters"]["unkept_bytes"], 800_000);
     assert_eq!(now["report"]["cards"][0]["counters"]["blocks"], 0);
 }

@@ -6,6 +6,8 @@ mod common;
 mod bus;
 mod crashes;
 mod files;
+#[path = "../../../watch/tests/witness/filesystems/ground.rs"]
+mod ground;
 mod http;
 mod live;
 mod oracle;
