@@ -3,6 +3,7 @@
 label=${LABEL:-static}
 site=/srv/$label
 make_site "$site"
+interfaces=$(ip -br link show type tun | cut -d' ' -f1)
 nicache run --name "$label" ${OPTIONS:-} --subnet 10.90.0.0/30 -- nginx -c "$site.conf" -g 'daemon off;' >"/run/$label.log" 2>&1 &
 pid=$!
 url=http://10.90.0.2
@@ -27,5 +28,5 @@ result "$label" "hits=$hits" "l0=$l0" ${seen##*$'\n'}
 cut -c1-400 "/run/$label.log" | head -20
 kill $pid
 wait $pid
-ip -br link show type tun | grep . && { echo "an interface is left"; exit 1; }
+[ "$(ip -br link show type tun | cut -d' ' -f1)" = "$interfaces" ] || { echo "an interface is left"; exit 1; }
 [ "$hits" -gt 10 ] && [[ $seen == *"stale=0" ]]
