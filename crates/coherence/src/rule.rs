@@ -35,13 +35,15 @@ pub enum Rule {
     Agreement,
     /// What cannot be seen is never older than T (15, 18).
     Age,
+    /// A reply is a file's only if no other program and no database can have decided that it be sent (22).
+    Decisions,
     /// A reply that may be out of date is only for those who had asked before it was computed (19).
     Shared,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 14] = [
+    pub const ALL: [Rule; 15] = [
         Rule::Retained,
         Rule::Dirty,
         Rule::Processes,
@@ -55,6 +57,7 @@ impl Rule {
         Rule::Doubt,
         Rule::Agreement,
         Rule::Age,
+        Rule::Decisions,
         Rule::Shared,
     ];
 
@@ -74,6 +77,7 @@ impl Rule {
             Rule::Doubt => "doubt",
             Rule::Agreement => "agreement",
             Rule::Age => "age",
+            Rule::Decisions => "decisions",
             Rule::Shared => "shared",
         }
     }

@@ -152,6 +152,38 @@ pub(crate) fn survey_computed(
     Ok(Computed { looked, is_pickled, reads: has_asked.then_some(reads), reads_changed })
 }
 
+/// May anything but the files that the server looked at have decided which file it sends, and whether (docs/coherence.md rule 22)?
+pub(crate) fn may_be_decided(seen: Seen<'_>, request: &FillRequest<'_>, peers: &mut Peers) -> bool {
+    if !Rule::Decisions.holds() {
+        return false;
+    }
+    let Seen { history, databases, attribution, .. } = seen;
+    let (from_ns, to_ns) = (request.forwarded_ns, request.finished_ns);
+    let mut events: Vec<&LookupEvent> =
+        history.since(from_ns).take_while(|event| event.time_ns <= to_ns).filter(|event| decides(event)).collect();
+    let others =
+        attribution.others(request.client, from_ns, to_ns).filter(|others| !has_called(&events, others, peers));
+    if let Some(others) = &others {
+        events.retain(|event| !others.has(event));
+    }
+    if let Some(event) = events.first() {
+        tracing::debug!(kind = ?event.kind, process = event.tgid, "something may have decided that a file be sent");
+        return true;
+    }
+    let mut is_of_request = |client, time_ns| {
+        !others.as_ref().is_some_and(|others| others.has_statement(client, time_ns)) && peers.may_be_server(client)
+    };
+    databases.was_asked(from_ns, to_ns, &mut is_of_request) || databases.has_written(from_ns, to_ns, is_of_request)
+}
+
+fn decides(event: &LookupEvent) -> bool {
+    match event.kind {
+        EventKind::Sent(sent) => sent.to != Peer::Local(event.tgid),
+        EventKind::Wrote | EventKind::Removed | EventKind::Unseen => true,
+        _ => false,
+    }
+}
+
 /// Has the request's own execution talked to a program other than a database? What that did then may be anything.
 fn has_called(events: &[&LookupEvent], others: &Others<'_>, peers: &mut Peers) -> bool {
     events.iter().any(|event| match event.kind {

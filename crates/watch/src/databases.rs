@@ -683,6 +683,13 @@ impl Databases {
         Ok(accesses)
     }
 
+    /// Did a client that may have done it for the request ask for anything between the two moments?
+    pub fn was_asked(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+        let begin = self.reads.partition_point(|read| read.time_ns < from_ns);
+        let mut during = self.reads.range(begin..).take_while(|read| read.time_ns <= to_ns);
+        during.any(|read| is_of_request(read.client, read.time_ns))
+    }
+
     /// Did a client that may have done it for the request change anything between the two moments?
     pub fn has_written(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
         let during = |change: &&Change| (from_ns..=to_ns).contains(&change.time_ns);

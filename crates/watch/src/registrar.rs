@@ -37,7 +37,7 @@ use nicache_coherence::{
 };
 
 use crate::attribution::Attribution;
-use crate::computed::{Computed, Seen, survey_computed};
+use crate::computed::{Computed, Seen, may_be_decided, survey_computed};
 use crate::contents;
 use crate::data::DataFolders;
 use crate::databases::Databases;
@@ -364,6 +364,12 @@ impl Registrar {
         if !request.may_be_static || !self.witness.sees_everybody() {
             return self.judge_computed(request, resolver);
         }
+        if self.may_be_decided(request) {
+            return match request.may_be_dynamic && !self.files_only {
+                true => self.judge_computed(request, resolver),
+                false => Err(RefusalReason::Decided),
+            };
+        }
         match self.judge_file(request, resolver) {
             Err(
                 RefusalReason::NoMatchingFile
@@ -378,6 +384,17 @@ impl Registrar {
             },
             outcome => outcome,
         }
+    }
+
+    fn may_be_decided(&self, request: &FillRequest<'_>) -> bool {
+        let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
+        let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone(), addresses);
+        may_be_decided(self.seen(), request, &mut peers)
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        let (history, databases, remotes) = (&self.history, &self.databases, &*self.remotes);
+        Seen { history, databases, remotes, attribution: &self.attribution }
     }
 
     /// Is the reply a file?

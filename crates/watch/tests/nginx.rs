@@ -1,11 +1,13 @@
 //! Fills from a real, unmodified nginx in a network namespace of its own. Skipped where nginx is not installed.
+#![allow(unsafe_code)]
 
 mod common;
 
-use std::fs;
-use std::io::{Read, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,11 +16,18 @@ use std::time::Duration;
 use common::{directory_on_ext4, slot};
 use nicache_coherence::{FillRequest, RefusalReason, RevisionTable, Stamp, Verdict};
 use nicache_watch::{KernelWatcher, Registrar, now_ns};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tempfile::TempDir;
+
+/// The web server's port: what is sent there is said to its clients.
+const PORT: u16 = 8080;
 
 struct Nginx {
     root: TempDir,
     server: Child,
+    /// The test's own network, and nginx's.
+    outside: File,
+    inside: File,
     table: Arc<RevisionTable>,
     registrar: Registrar,
     _watcher: KernelWatcher,
@@ -26,7 +35,7 @@ struct Nginx {
 
 /// A request that is on its way.
 struct Request {
-    stream: UnixStream,
+    stream: TcpStream,
     stamp: Stamp,
     forwarded_ns: u64,
     lost: u64,
@@ -45,27 +54,41 @@ impl Nginx {
              events {{ worker_connections 1024; }}
              http {{ access_log off; sendfile on; client_body_temp_path {at}/t1; proxy_temp_path {at}/t2;
                fastcgi_temp_path {at}/t3; uwsgi_temp_path {at}/t4; scgi_temp_path {at}/t5; {options}
-               server {{ listen unix:{at}/socket; root {at}/site; }} }}"
+               server {{ listen 127.0.0.1:{PORT}; root {at}/site; }} }}"
         );
         fs::write(root.path().join("nginx.conf"), settings).unwrap();
-        let mut command = Command::new("unshare");
-        command.args(["--net", "--kill-child", binary, "-p"]).arg(root.path()).arg("-c");
-        let server = command.arg(root.path().join("nginx.conf")).stderr(Stdio::null()).spawn().unwrap();
-        // unshare becomes nginx, or waits for it as its parent: the namespace is that of whoever serves.
+        let outside = File::open("/proc/thread-self/ns/net").unwrap();
+        // SAFETY: this thread alone moves, and holds no sockets.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
+        let inside = File::open("/proc/thread-self/ns/net").unwrap();
+        assert!(Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+        let mut command = Command::new(binary);
+        command.arg("-p").arg(root.path()).arg("-c").arg(root.path().join("nginx.conf"));
+        let server = command.stderr(Stdio::null()).spawn().unwrap();
+        enter(&outside);
         let mut nginx = {
             let watcher = KernelWatcher::load(0).unwrap();
             let table = Arc::new(watcher.table().unwrap());
             let witness = Box::new(watcher.witness().unwrap());
             let registrar = Registrar::new(table.clone(), witness);
-            Nginx { root, server, table, registrar, _watcher: watcher }
+            Nginx { root, server, outside, inside, table, registrar, _watcher: watcher }
         };
         let pid: u32 = nginx.wait_for(|nginx| {
             let pid = fs::read_to_string(nginx.root.path().join("pid")).ok()?.trim().parse().ok()?;
-            UnixStream::connect(nginx.root.path().join("socket")).ok().map(|_| pid)
+            nginx.connect().ok().map(|_| pid)
         });
         let netns = fs::metadata(format!("/proc/{pid}/ns/net")).unwrap().ino() as u32;
+        nginx.table.set_service_ports(&[PORT]);
         nginx.table.set_server_netns(netns);
         Some(nginx)
+    }
+
+    /// A connection of somebody who does not belong to the server.
+    fn connect(&self) -> io::Result<TcpStream> {
+        enter(&self.inside);
+        let stream = TcpStream::connect(("127.0.0.1", PORT));
+        enter(&self.outside);
+        stream
     }
 
     fn wait_for<T>(&mut self, mut look: impl FnMut(&Nginx) -> Option<T>) -> T {
@@ -93,7 +116,10 @@ impl Nginx {
     }
 
     fn forward(&self, path: &Path) -> Request {
-        let mut stream = UnixStream::connect(self.root.path().join("socket")).unwrap();
+        self.forward_by(self.connect().unwrap(), path)
+    }
+
+    fn forward_by(&self, mut stream: TcpStream, path: &Path) -> Request {
         let (stamp, lost, forwarded_ns) = (self.table.advance_clock(), self.table.lost(), now_ns());
         let name = path.file_name().unwrap().to_str().unwrap();
         write!(stream, "GET /{name} HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n").unwrap();
@@ -147,9 +173,14 @@ impl Nginx {
     }
 }
 
+/// The calling thread is in this network from now on.
+fn enter(network: &File) {
+    move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+}
+
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // Ends nginx, too (--kill-child), whose master takes its workers along.
+        // Its master takes its workers along.
         if let Ok(pid) = fs::read_to_string(self.root.path().join("pid"))
             && let Some(pid) = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw)
         {
@@ -211,7 +242,10 @@ fn many_requests_at_once_are_filled() {
     std::thread::sleep(Duration::from_millis(3_100));
     let mut stored = 0;
     for _ in 0..20 {
-        let requests: Vec<_> = pages.iter().map(|page| nginx.forward(page)).collect();
+        // Who enters the server's network is one of its processes, which voids what is under way.
+        let streams: Vec<_> = pages.iter().map(|_| nginx.connect().unwrap()).collect();
+        let forward = |(page, stream): (&PathBuf, _)| nginx.forward_by(stream, page);
+        let requests: Vec<_> = pages.iter().zip(streams).map(forward).collect();
         let start = std::time::Instant::now();
         let verdicts: Vec<_> = requests.into_iter().map(|request| nginx.finish(request).1).collect();
         stored = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Stored { .. })).count();

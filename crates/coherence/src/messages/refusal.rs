@@ -36,11 +36,13 @@ pub enum RefusalReason {
     DatabaseUnclear = 15,
     /// The server was started before it was watched, so nobody knows what it has in its own memory; and it computed the reply.
     ServerOlder = 16,
+    /// It is a file, but a program or a database that the server asked meanwhile may have decided that it be sent.
+    Decided = 17,
 }
 
 impl RefusalReason {
     /// All reasons, in order of their codes.
-    pub const ALL: [RefusalReason; 16] = [
+    pub const ALL: [RefusalReason; 17] = [
         RefusalReason::NoMatchingFile,
         RefusalReason::NotLookedUp,
         RefusalReason::OpenForWriting,
@@ -57,6 +59,7 @@ impl RefusalReason {
         RefusalReason::TooManyRetained,
         RefusalReason::DatabaseUnclear,
         RefusalReason::ServerOlder,
+        RefusalReason::Decided,
     ];
 
     /// Name for metrics and logs.
@@ -78,6 +81,7 @@ impl RefusalReason {
             RefusalReason::TooManyRetained => "too_many_retained",
             RefusalReason::DatabaseUnclear => "database_unclear",
             RefusalReason::ServerOlder => "server_older",
+            RefusalReason::Decided => "decided",
         }
     }
 

@@ -140,11 +140,14 @@ fn advice(reason: &str) -> Option<&'static str> {
             "It was read within a transaction that is older than the request, or from rows that were being changed."
         }
         "fill_refused_unwatched_filesystem" => {
-            "A file is on a file system where nobody sees every change: ext4 is watched. The log names file and file system."
+            "A file is on a file system where nobody sees every change (docs/filesystems.md). The log names file and file system."
         }
         "fill_refused_open_for_writing" => "Somebody has one of its files open for writing.",
         "fill_refused_server_older" => {
             "The watcher was not ready when the server was started, and cannot know what the server has in its memory: until nicache is started again, only files are kept."
+        }
+        "fill_refused_decided" => {
+            "It is a file, and another program or a database may have decided that the server sends it; and computed pages are not kept here."
         }
         "fill_refused_events_lost" => "More happened than the watcher could follow. It begins anew by itself.",
         "fill_refused_no_matching_file" | "fill_refused_not_looked_up" => {

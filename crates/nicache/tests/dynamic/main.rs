@@ -16,6 +16,7 @@ mod stage;
 
 mod attribution;
 mod databases;
+mod decisions;
 mod explain;
 mod files;
 mod machine;

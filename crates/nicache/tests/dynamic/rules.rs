@@ -141,7 +141,7 @@ impl Scene {
     }
 
     fn add_rows(&mut self, stage: &Stage) {
-        stage.sql("CREATE TABLE v (id INT PRIMARY KEY, n BIGINT); INSERT INTO v VALUES (1, 1), (2, 1), (3, 1)");
+        stage.sql("CREATE TABLE v (id INT PRIMARY KEY, n BIGINT); INSERT INTO v VALUES (1, 1), (2, 1), (3, 1), (4, 1)");
         let sql = "$db = new mysqli(null, 'site', 'site', 'site', 0, '@FOLDER@/run/mariadb.sock');";
         let row = |name: &str, id: u32, then: &str| {
             format!(
@@ -169,6 +169,15 @@ impl Scene {
         let mut client = shell(stage);
         self.ways.push(way("slow", "UPDATE", move |version| {
             run(&mut client, &format!("UPDATE v SET n = {version} WHERE id = 2;"))
+        }));
+        let data = stage.path("data");
+        std::fs::create_dir(data.join("sent")).unwrap();
+        stage.write("data/sent/1", "sent=1.");
+        self.page(stage, "sent", &row("sent", 4, "header('X-Accel-Redirect: /sent/' . $n);"));
+        let mut client = shell(stage);
+        self.ways.push(way("sent", "UPDATE of what decides which file is sent", move |version| {
+            std::fs::write(data.join(format!("sent/{version}")), format!("sent={version}."))?;
+            run(&mut client, &format!("UPDATE v SET n = {version} WHERE id = 4;"))
         }));
         let mut client = Silent::start(stage);
         self.ways.push(way("long", "UPDATE that takes a while, and silence", move |version| {
@@ -274,13 +283,15 @@ pub fn carry_out(plan: Plan) -> Report {
 fn everything(without: Option<Rule>) -> Stage {
     // PHP would remember where a link led.
     let php = &["realpath_cache_size=0"];
-    Stage::start(&Setup { database: Database::MariaDb, workers: 4, php, without, ..Setup::default() }, |_| {})
+    let nginx = "location /sent/ { internal; alias @FOLDER@/data/sent/; }";
+    let setup = Setup { database: Database::MariaDb, workers: 4, php, nginx, without, ..Setup::default() };
+    Stage::start(&setup, |_| {})
 }
 
 /// With the rule turned off, the oracle finds a wrong reply about these subjects.
 fn is_found(rule: Rule, names: &[&str], adjust: impl Fn(&Stage, &mut Plan)) {
     let mut stage = everything(Some(rule));
-    let needs_database = names.iter().any(|name| ["row", "slow", "long"].contains(name));
+    let needs_database = names.iter().any(|name| ["row", "slow", "long", "sent"].contains(name));
     let mut plan = Scene::new(&stage, needs_database).plan(&stage, names);
     adjust(&stage, &mut plan);
     plan.duration = Some(Duration::from_secs(30));
@@ -350,6 +361,11 @@ fn without_the_time_before_the_request() {
 #[test]
 fn without_databases() {
     is_found(Rule::Databases, &["row"], |_, _| {});
+}
+
+#[test]
+fn without_decisions() {
+    is_found(Rule::Decisions, &["sent"], |_, _| {});
 }
 
 #[test]
