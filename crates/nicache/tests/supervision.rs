@@ -7,7 +7,7 @@ mod replay;
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -266,6 +266,61 @@ fn nobody_reads_what_is_said() {
     drop(reader);
     let ended = check.args(["check", "--json"]).stdout(answer).output().unwrap();
     assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(141), ""));
+}
+
+/// The access log under full load: a pipe whose reader stands still, one whose reader goes away, a full disk. Lines are lost; the card goes on, and answers
+/// whoever asks for its state by the same socket.
+#[test]
+fn what_stands_beside_the_path_does_not_stop_it() {
+    let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    private_network();
+    for kind in ["reader that stands still", "reader that goes away", "full disk", "file"] {
+        let site = Site::with("", "root @ROOT@/site;");
+        let pipe = site.folder.path().join("log");
+        let log = match kind {
+            "full disk" => Path::new("/dev/full").to_owned(),
+            "file" => pipe.clone(),
+            _ => {
+                rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+                pipe.clone()
+            }
+        };
+        let mut open = std::fs::File::options();
+        let reader = open.read(true).custom_flags(libc::O_NONBLOCK).open(&log).ok();
+        let mut nicache = Nicache::start(&["--access-log", log.to_str().unwrap()], &site.command());
+        let url = format!("http://{}/page.html", nicache.server());
+        let body = try_curl(&url).unwrap();
+        wait_for_hits(&nicache, &url, &body);
+        let before = status(nicache.name());
+        let load = Command::new("wrk").args(["-t2", "-c32", "-d3s", &url]).stdout(Stdio::piped()).spawn().unwrap();
+        let begun = std::time::Instant::now();
+        let mut reader = reader;
+        while begun.elapsed() < Duration::from_secs(3) {
+            assert!(status(nicache.name())["counters"]["hits"].is_u64(), "{kind}");
+            if kind == "reader that goes away" && begun.elapsed() > Duration::from_secs(1) {
+                reader = None;
+            }
+        }
+        let said = load.wait_with_output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        assert!(!said.contains("Socket errors") && !said.contains("Non-2xx"), "{kind}: {said}");
+        let after = status(nicache.name());
+        assert_eq!(
+            (&after["card_pid"], &after["card_restarts"]),
+            (&before["card_pid"], &before["card_restarts"]),
+            "{kind}"
+        );
+        assert!(number(&after["counters"], "hits") > number(&before["counters"], "hits") + 1000, "{kind}: {said}");
+        assert_eq!(try_curl(&url).as_deref(), Some(&*body), "{kind}");
+        let mut said = String::new();
+        let is_told = || {
+            said += &nicache.log_text();
+            said.contains("lines of the access log are lost").then_some(())
+        };
+        // A file takes what it is given; the card itself keeps only so many.
+        assert!(kind == "file" || within(PATIENCE, is_told).is_some(), "{kind}");
+        drop(reader);
+    }
 }
 
 fn niceness(nicache: &Nicache) -> i32 {

@@ -52,6 +52,28 @@ pub struct Catalogue {
     hidden_writers: bool,
 }
 
+/// Views of PostgreSQL that show what the server is doing, and files and settings that change without a statement.
+const STATUS: [&str; 12] = [
+    "pg_stat",
+    "pg_locks",
+    "pg_replication",
+    "pg_prepared",
+    "pg_cursors",
+    "pg_settings",
+    "pg_file_settings",
+    "pg_hba_file_rules",
+    "pg_ident_file_mappings",
+    "pg_backend_memory_contexts",
+    "pg_shmem_allocations",
+    "pg_timezone",
+];
+
+/// Of PostgreSQL: does it show what the server is doing?
+fn is_status(name: &str) -> bool {
+    // What ANALYZE has found is a table like any other.
+    !name.starts_with("pg_statistic") && STATUS.iter().any(|begin| name.starts_with(begin))
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Storage {
     /// Changes are visible when the transaction ends.
@@ -425,6 +447,7 @@ impl Expansion<'_> {
             };
             if system && !write {
                 self.found.volatile = true;
+                self.found.foreign |= self.dialect == Dialect::MySql || is_status(name);
                 return self.push(Access::whole(target), false);
             }
             return self.everything(Reason::UnknownTable);
@@ -470,6 +493,7 @@ impl Expansion<'_> {
         self.push(access, false);
         if table.opaque || table.storage == Storage::Elsewhere {
             self.found.volatile = true;
+            self.found.foreign |= table.storage == Storage::Elsewhere;
             // A policy's functions may do anything; contents that come from elsewhere change unseen.
             self.everything(Reason::UnknownTable);
             return;

@@ -25,6 +25,9 @@ pub struct Footprint {
     pub everything: Option<Reason>,
     /// The result depends on clock, chance or the server as well.
     pub volatile: bool,
+    /// The result depends on contents that change without a statement of any connection: tables whose contents come from elsewhere, and what the server
+    /// says of its own work.
+    pub foreign: bool,
     /// The result depends on what the connection did before as well.
     pub session: bool,
     /// The result is not that of the transaction's snapshot but of the moment.

@@ -298,7 +298,7 @@ mod tests {
     }
 
     fn sent(time_ns: u64, process: u32, connection: u64, ends_request: bool) -> LookupEvent {
-        event(time_ns, process, EventKind::Sent(Sent { to: Peer::Local(99), connection, ends_request }))
+        event(time_ns, process, EventKind::Sent(Sent { to: Peer::Local(99), connection, port: 0, ends_request }))
     }
 
     fn lookup(time_ns: u64, process: u32) -> LookupEvent {

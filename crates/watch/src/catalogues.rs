@@ -2,7 +2,7 @@
 //! each change of it.
 //!
 //! Read first: `nicache_sql::Catalogue`. Until a catalogue is there, and where none can be had (no client program, no permission), a statement
-//! touches all that is in reach: nothing is wrong then, but everything purges everything.
+//! touches all that is in reach, and something inside the server may change tables: nothing is wrong then, but no page that reads it is kept.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -48,6 +48,8 @@ struct State {
     catalogue: Option<Arc<Catalogue>>,
     /// The server's settings as last known; they outlive a change of tables.
     defaults: Option<Defaults>,
+    /// Whether something inside the server changes tables, as last known.
+    has_hidden_writers: Option<bool>,
     /// There was an answer once.
     answered: bool,
     /// Counts changes of the structure: an answer to an older question is none.
@@ -78,13 +80,22 @@ pub struct Catalogues {
     /// Processes that were started to ask.
     clients: Arc<Mutex<HashSet<u32>>>,
     warned: bool,
+    got_hidden_writers: bool,
 }
 
 impl Catalogues {
     /// Nothing is known yet.
     pub fn new() -> Catalogues {
         let (sender, answers) = channel();
-        Catalogues { source: None, states: HashMap::new(), answers, sender, clients: Arc::default(), warned: false }
+        Catalogues {
+            source: None,
+            states: HashMap::new(),
+            answers,
+            sender,
+            clients: Arc::default(),
+            warned: false,
+            got_hidden_writers: false,
+        }
     }
 
     /// Nothing is known yet of a database on another machine.
@@ -118,6 +129,17 @@ impl Catalogues {
         known.peek().is_none() || known.any(|(_, state)| state.catalogue.as_deref().is_none_or(&write))
     }
 
+    /// May something inside the server change tables without a statement: events, a replica's applier? Yes, unless it is known that nothing does.
+    pub fn may_have_hidden_writers(&self, server: u32) -> bool {
+        let mut known = self.states.iter().filter(|(place, _)| place.server == server).peekable();
+        known.peek().is_none() || known.any(|(_, state)| state.has_hidden_writers != Some(false))
+    }
+
+    /// Has a server got such since the last call?
+    pub fn take_hidden_writers(&mut self) -> bool {
+        std::mem::take(&mut self.got_hidden_writers)
+    }
+
     /// The settings that sessions begin with, as last known.
     pub fn defaults(&mut self, place: &Place, now_ns: u64) -> Option<Defaults> {
         self.get(place, now_ns);
@@ -135,12 +157,16 @@ impl Catalogues {
         arguments.split(|&byte| byte == 0).any(|argument| argument == catalogue_query(dialect).as_bytes())
     }
 
-    /// The structure of something on this server is about to change, or has; with `settings`, maybe also what sessions begin with.
-    pub fn handle_change(&mut self, server: u32, settings: bool, now_ns: u64) {
+    /// The structure of something on this server is about to change, or has; with `settings`, maybe also what sessions begin with, and with `writers`
+    /// what changes tables by itself.
+    pub fn handle_change(&mut self, server: u32, settings: bool, writers: bool, now_ns: u64) {
         for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
             state.catalogue = None;
             if settings {
                 state.defaults = None;
+            }
+            if settings || writers {
+                state.has_hidden_writers = None;
             }
             state.generation += 1;
             state.ask_at_ns = Some(now_ns + SETTLING_NS);
@@ -172,6 +198,14 @@ impl Catalogues {
                 Ok(catalogue) => {
                     tracing::debug!(place = ?answer.place, "the structure of a database is known");
                     state.defaults = Some(catalogue.defaults());
+                    let has_writers = catalogue.has_hidden_writers();
+                    if has_writers && state.has_hidden_writers != Some(true) {
+                        self.got_hidden_writers = true;
+                        tracing::warn!(
+                            "a database changes tables by itself (events, or what it replicates): pages that read it are not kept"
+                        );
+                    }
+                    state.has_hidden_writers = Some(has_writers);
                     state.answered = true;
                     state.catalogue = Some(Arc::new(catalogue));
                 }
@@ -185,7 +219,7 @@ impl Catalogues {
                     state.ask_at_ns = Some(now_ns + AGAIN_NS);
                     if !std::mem::replace(&mut self.warned, true) {
                         tracing::warn!(
-                            "the structure of a database cannot be read, so any change of it voids every page that asked it: {error}"
+                            "the structure of a database cannot be read, so no page that reads it is kept: {error}"
                         );
                     }
                 }

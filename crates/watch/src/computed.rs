@@ -69,7 +69,7 @@ pub(crate) fn survey_computed(
     earlier: Option<&Record>,
     table: &RevisionTable,
     resolver: &mut Resolver,
-    peers: &mut Peers,
+    peers: &mut Peers<'_>,
     at_rest: &mut AtRest,
 ) -> Result<Computed, RefusalReason> {
     let Seen { history, databases, remotes, attribution } = seen;
@@ -97,7 +97,7 @@ pub(crate) fn survey_computed(
     let mut asked_remotes = HashSet::new();
     for event in &events {
         match event.kind {
-            EventKind::Sent(sent) => match peers.check(event, sent.to)? {
+            EventKind::Sent(sent) => match peers.check(event, sent)? {
                 Known::Application => {}
                 Known::Database => asked_database = true,
                 Known::Remote(address) => drop(asked_remotes.insert(address)),
@@ -153,7 +153,7 @@ pub(crate) fn survey_computed(
 }
 
 /// May anything but the files that the server looked at have decided which file it sends, and whether (docs/coherence.md rule 22)?
-pub(crate) fn may_be_decided(seen: Seen<'_>, request: &FillRequest<'_>, peers: &mut Peers) -> bool {
+pub(crate) fn may_be_decided(seen: Seen<'_>, request: &FillRequest<'_>, peers: &mut Peers<'_>) -> bool {
     if !Rule::Decisions.holds() {
         return false;
     }
@@ -185,11 +185,10 @@ fn decides(event: &LookupEvent) -> bool {
 }
 
 /// Has the request's own execution talked to a program other than a database? What that did then may be anything.
-fn has_called(events: &[&LookupEvent], others: &Others<'_>, peers: &mut Peers) -> bool {
+fn has_called(events: &[&LookupEvent], others: &Others<'_>, peers: &mut Peers<'_>) -> bool {
     events.iter().any(|event| match event.kind {
         EventKind::Sent(sent) if sent.to != Peer::Local(event.tgid) => {
-            others.is_call(event, sent)
-                && !matches!(peers.check(event, sent.to), Ok(Known::Database | Known::Remote(_)))
+            others.is_call(event, sent) && !matches!(peers.check(event, sent), Ok(Known::Database | Known::Remote(_)))
         }
         _ => false,
     })

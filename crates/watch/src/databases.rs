@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use nicache_coherence::{RefusalReason, Rule, Stamp};
 use nicache_sql::{
-    Access, Catalogue, Dialect, Event, Execution, Parse, Reason, Session, Statement, conflicts, is_whole_reply, parse,
+    Access, Catalogue, Dialect, Event, Execution, Parse, Reason, Session, Statement, Target, conflicts, is_whole_reply,
+    parse,
 };
 
 use crate::acquaintances::Acquaintances;
@@ -47,8 +48,20 @@ struct Read {
     as_of_ns: u64,
     /// Others' uncommitted changes may be in it.
     dirty: bool,
+    /// What changes without a statement is in it.
+    foreign: bool,
     reads: Arc<[Access]>,
 }
+
+/// Stands for what no table of a server has: its settings, rights and comments. No schema is called that.
+const SERVER: &str = "\0";
+
+/// May the statement make an event, or change one?
+fn names_event(text: &[u8]) -> bool {
+    text.windows(EVENT.len()).any(|word| word.eq_ignore_ascii_case(EVENT))
+}
+
+const EVENT: &[u8] = b"event";
 
 /// What a statement may change.
 #[derive(Debug)]
@@ -187,7 +200,7 @@ impl Databases {
         self.connections.clear();
         self.changes.clear();
         self.unseen_change = false;
-        self.catalogues.handle_change(server, true, now_ns);
+        self.catalogues.handle_change(server, true, true, now_ns);
         if dialect == Dialect::MySql {
             self.catalogues.get(&Place { server, dialect, database: None }, now_ns);
         }
@@ -345,7 +358,7 @@ impl Databases {
                         self.note_unseen(certain, sql.connection);
                     }
                 }
-                Event::SchemaChanged => self.handle_schema_change(sql.connection, reason, event.time_ns),
+                Event::SchemaChanged => self.handle_schema_change(event, sql.connection, reason),
                 Event::SchemaDoubted => self.handle_schema_doubt(sql.connection, event.time_ns),
                 Event::RequestEnd => requests += 1,
             }
@@ -452,14 +465,17 @@ impl Databases {
     }
 
     /// `reason`: why a statement was not understood, if it was not.
-    fn handle_schema_change(&mut self, name: u64, reason: Option<Reason>, now_ns: u64) {
+    fn handle_schema_change(&mut self, event: &LookupEvent, name: u64, reason: Option<Reason>) {
+        let now_ns = event.time_ns;
+        let is_plain = matches!(reason, None | Some(Reason::Definition));
+        let writers = !is_plain || event.incomplete || names_event(&event.path);
         if let Some(connection) = self.connections.get_mut(&name) {
             connection.structure_in_doubt = true;
         }
         let is_definition =
             matches!(reason, None | Some(Reason::Definition | Reason::Indirect | Reason::Function | Reason::Delayed));
         for server in self.servers_of(name) {
-            self.catalogues.handle_change(server, !is_definition, now_ns);
+            self.catalogues.handle_change(server, !is_definition, writers, now_ns);
         }
     }
 
@@ -482,7 +498,7 @@ impl Databases {
     pub fn handle_lost(&mut self, now_ns: u64) {
         self.acquaintances.clear();
         for &server in &self.used {
-            self.catalogues.handle_change(server, true, now_ns);
+            self.catalogues.handle_change(server, true, true, now_ns);
         }
     }
 
@@ -519,9 +535,19 @@ impl Databases {
         self.used.iter().any(|&server| self.catalogues.select_may_write(server))
     }
 
+    /// May something inside a server change its tables without a statement? 0: any that is used.
+    fn may_have_hidden_writers(&self, server: Server) -> bool {
+        match server {
+            0 => self.used.iter().any(|&server| self.catalogues.may_have_hidden_writers(server)),
+            server => self.catalogues.may_have_hidden_writers(server),
+        }
+    }
+
     /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
     pub fn handle_time(&mut self, now_ns: u64) {
         self.catalogues.handle_time(now_ns);
+        // What was kept before is to be looked at again.
+        self.unseen_change |= self.catalogues.take_hidden_writers();
     }
 
     /// Connections that are there no more although something is in doubt on them. A server may close one without asking it for more, and the
@@ -575,8 +601,17 @@ impl Databases {
                 connection.times_ns.pop_front();
             }
         }
-        let reads: Arc<[Access]> = execution.footprint.reads.as_slice().into();
-        self.push_read(event, name, client, as_of_ns, execution.reads_uncommitted, reads);
+        let mut reads = execution.footprint.reads.clone();
+        if reads.is_empty() {
+            // Settings, rights: what changes them changes everything.
+            reads.push(Access::whole(Target::schema(SERVER)));
+        }
+        self.push_read(event, name, client, as_of_ns, execution.reads_uncommitted, reads.into());
+        if execution.footprint.foreign
+            && let Some(read) = self.reads.back_mut()
+        {
+            read.foreign = true;
+        }
     }
 
     fn push_read(
@@ -589,7 +624,7 @@ impl Databases {
         reads: Arc<[Access]>,
     ) {
         let server = self.server_of(name);
-        self.reads.push_back(Read { time_ns: event.time_ns, server, client, as_of_ns, dirty, reads });
+        self.reads.push_back(Read { time_ns: event.time_ns, server, client, as_of_ns, dirty, foreign: false, reads });
         while self.reads.len() > READS_MAX
             || self.reads.front().is_some_and(|first| first.time_ns + HISTORY_NS < event.time_ns)
         {
@@ -636,7 +671,7 @@ impl Databases {
             && std::mem::take(&mut connection.structure_in_doubt)
         {
             for server in self.servers_of(name) {
-                self.catalogues.handle_change(server, false, self.now_ns);
+                self.catalogues.handle_change(server, false, false, self.now_ns);
             }
         }
     }
@@ -671,7 +706,7 @@ impl Databases {
             if !is_of_request(read.client, read.time_ns) {
                 continue;
             }
-            if read.dirty || read.as_of_ns < from_ns {
+            if read.dirty || read.foreign || read.as_of_ns < from_ns || self.may_have_hidden_writers(read.server) {
                 return Err(RefusalReason::DatabaseUnclear);
             }
             for access in read.reads.iter() {
@@ -706,7 +741,10 @@ impl Databases {
         if reads.is_empty() {
             return false;
         }
-        if since < self.remembers_since {
+        // What was read of others is asked of them.
+        let is_here = |server: Server| server == 0 || self.used.contains(&server);
+        let may_be_written = reads.iter().any(|(server, _)| is_here(*server) && self.may_have_hidden_writers(*server));
+        if since < self.remembers_since || may_be_written {
             return true;
         }
         let in_time = |change: &&Change| change.done.map_or(Rule::Doubt.holds(), |done| done >= since);

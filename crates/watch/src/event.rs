@@ -111,6 +111,8 @@ pub struct Sent {
     pub to: Peer,
     /// Inode number of its own socket.
     pub connection: u64,
+    /// The port of its own end; 0: none.
+    pub port: u16,
     /// It was the end of a FastCGI request.
     pub ends_request: bool,
 }
@@ -367,6 +369,7 @@ impl LookupEvent {
                         (family, _) => Peer::Other(family),
                     },
                     connection: u64_at(offset_of!(Head, dir_ino))?,
+                    port: u32_at(offset_of!(Head, dir_dev))? as u16,
                     ends_request: flags & FLAG_REQUEST_END != 0,
                 }),
                 15 => EventKind::Request(RequestEvent {

@@ -207,7 +207,7 @@ mod tests {
         }
 
         fn end(&mut self, process: u32, time_ns: u64) {
-            let sent = Sent { to: Peer::Local(99), connection: process.into(), ends_request: true };
+            let sent = Sent { to: Peer::Local(99), connection: process.into(), port: 0, ends_request: true };
             self.tell(process, time_ns, EventKind::Sent(sent), b"");
         }
 

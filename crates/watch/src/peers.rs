@@ -2,40 +2,104 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
+use std::path::Path;
 
 use nicache_coherence::RefusalReason;
 
-use crate::event::{LookupEvent, Peer};
-use crate::processes::{DatabaseProcesses, sockets_of};
+use crate::event::{LookupEvent, Peer, Sent};
+use crate::processes::{DatabaseProcesses, processes, sockets_of};
 
-/// Programs that keep data which nobody sees change, by the name of their executable file. Programs of the server's group that are none
+/// Programs that keep data which nobody sees change, by any name that they have. Programs of the server's group that are none
 /// of these are taken for parts of the application, whose own memory is bounded by the age of dynamic entries.
-const STORES: [&str; 11] = [
-    "mysqld",
-    "mariadbd",
-    "postgres",
-    "redis-server",
-    "valkey-server",
+const STORES: [&str; 36] = [
+    "aerospike",
+    "arangod",
+    "beam.smp",
+    "beanstalkd",
+    "clickhouse",
+    "clickhouse-server",
+    "cockroach",
+    "consul",
+    "couchdb",
+    "dragonfly",
+    "etcd",
+    "garnet",
+    "influxd",
     "keydb-server",
+    "kvrocks",
+    "mariadbd",
+    "meilisearch",
     "memcached",
     "mongod",
+    "mongos",
+    "mysqld",
+    "nats-server",
+    "postgres",
+    "qdrant",
+    // Debian's redis-server is a link to one of the others.
+    "redis-check-aof",
+    "redis-check-rdb",
+    "redis-sentinel",
+    "redis-server",
+    "rqlited",
+    "scylla",
+    "searchd",
     "slapd",
-    "etcd",
-    "influxd",
+    "tarantool",
+    "valkey-check-rdb",
+    "valkey-sentinel",
+    "valkey-server",
 ];
-/// The same by the port on the server's loopback interface.
-const STORE_PORTS: [u16; 9] = [389, 3306, 5432, 6379, 9200, 11211, 27017, 5984, 8086];
+/// Ports of which it is remembered who listens there.
+const LISTENERS_MAX: usize = 1024;
+
+/// Who listens at the ports of the server's loopback interface, as it was found last. Whoever still has the socket still listens.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    owners: HashMap<u16, Owner>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    process: u32,
+    socket: u64,
+}
+
+impl Listeners {
+    /// The process of the network that `member` is in, too, which listens at this port.
+    fn owner(&mut self, member: u32, port: u16) -> Option<u32> {
+        if let Some(owner) = self.owners.get(&port)
+            && sockets_of(owner.process).contains(&owner.socket)
+        {
+            return Some(owner.process);
+        }
+        let sockets = listeners(&format!("/proc/{member}/net"), port);
+        let network = |process: u32| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+        let own = network(member)?;
+        let found = processes().filter(|&process| network(process).as_ref() == Some(&own)).find_map(|process| {
+            let held = sockets_of(process);
+            let socket = *sockets.iter().find(|socket| held.contains(socket))?;
+            Some(Owner { process, socket })
+        })?;
+        if self.owners.len() >= LISTENERS_MAX {
+            self.owners.clear();
+        }
+        self.owners.insert(port, found);
+        Some(found.process)
+    }
+}
 
 /// Remembers what is known of processes; for one batch of questions, since process numbers are used again.
 #[derive(Debug)]
-pub struct Peers {
+pub struct Peers<'a> {
+    listeners: &'a mut Listeners,
     server_netns: u32,
     databases: Option<DatabaseProcesses>,
     /// Addresses of databases on other machines that relays tell of.
     remotes: Vec<SocketAddrV4>,
     processes: HashMap<u32, Kind>,
-    /// Ports of the loopback interface.
-    ports: HashMap<u16, bool>,
+    /// Who listens at ports of the loopback interface.
+    ports: HashMap<u16, Option<Known>>,
 }
 
 /// What a peer of the server is, if what comes from it is known.
@@ -71,6 +135,16 @@ fn parent_sockets() -> Vec<u64> {
     rustix::process::getppid().map_or_else(Vec::new, |parent| sockets_of(parent.as_raw_nonzero().get() as u32))
 }
 
+/// What a program is called: by its file, by itself, and by whoever has started it.
+fn names_of(process: u32, exe: &Path) -> Option<[String; 3]> {
+    let file = exe.file_name()?.to_string_lossy().into_owned();
+    let own = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?.trim_end().to_owned();
+    let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let called = line.split(|byte| matches!(byte, 0 | b' ')).next().unwrap_or_default();
+    let called = called.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    Some([file, own, String::from_utf8_lossy(called).trim_end_matches(':').to_owned()])
+}
+
 /// What a process is to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -84,17 +158,23 @@ enum Kind {
     Other,
 }
 
-impl Peers {
+impl<'a> Peers<'a> {
     /// Nothing known yet of the processes in the network namespace with this inode number.
-    pub fn new(server_netns: u32, databases: Option<DatabaseProcesses>, remotes: Vec<SocketAddrV4>) -> Peers {
-        Peers { server_netns, databases, remotes, processes: HashMap::new(), ports: HashMap::new() }
+    pub fn new(
+        server_netns: u32,
+        databases: Option<DatabaseProcesses>,
+        remotes: Vec<SocketAddrV4>,
+        listeners: &'a mut Listeners,
+    ) -> Peers<'a> {
+        Peers { listeners, server_netns, databases, remotes, processes: HashMap::new(), ports: HashMap::new() }
     }
 
     /// Whom did this sending go to, so that it is certain that nothing unseen came in from outside?
     ///
     /// # Errors
     /// [`RefusalReason::UnwatchedPeer`].
-    pub fn check(&mut self, event: &LookupEvent, peer: Peer) -> Result<Known, RefusalReason> {
+    pub fn check(&mut self, event: &LookupEvent, sent: Sent) -> Result<Known, RefusalReason> {
+        let peer = sent.to;
         let is_fine = match peer {
             // To itself: a signal between threads.
             Peer::Local(process) if process == event.tgid => true,
@@ -107,14 +187,14 @@ impl Peers {
             Peer::Ipv4(address, port) if self.remotes.contains(&SocketAddrV4::new(address, port)) => {
                 return Ok(Known::Remote(SocketAddrV4::new(address, port)));
             }
-            Peer::Ipv4(address, port) if !address.is_loopback() || STORE_PORTS.contains(&port) => {
-                return if address.is_loopback() && self.is_database_at(event.tgid, port) {
-                    Ok(Known::Database)
-                } else {
-                    Err(refuse(event, peer))
-                };
+            Peer::Ipv4(address, port) if address.is_loopback() => {
+                if let Some(known) = self.known_at(event.tgid, port) {
+                    return Ok(known);
+                }
+                // To whoever has asked the application: what comes from there is a question, not an answer.
+                sent.port != 0 && self.known_at(event.tgid, sent.port) == Some(Known::Application)
             }
-            Peer::Ipv4(..) => true,
+            Peer::Ipv4(..) => false,
         };
         if is_fine {
             return Ok(Known::Application);
@@ -122,21 +202,34 @@ impl Peers {
         Err(refuse(event, peer))
     }
 
+    /// Who listens at this port of the process's loopback interface, if it is certain who.
+    fn known_at(&mut self, process: u32, port: u16) -> Option<Known> {
+        if let Some(&known) = self.ports.get(&port) {
+            return known;
+        }
+        let owner = self.listeners.owner(process, port);
+        let known = match owner.map_or(Kind::Unknown, |owner| self.kind(owner)) {
+            Kind::Application => Some(Known::Application),
+            Kind::Database => Some(Known::Database),
+            Kind::Unknown | Kind::Other => self.is_database_at(process, port).then_some(Known::Database),
+        };
+        self.ports.insert(port, known);
+        known
+    }
+
     /// Does a database server whose statements are seen listen at this port of the process's loopback interface, or of this machine's, to
     /// which a port may be shared?
-    fn is_database_at(&mut self, process: u32, port: u16) -> bool {
-        let Some(databases) = self.databases.clone() else { return false };
-        *self.ports.entry(port).or_insert_with(|| {
-            let sockets = databases.sockets();
-            let listens = |net: String| listeners(&net, port).iter().any(|inode| sockets.contains(inode));
-            let inside = listeners(&format!("/proc/{process}/net"), port);
-            if inside.iter().any(|inode| sockets.contains(inode)) {
-                return true;
-            }
-            // Shared: what listens inside belongs to the process that started this one, which passes everything on.
-            let own = parent_sockets();
-            !inside.is_empty() && inside.iter().all(|inode| own.contains(inode)) && listens("/proc/self/net".into())
-        })
+    fn is_database_at(&self, process: u32, port: u16) -> bool {
+        let Some(databases) = &self.databases else { return false };
+        let sockets = databases.sockets();
+        let listens = |net: String| listeners(&net, port).iter().any(|inode| sockets.contains(inode));
+        let inside = listeners(&format!("/proc/{process}/net"), port);
+        if inside.iter().any(|inode| sockets.contains(inode)) {
+            return true;
+        }
+        // Shared: what listens inside belongs to the process that started this one, which passes everything on.
+        let own = parent_sockets();
+        !inside.is_empty() && inside.iter().all(|inode| own.contains(inode)) && listens("/proc/self/net".into())
     }
 
     /// May a client of a database be the server? It may have ended since.
@@ -160,7 +253,7 @@ impl Peers {
         let link = |name: &str| std::fs::read_link(format!("/proc/{process}/{name}"));
         let (Ok(netns), Ok(exe)) = (link("ns/net"), link("exe")) else { return Kind::Unknown };
         let is_inside = netns.as_os_str() == &*format!("net:[{}]", self.server_netns);
-        let is_store = exe.file_name().is_none_or(|name| STORES.iter().any(|store| name == *store));
+        let is_store = names_of(process, &exe).is_none_or(|names| names.iter().any(|name| STORES.contains(&&**name)));
         if is_inside && !is_store { Kind::Application } else { Kind::Other }
     }
 }
@@ -171,22 +264,38 @@ mod tests {
 
     use super::*;
 
+    fn to(to: Peer) -> Sent {
+        Sent { to, connection: 1, port: 0, ends_request: false }
+    }
+
     #[test]
     fn only_the_group_itself_is_watched() {
         let netns = std::fs::read_link("/proc/self/ns/net").unwrap();
         let netns: u32 = netns.to_str().unwrap()["net:[".len()..].trim_end_matches(']').parse().unwrap();
         let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 3306);
-        let mut peers = Peers::new(netns, None, vec![remote]);
-        let event = LookupEvent::blank(0);
+        let mut listeners = Listeners::default();
+        let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
         let me = std::process::id();
-        assert!(peers.check(&event, Peer::Local(me)).is_ok());
-        assert!(Peers::new(netns + 1, None, Vec::new()).check(&event, Peer::Local(me)).is_err());
-        assert!(peers.check(&event, Peer::Local(0)).is_err());
-        assert!(peers.check(&event, Peer::Ipv4(Ipv4Addr::LOCALHOST, 9000)).is_ok());
-        assert!(peers.check(&event, Peer::Ipv4(Ipv4Addr::LOCALHOST, 6379)).is_err());
-        assert!(peers.check(&event, Peer::Ipv4(Ipv4Addr::new(10, 0, 0, 1), 9000)).is_err());
-        assert_eq!(peers.check(&event, Peer::Ipv4(*remote.ip(), 3306)), Ok(Known::Remote(remote)));
-        assert!(peers.check(&event, Peer::Ipv4(*remote.ip(), 3307)).is_err());
-        assert!(peers.check(&event, Peer::Other(10)).is_err());
+        let event = LookupEvent { tgid: me, ..LookupEvent::blank(0) };
+        assert!(peers.check(&event, to(Peer::Local(me))).is_ok());
+        let (elsewhere, mut none) = (LookupEvent::blank(0), Listeners::default());
+        assert!(Peers::new(netns + 1, None, Vec::new(), &mut none).check(&elsewhere, to(Peer::Local(me))).is_err());
+        assert!(peers.check(&event, to(Peer::Local(0))).is_err());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for _ in 0..2 {
+            assert_eq!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))), Ok(Known::Application));
+        }
+        let reply = Sent { port, ..to(Peer::Ipv4(Ipv4Addr::LOCALHOST, 1)) };
+        assert_eq!(peers.check(&event, reply), Ok(Known::Application));
+        assert!(peers.check(&event, Sent { port: 1, ..reply }).is_err());
+        // Nobody is there any more.
+        drop(listener);
+        let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
+        assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))).is_err());
+        assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::new(10, 0, 0, 1), 9000))).is_err());
+        assert_eq!(peers.check(&event, to(Peer::Ipv4(*remote.ip(), 3306))), Ok(Known::Remote(remote)));
+        assert!(peers.check(&event, to(Peer::Ipv4(*remote.ip(), 3307))).is_err());
+        assert!(peers.check(&event, to(Peer::Other(10))).is_err());
     }
 }

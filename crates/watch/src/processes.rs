@@ -81,7 +81,8 @@ impl DatabaseProcesses {
     }
 }
 
-fn processes() -> impl Iterator<Item = u32> {
+/// All processes that this one can see.
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

@@ -45,7 +45,7 @@ use crate::event::{EventKind, LookupEvent, RequestStep};
 use crate::grace::{Ends, Pace};
 use crate::history::History;
 use crate::openings::Openings;
-use crate::peers::Peers;
+use crate::peers::{Listeners, Peers};
 use crate::processes::{DatabaseProcesses, have_rings};
 use crate::records::{Looked, Record, Records};
 use crate::remote::RemoteDatabase;
@@ -88,6 +88,7 @@ pub struct Registrar {
     pub(crate) retained: Retained,
     at_rest: AtRest,
     openings: Openings,
+    listeners: Listeners,
     sessions: SessionFiles,
     data: DataFolders,
     databases: Databases,
@@ -115,6 +116,7 @@ impl Registrar {
             retained: Retained::default(),
             at_rest: AtRest::default(),
             openings: Openings::default(),
+            listeners: Listeners::default(),
             sessions: SessionFiles::default(),
             data: DataFolders::default(),
             databases: Databases::new(HashSet::new(), 0),
@@ -386,15 +388,13 @@ impl Registrar {
         }
     }
 
-    fn may_be_decided(&self, request: &FillRequest<'_>) -> bool {
+    fn may_be_decided(&mut self, request: &FillRequest<'_>) -> bool {
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
-        let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone(), addresses);
-        may_be_decided(self.seen(), request, &mut peers)
-    }
-
-    fn seen(&self) -> Seen<'_> {
-        let (history, databases, remotes) = (&self.history, &self.databases, &*self.remotes);
-        Seen { history, databases, remotes, attribution: &self.attribution }
+        let databases = self.database_processes.clone();
+        let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners);
+        let (databases, remotes) = (&self.databases, &*self.remotes);
+        let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution };
+        may_be_decided(seen, request, &mut peers)
     }
 
     /// Is the reply a file?
@@ -473,7 +473,8 @@ impl Registrar {
         self.pace.observe(request.forwarded_ns, request.finished_ns);
         let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
-        let mut peers = Peers::new(self.table.server_netns(), self.database_processes.clone(), addresses);
+        let databases = self.database_processes.clone();
+        let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners);
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let at_rest = &mut self.at_rest;
         let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution };

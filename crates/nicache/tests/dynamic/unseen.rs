@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
 
 use crate::check::Cases;
+use crate::common::private_network;
 use crate::stage::{Database, Setup, Stage, T};
 
 /// For an execution and the machine's other work.
@@ -186,6 +188,84 @@ pub fn another_server_of(setup: Setup) {
         });
     });
     cases.end(&mut stage);
+}
+
+/// A program with data of its own, ended when it is dropped.
+struct Program(Child);
+
+impl Program {
+    fn start(words: &[&str]) -> Program {
+        Program(Command::new(words[0]).args(&words[1..]).stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What they say is theirs, whatever they are called and wherever they listen: no page with it is kept.
+#[test]
+fn programs_that_keep_data() {
+    const OPTIONS: &[&str] = &[
+        "--with",
+        "redis-server --port 7777 --unixsocket @FOLDER@/run/redis --unixsocketperm 777 --save '' --dir @FOLDER@/tmp",
+        "--with",
+        "sh -c 'ln -s /usr/bin/memcached @FOLDER@/run/cache && exec @FOLDER@/run/cache -u root -l 127.0.0.1 -p 7779'",
+        "--with",
+        "nginx -p @FOLDER@ -e stderr -c @FOLDER@/own.conf",
+        "--share",
+        "7778",
+    ];
+    private_network();
+    let outside = Program::start(&["redis-server", "--port", "7778", "--save", "", "--dir", "/var/tmp"]);
+    let setup = Setup { options: OPTIONS, ..Setup::default() };
+    let mut stage = Stage::start_here(&setup, None, |folder| {
+        let root = folder.display();
+        let text = format!(
+            "daemon off; pid {root}/run/own.pid; events {{}}
+             http {{ access_log off; client_body_temp_path {root}/tmp/own; server {{ listen 127.0.0.1:7780; root {root}/data; }} }}"
+        );
+        std::fs::write(folder.join("own.conf"), text).unwrap();
+    });
+    let mut cases = Cases::default();
+    let ask = "$s = stream_socket_client($where); fwrite($s, $what); $r = fgets($s); if ($r[0] == '$' || str_starts_with($r, 'VALUE')) $r = fgets($s); return trim($r);";
+    stage.write("include/ask.php", &format!("<?php function ask($where, $what) {{ {ask} }}"));
+    // As PHP writes them.
+    let redis = (r#""GET v\r\n""#, r#""SET v {$_GET['v']}\r\n""#);
+    let memcached = (r#""get v\r\n""#, r#""set v 0 0 " . strlen($_GET['v']) . "\r\n{$_GET['v']}\r\n""#);
+    let programs = [
+        ("redis", "tcp://127.0.0.1:7777", redis),
+        ("socket", "unix://@FOLDER@/run/redis", redis),
+        ("shared", "tcp://127.0.0.1:7778", redis),
+        ("renamed", "tcp://127.0.0.1:7779", memcached),
+    ];
+    for (name, place, (get, set)) in programs {
+        cases.run(name, || {
+            let script = |what: &str| format!("<?php require '@FOLDER@/include/ask.php'; echo ask('{place}', {what});");
+            stage.script(&format!("{name}.php"), &script(get));
+            stage.script(&format!("{name}-set.php"), &script(set));
+            let (mut client, before) = (stage.client(), stage.counter("hits"));
+            for round in 0..30 {
+                stage.direct(&format!("/{name}-set.php?v={round}"));
+                for _ in 0..5 {
+                    let reply = client.get(&format!("/{name}.php")).unwrap().text();
+                    assert_eq!(reply, round.to_string(), "{name}");
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            assert_eq!(stage.counter("hits"), before, "{name}");
+        });
+    }
+    cases.run("a part of the application", || {
+        stage.write("data/told", "old");
+        stage.script("own.php", "<?php echo file_get_contents('http://127.0.0.1:7780/told');");
+        stage.change("/own.php", "new", || stage.replace("data/told", "new"));
+    });
+    cases.end(&mut stage);
+    drop(outside);
 }
 
 #[test]
