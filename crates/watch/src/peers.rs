@@ -52,11 +52,15 @@ const STORES: [&str; 36] = [
 ];
 /// Ports of which it is remembered who listens there.
 const LISTENERS_MAX: usize = 1024;
+/// For how long one is not looked for again that was not found.
+const STRANGER_NS: u64 = 1_000_000_000;
 
 /// Who listens at the ports of the server's loopback interface, as it was found last. Whoever still has the socket still listens.
 #[derive(Debug, Default)]
 pub struct Listeners {
     owners: HashMap<u16, Owner>,
+    /// Ports at which nobody of the server listens, and when to look again. To look through all processes takes a while.
+    strangers: HashMap<u16, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -67,25 +71,43 @@ struct Owner {
 
 impl Listeners {
     /// The process of the network that `member` is in, too, which listens at this port.
-    fn owner(&mut self, member: u32, port: u16) -> Option<u32> {
+    fn owner(&mut self, member: u32, port: u16, now_ns: u64) -> Option<u32> {
         if let Some(owner) = self.owners.get(&port)
             && sockets_of(owner.process).contains(&owner.socket)
         {
             return Some(owner.process);
         }
+        if self.strangers.get(&port).is_some_and(|until_ns| now_ns < *until_ns) {
+            return None;
+        }
         let sockets = listeners(&format!("/proc/{member}/net"), port);
+        if sockets.is_empty() {
+            return None;
+        }
+        let found = Listeners::find(member, &sockets);
+        if self.owners.len() + self.strangers.len() >= LISTENERS_MAX {
+            (self.owners, self.strangers) = (HashMap::new(), HashMap::new());
+        }
+        match found {
+            Some(found) => drop(self.owners.insert(port, found)),
+            None => drop(self.strangers.insert(port, now_ns + STRANGER_NS)),
+        }
+        found.map(|found| found.process)
+    }
+
+    /// Is it known already who does?
+    fn is_known(&self, port: u16) -> bool {
+        self.owners.contains_key(&port)
+    }
+
+    fn find(member: u32, sockets: &[u64]) -> Option<Owner> {
         let network = |process: u32| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
         let own = network(member)?;
-        let found = processes().filter(|&process| network(process).as_ref() == Some(&own)).find_map(|process| {
+        processes().filter(|&process| network(process).as_ref() == Some(&own)).find_map(|process| {
             let held = sockets_of(process);
             let socket = *sockets.iter().find(|socket| held.contains(socket))?;
             Some(Owner { process, socket })
-        })?;
-        if self.owners.len() >= LISTENERS_MAX {
-            self.owners.clear();
-        }
-        self.owners.insert(port, found);
-        Some(found.process)
+        })
     }
 }
 
@@ -188,11 +210,15 @@ impl<'a> Peers<'a> {
                 return Ok(Known::Remote(SocketAddrV4::new(address, port)));
             }
             Peer::Ipv4(address, port) if address.is_loopback() => {
-                if let Some(known) = self.known_at(event.tgid, port) {
+                // To whoever has asked the application: what comes from there is a question, not an answer.
+                let is_reply = |peers: &mut Self| peers.known_at(event, sent.port) == Some(Known::Application);
+                if self.listeners.is_known(sent.port) && is_reply(self) {
+                    return Ok(Known::Application);
+                }
+                if let Some(known) = self.known_at(event, port) {
                     return Ok(known);
                 }
-                // To whoever has asked the application: what comes from there is a question, not an answer.
-                sent.port != 0 && self.known_at(event.tgid, sent.port) == Some(Known::Application)
+                sent.port != 0 && is_reply(self)
             }
             Peer::Ipv4(..) => false,
         };
@@ -203,15 +229,15 @@ impl<'a> Peers<'a> {
     }
 
     /// Who listens at this port of the process's loopback interface, if it is certain who.
-    fn known_at(&mut self, process: u32, port: u16) -> Option<Known> {
+    fn known_at(&mut self, event: &LookupEvent, port: u16) -> Option<Known> {
         if let Some(&known) = self.ports.get(&port) {
             return known;
         }
-        let owner = self.listeners.owner(process, port);
+        let owner = self.listeners.owner(event.tgid, port, event.time_ns);
         let known = match owner.map_or(Kind::Unknown, |owner| self.kind(owner)) {
             Kind::Application => Some(Known::Application),
             Kind::Database => Some(Known::Database),
-            Kind::Unknown | Kind::Other => self.is_database_at(process, port).then_some(Known::Database),
+            Kind::Unknown | Kind::Other => self.is_database_at(event.tgid, port).then_some(Known::Database),
         };
         self.ports.insert(port, known);
         known
