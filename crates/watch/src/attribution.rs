@@ -29,7 +29,7 @@
 //! What a request left in memory that processes share is not seen by this, and was not before: `retained.rs` has the files that anybody has
 //! read, and the age of dynamic entries bounds the rest.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddrV4;
 
 use crate::event::{EventKind, LookupEvent, RequestEvent, RequestStep, Sent};
@@ -38,6 +38,8 @@ use crate::history::HISTORY_NS;
 
 /// Processes followed at most; those of a further one are not told apart.
 const PROCESSES_MAX: usize = 16_384;
+/// Processes that take requests. With more of them every process is taken for one.
+const TAKERS_MAX: usize = 65_536;
 /// Executions remembered of a process.
 const EXECUTIONS_MAX: usize = 8192;
 
@@ -150,6 +152,8 @@ pub enum End {
 #[derive(Debug, Default)]
 pub struct Attribution {
     processes: HashMap<u32, Process>,
+    /// All that have taken a request or a connection, whether they are told apart or not.
+    takers: HashSet<u32>,
     forgotten_ns: u64,
 }
 
@@ -187,7 +191,24 @@ impl Attribution {
         }
     }
 
+    /// Has the process taken a request, as far as that can be said?
+    pub fn takes_requests(&self, process: u32) -> bool {
+        self.forgotten_ns != 0 || self.takers.contains(&process)
+    }
+
+    /// Those that have.
+    pub fn takers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.takers.iter().copied()
+    }
+
     fn observe_request(&mut self, event: &LookupEvent, request: RequestEvent) {
+        if request.what == RequestStep::Gone {
+            self.takers.remove(&event.tgid);
+        } else if self.takers.len() < TAKERS_MAX || self.takers.contains(&event.tgid) {
+            self.takers.insert(event.tgid);
+        } else {
+            self.forgotten_ns = self.forgotten_ns.max(event.time_ns);
+        }
         if request.concurrent || request.what == RequestStep::Gone {
             self.processes.remove(&event.tgid);
             return;

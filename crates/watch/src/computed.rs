@@ -24,6 +24,7 @@ use crate::event::{EventKind, Identity, LookupEvent, Peer};
 use crate::history::History;
 use crate::peers::{Known, Peers};
 use crate::pickled::{common_root, unpickle};
+use crate::processes::parent_of;
 use crate::records::{Looked, Record};
 use crate::registrar::now_ns;
 use crate::remote::RemoteDatabase;
@@ -152,8 +153,10 @@ pub(crate) fn survey_computed(
     Ok(Computed { looked, is_pickled, reads: has_asked.then_some(reads), reads_changed })
 }
 
-/// May anything but the files that the server looked at have decided which file it sends, and whether (docs/coherence.md rule 22)?
-pub(crate) fn may_be_decided(seen: Seen<'_>, request: &FillRequest<'_>, peers: &mut Peers<'_>) -> bool {
+/// May anything but the files that the server looked at have decided which file it sends, and whether (docs/coherence.md rule 22)? `is_alone`: the server has
+/// its network for itself; otherwise only what programs did counts that take requests, were started together with one that does, or looked at files
+/// meanwhile.
+pub(crate) fn may_be_decided(seen: Seen<'_>, request: &FillRequest<'_>, peers: &mut Peers<'_>, is_alone: bool) -> bool {
     if !Rule::Decisions.holds() {
         return false;
     }
@@ -166,19 +169,52 @@ pub(crate) fn may_be_decided(seen: Seen<'_>, request: &FillRequest<'_>, peers: &
     if let Some(others) = &others {
         events.retain(|event| !others.has(event));
     }
-    if let Some(event) = events.first() {
+    let during = || history.since(from_ns).take_while(|event| event.time_ns <= to_ns);
+    let lookers = || during().filter(|event| event.kind == EventKind::Lookup).map(|event| event.tgid);
+    let mut company = Company::default();
+    let mut may_serve = |process: u32| {
+        is_alone
+            || process == 0
+            || attribution.takes_requests(process)
+            || lookers().any(|looker| looker == process)
+            || company.has(process, attribution)
+    };
+    if let Some(event) = events.iter().find(|event| may_serve(event.tgid)) {
         tracing::debug!(kind = ?event.kind, process = event.tgid, "something may have decided that a file be sent");
         return true;
     }
     let mut is_of_request = |client, time_ns| {
-        !others.as_ref().is_some_and(|others| others.has_statement(client, time_ns)) && peers.may_be_server(client)
+        !others.as_ref().is_some_and(|others| others.has_statement(client, time_ns))
+            && may_serve(client)
+            && peers.may_be_server(client)
     };
     databases.was_asked(from_ns, to_ns, &mut is_of_request) || databases.has_written(from_ns, to_ns, is_of_request)
 }
 
+/// Programs that were started by whoever has started one that takes requests.
+#[derive(Default)]
+struct Company {
+    parents: Option<HashSet<u32>>,
+}
+
+impl Company {
+    fn has(&mut self, process: u32, attribution: &Attribution) -> bool {
+        // The first process takes over whoever has lost his.
+        let parent = |process| parent_of(process).filter(|parent| *parent > 1);
+        let parents = self.parents.get_or_insert_with(|| {
+            let takers = attribution.takers().flat_map(|taker| [Some(taker), parent(taker)]);
+            takers.flatten().collect()
+        });
+        // One that is gone is not known.
+        parents.contains(&process) || parent_of(process).is_none_or(|parent| parents.contains(&parent))
+    }
+}
+
 fn decides(event: &LookupEvent) -> bool {
+    /// Frames of a raw socket (AF_PACKET) are not questions.
+    const RAW: Peer = Peer::Other(17);
     match event.kind {
-        EventKind::Sent(sent) => sent.to != Peer::Local(event.tgid),
+        EventKind::Sent(sent) => sent.to != Peer::Local(event.tgid) && sent.to != RAW,
         EventKind::Wrote | EventKind::Removed | EventKind::Unseen => true,
         _ => false,
     }

@@ -21,8 +21,7 @@ pub(crate) fn first_process(process: u32) -> Option<u32> {
     let name = |process: u32| std::fs::read_to_string(format!("/proc/{process}/comm")).ok();
     let own = name(process)?;
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; behind it come the state and the parent.
-    let parent: u32 = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    let parent = parent_in(&stat)?;
     Some(if name(parent).as_deref() == Some(&own) { parent } else { process })
 }
 
@@ -79,6 +78,16 @@ impl DatabaseProcesses {
         let mine = processes().filter(|&process| self.contains(process));
         mine.flat_map(sockets_of).collect()
     }
+}
+
+/// Who started a process, or took it over.
+pub(crate) fn parent_of(process: u32) -> Option<u32> {
+    parent_in(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// The name, in parentheses, may hold anything; behind it come the state and the parent.
+fn parent_in(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// All processes that this one can see.

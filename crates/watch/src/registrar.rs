@@ -394,7 +394,7 @@ impl Registrar {
         let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners);
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution };
-        may_be_decided(seen, request, &mut peers)
+        may_be_decided(seen, request, &mut peers, !self.files_only)
     }
 
     /// Is the reply a file?

@@ -5,12 +5,13 @@ mod common;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{directory_on_ext4, slot};
@@ -218,6 +219,32 @@ fn a_page_is_stored_and_an_edit_voids_it() {
     let (body, verdict) = nginx.fill(&page);
     assert_eq!(body, b"version 2");
     assert!(matches!(verdict, Verdict::Stored { .. }), "{verdict:?}");
+}
+
+/// A program beside nginx that talks all the time. In a network of the server's own it may be what decides; in one that others use, too, it takes no requests
+/// and has nothing to do with whoever does.
+#[test]
+fn a_program_beside_the_server_that_talks_all_the_time() {
+    let mut nginx = nginx_or_skip!("");
+    let page = nginx.write("page", b"version 1");
+    let stop = Arc::new(AtomicBool::new(false));
+    let (inside, stopped) = (nginx.inside.try_clone().unwrap(), Arc::clone(&stop));
+    let talker = std::thread::spawn(move || {
+        enter(&inside);
+        let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        from.connect(to.local_addr().unwrap()).unwrap();
+        while !stopped.load(Ordering::Relaxed) {
+            from.send(b"something").unwrap();
+        }
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    let verdicts: Vec<Verdict> = (0..10).map(|_| nginx.fill(&page).1).collect();
+    assert!(verdicts.contains(&Verdict::Refused(RefusalReason::Decided)), "{verdicts:?}");
+    nginx.registrar.vouch_for_files_only();
+    let verdicts: Vec<Verdict> = (0..10).map(|_| nginx.fill(&page).1).collect();
+    stop.store(true, Ordering::Relaxed);
+    talker.join().unwrap();
+    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Stored { .. })), "{verdicts:?}");
 }
 
 #[test]

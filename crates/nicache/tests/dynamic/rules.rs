@@ -294,7 +294,8 @@ fn is_found(rule: Rule, names: &[&str], adjust: impl Fn(&Stage, &mut Plan)) {
     let needs_database = names.iter().any(|name| ["row", "slow", "long", "sent"].contains(name));
     let mut plan = Scene::new(&stage, needs_database).plan(&stage, names);
     adjust(&stage, &mut plan);
-    plan.duration = Some(Duration::from_secs(30));
+    // What other tests mount and start voids pages, too.
+    plan.duration = Some(Duration::from_secs(90));
     find(rule, &mut stage, plan);
 }
 
