@@ -169,14 +169,15 @@ pub(crate) fn may_be_decided(seen: Seen<'_>, request: &FillRequest<'_>, peers: &
     if let Some(others) = &others {
         events.retain(|event| !others.has(event));
     }
-    let during = || history.since(from_ns).take_while(|event| event.time_ns <= to_ns);
-    let lookers = || during().filter(|event| event.kind == EventKind::Lookup).map(|event| event.tgid);
+    let during = history.since(from_ns).take_while(|event| event.time_ns <= to_ns);
+    let lookups = during.filter(|event| !is_alone && event.kind == EventKind::Lookup);
+    let lookers: HashSet<u32> = lookups.map(|event| event.tgid).collect();
     let mut company = Company::default();
     let mut may_serve = |process: u32| {
         is_alone
             || process == 0
             || attribution.takes_requests(process)
-            || lookers().any(|looker| looker == process)
+            || lookers.contains(&process)
             || company.has(process, attribution)
     };
     if let Some(event) = events.iter().find(|event| may_serve(event.tgid)) {

@@ -701,8 +701,7 @@ impl Databases {
             return Err(RefusalReason::EventsLost);
         }
         let mut accesses: Vec<(Server, Access)> = Vec::new();
-        let begin = self.reads.partition_point(|read| read.time_ns < from_ns);
-        for read in self.reads.range(begin..).take_while(|read| read.time_ns <= to_ns) {
+        for read in self.reads_during(from_ns, to_ns) {
             if !is_of_request(read.client, read.time_ns) {
                 continue;
             }
@@ -720,9 +719,12 @@ impl Databases {
 
     /// Did a client that may have done it for the request ask for anything between the two moments?
     pub fn was_asked(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+        self.reads_during(from_ns, to_ns).any(|read| is_of_request(read.client, read.time_ns))
+    }
+
+    fn reads_during(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Read> {
         let begin = self.reads.partition_point(|read| read.time_ns < from_ns);
-        let mut during = self.reads.range(begin..).take_while(|read| read.time_ns <= to_ns);
-        during.any(|read| is_of_request(read.client, read.time_ns))
+        self.reads.range(begin..).take_while(move |read| read.time_ns <= to_ns)
     }
 
     /// Did a client that may have done it for the request change anything between the two moments?

@@ -235,13 +235,17 @@ fn a_program_beside_the_server_that_talks_all_the_time() {
         from.connect(to.local_addr().unwrap()).unwrap();
         while !stopped.load(Ordering::Relaxed) {
             from.send(b"something").unwrap();
+            std::thread::sleep(Duration::from_micros(20));
         }
     });
     std::thread::sleep(Duration::from_millis(100));
-    let verdicts: Vec<Verdict> = (0..10).map(|_| nginx.fill(&page).1).collect();
-    assert!(verdicts.contains(&Verdict::Refused(RefusalReason::Decided)), "{verdicts:?}");
+    // It may have no CPU for a while.
+    let begun = std::time::Instant::now();
+    while nginx.fill(&page).1 != Verdict::Refused(RefusalReason::Decided) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nobody hears the program");
+    }
     nginx.registrar.vouch_for_files_only();
-    let verdicts: Vec<Verdict> = (0..10).map(|_| nginx.fill(&page).1).collect();
+    let verdicts: Vec<Verdict> = (0..100).map(|_| nginx.fill(&page).1).collect();
     stop.store(true, Ordering::Relaxed);
     talker.join().unwrap();
     assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Stored { .. })), "{verdicts:?}");

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::common::{NICACHE, START_TIMEOUT, family, kill, private_network, status};
 
-/// A folder on disk that everybody may read: what is on tmpfs is not watched.
+/// A folder on disk that everybody may read.
 pub fn folder() -> TempDir {
     let folder = tempfile::Builder::new().prefix("nicache-serve-").tempdir_in("/var/tmp").unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
