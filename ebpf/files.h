@@ -52,6 +52,8 @@ struct transfer {
 	__u16 port; /* this end's */
 };
 
+#define IPPROTO_TCP 6
+
 static __always_inline bool is_inet(struct transfer *transfer)
 {
 	return transfer->family == AF_INET || transfer->family == AF_INET6;

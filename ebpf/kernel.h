@@ -137,6 +137,7 @@ struct pid {
 
 struct sock {
 	struct sock_common __sk_common;
+	__u16 sk_protocol;
 	struct pid *sk_peer_pid;
 };
 

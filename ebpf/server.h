@@ -92,7 +92,8 @@ __noinline int report_sent(struct transfer *transfer)
 	head->ino = peer;
 	head->dir_ino = transfer->ino;
 	head->dev = family;
-	head->dir_dev = transfer->port;
+	/* By it a reply to a client of another service is told from a question. */
+	head->dir_dev = is_inet(transfer) && FIELD(struct sock, sk, sk_protocol) == IPPROTO_TCP ? transfer->port : 0;
 	bpf_ringbuf_submit(head, BPF_RB_NO_WAKEUP);
 	return 0;
 }

@@ -164,6 +164,8 @@ pub(crate) fn may_be_decided(seen: Seen<'_>, request: &FillRequest<'_>, peers: &
     let (from_ns, to_ns) = (request.forwarded_ns, request.finished_ns);
     let mut events: Vec<&LookupEvent> =
         history.since(from_ns).take_while(|event| event.time_ns <= to_ns).filter(|event| decides(event)).collect();
+    // A client of another service of the server's has asked; he does not answer.
+    events.retain(|event| !matches!(event.kind, EventKind::Sent(sent) if peers.is_reply(event, sent)));
     let others =
         attribution.others(request.client, from_ns, to_ns).filter(|others| !has_called(&events, others, peers));
     if let Some(others) = &others {

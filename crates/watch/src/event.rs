@@ -111,7 +111,7 @@ pub struct Sent {
     pub to: Peer,
     /// Inode number of its own socket.
     pub connection: u64,
-    /// The port of its own end; 0: none.
+    /// The TCP port of its own end; 0: none.
     pub port: u16,
     /// It was the end of a FastCGI request.
     pub ends_request: bool,

@@ -200,7 +200,7 @@ impl<'a> Peers<'a> {
         let is_fine = match peer {
             // To itself: a signal between threads.
             Peer::Local(process) if process == event.tgid => true,
-            Peer::Local(0) | Peer::Other(_) => false,
+            Peer::Local(0) => false,
             Peer::Local(process) => match self.kind(process) {
                 Kind::Application => true,
                 Kind::Database => return Ok(Known::Database),
@@ -210,22 +210,26 @@ impl<'a> Peers<'a> {
                 return Ok(Known::Remote(SocketAddrV4::new(address, port)));
             }
             Peer::Ipv4(address, port) if address.is_loopback() => {
-                // To whoever has asked the application: what comes from there is a question, not an answer.
-                let is_reply = |peers: &mut Self| peers.known_at(event, sent.port) == Some(Known::Application);
-                if self.listeners.is_known(sent.port) && is_reply(self) {
+                if self.listeners.is_known(sent.port) && self.is_reply(event, sent) {
                     return Ok(Known::Application);
                 }
                 if let Some(known) = self.known_at(event, port) {
                     return Ok(known);
                 }
-                sent.port != 0 && is_reply(self)
+                self.is_reply(event, sent)
             }
-            Peer::Ipv4(..) => false,
+            Peer::Ipv4(..) | Peer::Other(_) => self.is_reply(event, sent),
         };
         if is_fine {
             return Ok(Known::Application);
         }
         Err(refuse(event, peer))
+    }
+
+    /// Did this sending go to somebody who has asked the application, at a port where it listens? Then what comes from there is a question, not an
+    /// answer: a client of another service, or of HTTPS.
+    pub fn is_reply(&mut self, event: &LookupEvent, sent: Sent) -> bool {
+        sent.port != 0 && self.known_at(event, sent.port) == Some(Known::Application)
     }
 
     /// Who listens at this port of the process's loopback interface, if it is certain who.
@@ -315,6 +319,12 @@ mod tests {
         let reply = Sent { port, ..to(Peer::Ipv4(Ipv4Addr::LOCALHOST, 1)) };
         assert_eq!(peers.check(&event, reply), Ok(Known::Application));
         assert!(peers.check(&event, Sent { port: 1, ..reply }).is_err());
+        for client in [Peer::Ipv4(Ipv4Addr::new(10, 0, 0, 9), 40_000), Peer::Other(10)] {
+            let reply = Sent { to: client, ..reply };
+            assert!(peers.is_reply(&event, reply) && peers.check(&event, reply).is_ok());
+            assert!(peers.check(&event, Sent { port: 1, ..reply }).is_err());
+            assert!(peers.check(&event, Sent { port: 0, ..reply }).is_err());
+        }
         // Nobody is there any more.
         drop(listener);
         let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);

@@ -1,5 +1,7 @@
 //! Files that are sent because something else decided so: a row, a token, a guard.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nicache_applications::Client;
@@ -107,5 +109,40 @@ fn files_that_something_else_decides_about() {
             assert_eq!(statuses, [200, 410, 410, 410], "token {token}");
         }
     });
+    cases.end(&mut stage);
+}
+
+/// What clients of another port get is no question that the server asks, and nothing that decides for others.
+#[test]
+fn clients_of_another_service() {
+    let setup = Setup { nginx: "listen 8081; listen [::]:8081;", ..Setup::default() };
+    let mut stage = Stage::start(&setup, |_| {});
+    stage.write("site/file.txt", "a file");
+    stage.script("page.php", "<?php echo 'a page';");
+    let mut other = stage.address();
+    other.set_port(8081);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..3)
+        .map(|_| {
+            let is_over = Arc::clone(&is_over);
+            std::thread::spawn(move || {
+                let (mut client, mut replies) = (Client::new(other), 0u64);
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(client.get("/file.txt").unwrap().status, 200);
+                    replies += 1;
+                }
+                replies
+            })
+        })
+        .collect();
+    let mut cases = Cases::default();
+    cases.run("pages and files are kept", || {
+        assert!(is_kept(&stage, "/page.php") && is_kept(&stage, "/file.txt"));
+        assert_eq!(stage.counter("fill_refused_unwatched_peer"), 0);
+        assert_eq!(stage.counter("agreed"), 1, "the file is a file");
+    });
+    is_over.store(true, Ordering::Relaxed);
+    let replies: u64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
+    assert!(replies > 1000, "{replies}");
     cases.end(&mut stage);
 }
