@@ -1,5 +1,7 @@
 //! What the card tells an operator about a page: what it has of it, and why it has no more.
 
+use std::time::Duration;
+
 use nicache_coherence::RecordNumber;
 use nicache_http::{BypassReason, HeaderScratch, Key, RequestOutcome, parse_request};
 use nicache_port::Port;
@@ -41,8 +43,10 @@ pub struct EntryView {
     pub is_dynamic: bool,
     /// May it be served?
     pub state: EntryState,
-    /// From then on it is not served; `None` for a file.
-    pub expires: Option<Time>,
+    /// From then on it is not served.
+    pub expires: Time,
+    /// T, as it has earned it: how old what nobody can see may be in it.
+    pub earned: Duration,
 }
 
 impl<W: Port, H: Port> Card<W, H> {
@@ -81,6 +85,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     is_dynamic: entry.is_dynamic(),
                     state: self.store.state_of(entry, now),
                     expires: entry.expires(),
+                    earned: entry.earned(),
                 });
             }
         }

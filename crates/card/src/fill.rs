@@ -26,12 +26,13 @@ use nicache_memory::BodyId;
 use nicache_tcp::Time;
 
 use crate::counters::{Counters, FillAbort};
+use crate::earned::AgeBounds;
 use crate::limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
 use crate::link::CoherenceLink;
 use crate::outcomes::{Outcome, Outcomes};
 use crate::path::{Digests, PathSettings, WholeReply};
 use crate::recheck::Recheck;
-use crate::store::{Computed, Execution, Executor, NewEntry, NotInserted, Store};
+use crate::store::{Execution, Executor, Inserted, NewEntry, NotInserted, Store};
 use crate::wait::Unanswered;
 
 /// Bytes of a request head that a fill keeps, to apply `Vary` and to name the target.
@@ -81,10 +82,13 @@ struct Fill {
     by: Executor,
     client: SocketAddrV4,
     settings: Arc<PathSettings>,
+    ages: AgeBounds,
     port: u16,
-    /// The card's own request for the same, if the reply may be one that the server computed.
+    /// The card's own request for the same.
     recheck: Option<Box<[u8]>>,
     may_be_static: bool,
+    /// May it be a reply that the server computed?
+    may_be_dynamic: bool,
     body_hash: [u8; BODY_HASH_BYTES],
     /// The clock when the watcher was asked.
     asked: nicache_coherence::Stamp,
@@ -138,9 +142,9 @@ impl Fill {
             forwarded: self.forwarded,
             finished: self.finished.unwrap_or(self.forwarded),
             digests: digests(template, self, body, store),
-            age_max: self.settings.age_max,
+            ages: self.ages,
             unchanged_since: self.previous.filter(|_| previous_unchanged),
-            recheck: Recheck { port: self.port, head: self.recheck.take().unwrap_or_default() },
+            recheck: self.recheck.take().map(|head| Recheck { port: self.port, head }),
         }
     }
 
@@ -229,6 +233,8 @@ pub struct Asked<'a> {
     pub client: SocketAddrV4,
     /// What is set for its path.
     pub settings: Arc<PathSettings>,
+    /// How old what nobody can see may be in its reply.
+    pub ages: AgeBounds,
     /// The resource that it names, as a source.
     pub resource: SourceSlot,
     /// TCP port of the service.
@@ -277,9 +283,11 @@ impl Fills {
                 by: Executor::Card,
                 client: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
                 settings: Arc::default(),
+                ages: AgeBounds::default(),
                 port: 0,
                 recheck: None,
                 may_be_static: true,
+                may_be_dynamic: false,
                 body_hash: [0; BODY_HASH_BYTES],
                 asked: Default::default(),
                 previous: None,
@@ -319,7 +327,7 @@ impl Fills {
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
     pub fn begin(&mut self, asked: Asked<'_>, store: &mut Store, now: Time, counters: &mut Counters) -> Option<FillId> {
-        let Asked { base, key, by, client, settings, resource, port, head: request_head, goes_ahead } = asked;
+        let Asked { base, key, by, client, settings, ages, resource, port, head: request_head, goes_ahead } = asked;
         let fills = &self.fills;
         let is_same = |fill: &Fill| fill.base == base && (fill.by == Executor::Card) == (by == Executor::Card);
         if let Some(&index) = self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])) {
@@ -345,6 +353,7 @@ impl Fills {
         fill.by = by;
         fill.client = client;
         fill.settings = settings;
+        fill.ages = ages;
         fill.port = port;
         fill.recheck = None;
         fill.request[..request_head.len()].copy_from_slice(request_head);
@@ -428,11 +437,12 @@ impl Fills {
             }
             _ => fill.base,
         };
-        if settings.wants_dynamic() && store.is_left_alone(&fill.key, fill.forwarded).is_none() {
-            let names = if let Vary::Names(names) = &reply.vary { Some(names) } else { None };
-            fill.recheck = recheck_head(&fill.request[..fill.request_len], names, keys, turn);
-        }
-        if !fill.may_be_static && fill.recheck.is_none() {
+        let names = if let Vary::Names(names) = &reply.vary { Some(names) } else { None };
+        fill.recheck = recheck_head(&fill.request[..fill.request_len], names, keys, turn);
+        fill.may_be_dynamic = settings.wants_dynamic()
+            && fill.recheck.is_some()
+            && store.is_left_alone(&fill.key, fill.forwarded).is_none();
+        if !fill.may_be_static && !fill.may_be_dynamic {
             return Err(Some(FillAbort::Volatile));
         }
         fill.template = Some(HeadTemplate::new(head).map_err(|_| Some(FillAbort::HeadTooLarge))?);
@@ -593,8 +603,8 @@ impl Fills {
                 body_len: fill.received,
                 body_hash: fill.body_hash,
                 may_be_static: fill.may_be_static,
-                may_be_dynamic: fill.recheck.is_some(),
-                previous: if fill.recheck.is_some() { store.previous(&fill.key) } else { None },
+                may_be_dynamic: fill.may_be_dynamic,
+                previous: if fill.may_be_dynamic { store.previous(&fill.key) } else { None },
                 last_modified: fill.last_modified.as_deref().and_then(parse_imf_fixdate),
                 client: fill.client,
                 target: target_of(&fill.request[..fill.request_len]),
@@ -644,7 +654,7 @@ impl Fills {
                 }
                 // What was lost since might have spoken against sharing it.
                 let may_be_shared = matches!(verdict.verdict, Verdict::Outdated(_))
-                    && fill.recheck.is_some()
+                    && fill.may_be_dynamic
                     && fill.lost == store.revisions().lost();
                 let taken = if may_be_shared { fill.take_reply() } else { None };
                 if let Some((template, body)) = taken {
@@ -657,28 +667,25 @@ impl Fills {
             }
             Verdict::Stored { class, sources, record, previous_unchanged } => {
                 if let Some((template, body)) = fill.take_reply() {
-                    let execution = match class {
-                        Class::Static => None,
-                        Class::Dynamic => Some(fill.execution(&template, body, *previous_unchanged, store)),
-                    };
+                    let execution = fill.execution(&template, body, *previous_unchanged, store);
                     let mut new = fill.new_entry(template, body, *sources, *record);
-                    if execution.is_none() {
+                    if *class == Class::Static {
                         new.stamp = fill.stamp;
                     }
                     let inserted = if fill.lost != store.revisions().lost() {
                         store.release(new.body);
                         Err(NotInserted::Changed)
                     } else {
-                        match execution {
-                            None => store.insert(new, counters).map(Computed::Stored),
-                            Some(execution) => store.insert_computed(new, execution, counters),
+                        match class {
+                            Class::Static => store.insert_static(new, execution, counters),
+                            Class::Dynamic => store.insert_computed(new, execution, counters),
                         }
                     };
-                    counters.fills_stored += u64::from(matches!(inserted, Ok(Computed::Stored(_))));
+                    counters.fills_stored += u64::from(matches!(inserted, Ok(Inserted::Stored(_))));
                     outcome = Some(match inserted {
-                        Ok(Computed::Stored(_)) => Outcome::Stored,
-                        Ok(Computed::First) => Outcome::First,
-                        Ok(Computed::Differed) => Outcome::Differed,
+                        Ok(Inserted::Stored(_)) => Outcome::Stored,
+                        Ok(Inserted::First) => Outcome::First,
+                        Ok(Inserted::Differed) => Outcome::Differed,
                         Err(reason) => {
                             let reason = match reason {
                                 NotInserted::Changed => FillAbort::ChangedAtInsert,

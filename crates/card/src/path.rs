@@ -1,9 +1,10 @@
 //! What the operator has set for some paths: looked up once for each miss, and kept with its fill.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use nicache_http::{CookieNames, HeadTemplate, HttpDate, KeyConfig, Masks, PathMatch, ReplyConfig};
+
+use crate::earned::AgeBounds;
 
 /// Bodies longer than this are not masked: they are equal or they are not.
 pub const MASKED_BYTES_MAX: u64 = 1 << 20;
@@ -13,8 +14,10 @@ pub const MASKED_BYTES_MAX: u64 = 1 << 20;
 pub struct PathSettings {
     /// Nothing is kept.
     pub is_excluded: bool,
-    /// How old what nobody can see may be in a reply that the server computed; zero: only files are kept.
-    pub age_max: Duration,
+    /// Are replies kept that the server computed, or files alone?
+    pub keeps_computed: bool,
+    /// How old what nobody can see may be.
+    pub ages: AgeBounds,
     /// What may differ between two replies that are taken for the same.
     pub masks: Masks,
     /// Headers of which the value may differ, too.
@@ -28,7 +31,7 @@ pub struct PathSettings {
 impl PathSettings {
     /// May computed replies be kept?
     pub fn wants_dynamic(&self) -> bool {
-        !self.age_max.is_zero()
+        self.keeps_computed
     }
 
     fn masks_anything(&self) -> bool {

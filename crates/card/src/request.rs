@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use nicache_coherence::{SourceSlot, fold};
 use nicache_http::{
-    ByteRange, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource, Version, parse_request, vary_key,
+    ByteRange, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource, Version, carries_expiry,
+    parse_request, vary_key,
 };
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -16,6 +17,7 @@ use nicache_tcp::Time;
 use crate::access::AccessRecord;
 use crate::card::Card;
 use crate::counters::CardBypass;
+use crate::earned::AgeBounds;
 use crate::fill::Asked;
 use crate::flow::cache_status::{CacheStatus, Miss};
 use crate::flow::changing::Changing;
@@ -105,7 +107,6 @@ impl Hit {
             head_request: self.head_request,
             keep_alive: self.keep_alive,
             store_as: None,
-            recheck: false,
             was_held_up: false,
             goes_ahead: false,
             is_unsafe: false,
@@ -122,8 +123,6 @@ struct Forward {
     keep_alive: bool,
     /// How the reply may be stored.
     store_as: Option<StoreAs>,
-    /// The card is to ask for the same, too, so that there are two replies to compare.
-    recheck: bool,
     /// It has waited for another one's reply, and the server said nothing.
     was_held_up: bool,
     /// Then its own reply is to be had instead.
@@ -144,6 +143,7 @@ struct StoreAs {
     key: Key,
     by: Executor,
     settings: Arc<PathSettings>,
+    ages: AgeBounds,
     resource: SourceSlot,
 }
 
@@ -322,7 +322,6 @@ impl<W: Port, H: Port> Card<W, H> {
                         head_request: method == Method::Head,
                         keep_alive,
                         store_as: None,
-                        recheck: false,
                         was_held_up: false,
                         goes_ahead: false,
                         is_unsafe: method == Method::Other,
@@ -351,7 +350,6 @@ impl<W: Port, H: Port> Card<W, H> {
             head_request: request.method == Method::Head,
             keep_alive: request.keep_alive,
             store_as: None,
-            recheck: false,
             was_held_up: false,
             goes_ahead: false,
             is_unsafe: false,
@@ -377,7 +375,8 @@ impl<W: Port, H: Port> Card<W, H> {
             let settings = self.config.paths.of(&self.config.keys, request.host, request.target);
             if is_plain_get && !settings.is_excluded {
                 let (settings, resource) = (Arc::clone(settings), self.resource_of(request));
-                forward.store_as = Some(StoreAs { base, key, by: Executor::Card, settings, resource });
+                let ages = self.ages(&settings, request);
+                forward.store_as = Some(StoreAs { base, key, by: Executor::Card, settings, ages, resource });
             }
             return Decision::Forward(forward);
         }
@@ -411,19 +410,22 @@ impl<W: Port, H: Port> Card<W, H> {
                     }
                 }
                 let was_there = found != Found::Absent || self.store.was_popular(&key);
-                let usual = self.store.usual(&key).unwrap_or_default();
+                let usual = self.store.usual(&key);
                 let miss = match found {
                     Found::Absent if self.store.vary.names(&base).is_some() => Miss::Vary,
                     Found::Absent => Miss::Uri,
                     _ => Miss::Stale,
                 };
-                let reply = if was_there { Awaited::Reply { usual, miss } } else { Awaited::First { miss } };
-                let may_wait = match was_there {
-                    true => self.fills.is_under_way(&base) && self.may_wait(flow, reply, now),
-                    false => self.may_collapse(flow, &base, now),
+                // A file is as near at the server: it is not worth a long wait.
+                let (reply, may_wait) = match usual.filter(|_| was_there) {
+                    Some(usual) => {
+                        let reply = Awaited::Reply { usual, miss };
+                        (reply, self.fills.is_under_way(&base) && self.may_wait(flow, reply, now))
+                    }
+                    None => (Awaited::First { miss }, self.may_collapse(flow, &base, now)),
                 };
                 if may_wait {
-                    if !self.is_held_up(flow, usual, now) {
+                    if !self.is_held_up(flow, usual.unwrap_or_default(), now) {
                         return Decision::Wait(reply);
                     }
                     forward.was_held_up = true;
@@ -433,8 +435,8 @@ impl<W: Port, H: Port> Card<W, H> {
                 if admitted && is_plain_get {
                     let by = if request.bears_cookies { Executor::Bearer } else { self.executor(flow) };
                     let resource = self.resource_of(request);
-                    forward.store_as = Some(StoreAs { base, key, by, settings, resource });
-                    forward.recheck = was_there || self.store.executor(&key) == Some(by);
+                    let ages = self.ages(&settings, request);
+                    forward.store_as = Some(StoreAs { base, key, by, settings, ages, resource });
                 }
                 return Decision::Forward(forward);
             }
@@ -487,6 +489,11 @@ impl<W: Port, H: Port> Card<W, H> {
     fn changing(&self, resource: Resource<'_>) -> Changing {
         let origin = self.config.keys.origin_of(resource.host);
         Changing { origin, uri: self.config.keys.uri_of(origin, resource.path) }
+    }
+
+    /// How old what nobody can see may be in the reply. A link with an end of its own is not trusted any further for the time that it was good.
+    fn ages(&self, settings: &PathSettings, request: &Request<'_>) -> AgeBounds {
+        if carries_expiry(request.target, self.unix_s) { settings.ages.unearned() } else { settings.ages }
     }
 
     fn resource_of(&self, request: &Request<'_>) -> SourceSlot {
@@ -575,14 +582,16 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         let by = self.executor(flow);
         self.counters.recheck_requests += u64::from(by == Executor::Card);
-        if let (Some(StoreAs { base, key, by, settings, resource }), Some(hold)) = (forward.store_as, &flow.hold) {
+        if let (Some(StoreAs { base, key, by, settings, ages, resource }), Some(hold)) = (forward.store_as, &flow.hold)
+        {
             let head = &hold.bytes()[..forward.head_len];
             let client = SocketAddrV4::new(fold(flow.key.client.to_ip()), flow.key.client_port);
             let (port, goes_ahead) = (flow.key.server_port, forward.goes_ahead);
-            let asked = Asked { base, key, by, client, settings, resource, port, head, goes_ahead };
+            let asked = Asked { base, key, by, client, settings, ages, resource, port, head, goes_ahead };
             flow.fill = self.fills.begin(asked, &mut self.store, now, &mut self.counters);
             flow.fill_looked_at = (now, flow.host.rcv_nxt);
-            if forward.recheck && flow.fill.is_some() && self.config.rechecker.is_some() {
+            let may_ask = by != Executor::Card && flow.fill.is_some() && self.config.rechecker.is_some();
+            if may_ask && self.store.take_second(&key, by) {
                 let names = self.store.vary.names(&base);
                 self.rechecks.ask_for(flow.key.server_port, head, names, &self.config.keys, &mut self.counters);
             }

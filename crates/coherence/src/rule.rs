@@ -35,6 +35,8 @@ pub enum Rule {
     Agreement,
     /// What cannot be seen is never older than T (15, 18).
     Age,
+    /// T is what the time has earned for which the answer was the same (15, 18).
+    Earned,
     /// A reply is a file's only if no other program and no database can have decided that it be sent (22).
     Decisions,
     /// A reply that may be out of date is only for those who had asked before it was computed (19).
@@ -43,7 +45,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 15] = [
+    pub const ALL: [Rule; 16] = [
         Rule::Retained,
         Rule::Dirty,
         Rule::Processes,
@@ -57,6 +59,7 @@ impl Rule {
         Rule::Doubt,
         Rule::Agreement,
         Rule::Age,
+        Rule::Earned,
         Rule::Decisions,
         Rule::Shared,
     ];
@@ -77,6 +80,7 @@ impl Rule {
             Rule::Doubt => "doubt",
             Rule::Agreement => "agreement",
             Rule::Age => "age",
+            Rule::Earned => "earned",
             Rule::Decisions => "decisions",
             Rule::Shared => "shared",
         }

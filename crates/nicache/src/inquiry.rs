@@ -52,8 +52,10 @@ pub struct EntryReport {
     pub state: String,
     /// Bytes of the body.
     pub body_bytes: u64,
-    /// For how long it may be served before the server has said the same again, in milliseconds; only of a dynamic one.
-    pub left_ms: Option<u64>,
+    /// For how long it may be served before the server has said the same again, in milliseconds.
+    pub left_ms: u64,
+    /// T, in milliseconds: what that is after each reply of the server, as earned so far.
+    pub earned_ms: u64,
     /// The watcher's number for what it was judged by.
     pub record: u64,
 }
@@ -206,7 +208,8 @@ mod tests {
             class: "dynamic".into(),
             state: "suspect".into(),
             body_bytes: u64::MAX,
-            left_ms: Some(u64::MAX),
+            left_ms: u64::MAX,
+            earned_ms: u64::MAX,
             record: u64::MAX,
         };
         let page = PageReport { entries: vec![entry; ENTRIES_MAX], ..PageReport::default() };

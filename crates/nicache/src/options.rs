@@ -11,6 +11,7 @@ mod network;
 mod path;
 mod plan;
 mod publish;
+mod rechecks;
 mod remote_database;
 mod serve;
 pub mod study;
@@ -33,6 +34,7 @@ pub use network::{Network, Subnet};
 pub use path::PathOptions;
 pub use plan::{AttachPlan, RunPlan, WireOptions};
 pub use publish::Publish;
+pub use rechecks::Rechecks;
 pub use remote_database::{BusAddress, Protocol, Relay, RemoteDatabase};
 pub use serve::{CoherenceKind, LiveOption, RouteKind, SegmentationKind, ServeOptions};
 
@@ -46,6 +48,8 @@ pub const CARDS_MAX: u16 = 8;
 
 /// How old what nobody can see may be, unless the operator says otherwise.
 pub const RECHECK_DEFAULT: Milliseconds = Milliseconds(1000);
+/// T as it is earned, at most.
+pub const RECHECK_MAX_DEFAULT: Milliseconds = Milliseconds(60_000);
 
 /// Heading of the options for clients in the help.
 const CLIENTS: &str = "Clients that take their time, docs/siege.md";
@@ -70,11 +74,17 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake: Option<HandshakeKind>,
 
-    /// How old what nobody can see (the clock, a counter in a program's memory) may be in a page that the server computed: 500ms, 1s, 10s,
-    /// ... Changes of files show at once, whatever this says. 0 caches files alone [default: 1s]
+    /// How old what nobody can see (the clock, a counter in a program's memory, a server's own rules) may be in a reply at first: 500ms, 1s, 10s, ... Changes of
+    /// files show at once, whatever this says. 0 caches files alone [default: 1s]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<Milliseconds>,
+
+    /// The same after a while: it grows with the time for which the server has given the same answer, up to this much. A page that came out different
+    /// although nothing had changed begins anew [default: 1m]
+    #[arg(long, value_name = "TIME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recheck_max: Option<Milliseconds>,
 
     /// Who watches what the server reads and who changes it: the kernel, for whom nicache needs to load eBPF programs, or a library that is
     /// loaded into the server's programs (preload), which needs no privilege but does not see what other programs change: that shows

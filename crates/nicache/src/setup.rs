@@ -20,7 +20,7 @@ use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{ClientLimits, HandshakeKind, LogFormat, PathOptions, PolicyKind, RemoteDatabase};
+use crate::options::{ClientLimits, HandshakeKind, LogFormat, PathOptions, PolicyKind, Rechecks, RemoteDatabase};
 
 /// Longest message on a child's socket, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
@@ -54,8 +54,8 @@ pub struct CardSetup {
     pub http_ports: Vec<u16>,
     /// Address of the card's own client and of the server; `None`: the card has no way to ask the server by itself.
     pub rechecker: Option<(Ipv4Addr, Ipv4Addr)>,
-    /// How old what nobody can see may be in a page that the server computed, in milliseconds; 0: only files are cached.
-    pub recheck_ms: u64,
+    /// How old what nobody can see may be in a reply.
+    pub rechecks: Rechecks,
     /// Capture file.
     pub pcap: Option<PathBuf>,
     /// Whether to send access records.

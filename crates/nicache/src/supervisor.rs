@@ -370,7 +370,7 @@ fn card_setup(plan: &RunPlan, witness_files: usize) -> CardSetup {
         clients: plan.clients.clone(),
         http_ports: plan.http_ports.clone(),
         rechecker: None,
-        recheck_ms: plan.recheck.0,
+        rechecks: plan.rechecks,
         pcap: plan.pcap.clone(),
         access_log: plan.access_log.is_some(),
         l0: plan.l0,

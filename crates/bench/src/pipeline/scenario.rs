@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use nicache_card::{Card, CardConfig, CoherenceLink, Handshake, Store};
+use nicache_card::{AgeBounds, Card, CardConfig, CoherenceLink, Handshake, PathSettings, Paths, Store};
 use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, RevisionTable, SourceSet, SourceSlot, Verdict,
 };
@@ -257,6 +257,9 @@ impl Rig {
         revisions.renew_lease(u64::MAX);
         revisions.watch(SOURCE);
         let mut config = CardConfig::new(vec![80], MEMORY_BYTES, KeyConfig::new(SECRET), SECRET);
+        // What a hit costs is measured, not how often there is one.
+        let ages = AgeBounds::fixed(Duration::from_secs(86_400));
+        config.paths = Paths::new(PathSettings { ages, ..PathSettings::default() }, Vec::new());
         if scenario.kind == Kind::HitWithConnection {
             config.handshake = Handshake::Card;
         }

@@ -10,14 +10,19 @@
 //! have its reply, if another one agrees: then there is an entry that has lapsed from the start.
 //!
 //! A page whose executions differ although nothing has changed depends on something that cannot be seen, and is left alone for a while.
+//!
+//! The card has the server asked a second time only where that costs the server nothing in the end: the page has answered more visitors than the card has
+//! asked for it ([`Credit`]), or nobody else asks for it, and then once.
 
 use std::time::Duration;
 
-use hashbrown::HashTable;
-use nicache_coherence::{RecordNumber, Rule, SourceSet, Stamp};
+use nicache_coherence::{Class, RecordNumber, Rule, SourceSet, Stamp};
 use nicache_http::Key;
 use nicache_tcp::{Time, address::Address};
 
+use super::credit::Credit;
+use super::remembered::Remembered;
+use crate::earned::AgeBounds;
 use crate::path::Digests;
 use crate::recheck::Recheck;
 
@@ -58,11 +63,11 @@ pub struct Execution {
     /// What it is compared by.
     pub digests: Digests,
     /// How old what nobody can see may become.
-    pub age_max: Duration,
+    pub ages: AgeBounds,
     /// The earlier reply to the same request whose sources have not changed since, by what the watcher says.
     pub unchanged_since: Option<RecordNumber>,
-    /// The card's own request for the same.
-    pub recheck: Recheck,
+    /// The card's own request for the same; `None`: it cannot ask.
+    pub recheck: Option<Recheck>,
 }
 
 impl Execution {
@@ -73,36 +78,84 @@ impl Execution {
     }
 }
 
-/// What an entry has beside a static one's: how the server is asked again, and until when it may be served.
+/// Until when an entry may be served, and how the server is asked again.
 #[derive(Clone, Debug)]
 pub(super) struct Age {
+    pub(super) class: Class,
+    /// For whom the server has said it; the card only if nobody else was there.
+    pub(super) by: Executor,
     pub(super) digests: Digests,
-    pub(super) recheck: Recheck,
+    pub(super) recheck: Option<Recheck>,
+    /// The server has been seen to say the same since then.
+    pub(super) same_since: Time,
+    /// What it has earned: T.
+    pub(super) earned: Duration,
     /// From here on it is not served.
     pub(super) expires: Time,
     /// From here on a hit has the server asked again.
     pub(super) recheck_at: Time,
     /// When the server was last asked to be asked again.
     pub(super) asked: Option<Time>,
+    /// When it last answered somebody.
+    pub(super) used: Time,
+    pub(super) credit: Credit,
     /// What the server usually needs for it.
     pub(super) usual: Duration,
 }
 
+/// What is known of a page when the server has said the same again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    /// For whom.
+    pub(super) by: Executor,
+    /// Since when.
+    pub(super) same_since: Time,
+    pub(super) credit: Credit,
+    /// What the server usually needed for it.
+    pub(super) usual: Option<Duration>,
+}
+
+impl Past {
+    /// A page that is new.
+    pub(super) fn none(execution: &Execution) -> Past {
+        Past { by: execution.by, same_since: execution.forwarded, credit: Credit::default(), usual: None }
+    }
+}
+
 impl Age {
-    /// `before`: what the server usually needed for it.
-    pub(super) fn new(execution: Execution, before: Option<Duration>) -> Age {
-        let usual = execution.usual(before);
-        let age_max = if Rule::Age.holds() { execution.age_max } else { NEVER };
+    pub(super) fn new(class: Class, execution: Execution, past: Past) -> Age {
+        let usual = execution.usual(past.usual);
+        let earned = execution.ages.earned(execution.forwarded.since(past.same_since));
+        let age_max = if Rule::Age.holds() { earned } else { NEVER };
         // Time enough for one more execution, with some to spare. Too much of it has a slow server that shares the card's CPU asked all the time.
         let lead = (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
         Age {
+            class,
+            by: if execution.by == Executor::Card { past.by } else { execution.by },
             digests: execution.digests,
             recheck: execution.recheck,
+            same_since: past.same_since,
+            earned: age_max,
             expires: execution.forwarded + age_max,
             recheck_at: execution.forwarded + (age_max - lead),
             asked: None,
+            used: execution.forwarded,
+            credit: past.credit,
             usual,
         }
+    }
+
+    /// What is known of the page, if the server says the same now.
+    pub(super) fn past(&self) -> Past {
+        Past { by: self.by, same_since: self.same_since, credit: self.credit, usual: Some(self.usual) }
+    }
+
+    /// Is it time to have the server asked again, as somebody is answered? If the next one, who comes after as much time as this one, comes too late,
+    /// or if there is hardly time enough.
+    #[inline]
+    pub(super) fn is_recheck_due(&mut self, now: Time) -> bool {
+        let pause = now.since(std::mem::replace(&mut self.used, now));
+        (now >= self.recheck_at || now + pause >= self.expires) && self.asked.is_none() && self.recheck.is_some()
     }
 }
 
@@ -116,7 +169,6 @@ pub(super) struct Basis {
 
 #[derive(Clone, Debug)]
 struct Candidate {
-    key: Key,
     by: Executor,
     digests: Digests,
     stamp: Stamp,
@@ -126,6 +178,9 @@ struct Candidate {
     outdated: bool,
     /// It was an entry before.
     popular: bool,
+    /// The server has been seen to say the same since then.
+    same_since: Time,
+    credit: Credit,
     differences: u8,
     left_alone: u32,
     left_alone_until: Time,
@@ -133,10 +188,10 @@ struct Candidate {
 }
 
 /// What to do with a reply that the watcher has agreed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Opinion {
     /// Two agree, `exactly` or but for what is masked.
-    Agreed { exactly: bool },
+    Agreed { exactly: bool, past: Past },
     /// It is the first.
     First,
     /// It differs from another although nothing has changed.
@@ -145,54 +200,44 @@ pub(super) enum Opinion {
 
 /// Pages that have no entry, but may get one.
 pub(super) struct Candidates {
-    candidates: Vec<Candidate>,
-    index: HashTable<u32>,
-    /// The next one to be replaced.
-    oldest: usize,
+    candidates: Remembered<Key, Candidate>,
 }
 
 impl Candidates {
     pub(super) fn new() -> Candidates {
-        Candidates {
-            candidates: Vec::with_capacity(CANDIDATES_MAX),
-            index: HashTable::with_capacity(CANDIDATES_MAX),
-            oldest: 0,
-        }
+        Candidates { candidates: Remembered::new(CANDIDATES_MAX) }
     }
 
-    fn find(&self, key: &Key) -> Option<usize> {
-        let found = self.index.find(key.low_u64(), |&at| self.candidates[at as usize].key == *key);
-        found.map(|&at| at as usize)
-    }
-
-    /// Who executed it last, if somebody did and nobody has agreed yet.
-    pub(super) fn executor(&self, key: &Key) -> Option<Executor> {
-        self.find(key).map(|at| self.candidates[at].by)
+    /// Is it worth it that the card asks for the page, too, which the server is about to be asked for by somebody? Then it does: once it has said so.
+    pub(super) fn take_second(&mut self, key: &Key, by: Executor) -> bool {
+        let Some(known) = self.candidates.get_mut(key) else { return false };
+        known.credit.note_execution();
+        (known.popular || known.by == by) && known.credit.spend(known.by == by)
     }
 
     /// Was it an entry not long ago?
     pub(super) fn is_popular(&self, key: &Key) -> bool {
-        self.find(key).is_some_and(|at| self.candidates[at].popular)
+        self.candidates.get(key).is_some_and(|known| known.popular)
     }
 
     /// Is it a page whose executions differ?
     pub(super) fn is_left_alone(&self, key: &Key, now: Time) -> bool {
-        self.find(key).is_some_and(|at| now < self.candidates[at].left_alone_until)
+        self.candidates.get(key).is_some_and(|known| now < known.left_alone_until)
     }
 
     /// Until when it is left alone; may be over.
     pub(super) fn left_alone_until(&self, key: &Key) -> Option<Time> {
-        self.find(key).map(|at| self.candidates[at].left_alone_until)
+        self.candidates.get(key).map(|known| known.left_alone_until)
     }
 
     /// What the server usually needs for it.
     pub(super) fn usual(&self, key: &Key) -> Option<Duration> {
-        self.find(key).map(|at| self.candidates[at].usual)
+        self.candidates.get(key).map(|known| known.usual)
     }
 
     /// What the watcher is to be asked about the execution before.
     pub(super) fn previous(&self, key: &Key) -> Option<(RecordNumber, Stamp)> {
-        self.find(key).map(|at| (self.candidates[at].record, self.candidates[at].stamp))
+        self.candidates.get(key).map(|known| (known.record, known.stamp))
     }
 
     /// Compares an execution with the one before, and takes its place unless they agree. `unchanged` says whether sources are as they were.
@@ -204,26 +249,20 @@ impl Candidates {
         unchanged: impl Fn(&SourceSet, Stamp) -> bool,
     ) -> Opinion {
         if !Rule::Agreement.holds() {
-            return Opinion::Agreed { exactly: true };
+            return Opinion::Agreed { exactly: true, past: Past::none(execution) };
         }
-        let Some(at) = self.find(key) else {
-            let mut candidate = Candidate::new(*key, execution, None);
-            candidate.rest_on(basis);
-            self.push(candidate);
+        let Some(known) = self.candidates.get_mut(key) else {
+            self.candidates.get_or_insert(*key, || Candidate::new(execution, None)).rest_on(basis);
             return Opinion::First;
         };
-        let known = &mut self.candidates[at];
         let is_comparable = !known.outdated
             && (execution.unchanged_since == Some(known.record) || unchanged(&known.sources, known.stamp));
         let is_equal = known.digests.masked == execution.digests.masked;
         if (is_comparable || known.outdated) && is_equal && known.by != execution.by {
-            let exactly = known.digests.exact == execution.digests.exact;
-            self.remove(at);
-            return Opinion::Agreed { exactly };
+            return self.agree(key, execution);
         }
         known.rest_on(basis);
-        (known.by, known.digests) = (execution.by, execution.digests);
-        known.usual = execution.usual(Some(known.usual));
+        known.take(execution);
         if is_comparable && !is_equal {
             known.count_difference(execution.finished);
             return Opinion::Differs;
@@ -233,41 +272,41 @@ impl Candidates {
 
     /// Compares an execution that is outdated with the one before, and takes its place unless they agree.
     pub(super) fn compare_outdated(&mut self, key: &Key, execution: &Execution) -> Opinion {
-        let Some(at) = self.find(key) else {
-            let mut candidate = Candidate::new(*key, execution, None);
-            candidate.outdated = true;
-            self.push(candidate);
+        let Some(known) = self.candidates.get_mut(key) else {
+            self.candidates.get_or_insert(*key, || Candidate::new(execution, None)).outdated = true;
             return Opinion::First;
         };
-        let known = &mut self.candidates[at];
         if known.digests.masked == execution.digests.masked && known.by != execution.by {
-            let exactly = known.digests.exact == execution.digests.exact;
-            self.remove(at);
-            return Opinion::Agreed { exactly };
+            return self.agree(key, execution);
         }
         known.rest_on_nothing();
-        (known.by, known.digests) = (execution.by, execution.digests);
-        known.usual = execution.usual(Some(known.usual));
+        known.take(execution);
         Opinion::First
     }
 
-    /// An entry is gone, for which the server `usually` needed so long; the page may have another soon. Without a `basis` the execution is outdated.
+    /// The execution agrees with the one before.
+    fn agree(&mut self, key: &Key, execution: &Execution) -> Opinion {
+        let Some(known) = self.candidates.get(key) else { return Opinion::First };
+        let exactly = known.digests.exact == execution.digests.exact;
+        let past = Past { by: known.by, same_since: known.same_since, credit: known.credit, usual: Some(known.usual) };
+        self.candidates.forget(key);
+        Opinion::Agreed { exactly, past }
+    }
+
+    /// An entry is gone, of which so much is known; the page may have another soon. Without a `basis` the execution is outdated.
     pub(super) fn note_entry(
         &mut self,
         key: &Key,
         execution: &Execution,
-        usually: Option<Duration>,
+        past: Past,
         basis: Option<Basis>,
         differs: bool,
     ) {
-        let at = match self.find(key) {
-            Some(at) => at,
-            None => self.push(Candidate::new(*key, execution, usually)),
-        };
-        let candidate = &mut self.candidates[at];
-        candidate.usual = execution.usual(usually);
-        candidate.popular = true;
-        (candidate.by, candidate.digests) = (execution.by, execution.digests);
+        let candidate = self.candidates.get_or_insert(*key, || Candidate::new(execution, past.usual));
+        candidate.usual = execution.usual(past.usual);
+        (candidate.popular, candidate.credit) = (true, past.credit);
+        (candidate.by, candidate.digests, candidate.same_since) =
+            (execution.by, execution.digests, execution.forwarded);
         match basis {
             Some(basis) => candidate.rest_on(basis),
             None => candidate.rest_on_nothing(),
@@ -276,40 +315,11 @@ impl Candidates {
             candidate.count_difference(execution.finished);
         }
     }
-
-    fn push(&mut self, candidate: Candidate) -> usize {
-        let hash = candidate.key.low_u64();
-        let at = if self.candidates.len() < CANDIDATES_MAX {
-            self.candidates.push(candidate);
-            self.candidates.len() - 1
-        } else {
-            let at = self.oldest;
-            self.oldest = (at + 1) % CANDIDATES_MAX;
-            self.unlink(at);
-            self.candidates[at] = candidate;
-            at
-        };
-        let candidates = &self.candidates;
-        self.index.insert_unique(hash, at as u32, |&at| candidates[at as usize].key.low_u64());
-        at
-    }
-
-    /// Its place stays, and is taken by the next in turn.
-    fn remove(&mut self, at: usize) {
-        self.unlink(at);
-    }
-
-    fn unlink(&mut self, at: usize) {
-        if let Ok(found) = self.index.find_entry(self.candidates[at].key.low_u64(), |&index| index as usize == at) {
-            found.remove();
-        }
-    }
 }
 
 impl Candidate {
-    fn new(key: Key, execution: &Execution, before: Option<Duration>) -> Candidate {
+    fn new(execution: &Execution, before: Option<Duration>) -> Candidate {
         Candidate {
-            key,
             by: execution.by,
             digests: execution.digests,
             stamp: Stamp(0),
@@ -317,11 +327,22 @@ impl Candidate {
             record: RecordNumber::default(),
             outdated: false,
             popular: false,
+            same_since: execution.forwarded,
+            credit: Credit::default(),
             differences: 0,
             left_alone: 0,
             left_alone_until: Time(0),
             usual: execution.usual(before),
         }
+    }
+
+    /// The execution is the last one now.
+    fn take(&mut self, execution: &Execution) {
+        if self.digests.exact != execution.digests.exact {
+            self.same_since = execution.forwarded;
+        }
+        (self.by, self.digests) = (execution.by, execution.digests);
+        self.usual = execution.usual(Some(self.usual));
     }
 
     fn rest_on(&mut self, basis: Basis) {

@@ -1,6 +1,8 @@
 //! One entry: a reply in network-ready form, with the sources that it depends on.
 
-use nicache_coherence::{Epoch, RecordNumber, SourceSet, SourceSlot, Stamp};
+use std::time::Duration;
+
+use nicache_coherence::{Class, Epoch, RecordNumber, SourceSet, SourceSlot, Stamp};
 use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::BodyId;
 use nicache_tcp::Time;
@@ -90,8 +92,8 @@ pub struct Entry {
     pub(super) checked: Epoch,
     /// May it be served?
     pub(super) standing: Standing,
-    /// Of a dynamic one: until when, and how it is renewed.
-    pub(super) age: Option<Age>,
+    /// Until when it is served, and how it is renewed.
+    pub(super) age: Age,
     /// When the request was last forwarded that the server answered with these bytes, current or not.
     pub(super) said: Time,
     /// How many requests that may change something had come when its own was forwarded.
@@ -123,7 +125,7 @@ impl Entry {
 
     /// Is it a reply that the server computed?
     pub fn is_dynamic(&self) -> bool {
-        self.age.is_some()
+        self.age.class == Class::Dynamic
     }
 
     /// Did the server answer without a database? Then what it knows is in files or in its own memory.
@@ -136,9 +138,14 @@ impl Entry {
         self.record
     }
 
-    /// From then on it is not served; `None` for a file.
-    pub fn expires(&self) -> Option<Time> {
-        self.age.as_ref().map(|age| age.expires)
+    /// From then on it is not served.
+    pub fn expires(&self) -> Time {
+        self.age.expires
+    }
+
+    /// T, as it has earned it: how old what nobody can see may be in it.
+    pub fn earned(&self) -> Duration {
+        self.age.earned
     }
 
     /// The epoch at which its sources were last compared.

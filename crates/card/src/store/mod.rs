@@ -5,9 +5,13 @@
 //! since the entry was last looked at are the stamps of its sources compared.
 
 mod agreement;
+mod credit;
+mod distrust;
 mod entry;
+mod insert;
 mod learned;
 mod reinstate;
+mod remembered;
 mod uses;
 mod vary;
 mod worth;
@@ -16,19 +20,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use nicache_coherence::{Epoch, RecordNumber, RevisionTable, Rule, SourceSet, SourceSlot, Stamp};
-use nicache_http::{Framing, HeadTemplate, Key};
+use nicache_coherence::{Epoch, RecordNumber, RevisionTable, Rule, Stamp};
+use nicache_http::Key;
 use nicache_memory::{BodyId, CardMemory};
 use nicache_policy::{Admission, Incoming, Policy, Removal};
 use nicache_tcp::Time;
 
 pub use agreement::{Execution, Executor};
 pub use entry::{Entry, EntryId, EntryState};
+pub use insert::{Inserted, NewEntry, NotInserted};
 pub use learned::{Learned, LearnedParts};
 pub use uses::{MostUsed, Used};
 pub use vary::VaryRules;
 
-use self::agreement::{Age, Basis, Candidates, Opinion};
+use self::agreement::Candidates;
+use self::distrust::Distrust;
 use self::reinstate::{Standing, Suspects};
 use self::worth::Worth;
 use crate::counters::Counters;
@@ -48,63 +54,12 @@ pub enum Found {
     Absent,
 }
 
-/// What has become of a computed reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Computed {
-    /// It is an entry, or has renewed one.
-    Stored(EntryId),
-    /// It is the first of two that must agree.
-    First,
-    /// It differs from another although no source has changed.
-    Differed,
-}
-
 /// Hits of one entry that the policy is told of at a time.
 const TOLD_MAX: u32 = 64;
 
 struct Place {
     generation: u32,
     entry: Option<Entry>,
-}
-
-/// Everything that goes into a new entry.
-pub struct NewEntry {
-    /// Under what it will be found.
-    pub key: Key,
-    /// The request target.
-    pub target: Box<[u8]>,
-    /// The host that the request named.
-    pub host: Box<[u8]>,
-    /// Head of the reply.
-    pub template: HeadTemplate,
-    /// How the reply ends.
-    pub framing: Framing,
-    /// The connection ends after it, whatever the client wants.
-    pub closes: bool,
-    /// What stands between head and content.
-    pub prefix: Box<[u8]>,
-    /// Sealed body.
-    pub body: BodyId,
-    /// Bytes of the body.
-    pub body_len: u64,
-    /// Validator.
-    pub etag: Option<Box<[u8]>>,
-    /// Last-Modified.
-    pub last_modified: Option<Box<[u8]>>,
-    /// The server says that it serves no ranges of it.
-    pub refuses_ranges: bool,
-    /// Clock before the request was forwarded, or when the watcher was asked: all sources must have changed before.
-    pub stamp: Stamp,
-    /// The resource itself as a source, watched.
-    pub resource: SourceSlot,
-    /// Clock before the request was forwarded.
-    pub forwarded: Stamp,
-    /// What the watcher found it to depend on.
-    pub sources: SourceSet,
-    /// What the watcher remembers of it.
-    pub record: RecordNumber,
-    /// [`Store::unsafe_requests`] before the request was forwarded.
-    pub unsafe_requests: u64,
 }
 
 /// Cache of replies in card memory.
@@ -117,6 +72,7 @@ pub struct Store {
     index: HashTable<u32>,
     suspects: Suspects,
     candidates: Candidates,
+    distrust: Distrust,
     worth: Worth,
     /// When an entry was last looked for.
     now: Time,
@@ -143,6 +99,7 @@ impl Store {
             index: HashTable::with_capacity(entries_max),
             suspects: Suspects::new(),
             candidates: Candidates::new(),
+            distrust: Distrust::new(),
             worth: Worth::new(),
             now: Time(0),
             unsafe_requests: 0,
@@ -243,9 +200,7 @@ impl Store {
         let Some(entry) = place.entry.as_ref() else {
             return Found::Absent;
         };
-        if let Some(age) = &entry.age
-            && (now >= age.expires || entry.unsafe_requests != self.unsafe_requests && entry.rests_on_memory())
-        {
+        if self.is_over(entry, now) {
             return Found::Lapsed;
         }
         if entry.checked == epoch && entry.standing == Standing::Good {
@@ -253,6 +208,13 @@ impl Store {
         }
         self.now = now;
         self.find_again(id, epoch, counters)
+    }
+
+    /// Is it too old, or may a request have changed what a program has in its memory?
+    #[inline]
+    fn is_over(&self, entry: &Entry, now: Time) -> bool {
+        now >= entry.age.expires
+            || entry.unsafe_requests != self.unsafe_requests && entry.is_dynamic() && entry.rests_on_memory()
     }
 
     /// An entry that was not looked at in this epoch.
@@ -310,6 +272,7 @@ impl Store {
             entry.pins += 1;
             entry.hits = entry.hits.saturating_add(1);
             entry.uses = entry.uses.wrapping_add(1);
+            entry.age.credit.note_hits(1);
             let key = policy_key(&entry.key);
             self.policy.handle_hit(key);
         }
@@ -336,6 +299,7 @@ impl Store {
         let hits = hits.min(u64::from(u32::MAX)) as u32;
         entry.hits = entry.hits.saturating_add(hits);
         entry.uses = entry.uses.wrapping_add(hits);
+        entry.age.credit.note_hits(hits);
         let (key, is_dynamic, is_dead) = (policy_key(&entry.key), entry.is_dynamic(), entry.dead);
         if !is_dead {
             for _ in 0..hits.min(TOLD_MAX) {
@@ -345,9 +309,10 @@ impl Store {
         is_dynamic
     }
 
-    /// Until when a computed entry may be given without a look at it; `None` for a file.
+    /// Until when the entry may be given without a look at it.
     pub fn fresh_until(&self, id: EntryId) -> Option<Time> {
-        self.get(id)?.age.as_ref().map(|age| age.expires.min(age.recheck_at))
+        let age = &self.get(id)?.age;
+        Some(if age.recheck.is_some() { age.expires.min(age.recheck_at) } else { age.expires })
     }
 
     /// A reply no longer needs the entry's bytes.
@@ -393,239 +358,11 @@ impl Store {
         let _ = self.memory.release(body);
     }
 
-    /// Turns a fill into an entry. The stamps are compared again here, since the watcher's verdict took time.
-    ///
-    /// # Errors
-    /// A source has changed, or there is no place; the body is released.
-    pub fn insert(&mut self, new: NewEntry, counters: &mut Counters) -> Result<EntryId, NotInserted> {
-        let epoch = self.revisions.epoch();
-        if !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp)
-            || self.revisions.stamp_of(new.resource) >= new.forwarded
-        {
-            self.release(new.body);
-            return Err(NotInserted::Changed);
-        }
-        self.place(new, epoch, counters)
-    }
-
-    /// `epoch` was read before the stamps were compared.
-    fn place(&mut self, new: NewEntry, epoch: Epoch, counters: &mut Counters) -> Result<EntryId, NotInserted> {
-        if let Some(old) = self.name_of(&new.key) {
-            self.remove(old, Removal::Purged);
-        }
-        let incoming = Incoming { key: policy_key(&new.key), bytes: CardMemory::occupied_bytes(new.body_len) };
-        while self.free.is_empty() && self.evict(incoming, counters) {}
-        let Some(index) = self.free.pop() else {
-            self.release(new.body);
-            return Err(NotInserted::NoPlace);
-        };
-        while self.policy.handle_insert(incoming.key, incoming.bytes).is_err() {
-            if !self.evict(incoming, counters) {
-                self.free.push(index);
-                self.release(new.body);
-                return Err(NotInserted::NoPlace);
-            }
-        }
-        let key = new.key;
-        let place = &mut self.places[index as usize];
-        place.entry = Some(Entry {
-            key,
-            target: new.target,
-            host: new.host,
-            template: new.template,
-            framing: new.framing,
-            closes: new.closes,
-            prefix: new.prefix,
-            learned: Learned::default(),
-            refuses_ranges: new.refuses_ranges,
-            resource: new.resource,
-            forwarded: new.forwarded,
-            body: new.body,
-            body_len: new.body_len,
-            etag: new.etag,
-            last_modified: new.last_modified,
-            stamp: new.stamp,
-            sources: new.sources,
-            record: new.record,
-            checked: epoch,
-            standing: Standing::Good,
-            age: None,
-            said: Time(0),
-            unsafe_requests: new.unsafe_requests,
-            hits: 0,
-            uses: 0,
-            uses_seen: 0,
-            is_published: false,
-            pins: 0,
-            dead: false,
-        });
-        let generation = place.generation;
-        let places = &self.places;
-        self.index.insert_unique(key.low_u64(), index, |&index| {
-            places[index as usize].entry.as_ref().map_or(0, |entry| entry.key.low_u64())
-        });
-        Ok(EntryId { index, generation })
-    }
-
-    /// Turns the fill of a computed reply into an entry, or renews the one that is there, if the executions agree.
-    ///
-    /// # Errors
-    /// As [`Store::insert`].
-    pub fn insert_computed(
-        &mut self,
-        new: NewEntry,
-        execution: Execution,
-        counters: &mut Counters,
-    ) -> Result<Computed, NotInserted> {
-        let epoch = self.revisions.epoch();
-        if self.revisions.stamp_of(SourceSlot::EVERYTHING) >= new.stamp
-            || self.revisions.stamp_of(new.resource) >= new.forwarded
-        {
-            self.release(new.body);
-            return Err(NotInserted::Changed);
-        }
-        // Something that dynamic entries depend on has changed since the watcher was asked. It will say whether this one does.
-        let is_suspect = !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp);
-        let key = new.key;
-        let basis = Basis { stamp: new.stamp, sources: new.sources, record: new.record };
-        let usual = self.usual(&key);
-        if let Some(id) = self.name_of(&key) {
-            let known = self.get(id).and_then(|entry| Some((entry.age.as_ref()?.digests, entry.hits)));
-            if let Some((digests, hits)) = known
-                && digests.masked == execution.digests.masked
-                && digests.exact != execution.digests.exact
-            {
-                // What is masked must not be older than the rest.
-                let said = execution.forwarded;
-                let age = Age::new(execution, usual);
-                let id = self.place(new, epoch, counters)?;
-                if let Some(entry) = self.get_mut(id) {
-                    (entry.age, entry.said, entry.hits) = (Some(age), said, hits);
-                }
-                counters.renewed += 1;
-                counters.masked += 1;
-                self.suspect_if(is_suspect, id);
-                return Ok(Computed::Stored(id));
-            }
-            if let Some(entry) = self.get_mut(id)
-                && let Some(age) = &mut entry.age
-                && age.digests == execution.digests
-            {
-                entry.said = execution.forwarded;
-                *age = Age::new(execution, usual);
-                (entry.stamp, entry.sources, entry.record) = (basis.stamp, basis.sources, basis.record);
-                (entry.checked, entry.standing, entry.forwarded) = (epoch, Standing::Good, new.forwarded);
-                entry.unsafe_requests = new.unsafe_requests;
-                counters.renewed += 1;
-                self.release(new.body);
-                self.suspect_if(is_suspect, id);
-                return Ok(Computed::Stored(id));
-            }
-            let differs = self.get(id).is_some_and(|old| {
-                old.is_dynamic()
-                    && (execution.unchanged_since == Some(old.record)
-                        || old.standing == Standing::Good
-                            && self.revisions.is_unchanged(old.sources.as_slice(), old.stamp))
-            });
-            counters.executions_differed += u64::from(differs);
-            self.remove(id, Removal::Purged);
-            self.candidates.note_entry(&key, &execution, usual, Some(basis), differs);
-            self.release(new.body);
-            return Ok(if differs { Computed::Differed } else { Computed::First });
-        }
-        let revisions = &self.revisions;
-        let unchanged = |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
-        match self.candidates.compare(&key, &execution, basis, unchanged) {
-            Opinion::Agreed { exactly } => {
-                let said = execution.forwarded;
-                let age = Age::new(execution, usual);
-                let id = self.place(new, epoch, counters)?;
-                if let Some(entry) = self.get_mut(id) {
-                    (entry.age, entry.said) = (Some(age), said);
-                }
-                counters.agreed += 1;
-                counters.masked += u64::from(!exactly);
-                self.suspect_if(is_suspect, id);
-                Ok(Computed::Stored(id))
-            }
-            Opinion::First => {
-                self.release(new.body);
-                Ok(Computed::First)
-            }
-            Opinion::Differs => {
-                counters.executions_differed += 1;
-                self.release(new.body);
-                Ok(Computed::Differed)
-            }
-        }
-    }
-
-    /// Takes the fill of a computed reply that is outdated: for those who had asked before it was forwarded, if it agrees with another
-    /// ([`Store::said_since`]).
-    ///
-    /// # Errors
-    /// There is no place; the body is released.
-    pub fn insert_outdated(
-        &mut self,
-        new: NewEntry,
-        execution: Execution,
-        counters: &mut Counters,
-    ) -> Result<(), NotInserted> {
-        let key = new.key;
-        let usual = self.usual(&key);
-        let known = self.name_of(&key).and_then(|id| Some((id, self.get(id)?)));
-        let agrees = match known {
-            Some((id, entry)) => {
-                let Some(age) = &entry.age else {
-                    self.release(new.body);
-                    return Ok(());
-                };
-                let has_lapsed = self.state_of(entry, execution.finished) == EntryState::Lapsed;
-                let (is_exact, is_equal) =
-                    (age.digests == execution.digests, age.digests.masked == execution.digests.masked);
-                if is_exact || !has_lapsed {
-                    if let Some(entry) = self.get_mut(id).filter(|_| is_exact) {
-                        entry.said = entry.said.max(execution.forwarded);
-                    }
-                    self.release(new.body);
-                    return Ok(());
-                }
-                if !is_equal {
-                    self.remove(id, Removal::Purged);
-                    self.candidates.note_entry(&key, &execution, usual, None, false);
-                }
-                is_equal
-            }
-            None => matches!(self.candidates.compare_outdated(&key, &execution), Opinion::Agreed { .. }),
-        };
-        if !agrees {
-            self.release(new.body);
-            return Ok(());
-        }
-        let said = execution.forwarded;
-        let age = Age::new(execution, usual);
-        let epoch = self.revisions.epoch();
-        let id = self.place(new, epoch, counters)?;
-        if let Some(entry) = self.get_mut(id) {
-            (entry.age, entry.said, entry.standing) = (Some(age), said, Standing::Lapsed);
-        }
-        Ok(())
-    }
-
     /// The entry for a key whose bytes the server has said to a request that was forwarded after `since`, current or not: what it may say to somebody who
     /// has waited since then.
     pub fn said_since(&self, key: &Key, since: Time) -> Option<EntryId> {
         let id = self.name_of(key)?;
         self.get(id).filter(|entry| entry.is_dynamic() && (entry.said > since || !Rule::Shared.holds())).map(|_| id)
-    }
-
-    fn suspect_if(&mut self, is_suspect: bool, id: EntryId) {
-        if is_suspect
-            && !self.suspect(id)
-            && let Some(entry) = self.get_mut(id)
-        {
-            entry.standing = Standing::Lapsed;
-        }
     }
 
     /// What the watcher is to be asked about an earlier reply with this key, beside the new one.
@@ -634,15 +371,25 @@ impl Store {
         entry.map(|entry| (entry.record, entry.stamp)).or_else(|| self.candidates.previous(key))
     }
 
-    /// How long the server usually needs for a computed page: the least of the last few times, as far as that can be said.
+    /// How long the server usually needs for a computed page: the least of the last few times, as far as that can be said. `None` for what is not known
+    /// to be computed.
     pub fn usual(&self, key: &Key) -> Option<Duration> {
-        let age = self.name_of(key).and_then(|id| self.get(id)?.age.as_ref());
-        age.map(|age| age.usual).or_else(|| self.candidates.usual(key))
+        let entry = self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
+        entry.map(|entry| entry.age.usual).or_else(|| self.candidates.usual(key))
     }
 
-    /// Who executed a page that has no entry yet.
-    pub fn executor(&self, key: &Key) -> Option<Executor> {
-        self.candidates.executor(key)
+    /// The server is about to be asked for a page by somebody. Is the card to ask for it, too, so that there are two replies to compare? Then it does: the
+    /// page pays for it. Not for one that is merely old: one reply renews it.
+    pub fn take_second(&mut self, key: &Key, by: Executor) -> bool {
+        let id = self.name_of(key);
+        let dynamic = id.and_then(|id| self.get_mut(id)).filter(|entry| entry.is_dynamic());
+        match dynamic {
+            Some(entry) => {
+                entry.age.credit.note_execution();
+                entry.standing == Standing::Lapsed && entry.age.credit.spend(false)
+            }
+            None => self.candidates.take_second(key, by),
+        }
     }
 
     /// Had the page an entry not long ago?
@@ -670,10 +417,8 @@ impl Store {
 
     /// May the entry be served?
     pub fn state_of(&self, entry: &Entry, now: Time) -> EntryState {
-        let is_over = entry.age.as_ref().is_some_and(|age| now >= age.expires)
-            || entry.is_dynamic() && entry.unsafe_requests != self.unsafe_requests && entry.rests_on_memory();
         match entry.standing {
-            _ if is_over => EntryState::Lapsed,
+            _ if self.is_over(entry, now) => EntryState::Lapsed,
             Standing::Lapsed => EntryState::Lapsed,
             _ if self.has_changed_by_request(entry) => EntryState::Lapsed,
             Standing::Suspect | Standing::Asked(_) => EntryState::Suspect,
@@ -698,15 +443,15 @@ impl Store {
         counters.put_aside += u64::from(is_put_aside);
     }
 
-    /// The request by which the server is to be asked again, if it is time to.
+    /// The request by which the server is to be asked again, if it is time to, as the entry answers somebody.
     #[inline]
     pub fn recheck_due(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
-        let age = self.get_mut(id)?.age.as_mut()?;
-        if now < age.recheck_at || age.asked.is_some() {
+        let age = &mut self.get_mut(id)?.age;
+        if !age.is_recheck_due(now) || !age.credit.spend(false) {
             return None;
         }
         age.asked = Some(now);
-        Some(age.recheck.clone())
+        age.recheck.clone()
     }
 
     /// The server's other replies for an entry, to add one.
@@ -795,15 +540,6 @@ pub enum LeftAlone {
     Differs,
     /// Its entries are purged before they are used.
     NotWorth,
-}
-
-/// Why a fill did not become an entry after all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotInserted {
-    /// A source changed meanwhile.
-    Changed,
-    /// All places are taken by entries that replies still need.
-    NoPlace,
 }
 
 fn policy_key(key: &Key) -> nicache_policy::Key {

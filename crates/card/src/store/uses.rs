@@ -75,7 +75,7 @@ impl Store {
                 host: entry.host.clone(),
                 target: entry.target.clone(),
                 body_len: entry.body_len,
-                is_dynamic: entry.age.is_some(),
+                is_dynamic: entry.is_dynamic(),
                 uses,
             });
         }

@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
-use hashbrown::HashTable;
 use nicache_http::Key;
 use nicache_tcp::Time;
+
+use super::remembered::Remembered;
 
 /// An entry costs the server one request more than no entry: below this many hits it saved nothing.
 const HITS_MIN: u32 = 2;
@@ -22,8 +23,8 @@ const TRY: Duration = Duration::from_secs(1);
 /// Pages remembered.
 const PAGES_MAX: usize = 4096;
 
+#[derive(Default)]
 struct Page {
-    key: Key,
     wasted: u8,
     times: u32,
     left_alone_until: Time,
@@ -32,19 +33,12 @@ struct Page {
 
 /// What is remembered of pages that were purged.
 pub(super) struct Worth {
-    pages: Vec<Page>,
-    index: HashTable<u32>,
-    /// The next one to be replaced.
-    oldest: usize,
+    pages: Remembered<Key, Page>,
 }
 
 impl Worth {
     pub(super) fn new() -> Worth {
-        Worth { pages: Vec::with_capacity(PAGES_MAX), index: HashTable::with_capacity(PAGES_MAX), oldest: 0 }
-    }
-
-    fn find(&self, key: &Key) -> Option<usize> {
-        self.index.find(key.low_u64(), |&at| self.pages[at as usize].key == *key).map(|&at| at as usize)
+        Worth { pages: Remembered::new(PAGES_MAX) }
     }
 
     /// Is the page left alone now?
@@ -54,20 +48,16 @@ impl Worth {
 
     /// Until when it is left alone; may be over.
     pub(super) fn left_alone_until(&self, key: &Key) -> Option<Time> {
-        self.find(key).map(|at| self.pages[at].left_alone_until)
+        self.pages.get(key).map(|page| page.left_alone_until)
     }
 
     /// An entry is purged after so many hits. True if its page is left alone from now on.
     pub(super) fn note_purge(&mut self, key: &Key, hits: u32, now: Time) -> bool {
-        let known = self.find(key);
         if hits >= HITS_MIN {
-            if let Some(at) = known {
-                self.unlink(at);
-            }
+            self.pages.forget(key);
             return false;
         }
-        let at = known.unwrap_or_else(|| self.push(*key));
-        let page = &mut self.pages[at];
+        let page = self.pages.get_or_insert(*key, Page::default);
         page.wasted += 1;
         if page.wasted < WASTED_MAX {
             return false;
@@ -80,37 +70,12 @@ impl Worth {
 
     /// A try to have the page again came to nothing. True if it is left alone from now on.
     pub(super) fn note_try(&mut self, key: &Key, now: Time) -> bool {
-        let at = self.find(key).unwrap_or_else(|| self.push(*key));
-        let page = &mut self.pages[at];
+        let page = self.pages.get_or_insert(*key, Page::default);
         if page.tried.is_some_and(|tried| now < tried + TRY) {
             return false;
         }
         page.tried = Some(now);
         self.note_purge(key, 0, now)
-    }
-
-    fn push(&mut self, key: Key) -> usize {
-        let page = Page { key, wasted: 0, times: 0, left_alone_until: Time(0), tried: None };
-        let at = if self.pages.len() < PAGES_MAX {
-            self.pages.push(page);
-            self.pages.len() - 1
-        } else {
-            let at = self.oldest;
-            self.oldest = (at + 1) % PAGES_MAX;
-            self.unlink(at);
-            self.pages[at] = page;
-            at
-        };
-        let pages = &self.pages;
-        self.index.insert_unique(key.low_u64(), at as u32, |&at| pages[at as usize].key.low_u64());
-        at
-    }
-
-    /// Its place stays, and is taken by another in turn.
-    fn unlink(&mut self, at: usize) {
-        if let Ok(found) = self.index.find_entry(self.pages[at].key.low_u64(), |&index| index as usize == at) {
-            found.remove();
-        }
     }
 }
 
@@ -172,7 +137,7 @@ mod tests {
             key[..8].copy_from_slice(&number.to_le_bytes());
             worth.note_purge(&Key(key), 0, Time(1));
         }
-        assert_eq!((worth.pages.len(), worth.index.len()), (PAGES_MAX, PAGES_MAX));
+        assert_eq!(worth.pages.len(), (PAGES_MAX, PAGES_MAX));
         assert!(!worth.is_left_alone(&KEY, Time(1)));
     }
 }

@@ -154,8 +154,7 @@ impl Traffic {
         config.cache_status = size & 8 != 0;
         config.prediction = prediction;
         if size & 16 != 0 {
-            let age_max = std::time::Duration::from_secs(10);
-            config.paths = Paths::new(PathSettings { age_max, ..PathSettings::default() }, Vec::new());
+            config.paths = Paths::new(PathSettings { keeps_computed: true, ..PathSettings::default() }, Vec::new());
         }
         let (entries, flows) = (config.entries, config.flows);
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, entries as u32));

@@ -1,5 +1,6 @@
 //! The card, segment by segment.
 
+mod ages;
 mod attack;
 mod forms;
 mod handshake;

@@ -1,10 +1,11 @@
 //! A card between a scripted client and a scripted host: every segment is the test's own.
 
 use std::io::IoSlice;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nicache_card::{Card, CardConfig, CoherenceLink, Handshake, PathSettings, Paths, Store};
+use nicache_card::{AgeBounds, Card, CardConfig, CoherenceLink, Handshake, PathSettings, Paths, Rechecker, Store};
 use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict, Reinstatement, RevisionTable,
     SourceSet, SourceSlot, Verdict,
@@ -20,8 +21,9 @@ const MEMORY_BYTES: usize = 1 << 20;
 pub const SOURCE: SourceSlot = SourceSlot(7);
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 2];
+const CARD: [u8; 4] = [10, 0, 0, 3];
 /// T of computed pages.
-const AGE_MAX: Duration = Duration::from_secs(60);
+const AGE_MAX: Duration = Duration::from_secs(600);
 const UNIX_S: u64 = 1_700_000_000;
 /// Payload bytes of a segment, either way.
 pub const MSS: u16 = 1000;
@@ -102,7 +104,7 @@ pub struct Script {
     pub card: Card<MemoryPort, MemoryPort>,
     client: MemoryPort,
     host: MemoryPort,
-    now: Time,
+    pub now: Time,
     /// Address of the client.
     client_address: [u8; 4],
     /// Next number of the client.
@@ -154,7 +156,25 @@ impl Script {
         Script::made(Handshake::Card, Class::Static, 16, prediction)
     }
 
+    /// A card whose watcher says that all replies are of that class, and that can ask the server by itself ([`Script::visit`]).
+    pub fn with_ages(class: Class, ages: AgeBounds) -> Script {
+        let rechecker = Rechecker { address: Ipv4Addr::from(CARD).into(), ports: 1..=u16::MAX };
+        Script::configured(class, |config| {
+            config.paths =
+                Paths::new(PathSettings { keeps_computed: true, ages, ..PathSettings::default() }, Vec::new());
+            config.rechecker = Some(rechecker);
+        })
+    }
+
     fn made(handshake: Handshake, class: Class, flows: usize, prediction: bool) -> Script {
+        Script::configured(class, |config| {
+            config.handshake = handshake;
+            config.flows = flows;
+            config.prediction = prediction;
+        })
+    }
+
+    fn configured(class: Class, configure: impl FnOnce(&mut CardConfig)) -> Script {
         let (wire, client) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let (host_port, host) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let table = RevisionTable::on_heap();
@@ -162,10 +182,11 @@ impl Script {
         table.watch(SOURCE);
         let memory = CardMemory::new(MEMORY_BYTES, HugePages::No).expect("1 MiB");
         let mut config = CardConfig::new(vec![80], MEMORY_BYTES, KeyConfig::new([3; 16]), [5; 16]);
-        config.handshake = handshake;
-        config.flows = flows;
-        config.prediction = prediction;
-        config.paths = Paths::new(PathSettings { age_max: AGE_MAX, ..PathSettings::default() }, Vec::new());
+        config.handshake = Handshake::Card;
+        let settings =
+            PathSettings { keeps_computed: true, ages: AgeBounds::fixed(AGE_MAX), ..PathSettings::default() };
+        config.paths = Paths::new(settings, Vec::new());
+        configure(&mut config);
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
         let outdated = Arc::default();
@@ -348,6 +369,57 @@ impl Script {
     pub fn ask(&mut self, window: u16) {
         self.send_client(Flags::ACK | Flags::PSH, window, Script::request());
         self.seq += Script::request().len() as u32;
+    }
+
+    /// A client asks on a connection of its own, and the host answers by `serve` if the request comes to it, after as much time as that says. Then the card
+    /// asks as it wants to. The client's reply, and whether it came from the card.
+    pub fn visit(
+        &mut self,
+        address: [u8; 4],
+        request: &[u8],
+        serve: &mut dyn FnMut(Time) -> (Duration, Vec<u8>),
+    ) -> (Vec<u8>, bool) {
+        let outcome = self.ask_as(address, request, serve);
+        while let Some(own) = self.card.poll_recheck() {
+            self.ask_as(CARD, &own.head, serve);
+        }
+        outcome
+    }
+
+    fn ask_as(
+        &mut self,
+        address: [u8; 4],
+        request: &[u8],
+        serve: &mut dyn FnMut(Time) -> (Duration, Vec<u8>),
+    ) -> (Vec<u8>, bool) {
+        (self.client_address, self.client_port) = (address, self.client_port % 60_000 + 1);
+        (self.seq, self.ack) = (Seq(1000), Seq(0));
+        self.open();
+        self.send_client(Flags::ACK | Flags::PSH, 60_000, request);
+        self.seq += request.len() as u32;
+        let (mut got, mut is_hit) = (Vec::new(), true);
+        for _ in 0..400 {
+            for segment in self.take_at_host() {
+                let next = segment.head.seq + 1;
+                if segment.head.flags.syn() {
+                    self.send_host(Flags::SYN | Flags::ACK, Seq(500_000), next, b"");
+                } else if !segment.payload.is_empty() {
+                    is_hit = false;
+                    let (time, reply) = serve(self.now);
+                    self.wait(time);
+                    self.send_host(Flags::ACK, Seq(500_001), segment.end(), &reply);
+                }
+            }
+            got.extend(self.take_body());
+            if !got.is_empty() {
+                break;
+            }
+            self.wait(Duration::from_millis(5));
+        }
+        self.acknowledge(60_000);
+        self.send_client(Flags::RST, 0, b"");
+        self.take_at_host();
+        (got, is_hit)
     }
 
     /// The client acknowledges everything before [`Script::ack`].

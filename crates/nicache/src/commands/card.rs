@@ -215,10 +215,8 @@ fn prepare_shards(
     let links = WatcherLink::start(watcher, wakers.clone())?;
     let memory_bytes = usize::try_from(setup.memory_bytes / queues as u64).context("--memory is too large")?;
     let rechecker = match setup.rechecker {
-        Some((own, server)) if wants_dynamic(setup) => {
-            Some(Rechecker::start(own, server).context("starting the card's own client")?)
-        }
-        _ => None,
+        Some((own, server)) => Some(Rechecker::start(own, server).context("starting the card's own client")?),
+        None => None,
     };
     let mut shards = Vec::new();
     for (number, (((wire, host), steering), link)) in pairs.into_iter().zip(steering).zip(links).enumerate() {
@@ -319,18 +317,17 @@ fn card_config(setup: &CardSetup, memory_bytes: usize, secret: [u8; 16]) -> Resu
     config.access_log = setup.access_log;
     config.mtu = u16::try_from(setup.mtu).unwrap_or(u16::MAX);
     config.cache_status = setup.cache_status;
-    let default = PathSettings { age_max: Duration::from_millis(setup.recheck_ms), ..PathSettings::default() };
-    let paths = setup.paths.iter().map(|path| path.settings(setup.recheck_ms)).collect::<Result<_>>()?;
+    let default = PathSettings {
+        keeps_computed: setup.rechecks.wants_computed(),
+        ages: setup.rechecks.bounds(),
+        ..PathSettings::default()
+    };
+    let paths = setup.paths.iter().map(|path| path.settings(setup.rechecks)).collect::<Result<_>>()?;
     config.paths = Paths::new(default, paths);
-    if let (true, Some((own, _))) = (wants_dynamic(setup), setup.rechecker) {
+    if let Some((own, _)) = setup.rechecker {
         config.rechecker = Some(nicache_card::Rechecker { address: own.into(), ports: RECHECK_PORTS });
     }
     Ok(config)
-}
-
-/// Are computed pages kept anywhere?
-fn wants_dynamic(setup: &CardSetup) -> bool {
-    setup.recheck_ms > 0 || setup.paths.iter().any(|path| path.recheck_ms(0) > 0)
 }
 
 /// Random bytes that clients cannot know.
@@ -441,7 +438,8 @@ fn entry_report(shard: usize, view: EntryView, now: Time) -> EntryReport {
         class: if view.is_dynamic { "dynamic" } else { "static" }.to_owned(),
         state: view.state.label().to_owned(),
         body_bytes: view.body_len,
-        left_ms: view.expires.map(|expires| millis(expires.0.saturating_sub(now.0))),
+        left_ms: millis(view.expires.0.saturating_sub(now.0)),
+        earned_ms: millis(view.earned.as_nanos() as u64),
         record: view.record.0,
     }
 }

@@ -54,13 +54,13 @@ fn render(url: &str, report: &WhyReport, lines: usize) -> String {
 }
 
 fn render_entry(text: &mut String, entry: &EntryReport, sources: Option<&SourcesReport>, lines: usize) {
-    let state = match (&*entry.state, entry.left_ms) {
-        ("good", None) => "served from the card until a source changes".to_owned(),
-        ("good", Some(left)) => format!("served from the card until a source changes, and for {left} ms at most"),
-        ("suspect", _) => {
-            "something that it may depend on has changed: the watcher looks at the next request".to_owned()
-        }
-        _ => "not served before the server has said the same again".to_owned(),
+    let state = match &*entry.state {
+        "good" => format!(
+            "served from the card until a source changes, and for {} ms at most (T, as earned: {} ms)",
+            entry.left_ms, entry.earned_ms
+        ),
+        "suspect" => "something that it may depend on has changed: the watcher looks at the next request".to_owned(),
+        _ => format!("not served before the server has said the same again (T, as earned: {} ms)", entry.earned_ms),
     };
     let _ = writeln!(text, "  {}, {} bytes of body: {state}", entry.class, grouped(entry.body_bytes));
     let _ = writeln!(text, "  key {}, queue {}, for host {}", entry.key, entry.shard, entry.host);
@@ -181,7 +181,8 @@ mod tests {
             class: "dynamic".into(),
             state: "good".into(),
             body_bytes: 1234,
-            left_ms: Some(700),
+            left_ms: 700,
+            earned_ms: 2500,
             record: 1,
         };
         let path = |path: &str| PathReport { path: path.into(), used: "read".into(), revision: Some(7) };
@@ -195,9 +196,16 @@ mod tests {
         let report = WhyReport { page, sources: vec![Some(sources)], unwatched: None, lacks: Vec::new() };
         let text = render("/p", &report, 1);
         let (bytes, files) = (format!("{} bytes", grouped(1234)), format!("{} files", grouped(2000)));
-        for part in
-            ["for 700 ms at most", &bytes, "wp.posts where id ~ 'a'", "/a  (revision 7)", "1 more", &files, "folded"]
-        {
+        for part in [
+            "for 700 ms at most",
+            "earned: 2500 ms",
+            &bytes,
+            "wp.posts where id ~ 'a'",
+            "/a  (revision 7)",
+            "1 more",
+            &files,
+            "folded",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("/b"));

@@ -2,10 +2,17 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A time of up to an hour, written `0`, `500ms`, `1s` or `2m`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Milliseconds(pub u64);
+
+impl From<Milliseconds> for Duration {
+    fn from(time: Milliseconds) -> Duration {
+        Duration::from_millis(time.0)
+    }
+}
 
 impl FromStr for Milliseconds {
     type Err = String;

@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nicache_card::PathSettings;
 use nicache_http::{CookieNames, Masks, PATTERNS_MAX, PathPattern, ReplyConfig};
 use serde::{Deserialize, Serialize};
 
-use super::Milliseconds;
+use super::{Milliseconds, Rechecks};
 
 /// All settings of all paths together, in bytes as JSON.
 const TEXT_BYTES_MAX: usize = 32 * 1024;
@@ -48,6 +47,9 @@ pub struct PathOptions {
     /// In place of the general `recheck`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<Milliseconds>,
+    /// In place of the general `recheck-max`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recheck_max: Option<Milliseconds>,
     /// `PREFIX*SUFFIX`: tokens in bodies that are different each time and mean nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub masks: Vec<String>,
@@ -75,12 +77,14 @@ impl PathOptions {
         pattern.with_context(|| format!("path: `{}`", self.pattern))
     }
 
-    /// For the card. `recheck_ms` is the general one.
-    pub fn settings(&self, recheck_ms: u64) -> Result<PathSettings> {
+    /// For the card. `general` is what is said for all paths.
+    pub fn settings(&self, general: Rechecks) -> Result<PathSettings> {
+        let own = self.rechecks(general);
         let masks = Masks::new(&self.masks).with_context(|| format!("path `{}`: masks", self.pattern))?;
         Ok(PathSettings {
             is_excluded: self.cache == Some(false),
-            age_max: Duration::from_millis(self.recheck_ms(recheck_ms)),
+            keeps_computed: own.wants_computed(),
+            ages: own.bounds(),
             masks,
             masked_headers: self.mask_headers.iter().map(|name| name.as_bytes().into()).collect(),
             replies: ReplyConfig::new().lift(self.share_private, self.share_no_store),
@@ -88,18 +92,18 @@ impl PathOptions {
         })
     }
 
-    /// How old what nobody can see may be here, in milliseconds.
-    pub fn recheck_ms(&self, general_ms: u64) -> u64 {
-        self.recheck.map_or(general_ms, |own| own.0)
+    /// How old what nobody can see may be here.
+    pub fn rechecks(&self, general: Rechecks) -> Rechecks {
+        Rechecks { first: self.recheck.unwrap_or(general.first), most: self.recheck_max.unwrap_or(general.most) }
     }
 
-    fn check(&self, general_ms: u64) -> Result<()> {
+    fn check(&self, general: Rechecks) -> Result<()> {
         let name = &self.pattern;
         if name.is_empty() {
             bail!("path: `pattern` is missing");
         }
         self.pattern()?;
-        self.settings(general_ms)?;
+        self.settings(general)?;
         let computed = [
             ("masks", !self.masks.is_empty()),
             ("mask-headers", !self.mask_headers.is_empty()),
@@ -108,12 +112,16 @@ impl PathOptions {
             ("drop-set-cookie", !self.drop_set_cookie.is_empty()),
         ];
         let first = computed.iter().find(|(_, is_set)| *is_set).map(|(key, _)| *key);
-        let other =
-            first.or(self.recheck.map(|_| "recheck")).or((!self.ignore_cookie.is_empty()).then_some("ignore-cookie"));
+        let other = first.or(self.recheck.map(|_| "recheck")).or(self.recheck_max.map(|_| "recheck-max"));
+        let other = other.or((!self.ignore_cookie.is_empty()).then_some("ignore-cookie"));
         if let (Some(false), Some(key)) = (self.cache, other) {
             bail!("path `{name}`: `{key}` means nothing beside `cache = false`");
         }
-        if let (0, Some(key)) = (self.recheck_ms(general_ms), first) {
+        let own = self.rechecks(general);
+        if let Some(most) = self.recheck_max.filter(|most| *most < own.first) {
+            bail!("path `{name}`: `recheck-max` ({most}) is less than `recheck` ({})", own.first);
+        }
+        if let (false, Some(key)) = (own.wants_computed(), first) {
             bail!("path `{name}`: `{key}` is for computed pages, and with `recheck` 0 none of them is kept");
         }
         let is_token = |text: &str| {
@@ -145,9 +153,9 @@ impl PathOptions {
 }
 
 /// Checks all of them, each by itself and beside the others.
-pub fn check(paths: &[PathOptions], general_ms: u64) -> Result<()> {
+pub fn check(paths: &[PathOptions], general: Rechecks) -> Result<()> {
     for (number, path) in paths.iter().enumerate() {
-        path.check(general_ms)?;
+        path.check(general)?;
         if paths[..number].iter().any(|earlier| (&earlier.pattern, &earlier.host) == (&path.pattern, &path.host)) {
             bail!("path `{}` is given twice: the second would never count", path.pattern);
         }
@@ -181,11 +189,17 @@ impl fmt::Display for PathOptions {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use nicache_card::AgeBounds;
+
     use super::*;
+
+    const GENERAL: Rechecks = Rechecks { first: Milliseconds(1000), most: Milliseconds(60_000) };
 
     fn check_one(text: &str) -> Result<(), String> {
         let path: PathOptions = text.parse()?;
-        check(&[path], 1000).map_err(|error| format!("{error:#}"))
+        check(&[path], GENERAL).map_err(|error| format!("{error:#}"))
     }
 
     #[test]
@@ -196,7 +210,12 @@ mod tests {
             (path.pattern.as_str(), path.recheck, path.share_private),
             ("/a*", Some(Milliseconds(10_000)), true)
         );
-        assert_eq!(path.settings(1000).unwrap().age_max, Duration::from_secs(10));
+        let bounds = |text: &str| text.parse::<PathOptions>().unwrap().settings(GENERAL).unwrap().ages;
+        let seconds = |first, most| AgeBounds { first: Duration::from_secs(first), most: Duration::from_secs(most) };
+        assert_eq!(path.settings(GENERAL).unwrap().ages, seconds(10, 60));
+        assert_eq!(bounds("pattern = '/', recheck = '5m'"), seconds(300, 300));
+        assert_eq!(bounds("pattern = '/', recheck-max = '60m'"), seconds(1, 3600));
+        assert_eq!(bounds("pattern = '/', recheck = '0', recheck-max = '60m'"), seconds(1, 3600));
         assert!("pattern = '/', recheck = 5".parse::<PathOptions>().is_err());
         assert!("/a*".parse::<PathOptions>().is_err());
     }
@@ -216,6 +235,9 @@ mod tests {
             ("pattern = 'a'", "begins with `/`"),
             ("pattern = '/', mask = ['abcd*']", "unknown field `mask`"),
             ("pattern = '/', cache = false, recheck = '1s'", "`recheck` means nothing"),
+            ("pattern = '/', cache = false, recheck-max = '1s'", "`recheck-max` means nothing"),
+            ("pattern = '/', recheck-max = '0'", "is less than `recheck`"),
+            ("pattern = '/', recheck = '2s', recheck-max = '1s'", "`recheck-max` (1s) is less than `recheck` (2s)"),
             ("pattern = '/', cache = false, masks = ['abcd*']", "`masks` means nothing"),
             ("pattern = '/', recheck = '0', share-private = true", "`share-private` is for computed pages"),
             ("pattern = '/', masks = ['abcd']", "exactly one `*`"),
@@ -230,7 +252,8 @@ mod tests {
             assert!(error.contains(said), "{bad}: {error}");
         }
         let twice: Vec<PathOptions> = ["pattern = '/a'"; 2].iter().map(|text| text.parse().unwrap()).collect();
-        assert!(check(&twice, 1000).unwrap_err().to_string().contains("given twice"));
-        assert!(check(&["pattern = '/a', masks = ['abcd*']".parse().unwrap()], 0).is_err());
+        assert!(check(&twice, GENERAL).unwrap_err().to_string().contains("given twice"));
+        let files_only = Rechecks { first: Milliseconds(0), ..GENERAL };
+        assert!(check(&["pattern = '/a', masks = ['abcd*']".parse().unwrap()], files_only).is_err());
     }
 }

@@ -9,8 +9,8 @@ use nicache_http::KeyConfig;
 
 use super::{
     AdminAddress, CARDS_MAX, ClientLimits, HandshakeKind, LogFormat, MEMORY_BYTES_MIN, Milliseconds, Network,
-    PathOptions, PolicyKind, PortKind, Publish, QUEUES_MAX, RECHECK_DEFAULT, RemoteDatabase, RunOptions, Size, Subnet,
-    WatchKind, path, reach,
+    PathOptions, PolicyKind, PortKind, Publish, QUEUES_MAX, RECHECK_DEFAULT, RECHECK_MAX_DEFAULT, Rechecks,
+    RemoteDatabase, RunOptions, Size, Subnet, WatchKind, path, reach,
 };
 
 /// What `run` does, with nothing left open but what only the machine can tell.
@@ -19,7 +19,7 @@ pub struct RunPlan {
     pub memory_bytes: u64,
     pub policy: PolicyKind,
     pub handshake: HandshakeKind,
-    pub recheck: Milliseconds,
+    pub rechecks: Rechecks,
     pub watch: WatchKind,
     pub http_ports: Vec<u16>,
     pub publish: Vec<Publish>,
@@ -151,7 +151,7 @@ impl RunOptions {
             }
         }
         // What a server that runs already has read before is not known, so what its programs compute is not kept.
-        plan.recheck = Milliseconds(0);
+        plan.rechecks.first = Milliseconds(0);
         for path in &mut plan.paths {
             path.recheck = path.recheck.map(|_| Milliseconds(0));
         }
@@ -177,7 +177,13 @@ impl RunOptions {
             memory_bytes: self.memory.unwrap_or(Size(64 << 20)).0,
             policy: self.policy.unwrap_or(PolicyKind::Lru),
             handshake: self.handshake.unwrap_or(HandshakeKind::PassThrough),
-            recheck: self.recheck.unwrap_or(RECHECK_DEFAULT),
+            rechecks: Rechecks {
+                first: self.recheck.unwrap_or(RECHECK_DEFAULT),
+                most: self.recheck_max.unwrap_or(match self.watch {
+                    Some(WatchKind::Preload) => RECHECK_DEFAULT,
+                    _ => RECHECK_MAX_DEFAULT,
+                }),
+            },
             watch: self.watch.unwrap_or(WatchKind::Kernel),
             http_ports: if self.http_port.is_empty() { vec![80] } else { self.http_port },
             outgoing: self.outgoing.unwrap_or(false)
@@ -211,19 +217,19 @@ impl RunOptions {
         if plan.memory_bytes < MEMORY_BYTES_MIN {
             bail!("memory: the card needs at least 1M");
         }
-        if plan.watch == WatchKind::Preload && plan.recheck.0 == 0 {
+        if plan.watch == WatchKind::Preload && !plan.rechecks.wants_computed() {
             bail!(
                 "recheck: 0 caches files alone, for which --watch preload cannot vouch; leave it away, or use --watch kernel"
             );
         }
-        let longest = plan
-            .paths
-            .iter()
-            .filter_map(|path| path.recheck)
-            .fold(plan.recheck, |one, other| if other.0 > one.0 { other } else { one });
-        if plan.watch == WatchKind::Preload && longest.0 > RECHECK_DEFAULT.0 {
+        if self.recheck_max.is_some_and(|most| most < plan.rechecks.first) {
+            bail!("recheck-max: less than recheck, {}", plan.rechecks.first);
+        }
+        let all = plan.paths.iter().map(|path| path.rechecks(plan.rechecks)).chain([plan.rechecks]);
+        let longest = all.map(|rechecks| rechecks.first.max(rechecks.most)).max().unwrap_or(RECHECK_DEFAULT);
+        if plan.watch == WatchKind::Preload && longest > RECHECK_DEFAULT {
             bail!(
-                "recheck: with --watch preload a change by another program shows after this time, so that it may not be above \
+                "recheck, recheck-max: with --watch preload a change by another program shows after this time, so that it may not be above \
                  {RECHECK_DEFAULT}, for no path; use --watch kernel for {longest}"
             );
         }
@@ -239,7 +245,7 @@ impl RunOptions {
         if !(1..=QUEUES_MAX).contains(&plan.queues) {
             bail!("queues: between 1 and {QUEUES_MAX}");
         }
-        path::check(&plan.paths, plan.recheck.0)?;
+        path::check(&plan.paths, plan.rechecks)?;
         let mut keys = KeyConfig::new([0; 16]);
         for header in &plan.vary {
             let separated = keys.separate_by(header).ok();

@@ -64,7 +64,7 @@ fn pages_and_sources() {
         let missing = paths.iter().find(|path| path["path"].as_str().unwrap().ends_with("/data/missing"));
         assert_eq!(missing.unwrap()["used"], "missing", "{report:#}");
         let text = nicache(&stage, &["why", "/static.html"]);
-        assert!(text.contains("static, 6 bytes of body: served from the card until a source changes\n"), "{text}");
+        assert!(text.contains("static, 6 bytes of body: ") && text.contains("(T, as earned: "), "{text}");
     });
     cases.run("why it is not there", || {
         stage.script("private.php", "<?php header('Cache-Control: private'); echo 1;");

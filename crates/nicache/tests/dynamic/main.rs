@@ -14,6 +14,7 @@ mod far;
 mod ground;
 mod stage;
 
+mod ages;
 mod attribution;
 mod databases;
 mod decisions;

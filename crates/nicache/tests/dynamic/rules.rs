@@ -386,6 +386,19 @@ fn without_age() {
     });
 }
 
+/// A clock that stands still for four seconds at a time, so that executions agree.
+#[test]
+fn without_earning() {
+    is_found(Rule::Earned, &["file"], |stage, plan| {
+        stage.script("clock.php", "<?php echo 'time=', time() - time() % 4, '.';");
+        let mut clock = Page::new("/clock.php");
+        clock.within = Some(T + SLACK + Duration::from_secs(4));
+        plan.pages = vec![clock, Page::new("/file.php")];
+        plan.edits_per_second = 0.1;
+        plan.burst = 1;
+    });
+}
+
 /// Two clients, and a page that is for one of them each: no oracle for versions, but a look at who got what.
 #[test]
 fn without_the_time_since_a_request_waits() {

@@ -33,7 +33,7 @@ pub fn configuration(bytes: &[u8]) {
     }
     if let Ok(plan) = options.resolve_attach() {
         check_plan(&plan.run);
-        assert!(plan.run.server.is_empty() && plan.run.cards == 1 && plan.run.recheck.0 == 0);
+        assert!(plan.run.server.is_empty() && plan.run.cards == 1 && !plan.run.rechecks.wants_computed());
     }
 }
 
@@ -42,7 +42,7 @@ fn check_plan(plan: &RunPlan) {
     assert!(plan.memory_bytes >= MEMORY_BYTES_MIN);
     assert!((1..=CARDS_MAX).contains(&plan.cards) && (1..=QUEUES_MAX).contains(&plan.queues));
     assert!(!plan.http_ports.is_empty() && !plan.http_ports.contains(&0) && !plan.share.contains(&0));
-    assert!(plan.recheck.0 <= 3_600_000);
+    assert!(plan.rechecks.first.0 <= 3_600_000 && plan.rechecks.most.0 <= 3_600_000);
     assert!(plan.with.iter().all(|command| !command.is_empty()));
     assert!(plan.name.as_ref().is_none_or(|name| !name.contains('/') && !name.starts_with('.')));
     let mut keys = KeyConfig::new([1; 16]);
@@ -51,8 +51,9 @@ fn check_plan(plan: &RunPlan) {
     }
     for path in &plan.paths {
         keys = keys.add_path(path.pattern().expect("a pattern"), &path.ignore_cookie).expect("room for it");
-        let settings = path.settings(plan.recheck.0).expect("settings");
-        assert_eq!(settings.age_max.as_millis(), u128::from(path.recheck_ms(plan.recheck.0)));
+        let settings = path.settings(plan.rechecks).expect("settings");
+        let first = settings.ages.first.as_millis();
+        assert!(!settings.keeps_computed || first == u128::from(path.rechecks(plan.rechecks).first.0));
     }
     let publish = plan.publish.iter().all(|publish| publish.address.port() != 0 && publish.server_port != Some(0));
     assert!(publish);

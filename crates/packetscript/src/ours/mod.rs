@@ -8,7 +8,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nicache_card::{Card, CardConfig, Handshake, Store};
+use nicache_card::{AgeBounds, Card, CardConfig, Handshake, PathSettings, Paths, Store};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
@@ -70,6 +70,9 @@ impl Ours {
         config.handshake = if setup.card.passes_handshake { Handshake::PassThrough } else { Handshake::Card };
         config.flows = FLOWS;
         config.mtu = setup.mtu;
+        // Scripts are about connections: an object stays while they last.
+        let ages = AgeBounds::fixed(Duration::from_secs(86_400));
+        config.paths = Paths::new(PathSettings { ages, ..PathSettings::default() }, Vec::new());
         let policy = Box::new(Lru::new(memory_bytes as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
         let card = Card::new(card_wire, card_bus, config, store, Box::new(Agreeable::default()), time(START));

@@ -1,0 +1,186 @@
+//! T: how it is earned and lost, what that saves, and what it may cost.
+
+use std::time::Duration;
+
+use nicache_card::AgeBounds;
+use nicache_coherence::{Class, Reinstatement};
+use nicache_tcp::Time;
+
+use crate::script::{SOURCE, Script};
+
+const PLAIN: &str = "/object";
+const FIRST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(60);
+
+/// A site of one page, and its visitors.
+struct Site {
+    script: Script,
+    target: &'static str,
+    /// What the page says at a time.
+    says: fn(Duration) -> u64,
+    takes: Duration,
+    begun: Time,
+    visits: u32,
+    hits: u32,
+    executions: u32,
+    /// All visitors have one address, as behind a proxy.
+    is_proxied: bool,
+}
+
+impl Site {
+    fn new(class: Class, says: fn(Duration) -> u64) -> Site {
+        let script = Script::with_ages(class, AgeBounds { first: FIRST, most: MOST });
+        let begun = script.now;
+        let takes = Duration::from_millis(20);
+        Site { script, target: PLAIN, says, takes, begun, visits: 0, hits: 0, executions: 0, is_proxied: false }
+    }
+
+    fn time(&self) -> Duration {
+        self.script.now - self.begun
+    }
+
+    /// One visit; what it is told, and when it was asked.
+    fn visit(&mut self) -> (u64, Duration) {
+        let asked = self.time();
+        let number = if self.is_proxied { 1 } else { self.visits % 200 + 10 };
+        let request = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", self.target);
+        let (says, takes, begun, executions) = (self.says, self.takes, self.begun, &mut self.executions);
+        let mut serve = |now: Time| {
+            *executions += 1;
+            let body = says(now - begun).to_string();
+            let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
+            let reply = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            (takes, reply.into_bytes())
+        };
+        let (reply, is_hit) = self.script.visit([10, 0, 1, number as u8], request.as_bytes(), &mut serve);
+        self.visits += 1;
+        self.hits += u32::from(is_hit);
+        let text = String::from_utf8(reply).expect("a reply");
+        let (_, body) = text.split_once("\r\n\r\n").expect("a head");
+        (body.parse().expect("a number"), asked)
+    }
+
+    /// Visits at this pace for so long, with no reply older than T. How many were not of the present.
+    fn go_on(&mut self, pace: Duration, time: Duration) -> u32 {
+        let (end, mut old) = (self.time() + time, 0);
+        while self.time() < end {
+            let earned = self.earned().unwrap_or(FIRST);
+            let (told, asked) = self.visit();
+            let is_present = [asked, self.time()].iter().any(|time| (self.says)(*time) == told);
+            let is_fresh = is_present || was_told_within(self.says, asked, earned, told);
+            assert!(is_fresh, "at {asked:?} it was told {told}, and T is {earned:?}");
+            old += u32::from(!is_present);
+            let rest = (asked + pace).saturating_sub(self.time());
+            self.script.poll_once_after(rest);
+        }
+        old
+    }
+
+    /// T of the entry, if there is one.
+    fn earned(&self) -> Option<Duration> {
+        let (views, _) = self.script.card.entries_where(|_| true, 1, self.script.now);
+        views.first().map(|view| view.earned)
+    }
+}
+
+/// Was that said within a time before?
+fn was_told_within(says: fn(Duration) -> u64, asked: Duration, age: Duration, told: u64) -> bool {
+    let steps = age.as_millis() as u64 / 10 + 1;
+    (0..=steps).any(|step| says(asked.saturating_sub(Duration::from_millis(10 * step))) == told)
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn few_visitors_get_hits_and_cost_the_server_nothing() {
+    for class in [Class::Static, Class::Dynamic] {
+        for is_proxied in [false, true] {
+            for (pause, least) in [(5, 0.8), (15, 0.7), (30, 0.5)] {
+                let mut site = Site::new(class, |_| 7);
+                site.is_proxied = is_proxied;
+                site.go_on(seconds(pause), seconds(600));
+                let share = f64::from(site.hits) / f64::from(site.visits);
+                let said = format!("{class:?}, one in {pause} s: {} hits, {} executions", site.hits, site.executions);
+                assert!(share >= least && site.executions <= site.visits, "{said}");
+            }
+        }
+    }
+}
+
+/// Below one visit in T nothing is gained, and hardly anything lost.
+#[test]
+fn a_page_that_is_rarely_asked_for_is_not_made_twice() {
+    for is_proxied in [false, true] {
+        for pause_ms in [1_400, 70_000, 200_000] {
+            let mut site = Site::new(Class::Dynamic, |_| 7);
+            site.is_proxied = is_proxied;
+            site.go_on(Duration::from_millis(pause_ms), Duration::from_millis(pause_ms * 40));
+            assert!(
+                site.executions <= site.visits + site.visits / 20,
+                "{pause_ms}: {} of {}",
+                site.executions,
+                site.visits
+            );
+        }
+    }
+}
+
+#[test]
+fn a_slow_page_is_hit_too() {
+    let mut site = Site::new(Class::Dynamic, |_| 7);
+    site.takes = Duration::from_millis(1_200);
+    site.go_on(seconds(2), seconds(120));
+    assert!(site.hits * 2 > site.visits && site.executions <= site.visits, "{} of {}", site.hits, site.visits);
+}
+
+#[test]
+fn a_page_that_knows_the_time_is_as_old_as_it_has_earned() {
+    for class in [Class::Static, Class::Dynamic] {
+        // "3 minutes ago" for ten minutes, then the same text for a day.
+        let mut site = Site::new(class, |time| (time.as_secs() / 60).min(10));
+        site.go_on(Duration::from_millis(700), seconds(50));
+        assert!(site.earned().expect("an entry") >= seconds(10));
+        site.go_on(Duration::from_millis(700), seconds(540));
+        assert!(site.earned().is_none_or(|earned| earned == FIRST), "{:?}", site.earned());
+        assert!(site.hits > 0 && site.executions <= site.visits, "{} of {}", site.executions, site.visits);
+        // Trusted again, in time.
+        site.go_on(seconds(20), seconds(86_400));
+        assert_eq!(site.earned(), Some(MOST));
+    }
+}
+
+#[test]
+fn a_scheduled_change_shows_within_a_minute() {
+    let mut site = Site::new(Class::Dynamic, |time| u64::from(time.as_secs() >= 3_600));
+    assert!(site.go_on(seconds(7), seconds(3_590)) == 0);
+    assert_eq!(site.earned(), Some(MOST));
+    let old = site.go_on(seconds(1), seconds(120));
+    assert!(old > 0 && old <= 60, "{old} seconds");
+    assert_eq!(site.earned(), Some(FIRST));
+}
+
+#[test]
+fn an_end_of_its_own_is_not_earned_away() {
+    for target in ["/object?expires=9&md5=x", "/object?token=8", "/object/1900000000"] {
+        for class in [Class::Static, Class::Dynamic] {
+            let mut site = Site::new(class, |_| 7);
+            site.target = target;
+            site.go_on(Duration::from_millis(400), seconds(120));
+            assert_eq!(site.earned(), Some(FIRST), "{target}");
+            assert!(site.hits > site.visits / 2, "{target}");
+        }
+    }
+}
+
+#[test]
+fn a_change_that_is_seen_is_no_reason_for_distrust() {
+    let mut site = Site::new(Class::Dynamic, |time| time.as_secs() / 200);
+    site.go_on(seconds(5), seconds(200));
+    assert!(site.earned().expect("an entry") >= seconds(40));
+    *site.script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
+    site.script.table.record_change(SOURCE);
+    site.go_on(seconds(5), seconds(190));
+    assert!(site.earned().expect("an entry") >= seconds(30), "it is earned anew: {:?}", site.earned());
+}
