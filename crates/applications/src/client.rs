@@ -55,6 +55,11 @@ impl Client {
         Client { keeps_cookies: true, ..Client::new(server) }
     }
 
+    /// The same visitor, who writes the server's name so.
+    pub fn naming(self, host: &str) -> Client {
+        Client { host: host.to_owned(), ..self }
+    }
+
     /// Fetches a page.
     pub fn get(&mut self, path: &str) -> Result<Reply> {
         self.request("GET", path, &[], &[])

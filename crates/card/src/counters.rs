@@ -167,6 +167,10 @@ pub struct Counters {
     pub misses_excluded: u64,
     /// Misses of pages that are left alone, since their executions differ although nothing has changed.
     pub misses_differing: u64,
+    /// Misses since the server has not given the entry's answer to a client of this class yet.
+    pub misses_class: u64,
+    /// Times that the server has answered clients of different classes differently, without `Vary`.
+    pub classes_split: u64,
     /// Misses of pages that are left alone, since they are purged more often than used.
     pub misses_not_worth: u64,
     /// Times that a page was put aside for that.
@@ -282,6 +286,8 @@ impl Default for Counters {
             masked: 0,
             misses_excluded: 0,
             misses_differing: 0,
+            misses_class: 0,
+            classes_split: 0,
             misses_not_worth: 0,
             put_aside: 0,
             agreed: 0,

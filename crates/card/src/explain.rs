@@ -47,6 +47,8 @@ pub struct EntryView {
     pub expires: Time,
     /// T, as it has earned it: how old what nobody can see may be in it.
     pub earned: Duration,
+    /// Classes of clients that the server has given it to, in all traits together.
+    pub classes: usize,
 }
 
 impl<W: Port, H: Port> Card<W, H> {
@@ -63,6 +65,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 state.left_alone_until = self.store.left_alone_until(&key).filter(|until| now < *until);
                 let names = self.store.vary.names(&key).into_iter().flat_map(|names| names.iter());
                 state.vary = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+                state.vary.extend(self.store.traits_of(&key).iter().map(|of| of.label().to_owned()));
             }
             RequestOutcome::Bypass { reason, .. } => state.bypass = Some(reason),
             RequestOutcome::Partial => {}
@@ -86,6 +89,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     state: self.store.state_of(entry, now),
                     expires: entry.expires(),
                     earned: entry.earned(),
+                    classes: entry.classes(),
                 });
             }
         }

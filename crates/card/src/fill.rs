@@ -19,8 +19,8 @@ use nicache_coherence::{
     Verdict,
 };
 use nicache_http::{
-    Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ReplyHead, ReplyOutcome, RequestOutcome, Vary,
-    VaryNames, parse_imf_fixdate, parse_reply_with, parse_request, recheck_head, vary_key,
+    ClientClass, Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ReplyHead, ReplyOutcome, RequestOutcome,
+    Vary, VaryNames, parse_imf_fixdate, parse_reply_with, parse_request, recheck_head, vary_key,
 };
 use nicache_memory::BodyId;
 use nicache_tcp::Time;
@@ -83,6 +83,7 @@ struct Fill {
     client: SocketAddrV4,
     settings: Arc<PathSettings>,
     ages: AgeBounds,
+    class: ClientClass,
     port: u16,
     /// The card's own request for the same.
     recheck: Option<Box<[u8]>>,
@@ -139,6 +140,8 @@ impl Fill {
     ) -> Execution {
         Execution {
             by: self.by,
+            class: self.class,
+            base: self.base,
             forwarded: self.forwarded,
             finished: self.finished.unwrap_or(self.forwarded),
             digests: digests(template, self, body, store),
@@ -235,6 +238,8 @@ pub struct Asked<'a> {
     pub settings: Arc<PathSettings>,
     /// How old what nobody can see may be in its reply.
     pub ages: AgeBounds,
+    /// Of what class the client is.
+    pub class: ClientClass,
     /// The resource that it names, as a source.
     pub resource: SourceSlot,
     /// TCP port of the service.
@@ -267,8 +272,6 @@ pub struct Fills {
     /// Fills that have ended.
     ended: u64,
     outcomes: Outcomes,
-    /// The card's own requests are made in other clothes each time.
-    turn: u32,
 }
 
 impl Fills {
@@ -284,6 +287,7 @@ impl Fills {
                 client: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
                 settings: Arc::default(),
                 ages: AgeBounds::default(),
+                class: ClientClass::default(),
                 port: 0,
                 recheck: None,
                 may_be_static: true,
@@ -320,14 +324,14 @@ impl Fills {
             asked: 0,
             ended: 0,
             outcomes: Outcomes::new(),
-            turn: 0,
         }
     }
 
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
     pub fn begin(&mut self, asked: Asked<'_>, store: &mut Store, now: Time, counters: &mut Counters) -> Option<FillId> {
-        let Asked { base, key, by, client, settings, ages, resource, port, head: request_head, goes_ahead } = asked;
+        let Asked { base, key, by, client, settings, ages, class, resource, port, head: request_head, goes_ahead } =
+            asked;
         let fills = &self.fills;
         let is_same = |fill: &Fill| fill.base == base && (fill.by == Executor::Card) == (by == Executor::Card);
         if let Some(&index) = self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])) {
@@ -354,6 +358,7 @@ impl Fills {
         fill.client = client;
         fill.settings = settings;
         fill.ages = ages;
+        fill.class = class;
         fill.port = port;
         fill.recheck = None;
         fill.request[..request_head.len()].copy_from_slice(request_head);
@@ -404,8 +409,6 @@ impl Fills {
         counters: &mut Counters,
     ) -> Result<(), Option<FillAbort>> {
         let Answered { closes_once, .. } = answered;
-        self.turn = self.turn.wrapping_add(1);
-        let turn = self.turn;
         let fill = self.get(id).ok_or(None)?;
         let settings = Arc::clone(&fill.settings);
         // The reply as it is to be stored, and as the operator reads it.
@@ -421,6 +424,10 @@ impl Fills {
         };
         if let Err(reason) = shareable {
             counters.fills_not_shared[reason.index()] += 1;
+            // An error, or too many requests, says nothing about what others get.
+            if answered.reply.status < 500 && answered.reply.status != 429 {
+                store.refute(&fill.key, fill.class);
+            }
             self.note(id, Outcome::NotShared(reason));
             return Err(None);
         }
@@ -428,7 +435,7 @@ impl Fills {
         if head.len() > REPLY_HEAD_BYTES_MAX {
             return Err(Some(FillAbort::HeadTooLarge));
         }
-        fill.key = match &reply.vary {
+        let key = match &reply.vary {
             Vary::Names(names) if !names.is_empty() => {
                 if !store.vary.note(&fill.base, names) {
                     return Err(Some(FillAbort::Resources));
@@ -437,8 +444,9 @@ impl Fills {
             }
             _ => fill.base,
         };
+        fill.key = store.key_of_class(&fill.base, key, fill.class, keys);
         let names = if let Vary::Names(names) = &reply.vary { Some(names) } else { None };
-        fill.recheck = recheck_head(&fill.request[..fill.request_len], names, keys, turn);
+        fill.recheck = recheck_head(&fill.request[..fill.request_len], names, keys);
         fill.may_be_dynamic = settings.wants_dynamic()
             && fill.recheck.is_some()
             && store.is_left_alone(&fill.key, fill.forwarded).is_none();
@@ -667,6 +675,7 @@ impl Fills {
             }
             Verdict::Stored { class, sources, record, previous_unchanged } => {
                 if let Some((template, body)) = fill.take_reply() {
+                    store.note_costume(fill.class, &fill.request[..fill.request_len]);
                     let execution = fill.execution(&template, body, *previous_unchanged, store);
                     let mut new = fill.new_entry(template, body, *sources, *record);
                     if *class == Class::Static {

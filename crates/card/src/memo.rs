@@ -6,7 +6,7 @@
 
 use std::hash::BuildHasher;
 
-use nicache_http::Key;
+use nicache_http::{ClientClass, Key};
 
 /// Pairs of places; each place takes [`HEAD_BYTES`] and a few words.
 const PAIRS: usize = 512;
@@ -18,6 +18,8 @@ const HEAD_BYTES: usize = 704;
 pub struct Meaning {
     /// The request's own key.
     pub key: Key,
+    /// Of what class the client is.
+    pub class: ClientClass,
     /// HEAD, not GET.
     pub head_request: bool,
     /// The connection outlives the reply.
@@ -45,7 +47,8 @@ pub struct Memo {
 impl Memo {
     /// An empty memo; `seed` keeps clients from choosing which heads share a place.
     pub fn new(seed: u64) -> Memo {
-        let meaning = Meaning { key: Key([0; 16]), head_request: false, keep_alive: false, http10: false };
+        let class = ClientClass::default();
+        let meaning = Meaning { key: Key([0; 16]), class, head_request: false, keep_alive: false, http10: false };
         let place = || Place { bytes: [0; HEAD_BYTES], len: 0, meaning };
         Memo {
             pairs: (0..PAIRS).map(|_| [place(), place()]).collect(),
@@ -105,7 +108,13 @@ mod tests {
     #[test]
     fn only_the_same_bytes_are_recalled() {
         let mut memo = Memo::new(7);
-        let meaning = Meaning { key: Key([9; 16]), head_request: false, keep_alive: true, http10: false };
+        let meaning = Meaning {
+            key: Key([9; 16]),
+            class: ClientClass([1; 4]),
+            head_request: false,
+            keep_alive: true,
+            http10: false,
+        };
         assert_eq!(memo.recall(b"GET / HTTP/1.1\r\n\r\n"), None);
         memo.note(b"GET / HTTP/1.1\r\n\r\n", meaning);
         assert_eq!(memo.recall(b"GET / HTTP/1.1\r\n\r\n"), Some(meaning));

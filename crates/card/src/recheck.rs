@@ -3,7 +3,7 @@
 //! The card does not open connections itself. Whoever runs it takes its requests ([`Card::poll_recheck`]) and sends them as a client of its
 //! own ([`Rechecker`](crate::config::Rechecker)); the card forwards these always, and compares their replies with what it holds.
 
-use nicache_http::{KeyConfig, VaryNames, recheck_head};
+use nicache_http::{KeyConfig, Trait, VaryNames, dressed, recheck_head, trait_lines};
 use nicache_port::Port;
 use nicache_tcp::Time;
 
@@ -35,7 +35,7 @@ impl Rechecks {
         Rechecks { waiting: Vec::with_capacity(RECHECKS_MAX) }
     }
 
-    /// Asks for what a client has just asked for.
+    /// Asks for what a client has just asked for, as one of its class.
     pub(crate) fn ask_for(
         &mut self,
         port: u16,
@@ -44,8 +44,9 @@ impl Rechecks {
         keys: &KeyConfig,
         counters: &mut Counters,
     ) {
-        if let Some(own) = recheck_head(head, vary, keys, 0) {
-            self.ask(Recheck { port, head: own }, counters);
+        if let Some(bare) = recheck_head(head, vary, keys) {
+            let lines: Vec<u8> = Trait::ALL.into_iter().flat_map(|of| trait_lines(head, of)).collect();
+            self.ask(Recheck { port, head: dressed(&bare, &lines) }, counters);
         }
     }
 

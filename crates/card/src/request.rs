@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use nicache_coherence::{SourceSlot, fold};
 use nicache_http::{
-    ByteRange, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource, Version, carries_expiry,
-    parse_request, vary_key,
+    ByteRange, ClientClass, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource, Version,
+    carries_expiry, client_class, parse_request,
 };
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -144,6 +144,7 @@ struct StoreAs {
     by: Executor,
     settings: Arc<PathSettings>,
     ages: AgeBounds,
+    class: ClientClass,
     resource: SourceSlot,
 }
 
@@ -289,14 +290,15 @@ impl<W: Port, H: Port> Card<W, H> {
     #[inline]
     pub(crate) fn recall_entry(&mut self, flow: &Flow, head: &[u8], now: Time) -> Option<Recalled> {
         let meaning = self.memo.recall(head)?;
-        if self.bypass || !self.lease || self.is_rechecker(flow) || self.store.vary.names(&meaning.key).is_some() {
+        if self.bypass || !self.lease || self.is_rechecker(flow) || self.store.has_variants(&meaning.key) {
             return None;
         }
         // As in `look_up`: the epoch is read when the request is in (I1).
         let epoch = self.store.revisions().epoch();
         let Found::Entry(entry) = self.store.find(&meaning.key, epoch, now, &mut self.counters) else { return None };
         let found = self.store.get(entry)?;
-        if meaning.head_request && !found.has_length() {
+        let is_his = self.store.answers(entry, meaning.class, now);
+        if !is_his || meaning.head_request && !found.has_length() {
             return None;
         }
         let Meaning { head_request, keep_alive, http10, .. } = meaning;
@@ -363,10 +365,8 @@ impl<W: Port, H: Port> Card<W, H> {
             return Decision::Forward(forward);
         }
         let base = request.key;
-        let key = match self.store.vary.names(&base) {
-            None => base,
-            Some(names) => vary_key(base, names, request.headers, &self.config.keys),
-        };
+        let class = client_class(request.headers, request.host, &self.config.keys);
+        let key = self.store.key_of(&base, request.headers, class, &self.config.keys);
         // The request is in: whatever a writer completed before is in the epoch that is read now (I1).
         let epoch = self.store.revisions().epoch();
         let is_plain = !request.conditional.is_conditional() && request.range.is_none();
@@ -376,23 +376,24 @@ impl<W: Port, H: Port> Card<W, H> {
             if is_plain_get && !settings.is_excluded {
                 let (settings, resource) = (Arc::clone(settings), self.resource_of(request));
                 let ages = self.ages(&settings, request);
-                forward.store_as = Some(StoreAs { base, key, by: Executor::Card, settings, ages, resource });
+                forward.store_as = Some(StoreAs { base, key, by: Executor::Card, settings, ages, class, resource });
             }
             return Decision::Forward(forward);
         }
         let found = self.store.find(&key, epoch, now, &mut self.counters);
         // Whoever has waited may have what the server began to compute after he had asked, whatever has changed since (rule 19).
         let shared = flow.wait.filter(|_| !matches!(found, Found::Entry(_)));
-        let shared = shared.and_then(|(since, _)| self.store.said_since(&key, since));
+        let shared = shared.and_then(|(since, _)| self.store.said_since(&key, class, since));
         let is_shared = shared.is_some();
+        let is_his = self.store.may_answer(&key, class, now);
         let id = match found {
-            Found::Entry(id) => id,
+            Found::Entry(id) if is_his => id,
             _ if let Some(id) = shared => id,
             // The answer is near, and cheaper than a fill.
             Found::Suspect if self.may_wait(flow, Awaited::Verdict, now) => return Decision::Wait(Awaited::Verdict),
             // A file is as near at the server.
             Found::Suspect if self.store.usual(&key).is_none() => return Decision::Forward(forward),
-            Found::Suspect | Found::Lapsed | Found::Absent => {
+            Found::Entry(_) | Found::Suspect | Found::Lapsed | Found::Absent => {
                 let settings = Arc::clone(self.config.paths.of(&self.config.keys, request.host, request.target));
                 if settings.is_excluded {
                     self.counters.misses_excluded += u64::from(commit);
@@ -412,12 +413,15 @@ impl<W: Port, H: Port> Card<W, H> {
                 let was_there = found != Found::Absent || self.store.was_popular(&key);
                 let usual = self.store.usual(&key);
                 let miss = match found {
-                    Found::Absent if self.store.vary.names(&base).is_some() => Miss::Vary,
+                    Found::Absent if self.store.has_variants(&base) => Miss::Vary,
+                    Found::Entry(_) => Miss::Vary,
                     Found::Absent => Miss::Uri,
                     _ => Miss::Stale,
                 };
                 // A file is as near at the server: it is not worth a long wait.
                 let (reply, may_wait) = match usual.filter(|_| was_there) {
+                    // The reply that is on the way is not for him, or he would be the first of his class.
+                    _ if !is_his => (Awaited::First { miss }, false),
                     Some(usual) => {
                         let reply = Awaited::Reply { usual, miss };
                         (reply, self.fills.is_under_way(&base) && self.may_wait(flow, reply, now))
@@ -431,12 +435,13 @@ impl<W: Port, H: Port> Card<W, H> {
                     forward.was_held_up = true;
                     forward.goes_ahead = was_there;
                 }
+                self.counters.misses_class += u64::from(commit && !is_his);
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get {
                     let by = if request.bears_cookies { Executor::Bearer } else { self.executor(flow) };
                     let resource = self.resource_of(request);
                     let ages = self.ages(&settings, request);
-                    forward.store_as = Some(StoreAs { base, key, by, settings, ages, resource });
+                    forward.store_as = Some(StoreAs { base, key, by, settings, ages, class, resource });
                 }
                 return Decision::Forward(forward);
             }
@@ -444,6 +449,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let is_memorable = key == base && is_plain && !is_shared;
         let memorable = is_memorable.then_some(Meaning {
             key,
+            class,
             head_request: request.method == Method::Head,
             keep_alive: request.keep_alive,
             http10: request.version == Version::Http10,
@@ -582,12 +588,13 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         let by = self.executor(flow);
         self.counters.recheck_requests += u64::from(by == Executor::Card);
-        if let (Some(StoreAs { base, key, by, settings, ages, resource }), Some(hold)) = (forward.store_as, &flow.hold)
+        if let (Some(StoreAs { base, key, by, settings, ages, class, resource }), Some(hold)) =
+            (forward.store_as, &flow.hold)
         {
             let head = &hold.bytes()[..forward.head_len];
             let client = SocketAddrV4::new(fold(flow.key.client.to_ip()), flow.key.client_port);
             let (port, goes_ahead) = (flow.key.server_port, forward.goes_ahead);
-            let asked = Asked { base, key, by, client, settings, ages, resource, port, head, goes_ahead };
+            let asked = Asked { base, key, by, client, settings, ages, class, resource, port, head, goes_ahead };
             flow.fill = self.fills.begin(asked, &mut self.store, now, &mut self.counters);
             flow.fill_looked_at = (now, flow.host.rcv_nxt);
             let may_ask = by != Executor::Card && flow.fill.is_some() && self.config.rechecker.is_some();

@@ -39,13 +39,15 @@ pub enum Rule {
     Earned,
     /// A reply is a file's only if no other program and no database can have decided that it be sent (22).
     Decisions,
+    /// An entry answers a class of clients that the server has answered (24).
+    Classes,
     /// A reply that may be out of date is only for those who had asked before it was computed (19).
     Shared,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 16] = [
+    pub const ALL: [Rule; 17] = [
         Rule::Retained,
         Rule::Dirty,
         Rule::Processes,
@@ -61,6 +63,7 @@ impl Rule {
         Rule::Age,
         Rule::Earned,
         Rule::Decisions,
+        Rule::Classes,
         Rule::Shared,
     ];
 
@@ -82,6 +85,7 @@ impl Rule {
             Rule::Age => "age",
             Rule::Earned => "earned",
             Rule::Decisions => "decisions",
+            Rule::Classes => "classes",
             Rule::Shared => "shared",
         }
     }

@@ -1,6 +1,6 @@
 //! Cache keys: a keyed 128-bit hash of everything in a request that may change its reply.
 //!
-//! Input of [`Key`]: Host in lower case, the target as spelled, the [`ConnectionClass`], and the raw values of
+//! Input of [`Key`]: Host and target as spelled, because a page may repeat either, the [`ConnectionClass`], and the raw values of
 //! Accept-Encoding (canonical, where it is a plain list: `coding.rs`), Accept and Origin, each with "absent" apart from
 //! "empty". The method is not part of it (HEAD is
 //! answered from a GET's entry). The hash is keyed by a secret of the process, so two requests that share a key
@@ -153,7 +153,7 @@ pub(crate) fn key(config: &KeyConfig, parts: &KeyParts<'_>) -> Key {
         TAG_REQUEST | (parts.class as u64) << 8 | (parts.host.len() as u64) << 16 | (parts.target.len() as u64) << 32,
     );
     hash.word(presence(accept_encoding) | presence(parts.accept) << 16 | presence(parts.origin) << 32);
-    hash.padded_lower(parts.host);
+    hash.padded(parts.host);
     hash.padded(parts.target);
     for value in [accept_encoding, parts.accept, parts.origin].into_iter().flatten() {
         hash.padded(value);
@@ -245,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn host_counts_without_case_and_the_secret_counts() {
+    fn host_counts_as_spelled_and_the_secret_counts() {
         let config = KeyConfig::new([7; 16]);
-        assert_eq!(key(&config, &BASE), key(&config, &KeyParts { host: b"EXAMPLE.Com", ..BASE }));
+        assert_ne!(key(&config, &BASE), key(&config, &KeyParts { host: b"EXAMPLE.Com", ..BASE }));
         assert_ne!(key(&config, &BASE), key(&KeyConfig::new([8; 16]), &BASE));
         assert_ne!(key(&config, &BASE).low_u64(), 0);
     }

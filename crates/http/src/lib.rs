@@ -22,6 +22,7 @@
 
 mod body;
 mod cache_control;
+mod client_class;
 mod coding;
 mod conditional;
 mod connection;
@@ -54,6 +55,7 @@ mod uri;
 mod vary;
 
 pub use body::{BodyFault, Followed, Follower};
+pub use client_class::{ClientClass, Trait, class_key, client_class, trait_lines};
 pub use conditional::{Conditional, Judgement, Verdict, evaluate, judge};
 pub use connection::ConnectionClass;
 pub use date::{DateCache, HttpDate, IMF_FIXDATE_BYTES, parse_imf_fixdate};
@@ -71,7 +73,7 @@ pub use path::{PATTERN_BYTES_MAX, PATTERNS_MAX, PathMatch, PathPattern, PatternE
 pub use protocol::{Method, Version};
 pub use range::{Agreed, ByteRange, RANGES_MAX, Ranges, Wanted, agreed, wanted};
 pub use reason::{BypassReason, MalformedReply, NotShared};
-pub use recheck::recheck_head;
+pub use recheck::{dressed, recheck_head};
 pub use reply::{Framing, ReplyConfig, ReplyHead, ReplyOutcome, parse_reply, parse_reply_with};
 pub use request::{Extent, HeaderScratch, Request, RequestOutcome, is_worth_parsing, parse_request};
 pub use set_cookie::CookieNames;

@@ -1,30 +1,18 @@
 //! The request by which the card itself asks the server for a page again: the same page, as another client would ask for it.
 //!
 //! What chose the reply stays (the request line, the fields of the key, those that `Vary` names); everything else that the first client said
-//! about itself, cookies first of all, goes, and the card says something else instead, each time another thing, so that a reply that depends on it comes out different.
+//! about itself, cookies first of all, goes. What the card says instead is what clients of some class have said ([`ClientClass`](crate::ClientClass)), so that
+//! the server treats it as it would treat them. Only `User-Agent` ends with the card's name.
 
+use crate::client_class::OWN_MARK;
 use crate::key::KeyConfig;
 use crate::protocol::Method;
 use crate::request::{HeaderScratch, RequestOutcome, parse_request};
 use crate::vary::VaryNames;
 
-macro_rules! agent {
-    ($system:literal) => {
-        concat!("Mozilla/5.0 (", $system, ") nicache/", env!("CARGO_PKG_VERSION"))
-    };
-}
-
-/// What the card says about itself: a device, and a language.
-const CLOTHES: [(&str, Option<&str>); 4] = [
-    (agent!("iPhone; Mobile"), Some("de")),
-    (agent!("X11; Linux x86_64"), Some("ja,en;q=0.5")),
-    (concat!("nicache/", env!("CARGO_PKG_VERSION")), None),
-    (agent!("Windows NT 10.0; Win64; x64"), Some("en-US,en;q=0.9")),
-];
-
-/// The head of the card's own request for what `head` asks for, in clothes that change with `turn`; with 0, another kind of device
-/// than the client's. `None` if `head` is no GET that may be answered from card memory.
-pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig, turn: u32) -> Option<Box<[u8]>> {
+/// The head of the card's own request for what `head` asks for, which says nothing about who asks. `None` if `head` is no GET that may be answered from card
+/// memory.
+pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig) -> Option<Box<[u8]>> {
     let mut scratch = HeaderScratch::new();
     let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, keys) else { return None };
     if request.method != Method::Get || request.conditional.is_conditional() || request.range.is_some() {
@@ -39,38 +27,36 @@ pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig, tur
             || named(keys.separating())
             || vary.is_some_and(named)
     };
-    let is_mobile = |value: &[u8]| value.windows(4).any(|four| four == b"Mobi");
-    let from_mobile =
-        request.headers.iter().any(|header| header.name.eq_ignore_ascii_case("user-agent") && is_mobile(header.value));
-    let index = match turn {
-        0 => usize::from(from_mobile),
-        turn => turn as usize % CLOTHES.len(),
-    };
-    let (agent, language) = CLOTHES[index];
-    let mut said = [false; 2];
     for header in request.headers.iter().filter(|header| chooses(header.name.as_bytes())) {
-        said[0] |= header.name.eq_ignore_ascii_case("user-agent");
-        said[1] |= header.name.eq_ignore_ascii_case("accept-language");
         out.extend_from_slice(header.name.as_bytes());
         out.extend_from_slice(b": ");
         out.extend_from_slice(header.value);
         out.extend_from_slice(b"\r\n");
     }
-    if !said[0] && !chooses(b"user-agent") {
-        out.extend_from_slice(format!("User-Agent: {agent}\r\n").as_bytes());
-    }
-    if let Some(language) = language
-        && !said[1]
-        && !chooses(b"accept-language")
-    {
-        out.extend_from_slice(format!("Accept-Language: {language}\r\n").as_bytes());
-    }
-    let from_elsewhere = request.headers.iter().any(|header| header.name.eq_ignore_ascii_case("referer"));
-    if !from_elsewhere && !chooses(b"referer") {
-        out.extend_from_slice(b"Referer: http://nicache.invalid/\r\n");
-    }
     out.extend_from_slice(b"\r\n");
     Some(out.into())
+}
+
+/// That request with header lines of a client, but for fields that it has already. `lines`: each ends with CR LF.
+pub fn dressed(bare: &[u8], lines: &[u8]) -> Box<[u8]> {
+    let name_of =
+        |line: &'_ [u8]| line.iter().position(|byte| *byte == b':').map(|end| line[..end].to_ascii_lowercase());
+    let fields = bare.strip_suffix(b"\r\n").unwrap_or(bare);
+    let has = |name: &[u8]| {
+        fields.split_inclusive(|byte| *byte == b'\n').skip(1).any(|line| name_of(line).as_deref() == Some(name))
+    };
+    let mut out = fields.to_vec();
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        let Some(name) = name_of(line).filter(|name| !has(name)) else { continue };
+        let Some(value) = line.strip_suffix(b"\r\n") else { continue };
+        out.extend_from_slice(value);
+        if name == b"user-agent" {
+            out.extend_from_slice(OWN_MARK.as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    out.into()
 }
 
 #[cfg(test)]
@@ -90,18 +76,20 @@ mod tests {
         let keys = KeyConfig::new([7; 16]).allow_cookie("_ga*");
         let head = b"GET /p?a=1 HTTP/1.1\r\nHost: a.example\r\nUser-Agent: Gadget\r\nAccept-Language: fr\r\nAccept: text/html\r\n\
             Accept-Encoding: gzip\r\nCookie: _ga=1\r\nReferer: http://b.example/\r\n\r\n";
-        let mut seen = std::collections::HashSet::new();
-        for turn in 0..CLOTHES.len() as u32 {
-            let own = recheck_head(head, None, &keys, turn).unwrap();
-            assert_eq!(key(&own, &keys), key(head, &keys));
-            let text = String::from_utf8(own.into()).unwrap();
-            for gone in ["Gadget", "fr", "Cookie", "Referer"] {
-                assert!(!text.contains(gone), "{text}");
-            }
-            assert!(text.contains("nicache/"));
-            seen.insert(text);
+        let bare = recheck_head(head, None, &keys).unwrap();
+        assert_eq!(key(&bare, &keys), key(head, &keys));
+        let text = String::from_utf8(bare.to_vec()).unwrap();
+        for gone in ["Gadget", "fr", "Cookie", "Referer"] {
+            assert!(!text.contains(gone), "{text}");
         }
-        assert_eq!(seen.len(), CLOTHES.len());
+        let own = dressed(&bare, b"User-Agent: Thing 2\r\nAccept-Language: de\r\n");
+        assert_eq!(key(&own, &keys), key(head, &keys));
+        let text = String::from_utf8(own.into()).unwrap();
+        assert!(
+            text.contains(&format!("User-Agent: Thing 2{OWN_MARK}\r\n"))
+                && text.ends_with("Accept-Language: de\r\n\r\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -109,8 +97,9 @@ mod tests {
         let keys = KeyConfig::new([7; 16]);
         let names = VaryNames::from_list(&["user-agent", "accept-language", "referer"]).unwrap();
         let head = b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: Phone\r\nAccept-Language: de\r\n\r\n";
-        let own = recheck_head(head, Some(&names), &keys, 1).unwrap();
-        assert_eq!(&*own, head);
+        let bare = recheck_head(head, Some(&names), &keys).unwrap();
+        assert_eq!(&*bare, head);
+        assert_eq!(&*dressed(&bare, b"user-agent: Other\r\nACCEPT-LANGUAGE: fr\r\n"), head);
     }
 
     #[test]
@@ -122,7 +111,7 @@ mod tests {
             b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost: a\r\n",
         ] {
-            assert_eq!(recheck_head(head, None, &keys, 0), None);
+            assert_eq!(recheck_head(head, None, &keys), None);
         }
     }
 }

@@ -56,6 +56,8 @@ pub struct EntryReport {
     pub left_ms: u64,
     /// T, in milliseconds: what that is after each reply of the server, as earned so far.
     pub earned_ms: u64,
+    /// Classes of clients that the server has given it to (Referer, Sec-Fetch-*, language, kind of program), counted together.
+    pub classes: usize,
     /// The watcher's number for what it was judged by.
     pub record: u64,
 }
@@ -210,6 +212,7 @@ mod tests {
             body_bytes: u64::MAX,
             left_ms: u64::MAX,
             earned_ms: u64::MAX,
+            classes: usize::MAX,
             record: u64::MAX,
         };
         let page = PageReport { entries: vec![entry; ENTRIES_MAX], ..PageReport::default() };

@@ -17,11 +17,12 @@
 use std::time::Duration;
 
 use nicache_coherence::{Class, RecordNumber, Rule, SourceSet, Stamp};
-use nicache_http::Key;
+use nicache_http::{ClientClass, Key, Trait};
 use nicache_tcp::{Time, address::Address};
 
 use super::credit::Credit;
 use super::remembered::Remembered;
+use super::seen::{Seen, Traits};
 use crate::earned::AgeBounds;
 use crate::path::Digests;
 use crate::recheck::Recheck;
@@ -56,6 +57,10 @@ pub enum Executor {
 pub struct Execution {
     /// For whom.
     pub by: Executor,
+    /// Of what class he is.
+    pub class: ClientClass,
+    /// The key of the page, whatever chooses among its variants.
+    pub base: Key,
     /// Before the request went to the server.
     pub forwarded: Time,
     /// When its reply was whole.
@@ -99,18 +104,25 @@ pub(super) struct Age {
     /// When it last answered somebody.
     pub(super) used: Time,
     pub(super) credit: Credit,
+    /// Who has got it from the server.
+    pub(super) seen: Seen,
     /// What the server usually needs for it.
     pub(super) usual: Duration,
 }
 
+/// A class that was answered so many T ago is asked for again.
+const CLASS_AGES: u32 = 16;
+
 /// What is known of a page when the server has said the same again.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Past {
     /// For whom.
     pub(super) by: Executor,
     /// Since when.
     pub(super) same_since: Time,
     pub(super) credit: Credit,
+    /// Who has got it from the server.
+    pub(super) seen: Seen,
     /// What the server usually needed for it.
     pub(super) usual: Option<Duration>,
 }
@@ -118,7 +130,13 @@ pub(super) struct Past {
 impl Past {
     /// A page that is new.
     pub(super) fn none(execution: &Execution) -> Past {
-        Past { by: execution.by, same_since: execution.forwarded, credit: Credit::default(), usual: None }
+        Past {
+            by: execution.by,
+            same_since: execution.forwarded,
+            credit: Credit::default(),
+            seen: Seen::default(),
+            usual: None,
+        }
     }
 }
 
@@ -128,6 +146,8 @@ impl Age {
         let earned = execution.ages.earned(execution.forwarded.since(past.same_since));
         let age_max = if Rule::Age.holds() { earned } else { NEVER };
         // Time enough for one more execution, with some to spare. Too much of it has a slow server that shares the card's CPU asked all the time.
+        let mut seen = past.seen;
+        seen.note(execution.class, execution.forwarded);
         let lead = (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
         Age {
             class,
@@ -141,13 +161,21 @@ impl Age {
             asked: None,
             used: execution.forwarded,
             credit: past.credit,
+            seen,
             usual,
         }
     }
 
+    /// Does the entry answer a client of this class?
+    #[inline]
+    pub(super) fn answers(&self, class: ClientClass, now: Time) -> bool {
+        !Rule::Classes.holds() || self.seen.covers(class, now - self.earned * CLASS_AGES)
+    }
+
     /// What is known of the page, if the server says the same now.
     pub(super) fn past(&self) -> Past {
-        Past { by: self.by, same_since: self.same_since, credit: self.credit, usual: Some(self.usual) }
+        let Age { by, same_since, credit, usual, .. } = *self;
+        Past { by, same_since, credit, seen: self.seen.clone(), usual: Some(usual) }
     }
 
     /// Is it time to have the server asked again, as somebody is answered? If the next one, who comes after as much time as this one, comes too late,
@@ -170,6 +198,7 @@ pub(super) struct Basis {
 #[derive(Clone, Debug)]
 struct Candidate {
     by: Executor,
+    class: ClientClass,
     digests: Digests,
     stamp: Stamp,
     sources: SourceSet,
@@ -188,7 +217,7 @@ struct Candidate {
 }
 
 /// What to do with a reply that the watcher has agreed to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Opinion {
     /// Two agree, `exactly` or but for what is masked.
     Agreed { exactly: bool, past: Past },
@@ -196,6 +225,8 @@ pub(super) enum Opinion {
     First,
     /// It differs from another although nothing has changed.
     Differs,
+    /// Likewise, but the other one was for a client of another class, in these traits.
+    IsForOthers(Traits),
 }
 
 /// Pages that have no entry, but may get one.
@@ -261,8 +292,12 @@ impl Candidates {
         if (is_comparable || known.outdated) && is_equal && known.by != execution.by {
             return self.agree(key, execution);
         }
+        let apart = Traits::of(|of: Trait| known.class.of(of) != execution.class.of(of));
         known.rest_on(basis);
         known.take(execution);
+        if is_comparable && !is_equal && !apart.is_empty() && Rule::Classes.holds() {
+            return Opinion::IsForOthers(apart);
+        }
         if is_comparable && !is_equal {
             known.count_difference(execution.finished);
             return Opinion::Differs;
@@ -288,7 +323,10 @@ impl Candidates {
     fn agree(&mut self, key: &Key, execution: &Execution) -> Opinion {
         let Some(known) = self.candidates.get(key) else { return Opinion::First };
         let exactly = known.digests.exact == execution.digests.exact;
-        let past = Past { by: known.by, same_since: known.same_since, credit: known.credit, usual: Some(known.usual) };
+        let mut seen = Seen::default();
+        seen.note(known.class, known.same_since);
+        let Candidate { by, same_since, credit, usual, .. } = *known;
+        let past = Past { by, same_since, credit, seen, usual: Some(usual) };
         self.candidates.forget(key);
         Opinion::Agreed { exactly, past }
     }
@@ -305,8 +343,8 @@ impl Candidates {
         let candidate = self.candidates.get_or_insert(*key, || Candidate::new(execution, past.usual));
         candidate.usual = execution.usual(past.usual);
         (candidate.popular, candidate.credit) = (true, past.credit);
-        (candidate.by, candidate.digests, candidate.same_since) =
-            (execution.by, execution.digests, execution.forwarded);
+        (candidate.by, candidate.class) = (execution.by, execution.class);
+        (candidate.digests, candidate.same_since) = (execution.digests, execution.forwarded);
         match basis {
             Some(basis) => candidate.rest_on(basis),
             None => candidate.rest_on_nothing(),
@@ -321,6 +359,7 @@ impl Candidate {
     fn new(execution: &Execution, before: Option<Duration>) -> Candidate {
         Candidate {
             by: execution.by,
+            class: execution.class,
             digests: execution.digests,
             stamp: Stamp(0),
             sources: SourceSet::new(),
@@ -341,7 +380,7 @@ impl Candidate {
         if self.digests.exact != execution.digests.exact {
             self.same_since = execution.forwarded;
         }
-        (self.by, self.digests) = (execution.by, execution.digests);
+        (self.by, self.class, self.digests) = (execution.by, execution.class, execution.digests);
         self.usual = execution.usual(Some(self.usual));
     }
 

@@ -143,6 +143,11 @@ impl Entry {
         self.age.expires
     }
 
+    /// Classes of clients that the server has given it to, in all traits together.
+    pub fn classes(&self) -> usize {
+        self.age.seen.len()
+    }
+
     /// T, as it has earned it: how old what nobody can see may be in it.
     pub fn earned(&self) -> Duration {
         self.age.earned

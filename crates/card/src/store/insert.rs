@@ -4,7 +4,7 @@
 //! is served until a source changes, or until it is as old as it has earned; then it has *lapsed*, and one more reply with equal bytes renews it. A reply that is
 //! different although no source has changed takes back what the page has earned ([`distrust`](super::distrust)).
 
-use nicache_coherence::{Class, Epoch, RecordNumber, SourceSet, SourceSlot, Stamp};
+use nicache_coherence::{Class, Epoch, RecordNumber, Rule, SourceSet, SourceSlot, Stamp};
 use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::{BodyId, CardMemory};
 use nicache_policy::{Incoming, Removal};
@@ -13,6 +13,7 @@ use super::agreement::{Age, Basis, Execution, Opinion, Past};
 use super::entry::{Entry, EntryId, EntryState};
 use super::learned::Learned;
 use super::reinstate::Standing;
+use super::seen::Traits;
 use super::{Store, policy_key};
 use crate::counters::Counters;
 
@@ -105,6 +106,9 @@ impl Store {
                 return Ok(Inserted::Stored(id));
             }
             past.credit = known.age.credit;
+            if let Some(traits) = self.is_for_others(known, &execution) {
+                return Ok(self.split(new, &execution, traits, counters));
+            }
             if self.is_unexplained(known, &execution) {
                 counters.executions_differed += 1;
                 self.distrust.note(new.resource, execution.finished);
@@ -161,6 +165,9 @@ impl Store {
                 self.suspect_if(is_suspect, id);
                 return Ok(Inserted::Stored(id));
             }
+            if let Some(traits) = self.is_for_others(known, &execution).filter(|_| !is_exact) {
+                return Ok(self.split(new, &execution, traits, counters));
+            }
             if !is_exact {
                 let (differs, past) = (self.is_unexplained(known, &execution), known.age.past());
                 if differs {
@@ -188,6 +195,7 @@ impl Store {
                 self.release(new.body);
                 Ok(Inserted::First)
             }
+            Opinion::IsForOthers(traits) => Ok(self.split(new, &execution, traits, counters)),
             Opinion::Differs => {
                 counters.executions_differed += 1;
                 self.distrust.note(new.resource, execution.finished);
@@ -217,6 +225,7 @@ impl Store {
                 if is_exact || !has_lapsed {
                     if let Some(entry) = self.get_mut(id).filter(|_| is_exact) {
                         entry.said = entry.said.max(execution.forwarded);
+                        entry.age.seen.note(execution.class, execution.forwarded);
                     }
                     None
                 } else if digests.masked == execution.digests.masked {
@@ -229,7 +238,7 @@ impl Store {
             }
             None => match self.candidates.compare_outdated(&new.key, &execution) {
                 Opinion::Agreed { past, .. } => Some(past),
-                Opinion::First | Opinion::Differs => None,
+                Opinion::First | Opinion::Differs | Opinion::IsForOthers(_) => None,
             },
         };
         let Some(past) = agreed else {
@@ -270,6 +279,22 @@ impl Store {
             || known.standing == Standing::Good
                 && self.revisions.is_unchanged(known.sources.as_slice(), known.stamp)
                 && !self.has_changed_by_request(known)
+    }
+
+    /// In which traits is the client of a class that has not got what `known` has, if that may be why the server says something else?
+    fn is_for_others(&self, known: &Entry, execution: &Execution) -> Option<Traits> {
+        let traits = known.age.seen.missing(execution.class);
+        let may_be = Rule::Classes.holds() && !traits.is_empty() && self.is_unexplained(known, execution);
+        may_be.then_some(traits)
+    }
+
+    /// The server treats clients of different classes differently here: from now on the class is a part of the key.
+    fn split(&mut self, new: NewEntry, execution: &Execution, traits: Traits, counters: &mut Counters) -> Inserted {
+        self.splits.note(&execution.base, traits);
+        self.revocations += 1;
+        counters.classes_split += 1;
+        self.release(new.body);
+        Inserted::First
     }
 
     fn suspect_if(&mut self, is_suspect: bool, id: EntryId) {

@@ -5,6 +5,7 @@
 //! since the entry was last looked at are the stamps of its sources compared.
 
 mod agreement;
+mod costumes;
 mod credit;
 mod distrust;
 mod entry;
@@ -12,6 +13,8 @@ mod insert;
 mod learned;
 mod reinstate;
 mod remembered;
+mod seen;
+mod splits;
 mod uses;
 mod vary;
 mod worth;
@@ -21,7 +24,7 @@ use std::time::Duration;
 
 use hashbrown::HashTable;
 use nicache_coherence::{Epoch, RecordNumber, RevisionTable, Rule, Stamp};
-use nicache_http::Key;
+use nicache_http::{ClientClass, Header, Key, KeyConfig, class_key, dressed, vary_key};
 use nicache_memory::{BodyId, CardMemory};
 use nicache_policy::{Admission, Incoming, Policy, Removal};
 use nicache_tcp::Time;
@@ -30,12 +33,15 @@ pub use agreement::{Execution, Executor};
 pub use entry::{Entry, EntryId, EntryState};
 pub use insert::{Inserted, NewEntry, NotInserted};
 pub use learned::{Learned, LearnedParts};
+pub use seen::Traits;
 pub use uses::{MostUsed, Used};
 pub use vary::VaryRules;
 
 use self::agreement::Candidates;
+use self::costumes::Costumes;
 use self::distrust::Distrust;
 use self::reinstate::{Standing, Suspects};
+use self::splits::Splits;
 use self::worth::Worth;
 use crate::counters::Counters;
 use crate::limits::OBJECT_SHARE;
@@ -73,6 +79,8 @@ pub struct Store {
     suspects: Suspects,
     candidates: Candidates,
     distrust: Distrust,
+    splits: Splits,
+    costumes: Costumes,
     worth: Worth,
     /// When an entry was last looked for.
     now: Time,
@@ -100,6 +108,8 @@ impl Store {
             suspects: Suspects::new(),
             candidates: Candidates::new(),
             distrust: Distrust::new(),
+            splits: Splits::new(),
+            costumes: Costumes::new(),
             worth: Worth::new(),
             now: Time(0),
             unsafe_requests: 0,
@@ -122,7 +132,7 @@ impl Store {
 
     /// Moves whenever a reply that was [published](Store::pin_published) may not be given any more, but for changes of its sources and its time.
     pub fn revocations(&self) -> u64 {
-        self.revocations.wrapping_add(self.vary.changes())
+        self.revocations.wrapping_add(self.vary.changes()).wrapping_add(self.splits.changes())
     }
 
     /// Beginnings and ends of such requests so far.
@@ -183,6 +193,62 @@ impl Store {
     /// The policy in force.
     pub fn policy(&self) -> &dyn Policy {
         &*self.policy
+    }
+
+    /// The key of a request, by that which it would have if the server gave everybody the same.
+    #[inline]
+    pub fn key_of(&self, base: &Key, headers: &[Header<'_>], class: ClientClass, keys: &KeyConfig) -> Key {
+        let key = match self.vary.names(base) {
+            None => *base,
+            Some(names) => vary_key(*base, names, headers, keys),
+        };
+        self.key_of_class(base, key, class, keys)
+    }
+
+    /// Likewise, by the key that `Vary` leads to.
+    #[inline]
+    pub fn key_of_class(&self, base: &Key, key: Key, class: ClientClass, keys: &KeyConfig) -> Key {
+        let traits = self.splits.of(base);
+        if traits.is_empty() { key } else { class_key(key, class, |of| traits.has(of), keys) }
+    }
+
+    /// Are there variants of the page?
+    #[inline]
+    pub fn has_variants(&self, base: &Key) -> bool {
+        self.vary.names(base).is_some() || !self.splits.of(base).is_empty()
+    }
+
+    /// In which traits clients are told apart for a page, though the server does not say so.
+    pub fn traits_of(&self, base: &Key) -> Traits {
+        self.splits.of(base)
+    }
+
+    /// Has the server given the entry's answer to a client of this class?
+    #[inline]
+    pub fn answers(&self, id: EntryId, class: ClientClass, now: Time) -> bool {
+        self.get(id).is_some_and(|entry| entry.age.answers(class, now))
+    }
+
+    /// Is there an entry, maybe one that may not be served now, with the answer that a client of this class got?
+    pub fn may_answer(&self, key: &Key, class: ClientClass, now: Time) -> bool {
+        self.name_of(key).is_none_or(|id| self.answers(id, class, now))
+    }
+
+    /// The server has given a client of this class, to whom the entry was an answer, one that is kept for nobody.
+    pub fn refute(&mut self, key: &Key, class: ClientClass) {
+        let entry = self.name_of(key).and_then(|id| self.get_mut(id));
+        if let Some(entry) = entry.filter(|entry| entry.age.seen.missing(class).is_empty()) {
+            if !entry.age.seen.refute(class) {
+                entry.standing = Standing::Lapsed;
+            }
+            let was_published = entry.is_published;
+            self.revocations += u64::from(was_published);
+        }
+    }
+
+    /// A client of this class has sent a request with this head.
+    pub fn note_costume(&mut self, class: ClientClass, head: &[u8]) {
+        self.costumes.note(class, head);
     }
 
     /// The valid entry for a key. `epoch` must have been read after the request came in.
@@ -358,11 +424,13 @@ impl Store {
         let _ = self.memory.release(body);
     }
 
-    /// The entry for a key whose bytes the server has said to a request that was forwarded after `since`, current or not: what it may say to somebody who
+    /// The entry for a key whose bytes the server has said, to a client of that class, to a request that was forwarded after `since`, current or not: what it may say to somebody who
     /// has waited since then.
-    pub fn said_since(&self, key: &Key, since: Time) -> Option<EntryId> {
+    pub fn said_since(&self, key: &Key, class: ClientClass, since: Time) -> Option<EntryId> {
         let id = self.name_of(key)?;
-        self.get(id).filter(|entry| entry.is_dynamic() && (entry.said > since || !Rule::Shared.holds())).map(|_| id)
+        let is_said =
+            |entry: &&Entry| entry.said > since && entry.age.answers(class, entry.said) || !Rule::Shared.holds();
+        self.get(id).filter(|entry| entry.is_dynamic()).filter(is_said).map(|_| id)
     }
 
     /// What the watcher is to be asked about an earlier reply with this key, beside the new one.
@@ -451,7 +519,9 @@ impl Store {
             return None;
         }
         age.asked = Some(now);
-        age.recheck.clone()
+        let lines = self.get(id).map(|entry| self.costumes.of(entry.age.seen.longest_ago()))?;
+        let bare = self.get(id)?.age.recheck.as_ref()?;
+        Some(Recheck { port: bare.port, head: dressed(&bare.head, &lines) })
     }
 
     /// The server's other replies for an entry, to add one.

@@ -45,7 +45,7 @@ impl Site {
         let number = if self.is_proxied { 1 } else { self.visits % 200 + 10 };
         let request = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", self.target);
         let (says, takes, begun, executions) = (self.says, self.takes, self.begun, &mut self.executions);
-        let mut serve = |now: Time| {
+        let mut serve = |now: Time, _: &[u8]| {
             *executions += 1;
             let body = says(now - begun).to_string();
             let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";

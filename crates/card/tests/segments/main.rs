@@ -2,6 +2,7 @@
 
 mod ages;
 mod attack;
+mod classes;
 mod forms;
 mod handshake;
 mod prediction;

@@ -28,6 +28,9 @@ const UNIX_S: u64 = 1_700_000_000;
 /// Payload bytes of a segment, either way.
 pub const MSS: u16 = 1000;
 
+/// What a host answers at a time to what it was sent, and after how long.
+pub type Serve<'a> = dyn FnMut(Time, &[u8]) -> (Duration, Vec<u8>) + 'a;
+
 /// One segment that the card has sent.
 #[derive(Debug, Clone)]
 pub struct Segment {
@@ -373,12 +376,7 @@ impl Script {
 
     /// A client asks on a connection of its own, and the host answers by `serve` if the request comes to it, after as much time as that says. Then the card
     /// asks as it wants to. The client's reply, and whether it came from the card.
-    pub fn visit(
-        &mut self,
-        address: [u8; 4],
-        request: &[u8],
-        serve: &mut dyn FnMut(Time) -> (Duration, Vec<u8>),
-    ) -> (Vec<u8>, bool) {
+    pub fn visit(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
         let outcome = self.ask_as(address, request, serve);
         while let Some(own) = self.card.poll_recheck() {
             self.ask_as(CARD, &own.head, serve);
@@ -386,12 +384,7 @@ impl Script {
         outcome
     }
 
-    fn ask_as(
-        &mut self,
-        address: [u8; 4],
-        request: &[u8],
-        serve: &mut dyn FnMut(Time) -> (Duration, Vec<u8>),
-    ) -> (Vec<u8>, bool) {
+    fn ask_as(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
         (self.client_address, self.client_port) = (address, self.client_port % 60_000 + 1);
         (self.seq, self.ack) = (Seq(1000), Seq(0));
         self.open();
@@ -405,7 +398,7 @@ impl Script {
                     self.send_host(Flags::SYN | Flags::ACK, Seq(500_000), next, b"");
                 } else if !segment.payload.is_empty() {
                     is_hit = false;
-                    let (time, reply) = serve(self.now);
+                    let (time, reply) = serve(self.now, &segment.payload);
                     self.wait(time);
                     self.send_host(Flags::ACK, Seq(500_001), segment.end(), &reply);
                 }

@@ -440,6 +440,7 @@ fn entry_report(shard: usize, view: EntryView, now: Time) -> EntryReport {
         body_bytes: view.body_len,
         left_ms: millis(view.expires.0.saturating_sub(now.0)),
         earned_ms: millis(view.earned.as_nanos() as u64),
+        classes: view.classes,
         record: view.record.0,
     }
 }

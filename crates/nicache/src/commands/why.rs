@@ -64,6 +64,11 @@ fn render_entry(text: &mut String, entry: &EntryReport, sources: Option<&Sources
     };
     let _ = writeln!(text, "  {}, {} bytes of body: {state}", entry.class, grouped(entry.body_bytes));
     let _ = writeln!(text, "  key {}, queue {}, for host {}", entry.key, entry.shard, entry.host);
+    let _ = writeln!(
+        text,
+        "  given by the server to {} classes of clients (by Referer, Sec-Fetch-*, language, kind of program)",
+        entry.classes
+    );
     let Some(sources) = sources else {
         let _ = writeln!(text, "  what it depends on was forgotten to save memory; any change ends it");
         return;
@@ -183,6 +188,7 @@ mod tests {
             body_bytes: 1234,
             left_ms: 700,
             earned_ms: 2500,
+            classes: 4,
             record: 1,
         };
         let path = |path: &str| PathReport { path: path.into(), used: "read".into(), revision: Some(7) };

@@ -41,6 +41,16 @@ const COUNTERS: &[Named] = &[
     ("agreed", "Computed replies that became entries, as two executions agreed.", |counts| counts.agreed),
     ("masked", "Executions taken for the same although what is masked differs.", |counts| counts.masked),
     ("misses_excluded", "Misses below a path that the operator has excluded.", |counts| counts.misses_excluded),
+    (
+        "misses_class",
+        "Misses because the server has not answered a client of this class yet (Referer, language, kind of program).",
+        |counts| counts.misses_class,
+    ),
+    (
+        "classes_split",
+        "Times that the server answered clients of different classes differently without saying Vary.",
+        |counts| counts.classes_split,
+    ),
     ("misses_differing", "Misses of pages left alone, since their executions differ.", |counts| {
         counts.misses_differing
     }),

@@ -16,6 +16,7 @@ mod stage;
 
 mod ages;
 mod attribution;
+mod clients;
 mod databases;
 mod decisions;
 mod explain;

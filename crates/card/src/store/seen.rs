@@ -1,0 +1,159 @@
+//! The classes of clients to whom the server has given an entry's answer, and when last: only these get it from the card (docs/coherence.md).
+
+use nicache_http::{ClientClass, Trait};
+use nicache_tcp::Time;
+
+/// Classes remembered for each entry, in all traits together. With more, those that were answered first are asked again.
+const SEEN_MAX: usize = 32;
+
+#[derive(Clone, Copy, Debug)]
+struct Answered {
+    of: Trait,
+    class: u32,
+    at: Time,
+}
+
+/// The classes that were answered.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    answered: Vec<Answered>,
+    /// The client that was answered last.
+    last: (ClientClass, Time),
+}
+
+impl Seen {
+    /// A client of this class was answered by a request that was forwarded then.
+    pub(super) fn note(&mut self, class: ClientClass, at: Time) {
+        if at >= self.last.1 {
+            self.last = (class, at);
+        }
+        for of in Trait::ALL {
+            let class = class.of(of);
+            if let Some(known) = self.answered.iter_mut().find(|known| (known.of, known.class) == (of, class)) {
+                known.at = known.at.max(at);
+                continue;
+            }
+            if self.answered.len() == SEEN_MAX
+                && let Some(oldest) = (0..SEEN_MAX).min_by_key(|place| self.answered[*place].at)
+            {
+                self.answered.swap_remove(oldest);
+            }
+            self.answered.push(Answered { of, class, at });
+        }
+    }
+
+    /// Was a client of this class answered, in each trait, at `oldest` or later?
+    #[inline]
+    pub(super) fn covers(&self, class: ClientClass, oldest: Time) -> bool {
+        Trait::ALL.into_iter().all(|of| self.has(of, class.of(of), oldest))
+    }
+
+    #[inline]
+    fn has(&self, of: Trait, class: u32, oldest: Time) -> bool {
+        self.answered.iter().any(|known| known.class == class && known.of == of && known.at >= oldest)
+    }
+
+    /// The traits in which no client of this class was answered.
+    pub(super) fn missing(&self, class: ClientClass) -> Traits {
+        Traits::of(|of| !self.has(of, class.of(of), Time::ZERO))
+    }
+
+    /// The server has answered a client of this class in another way: nobody gets this answer any more who is of its class where that is not the class of
+    /// the client that got it last. False: there is no such trait, so that it is not for his class.
+    pub(super) fn refute(&mut self, class: ClientClass) -> bool {
+        let blamed = Traits::of(|of| class.of(of) != self.last.0.of(of));
+        self.answered.retain(|known| !blamed.has(known.of) || known.class != class.of(known.of));
+        !blamed.is_empty()
+    }
+
+    /// In each trait the class that was not asked for longest.
+    pub(super) fn longest_ago(&self) -> ClientClass {
+        let oldest = |of: Trait| {
+            let classes = self.answered.iter().filter(move |known| known.of == of);
+            classes.min_by_key(|known| known.at).map_or(0, |known| known.class)
+        };
+        ClientClass(Trait::ALL.map(oldest))
+    }
+
+    /// How many.
+    pub(super) fn len(&self) -> usize {
+        self.answered.len()
+    }
+}
+
+/// A set of traits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits(u8);
+
+impl Traits {
+    pub(super) fn of(holds: impl Fn(Trait) -> bool) -> Traits {
+        Traits(Trait::ALL.into_iter().map(|of| u8::from(holds(of)) << of as u8).sum())
+    }
+
+    /// Is it none?
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Is it one of them?
+    #[inline]
+    pub(super) fn has(self, of: Trait) -> bool {
+        self.0 >> of as u8 & 1 != 0
+    }
+
+    /// Each of them.
+    pub fn iter(self) -> impl Iterator<Item = Trait> {
+        Trait::ALL.into_iter().filter(move |of| self.has(*of))
+    }
+
+    pub(super) fn union(self, other: Traits) -> Traits {
+        Traits(self.0 | other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn class(origin: u32, agent: u32) -> ClientClass {
+        let mut class = ClientClass::default();
+        (class.0[Trait::Origin as usize], class.0[Trait::Agent as usize]) = (origin, agent);
+        class
+    }
+
+    #[test]
+    fn each_trait_is_answered_by_itself() {
+        let mut seen = Seen::default();
+        assert!(!seen.covers(class(0, 0), Time::ZERO));
+        seen.note(class(1, 1), at(1));
+        seen.note(class(2, 2), at(5));
+        for (origin, agent) in [(1, 1), (2, 2), (1, 2), (2, 1)] {
+            assert!(seen.covers(class(origin, agent), Time::ZERO), "{origin} {agent}");
+        }
+        assert!(!seen.covers(class(3, 1), Time::ZERO) && !seen.covers(class(1, 0), Time::ZERO));
+        assert_eq!(seen.missing(class(3, 1)).iter().collect::<Vec<_>>(), [Trait::Origin]);
+        // Too long ago.
+        assert!(!seen.covers(class(1, 2), at(2)) && seen.covers(class(2, 2), at(5)));
+        assert_eq!(seen.longest_ago(), class(1, 1));
+        // The last one was of class 2 in both.
+        assert!(seen.refute(class(1, 2)));
+        assert!(!seen.covers(class(1, 1), Time::ZERO) && seen.covers(class(2, 1), Time::ZERO));
+        assert!(!seen.refute(class(2, 2)) && seen.covers(class(2, 1), Time::ZERO));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut seen = Seen::default();
+        for number in 0..200 {
+            seen.note(class(number, number), at(number.into()));
+            assert!(seen.len() <= SEEN_MAX && seen.covers(class(number, number), Time::ZERO));
+        }
+        assert!(!seen.covers(class(0, 0), Time::ZERO));
+    }
+}
