@@ -36,8 +36,10 @@ static __always_inline bool is_being_read(struct inode *inode)
 
 static __always_inline int change_time_set(struct inode *inode)
 {
-	if (inode && lacks_witnesses(inode->i_sb) && !is_being_read(inode))
+	if (inode && lacks_witnesses(inode->i_sb) && !is_being_read(inode)) {
 		change_inode(inode);
+		change_lists_if_unseen(inode);
+	}
 	return 0;
 }
 

@@ -14,7 +14,7 @@
  *   truncate, fallocate                                                  ext4_truncate_exit, ext4_fallocate_exit
  *   create, unlink, rename, link, symlink, mkdir                         ext4_mark_inode_dirty of the directory
  *   chmod, chown, utimes                                                 ext4_mark_inode_dirty of the file
- *   access control lists, mounts, namespaces                             sys_exit
+ *   access control lists, mounts, namespaces                             sys_exit; lists also as uring.h says
  *   fork, exec, exit in the server's namespace                           sched_process_*
  * These are in ext4.h. XFS, Btrfs and tmpfs are watched by the change times that are set there: times.h, and xfs.h for what leaves them alone; or, where the
  * kernel does not tell of those, at its functions: vfs.h.
@@ -23,7 +23,7 @@
  * Where it can be, calls.h is in the place of sys_exit.
  *
  * Deliberately absent: writes to the block device below a mounted file system (the kernel itself does not keep those
- * coherent), and setting an access control list through io_uring.
+ * coherent).
  */
 #include "kernel.h"
 #include "shared.h"
@@ -40,6 +40,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "requests.h"
 #include "server.h"
 #include "sql.h"
+#include "uring.h"
 #include "ext4.h"
 #include "times.h"
 #include "xfs.h"

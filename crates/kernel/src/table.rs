@@ -162,12 +162,43 @@ pub static ASSUMPTIONS: &[Assumption] = &[
     by_tracepoint!(Feature::Watching, "processes that start", "sched_process_fork", None, "5.15"),
     by_tracepoint!(Feature::Watching, "programs that are executed", "sched_process_exec", None, "5.15"),
     by_tracepoint!(Feature::Watching, "processes that end", "sched_process_exit", None, "5.15"),
+    Assumption {
+        name: "access control lists that are set through io_uring",
+        feature: Feature::Watching,
+        ways: &[
+            // vfs_setxattr() is among them.
+            Way { tests: FUNCTIONS_OF_CALLS, programs: &[], since: "6.1" },
+            Way {
+                tests: &[
+                    Test::Tracepoint { name: "io_uring_queue_async_work", module: None },
+                    Test::Tracepoint { name: "io_uring_complete", module: None },
+                ],
+                programs: &[Program::new("io_uring_queue_async_work"), Program::new("io_uring_complete")],
+                since: "6.0",
+            },
+            // A kernel without io_uring.
+            Way { tests: &[], programs: &[], since: "5.15" },
+        ],
+    },
     by_tracepoint!(Feature::Ext4, "writes", "ext4_da_write_end", EXT4, "5.15"),
     by_tracepoint!(Feature::Ext4, "writes without delayed allocation", "ext4_write_end", EXT4, "5.15"),
     by_tracepoint!(Feature::Ext4, "writes with data=journal", "ext4_journalled_write_end", EXT4, "5.15"),
     by_tracepoint!(Feature::Ext4, "changes of names and attributes", "ext4_mark_inode_dirty", EXT4, "5.15"),
     by_tracepoint!(Feature::Ext4, "truncation", "ext4_truncate_exit", EXT4, "5.15"),
     by_tracepoint!(Feature::Ext4, "fallocate", "ext4_fallocate_exit", EXT4, "5.15"),
+    Assumption {
+        name: "access control lists that no system call sets",
+        feature: Feature::Ext4,
+        ways: &[
+            // vfs_set_acl() is among them.
+            Way { tests: FUNCTIONS_OF_CALLS, programs: &[], since: "6.1" },
+            Way {
+                tests: &[Test::Tracepoint { name: "jbd2_handle_stats", module: Some("jbd2") }],
+                programs: &[Program::new("jbd2_handle_stats")],
+                since: "5.15",
+            },
+        ],
+    },
     by_tracepoint!(Feature::Ext4, "unlink", "ext4_unlink_exit", EXT4, "5.15"),
     by_tracepoint!(Feature::Ext4, "stores through mappings", "writeback_dirty_folio", None, "5.18"),
     Assumption {

@@ -140,18 +140,49 @@ fn a_server_that_looks_nothing_up_is_not_trusted() {
     assert_refused(&verdict, RefusalReason::NotLookedUp);
 }
 
-/// Gives the file another access control list: mode and owner stay, with what group and others may do (POSIX 1003.1e draft 17, as in linux/posix_acl_xattr.h).
-fn set_list(page: &Path) {
+/// Another access control list: mode and owner stay, with what group and others may do (POSIX 1003.1e draft 17, as in linux/posix_acl_xattr.h).
+/// Each is another one.
+fn access_list() -> Vec<u8> {
+    static USER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
+    let user = USER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let entry = |tag: u16, permissions: u16, id: u32| {
         [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id.to_le_bytes()].concat()
     };
     let nobody = u32::MAX;
-    // Owner, user 1, group, mask, others.
-    let entries = [(1, 6, nobody), (2, 4, 1), (4, 0, nobody), (16, 4, nobody), (32, 4, nobody)];
+    // Owner, a user, group, mask, others.
+    let entries = [(1, 6, nobody), (2, 4, user), (4, 0, nobody), (16, 4, nobody), (32, 4, nobody)];
     let mut list = 2u32.to_le_bytes().to_vec();
     entries.iter().for_each(|&(tag, permissions, id)| list.extend(entry(tag, permissions, id)));
+    list
+}
+
+fn set_list(page: &Path) {
     let file = File::open(page).unwrap();
-    rustix::fs::fsetxattr(file, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty()).unwrap();
+    rustix::fs::fsetxattr(file, "system.posix_acl_access", &access_list(), rustix::fs::XattrFlags::empty()).unwrap();
+}
+
+/// The same through io_uring, which tells of its end or not.
+fn set_list_by_uring(page: &Path, flags: io_uring::squeue::Flags) {
+    use io_uring::{IoUring, opcode};
+    let (path, list) = (std::ffi::CString::new(page.as_os_str().as_encoded_bytes()).unwrap(), access_list());
+    let name = c"system.posix_acl_access";
+    let set = opcode::SetXattr::new(name.as_ptr(), list.as_ptr().cast(), path.as_ptr(), list.len() as u32);
+    let mut ring = IoUring::new(8).unwrap();
+    // SAFETY: name, list and path outlive the wait below.
+    unsafe { ring.submission().push(&set.build().flags(flags)).unwrap() };
+    ring.submit().unwrap();
+    let mut is_set = || {
+        let failed = ring.completion().next().is_some_and(|completion| completion.result() < 0);
+        assert!(!failed, "the list cannot be set");
+        let mut now = [0; 64];
+        let len = rustix::fs::getxattr(page, "system.posix_acl_access", &mut now[..]);
+        len.is_ok_and(|len| now[..len] == *list).then_some(())
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while is_set().is_none() {
+        assert!(std::time::Instant::now() < deadline, "the list is not set");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }
 
 /// A file that the server has open and only looks for is kept as long as nothing has changed of who may read it.
@@ -188,18 +219,24 @@ fn a_file_that_is_held_open_is_kept_while_the_server_could_open_it_again() {
         open(scene, page);
         fs::write(page, b"hello").unwrap();
     })));
-    for change in [
+    for (number, change) in [
         |page: &Path| fs::set_permissions(page, fs::Permissions::from_mode(0o600)).unwrap(),
         |page: &Path| std::os::unix::fs::chown(page, Some(1), None).unwrap(),
         |page: &Path| std::os::unix::fs::chown(page, None, Some(1)).unwrap(),
         |page: &Path| set_list(page),
-    ] {
+        |page: &Path| set_list_by_uring(page, io_uring::squeue::Flags::empty()),
+        |page: &Path| set_list_by_uring(page, io_uring::squeue::Flags::SKIP_SUCCESS),
+    ]
+    .into_iter()
+    .enumerate()
+    {
         assert_eq!(
             look(&|scene, page| {
                 open(scene, page);
                 change(page);
             }),
-            refused
+            refused,
+            "change {number}"
         );
         std::os::unix::fs::chown(&page, Some(0), Some(0)).unwrap();
         let _ = rustix::fs::removexattr(&page, "system.posix_acl_access");
