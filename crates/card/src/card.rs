@@ -397,7 +397,18 @@ impl<W: Port, H: Port> Card<W, H> {
             Classified::Tcp(tcp) => match self.flows.find(&tcp.key) {
                 Some(index) => {
                     let ack = Some(tcp.head.ack).filter(|_| tcp.head.flags.ack());
-                    self.with_flow_at(index, ack, now, |card, flow| card.client_segment(flow, frame, &tcp, now));
+                    let mut is_new = false;
+                    self.with_flow_at(index, ack, now, |card, flow| {
+                        is_new = card.is_taken_up_again(flow, &tcp);
+                        if is_new {
+                            card.reset_host(flow);
+                            return Keep::No;
+                        }
+                        card.client_segment(flow, frame, &tcp, now)
+                    });
+                    if is_new {
+                        self.handle_unknown(frame, &tcp, now);
+                    }
                 }
                 None if !self.adopted.is_empty() && self.reset_orphan(&tcp, true) => {}
                 None if self.elder.is_some() && self.pass_to_elder(frame, &tcp, Side::Wire) => {}

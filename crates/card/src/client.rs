@@ -181,9 +181,10 @@ impl<W: Port, H: Port> Card<W, H> {
         let head = &tcp.head;
         let len = tcp.payload_len();
         if len == 0 && !head.flags.fin() {
-            if head.seq.lt(flow.rcv_nxt) && !self.probe_host(flow) {
+            if head.seq.lt(flow.rcv_nxt) {
                 // RFC 9293 section 3.10.7.4: not acceptable, so it is answered. Linux probes so (section 3.8.4).
                 self.ack_client(flow, now);
+                self.probe_host(flow);
             }
             return Keep::Yes;
         }
@@ -256,11 +257,6 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.active = now;
         flow.keep_alive.handle_segment(now);
         let head = &tcp.head;
-        if head.flags.syn() && !head.flags.ack() && (flow.is_closed() || flow.reset_passed.is_some()) {
-            // The client reuses the port: a new connection. Before, the host challenges it (RFC 5961 section 4), and if it is the client's, it resets.
-            self.reset_host(flow);
-            return Keep::No;
-        }
         let fits = is_in_host_window(flow, tcp);
         if let (Some(stamps), Some(theirs), true) = (&mut flow.timestamps, head.timestamps, fits) {
             stamps.client.update(theirs, head.seq, head.seq, now);
@@ -342,13 +338,11 @@ impl<W: Port, H: Port> Card<W, H> {
     }
 
     /// The client asks whether the connection still lives (RFC 9293 section 3.8.4): the host is asked, too, and resets the connection if it knows
-    /// nothing of it. True if it was; then its answer passes to the client.
-    fn probe_host(&mut self, flow: &Flow) -> bool {
-        let asks = flow.replies.is_empty() && flow.host.phase == HostPhase::Open && flow.host.sender.all_acked();
-        if asks {
+    /// nothing of it. If it does, its answer ends here: the card's own has gone to the client.
+    fn probe_host(&mut self, flow: &Flow) {
+        if flow.replies.is_empty() && flow.host.phase == HostPhase::Open && flow.host.sender.all_acked() {
             self.send_host_probe(flow);
         }
-        asks
     }
 
     /// Sends the host a segment that it has to answer, with a reset if it does not know the connection.
@@ -373,7 +367,7 @@ impl<W: Port, H: Port> Card<W, H> {
 }
 
 /// What the client sends next on an opaque connection, as far as is known.
-fn expected_of_client(flow: &Flow) -> Seq {
+pub(crate) fn expected_of_client(flow: &Flow) -> Seq {
     if flow.host.phase == HostPhase::Open { flow.splice.in_to_client(flow.host_acked_in) } else { flow.rcv_nxt }
 }
 

@@ -5,6 +5,7 @@ use nicache_tcp::time_wait::{Answer, Closed};
 use nicache_tcp::{Flags, Seq, Time};
 
 use crate::card::{Card, Keep};
+use crate::client::expected_of_client;
 use crate::counters::FillAbort;
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, FlowTimestamps, HostPhase, Phase};
@@ -72,6 +73,24 @@ impl<W: Port, H: Port> Card<W, H> {
         let closed =
             Closed { snd_nxt, rcv_nxt: flow.rcv_nxt, ts_recent: flow.timestamps.map(|stamps| stamps.client.recent()) };
         self.time_wait.insert(self.flows.hash(&flow.key), closed, now);
+    }
+
+    /// Does the client open a new connection from a port whose last one it has closed, while the host's side of that is not over? What it may do in
+    /// TIME-WAIT, it may do then.
+    pub(crate) fn is_taken_up_again(&self, flow: &Flow, tcp: &TcpFrame) -> bool {
+        let flags = tcp.head.flags;
+        if !flags.syn() || flags.ack() || flags.rst() || flags.fin() {
+            return false;
+        }
+        let (is_over, rcv_nxt) = match flow.phase {
+            // Before, the host challenges it (RFC 5961 section 4), and if it is the client's, it resets.
+            Phase::Opaque(_) if flow.reset_passed.is_some() => return true,
+            Phase::Opaque(_) => (flow.is_closed(), expected_of_client(flow)),
+            Phase::Requests => (flow.card_fin && flow.client_fin && flow.sender.all_acked(), flow.rcv_nxt),
+            Phase::HostHandshake | Phase::CardHandshake => return false,
+        };
+        let ts_recent = flow.timestamps.map(|stamps| stamps.client.recent());
+        is_over && Closed { snd_nxt: flow.sender.nxt(), rcv_nxt, ts_recent }.may_reopen(&tcp.head)
     }
 
     /// Answers a segment of a connection that the card has closed; true if it was one.

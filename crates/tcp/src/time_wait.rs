@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use crate::options::Timestamps;
 use crate::seq::Seq;
 use crate::time::Time;
 use crate::wire::SegmentHead;
@@ -23,6 +24,16 @@ pub struct Closed {
     pub rcv_nxt: Seq,
     /// TS.Recent, if timestamps were in use.
     pub ts_recent: Option<u32>,
+}
+
+impl Closed {
+    /// May this SYN open a new connection in the place of the old one (RFC 6191 section 2, RFC 9293 section 3.6.1, MAY-2)? If its timestamp is later, or
+    /// its number is beyond the last one. Either is enough, as for Linux: clients behind one address have clocks of their own.
+    #[must_use]
+    pub fn may_reopen(&self, head: &SegmentHead) -> bool {
+        let is_later = |(recent, theirs): (u32, Timestamps)| (theirs.val.wrapping_sub(recent) as i32) > 0;
+        head.seq.gt(self.rcv_nxt) || self.ts_recent.zip(head.timestamps).is_some_and(is_later)
+    }
 }
 
 /// What to do with a segment that meets a connection in TIME-WAIT.
@@ -125,13 +136,7 @@ fn judge(closed: &Closed, head: &SegmentHead, payload_len: u32) -> Answer {
         return Answer::Drop;
     }
     if head.flags.syn() && !head.flags.ack() {
-        // RFC 6191 section 2, RFC 9293 section 3.6.1 (MAY-2): a SYN may reopen the connection if its timestamp
-        // is later, or without timestamps if its number is beyond the last one of the old connection.
-        let later = match (closed.ts_recent, head.timestamps) {
-            (Some(recent), Some(ts)) if ts.val != recent => (ts.val.wrapping_sub(recent) as i32) > 0,
-            _ => head.seq.gt(closed.rcv_nxt),
-        };
-        return if later { Answer::NewConnection } else { Answer::Acknowledge };
+        return if closed.may_reopen(head) { Answer::NewConnection } else { Answer::Acknowledge };
     }
     // RFC 9293 section 3.10.7.4: what does not sit at RCV.NXT is not acceptable, and answered.
     if head.segment_len(payload_len) > 0 || head.seq != closed.rcv_nxt { Answer::Acknowledge } else { Answer::Drop }

@@ -1,5 +1,7 @@
 //! Opening connections, with segments lost, overtaken and out of place.
 
+use std::time::Duration;
+
 use nicache_card::Handshake;
 use nicache_tcp::{Flags, Seq};
 
@@ -152,4 +154,32 @@ fn connections_that_the_host_has_yet_to_close_are_counted() {
     assert_eq!(script.card.left_to_host(), 1);
     script.send_client(Flags::RST, 60_000, b"");
     assert_eq!(script.card.left_to_host(), 0);
+}
+
+/// A client opens a new connection from the port of its last one, of which the host has not heard the end.
+#[test]
+fn a_port_that_is_taken_up_again_is_a_new_connection_at_once() {
+    for (seq_ahead, is_new) in [(1, true), (50_000, true), (0u32.wrapping_sub(60), false)] {
+        let mut script = Script::with_stored(b"stored");
+        let request = b"GET /object HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        // Somebody else has had the reply that ends a connection.
+        let mut end = Script::end_of([10, 0, 0, 8], 42_000);
+        script.take_turns(&mut end);
+        let reply = b"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Length: 6\r\nConnection: close\r\n\r\nstored";
+        let mut serve = |_, _: &[u8]| (Duration::from_millis(1), reply.to_vec());
+        script.visit([10, 0, 0, 8], request, &mut serve);
+        script.take_turns(&mut end);
+        script.send_client(Flags::ACK | Flags::PSH, 60_000, request);
+        script.seq += request.len() as u32;
+        assert!(script.take_body().ends_with(b"stored"));
+        // Behind the card's FIN; the host says nothing to its own.
+        script.ack = script.ack + 1;
+        script.send_client(Flags::ACK | Flags::FIN, 60_000, b"");
+        script.seq += 1;
+        script.take_at_client();
+        script.seq = script.seq + seq_ahead;
+        script.send_client(Flags::SYN, 60_000, b"");
+        let answers = script.take_at_client();
+        assert_eq!(answers.iter().any(|segment| segment.head.flags.syn()), is_new, "{seq_ahead}: {answers:?}");
+    }
 }

@@ -5,6 +5,7 @@ mod attack;
 mod classes;
 mod forms;
 mod handshake;
+mod keep_alive;
 mod prediction;
 mod reinstate;
 mod repair;

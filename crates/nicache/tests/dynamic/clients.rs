@@ -1,9 +1,12 @@
 //! Clients whom the server tells apart without saying so: by where they come from, by language, by kind of program, by how they spell its name.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use nicache_applications::{Client, Reply};
 use nicache_coherence::Rule;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
 
 use crate::check::Cases;
 use crate::common::{self, Nicache, private_network, within};
@@ -154,4 +157,25 @@ fn the_spelling_of_the_servers_name() {
 #[test]
 fn without_classes() {
     assert!(hotlinkers(&start(Some(Rule::Classes))) > 0, "nobody notices that the rule is off");
+}
+
+/// Who asks whether the connection still lives while a page takes its time is not cut off, whoever answers the handshake.
+#[test]
+fn probes_while_a_page_takes_its_time() {
+    for handshake in ["pass-through", "card"] {
+        let options: &'static [&'static str] =
+            if handshake == "card" { &["--handshake", "card"] } else { &["--handshake", "pass-through"] };
+        let stage = Stage::start(&Setup { options, ..Setup::default() }, |_| {});
+        stage.script("slow.php", "<?php sleep(5); echo 'slow';");
+        let mut stream = TcpStream::connect(stage.address()).unwrap();
+        // Given up after 3 s without an answer.
+        set_socket_keepalive(&stream, true).unwrap();
+        set_tcp_keepidle(&stream, Duration::from_secs(1)).unwrap();
+        set_tcp_keepintvl(&stream, Duration::from_secs(1)).unwrap();
+        set_tcp_keepcnt(&stream, 2).unwrap();
+        stream.write_all(b"GET /slow.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap_or_else(|error| panic!("{handshake}: {error}"));
+        assert!(reply.contains("slow"), "{handshake}: {reply}");
+    }
 }
