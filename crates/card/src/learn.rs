@@ -17,7 +17,8 @@ impl<W: Port, H: Port> Card<W, H> {
         if !is_of_entry || reply.keep_alive == last {
             return;
         }
-        let len = entry.body_len;
+        let (len, is_pinned) = (entry.body_len, !entry.template.moves_expires());
+        let pinned = |template: PartialTemplate| if is_pinned { template.pinned() } else { template };
         let Some(learned) = self.store.learned_mut(lesson.entry) else { return };
         // What was learned stays: replies that were begun with it are sent again with the same bytes.
         match lesson.form {
@@ -26,14 +27,14 @@ impl<W: Port, H: Port> Card<W, H> {
                     && learned.not_modified.is_none()
                     && let Ok(template) = HeadTemplate::new(head)
                 {
-                    learned.not_modified = Some(template);
+                    learned.not_modified = Some(if is_pinned { template.pinned() } else { template });
                 }
             }
             LessonForm::Range(range) => {
                 if learned.range.is_none()
                     && let Some(template) = PartialTemplate::learn(reply, head, Some(range), len)
                 {
-                    learned.range = Some(template);
+                    learned.range = Some(pinned(template));
                 }
             }
             LessonForm::Parts(asked) => {
@@ -41,7 +42,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 if let Some(template) = PartialTemplate::learn(reply, head, None, len)
                     && let Some(format) = PartFormat::learn(reply, kind, body, &asked, len)
                 {
-                    let count_max = asked.count;
+                    let (count_max, template) = (asked.count, pinned(template));
                     match &mut learned.parts {
                         Some(known) => known.count_max = known.count_max.max(count_max),
                         none => *none = Some(Box::new(LearnedParts { template, format, count_max })),

@@ -82,6 +82,32 @@ pub struct Digests {
     pub exact: [u8; 32],
     /// The same without what is masked; equal to `exact` if nothing is.
     pub masked: [u8; 32],
+    /// Of the whole reply if its Expires stands still instead of moving with Date; equal to `exact` if there is none.
+    pub pinned: [u8; 32],
+}
+
+/// How two executions are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sameness {
+    /// But for their dates.
+    Exact,
+    /// But for their dates, and Expires stands still.
+    Pinned,
+    /// But for what is masked.
+    Masked,
+}
+
+impl Digests {
+    /// How this one and a later one are the same; `None`: they differ.
+    pub fn sameness(&self, later: &Digests) -> Option<Sameness> {
+        if self.exact == later.exact {
+            Some(Sameness::Exact)
+        } else if self.pinned == later.pinned {
+            Some(Sameness::Pinned)
+        } else {
+            (self.masked == later.masked).then_some(Sameness::Masked)
+        }
+    }
 }
 
 /// A whole reply.
@@ -99,14 +125,19 @@ pub struct WholeReply<'a> {
 impl WholeReply<'_> {
     /// Its digests. `body` gives the body's bytes, and is asked only if they are to be masked.
     pub fn digests(&self, settings: &PathSettings, body: impl FnOnce() -> Option<Vec<u8>>) -> Digests {
-        let mut head = vec![0; self.template.len()];
-        self.template.render(&HttpDate::from_unix_s(0), &mut head);
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&(head.len() as u64).to_le_bytes()).update(&head);
-        hasher.update(&[u8::from(self.closes)]).update(&self.body_len.to_le_bytes()).update(&self.body_hash);
-        let exact = hasher.finalize().into();
+        let head = rendered(self.template);
+        let exact = self.exact(&head);
         let masked = if settings.masks_anything() { self.masked(settings, &head, body) } else { exact };
-        Digests { exact, masked }
+        let is_moving = self.template.moves_expires();
+        let pinned = if is_moving { self.exact(&rendered(&self.template.clone().pinned())) } else { exact };
+        Digests { exact, masked, pinned }
+    }
+
+    fn exact(&self, head: &[u8]) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(head.len() as u64).to_le_bytes()).update(head);
+        hasher.update(&[u8::from(self.closes)]).update(&self.body_len.to_le_bytes()).update(&self.body_hash);
+        hasher.finalize().into()
     }
 
     fn masked(&self, settings: &PathSettings, head: &[u8], body: impl FnOnce() -> Option<Vec<u8>>) -> [u8; 32] {
@@ -135,9 +166,42 @@ impl WholeReply<'_> {
     }
 }
 
+/// The head at some moment that is the same for all.
+fn rendered(template: &HeadTemplate) -> Vec<u8> {
+    let mut head = vec![0; template.len()];
+    template.render(&HttpDate::from_unix_s(0), &mut head);
+    head
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two executions whose dates are 10 s apart.
+    #[test]
+    fn expires_moves_or_stands_still() {
+        let digests = |second: u64, expires: &str, more: &str| {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:{second}1 GMT\r\nExpires: {expires}\r\n{more}\r\n"
+            );
+            let template = HeadTemplate::new(head.as_bytes()).unwrap();
+            let reply = WholeReply { template: &template, closes: false, body_len: 0, body_hash: [0; 32] };
+            reply.digests(&PathSettings::default(), || None)
+        };
+        for (one, other, more, sameness) in [
+            // Date + 10 s, with max-age and without.
+            ("08:49:11", "08:49:21", "Cache-Control: max-age=10\r\n", Some(Sameness::Exact)),
+            ("08:49:11", "08:49:21", "", Some(Sameness::Exact)),
+            // At a time of day.
+            ("08:55:00", "08:55:00", "", Some(Sameness::Pinned)),
+            ("07:00:00", "07:00:00", "", Some(Sameness::Exact)),
+            ("08:55:00", "08:56:00", "", None),
+        ] {
+            let at = |second: u64, time: &str| digests(second, &format!("Sun, 06 Nov 1994 {time} GMT"), more);
+            let (one, other) = (at(0, one), at(1, other));
+            assert_eq!(one.sameness(&other), sameness);
+        }
+    }
 
     fn digests(settings: &PathSettings, header: &str, body: &str) -> Digests {
         let head = format!(

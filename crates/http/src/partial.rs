@@ -72,6 +72,12 @@ impl PartialTemplate {
         })
     }
 
+    /// The same with an Expires that stands still, as that of the whole reply does.
+    pub fn pinned(mut self) -> PartialTemplate {
+        self.expires = None;
+        self
+    }
+
     /// Bytes of the head for content of `content` bytes, which are `range` of `len`, if there is one.
     pub fn len_for(&self, content: u64, range: Option<ByteRange>, len: u64) -> usize {
         let grown = |span: Span, new: usize| new as isize - span.len as isize;

@@ -111,7 +111,7 @@ impl ReplyHead<'_> {
 pub(crate) struct Renewal {
     /// Offset of the Date value.
     pub(crate) date_at: usize,
-    /// Offset of the Expires value and seconds between Date and Expires, if that is max-age.
+    /// Offset of the Expires value and seconds between Date and Expires, if it seems to move with Date.
     pub(crate) expires: Option<(usize, u64)>,
 }
 
@@ -429,19 +429,23 @@ impl<'b> Fields<'b> {
 
     /// What a template must renew.
     ///
-    /// If Expires equals Date + max-age it moves with Date in most configurations, but some servers can compute
-    /// both from a time of day or from Last-Modified ("expires @15h", "expires modified +1h"), and then max-age
-    /// shrinks from reply to reply. Such a base shows as a whole number of minutes where Date would not. If it
-    /// shows by chance (one reply in thirty), the reply is not stored, and the next one is.
+    /// If Expires equals Date + max-age, or comes without max-age and is not over, it moves with Date in most configurations. But some servers compute
+    /// it from a time of day or from Last-Modified ("expires @15h", "expires modified +1h"), and then max-age
+    /// shrinks from reply to reply. Such a base mostly shows as a whole number of minutes where Date would not. If it
+    /// shows by chance (one reply in thirty), the reply is not stored, and the next one is. What does not show is found when two replies of different moments
+    /// are compared ([`HeadTemplate::pinned`](crate::HeadTemplate::pinned)).
     fn renewal(&self) -> Result<Renewal, NotShared> {
         let date = self.date.ok_or(NotShared::Date)?;
         let date_s = parse_imf_fixdate(date).ok_or(NotShared::Date)?;
         let date_at = offset_in(self.head, date);
-        let (Some(expires), Some(max_age_s)) = (self.expires, self.cache_control.max_age_s) else {
-            return Ok(Renewal { date_at, expires: None });
-        };
-        match parse_imf_fixdate(expires) {
-            Some(expires_s) if Some(expires_s) == date_s.checked_add(max_age_s) => {
+        let Some(expires) = self.expires else { return Ok(Renewal { date_at, expires: None }) };
+        let lifetime_s = |expires_s: u64| expires_s.checked_sub(date_s);
+        match (parse_imf_fixdate(expires), self.cache_control.max_age_s) {
+            (Some(expires_s), None) => {
+                let at = offset_in(self.head, expires);
+                Ok(Renewal { date_at, expires: lifetime_s(expires_s).map(|lifetime_s| (at, lifetime_s)) })
+            }
+            (Some(expires_s), Some(max_age_s)) if lifetime_s(expires_s) == Some(max_age_s) => {
                 let modified_s = self.last_modified.and_then(parse_imf_fixdate);
                 let pinned_to_day = expires_s.is_multiple_of(60);
                 let pinned_to_modified = modified_s.is_some_and(|at| expires_s.abs_diff(at).is_multiple_of(60));

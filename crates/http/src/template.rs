@@ -1,6 +1,6 @@
 //! Reply head templates: the server's own head, byte for byte, but for the moment in it.
 //!
-//! Date is renewed at each use, and Expires with it if it was Date + max-age (see [`crate::ReplyHead::shareable`]).
+//! Date is renewed at each use, and Expires with it if it moves with Date, as far as that can be told (see [`crate::ReplyHead::shareable`]).
 //! The template of a 200 serves GET and HEAD alike (RFC 9110 section 9.3.2); a 304 has a template of its own,
 //! learned from the server's own 304.
 
@@ -21,7 +21,8 @@ pub struct HeadTemplate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Expires {
     at: u16,
-    max_age_s: u64,
+    /// Seconds after Date.
+    lifetime_s: u64,
 }
 
 impl HeadTemplate {
@@ -37,7 +38,7 @@ impl HeadTemplate {
         }
         let renewal = parsed.renewal?;
         // Below TEMPLATE_BYTES_MAX, so both offsets fit.
-        let expires = renewal.expires.map(|(at, max_age_s)| Expires { at: at as u16, max_age_s });
+        let expires = renewal.expires.map(|(at, lifetime_s)| Expires { at: at as u16, lifetime_s });
         Ok(HeadTemplate { head: head.into(), date_at: renewal.date_at as u16, expires })
     }
 
@@ -50,8 +51,8 @@ impl HeadTemplate {
         };
         out.copy_from_slice(&self.head);
         put_date(out, self.date_at, date);
-        if let Some(Expires { at, max_age_s }) = self.expires {
-            put_date(out, at, &HttpDate::from_unix_s(date.unix_s().saturating_add(max_age_s)));
+        if let Some(Expires { at, lifetime_s }) = self.expires {
+            put_date(out, at, &HttpDate::from_unix_s(date.unix_s().saturating_add(lifetime_s)));
         }
         out.len()
     }
@@ -61,6 +62,17 @@ impl HeadTemplate {
     #[allow(clippy::len_without_is_empty, reason = "a head is never empty")]
     pub fn len(&self) -> usize {
         self.head.len()
+    }
+
+    /// Does Expires move with Date?
+    pub fn moves_expires(&self) -> bool {
+        self.expires.is_some()
+    }
+
+    /// The same with an Expires that stands still, whatever Date says: for a server that has been seen to do so.
+    pub fn pinned(mut self) -> HeadTemplate {
+        self.expires = None;
+        self
     }
 
     /// The head as the server sent it.

@@ -282,13 +282,15 @@ fn a_template_repeats_the_head_but_for_the_moment() {
 }
 
 #[test]
-fn expires_moves_with_date_only_if_max_age_says_so() {
+fn expires_moves_with_date_unless_max_age_or_the_past_says_otherwise() {
     let later = HttpDate::from_unix_s(1_763_683_200);
     let cases = [
         ("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\nCache-Control: max-age=3600\r\n", "Fri, 21 Nov 2025 01:00:00 GMT"),
         ("Expires: Thu, 20 Nov 2025 23:59:03 GMT\r\nCache-Control: max-age=0\r\n", "Fri, 21 Nov 2025 00:00:00 GMT"),
         ("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\nCache-Control: max-age=60\r\n", "Fri, 21 Nov 2025 00:59:03 GMT"),
-        ("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\n", "Fri, 21 Nov 2025 00:59:03 GMT"),
+        ("Expires: Fri, 21 Nov 2025 00:59:03 GMT\r\n", "Fri, 21 Nov 2025 01:00:00 GMT"),
+        ("Expires: Thu, 20 Nov 2025 23:59:03 GMT\r\n", "Fri, 21 Nov 2025 00:00:00 GMT"),
+        ("Expires: Thu, 20 Nov 2025 23:59:02 GMT\r\n", "Thu, 20 Nov 2025 23:59:02 GMT"),
         ("Expires: 0\r\nCache-Control: max-age=60\r\n", "0"),
     ];
     for (lines, expires) in cases {
@@ -299,6 +301,15 @@ fn expires_moves_with_date_only_if_max_age_says_so() {
         let rendered = String::from_utf8(out[..len].to_vec()).unwrap();
         assert!(rendered.contains(&format!("\r\nExpires: {expires}\r\n")), "{rendered}");
         assert!(rendered.contains("\r\nDate: Fri, 21 Nov 2025 00:00:00 GMT\r\n"));
+        // One that was seen to stand still.
+        let pinned = HeadTemplate::new(text.as_bytes()).unwrap().pinned();
+        assert!(!pinned.moves_expires());
+        pinned.render(&later, &mut out);
+        let rendered = String::from_utf8(out[..len].to_vec()).unwrap();
+        assert_eq!(
+            rendered,
+            text.replace("Date: Thu, 20 Nov 2025 23:59:03 GMT", "Date: Fri, 21 Nov 2025 00:00:00 GMT")
+        );
     }
 }
 

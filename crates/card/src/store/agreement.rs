@@ -24,7 +24,7 @@ use super::credit::Credit;
 use super::remembered::Remembered;
 use super::seen::{Seen, Traits};
 use crate::earned::AgeBounds;
-use crate::path::Digests;
+use crate::path::{Digests, Sameness};
 use crate::recheck::Recheck;
 
 /// Pages remembered that have no entry.
@@ -219,8 +219,8 @@ struct Candidate {
 /// What to do with a reply that the watcher has agreed to.
 #[derive(Clone, Debug)]
 pub(super) enum Opinion {
-    /// Two agree, `exactly` or but for what is masked.
-    Agreed { exactly: bool, past: Past },
+    /// Two agree, in this way.
+    Agreed { sameness: Sameness, past: Past },
     /// It is the first.
     First,
     /// It differs from another although nothing has changed.
@@ -280,7 +280,7 @@ impl Candidates {
         unchanged: impl Fn(&SourceSet, Stamp) -> bool,
     ) -> Opinion {
         if !Rule::Agreement.holds() {
-            return Opinion::Agreed { exactly: true, past: Past::none(execution) };
+            return Opinion::Agreed { sameness: Sameness::Exact, past: Past::none(execution) };
         }
         let Some(known) = self.candidates.get_mut(key) else {
             self.candidates.get_or_insert(*key, || Candidate::new(execution, None)).rest_on(basis);
@@ -288,7 +288,7 @@ impl Candidates {
         };
         let is_comparable = !known.outdated
             && (execution.unchanged_since == Some(known.record) || unchanged(&known.sources, known.stamp));
-        let is_equal = known.digests.masked == execution.digests.masked;
+        let is_equal = known.digests.sameness(&execution.digests).is_some();
         if (is_comparable || known.outdated) && is_equal && known.by != execution.by {
             return self.agree(key, execution);
         }
@@ -311,7 +311,7 @@ impl Candidates {
             self.candidates.get_or_insert(*key, || Candidate::new(execution, None)).outdated = true;
             return Opinion::First;
         };
-        if known.digests.masked == execution.digests.masked && known.by != execution.by {
+        if known.digests.sameness(&execution.digests).is_some() && known.by != execution.by {
             return self.agree(key, execution);
         }
         known.rest_on_nothing();
@@ -322,13 +322,13 @@ impl Candidates {
     /// The execution agrees with the one before.
     fn agree(&mut self, key: &Key, execution: &Execution) -> Opinion {
         let Some(known) = self.candidates.get(key) else { return Opinion::First };
-        let exactly = known.digests.exact == execution.digests.exact;
+        let Some(sameness) = known.digests.sameness(&execution.digests) else { return Opinion::First };
         let mut seen = Seen::default();
         seen.note(known.class, known.same_since);
         let Candidate { by, same_since, credit, usual, .. } = *known;
         let past = Past { by, same_since, credit, seen, usual: Some(usual) };
         self.candidates.forget(key);
-        Opinion::Agreed { exactly, past }
+        Opinion::Agreed { sameness, past }
     }
 
     /// An entry is gone, of which so much is known; the page may have another soon. Without a `basis` the execution is outdated.
@@ -377,7 +377,7 @@ impl Candidate {
 
     /// The execution is the last one now.
     fn take(&mut self, execution: &Execution) {
-        if self.digests.exact != execution.digests.exact {
+        if !matches!(self.digests.sameness(&execution.digests), Some(Sameness::Exact | Sameness::Pinned)) {
             self.same_since = execution.forwarded;
         }
         (self.by, self.class, self.digests) = (execution.by, execution.class, execution.digests);

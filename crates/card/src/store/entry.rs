@@ -10,6 +10,7 @@ use nicache_tcp::Time;
 use super::agreement::Age;
 use super::learned::Learned;
 use super::reinstate::Standing;
+use crate::path::Digests;
 
 /// Names an entry. A name outlives its entry harmlessly: the generation tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +127,12 @@ impl Entry {
     /// Is it a reply that the server computed?
     pub fn is_dynamic(&self) -> bool {
         self.age.class == Class::Dynamic
+    }
+
+    /// Do the entry's own replies say what one of the server's with these digests does?
+    pub(super) fn says(&self, digests: &Digests) -> bool {
+        let own = &self.age.digests;
+        if self.template.moves_expires() { own.exact == digests.exact } else { own.pinned == digests.pinned }
     }
 
     /// Did the server answer without a database? Then what it knows is in files or in its own memory.

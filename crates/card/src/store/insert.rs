@@ -16,6 +16,7 @@ use super::reinstate::Standing;
 use super::seen::Traits;
 use super::{Store, policy_key};
 use crate::counters::Counters;
+use crate::path::Sameness;
 
 /// Everything that goes into a new entry.
 pub struct NewEntry {
@@ -55,6 +56,16 @@ pub struct NewEntry {
     pub record: RecordNumber,
     /// [`Store::unsafe_requests`] before the request was forwarded.
     pub unsafe_requests: u64,
+}
+
+impl NewEntry {
+    /// With an Expires that does what it was seen to do.
+    fn as_said(mut self, sameness: Sameness) -> NewEntry {
+        if sameness == Sameness::Pinned {
+            self.template = self.template.pinned();
+        }
+        self
+    }
 }
 
 /// What has become of a reply.
@@ -97,25 +108,34 @@ impl Store {
             return Err(NotInserted::Changed);
         }
         let mut past = Past::none(&execution);
+        let mut new = new;
         if let Some(id) = self.name_of(&new.key)
             && let Some(known) = self.get(id)
         {
-            if known.age.digests.exact == execution.digests.exact {
-                self.renew(id, new, Class::Static, execution, epoch);
-                counters.renewed += 1;
-                return Ok(Inserted::Stored(id));
-            }
-            past.credit = known.age.credit;
-            if let Some(traits) = self.is_for_others(known, &execution) {
-                return Ok(self.split(new, &execution, traits, counters));
-            }
-            if self.is_unexplained(known, &execution) {
-                counters.executions_differed += 1;
-                self.distrust.note(new.resource, execution.finished);
+            match known.age.digests.sameness(&execution.digests) {
+                Some(_) if known.says(&execution.digests) => {
+                    self.renew(id, new, Class::Static, execution, epoch);
+                    counters.renewed += 1;
+                    return Ok(Inserted::Stored(id));
+                }
+                Some(sameness @ (Sameness::Exact | Sameness::Pinned)) => {
+                    past = known.age.past();
+                    new = new.as_said(sameness);
+                    counters.renewed += 1;
+                }
+                _ => {
+                    past.credit = known.age.credit;
+                    if let Some(traits) = self.is_for_others(known, &execution) {
+                        return Ok(self.split(new, &execution, traits, counters));
+                    }
+                    if self.is_unexplained(known, &execution) {
+                        counters.executions_differed += 1;
+                        self.distrust.note(new.resource, execution.finished);
+                    }
+                }
             }
         }
-        past.same_since = self.distrust.same_since(new.resource, past.same_since);
-        let age = Age::new(Class::Static, execution, past);
+        let age = Age::new(Class::Static, execution, self.trusted(new.resource, past));
         self.place(new, age, epoch, counters).map(Inserted::Stored)
     }
 
@@ -142,52 +162,55 @@ impl Store {
         if let Some(id) = self.name_of(&new.key)
             && let Some(known) = self.get(id)
         {
-            let (digests, hits, is_dynamic) = (known.age.digests, known.hits, known.is_dynamic());
-            let is_equal = digests.masked == execution.digests.masked;
-            let is_exact = digests.exact == execution.digests.exact;
+            let (hits, is_dynamic) = (known.hits, known.is_dynamic());
+            let sameness = known.age.digests.sameness(&execution.digests);
+            let is_whole = matches!(sameness, Some(Sameness::Exact | Sameness::Pinned));
             // A file's bytes once more, but this time something else may have decided that they be sent: it takes two clients who have got them.
-            if is_exact && (is_dynamic || known.age.by != execution.by) {
-                self.renew(id, new, Class::Dynamic, execution, epoch);
-                counters.renewed += 1;
-                self.suspect_if(is_suspect, id);
-                return Ok(Inserted::Stored(id));
-            }
-            if is_dynamic && is_equal {
-                // What is masked must not be older than the rest.
-                let past = self.trusted(new.resource, known.age.past());
-                let age = Age::new(Class::Dynamic, execution, past);
-                let id = self.place(new, age, epoch, counters)?;
-                if let Some(entry) = self.get_mut(id) {
-                    entry.hits = hits;
+            let is_agreed = is_dynamic || known.age.by != execution.by;
+            match sameness {
+                Some(_) if is_agreed && known.says(&execution.digests) => {
+                    self.renew(id, new, Class::Dynamic, execution, epoch);
+                    counters.renewed += 1;
+                    self.suspect_if(is_suspect, id);
+                    return Ok(Inserted::Stored(id));
                 }
-                counters.renewed += 1;
-                counters.masked += 1;
-                self.suspect_if(is_suspect, id);
-                return Ok(Inserted::Stored(id));
-            }
-            if let Some(traits) = self.is_for_others(known, &execution).filter(|_| !is_exact) {
-                return Ok(self.split(new, &execution, traits, counters));
-            }
-            if !is_exact {
-                let (differs, past) = (self.is_unexplained(known, &execution), known.age.past());
-                if differs {
-                    counters.executions_differed += 1;
-                    self.distrust.note(new.resource, execution.finished);
+                Some(sameness) if is_whole && is_agreed || is_dynamic => {
+                    // What is masked must not be older than the rest, and what is sent now is sent as before.
+                    let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, known.age.past()));
+                    let id = self.place(new.as_said(sameness), age, epoch, counters)?;
+                    if let Some(entry) = self.get_mut(id) {
+                        entry.hits = hits;
+                    }
+                    counters.renewed += 1;
+                    counters.masked += u64::from(sameness == Sameness::Masked);
+                    self.suspect_if(is_suspect, id);
+                    return Ok(Inserted::Stored(id));
                 }
-                self.remove(id, Removal::Purged);
-                self.candidates.note_entry(&new.key, &execution, past, Some(basis), differs);
-                self.release(new.body);
-                return Ok(if differs { Inserted::Differed } else { Inserted::First });
+                _ if is_whole => {}
+                _ => {
+                    if let Some(traits) = self.is_for_others(known, &execution) {
+                        return Ok(self.split(new, &execution, traits, counters));
+                    }
+                    let (differs, past) = (self.is_unexplained(known, &execution), known.age.past());
+                    if differs {
+                        counters.executions_differed += 1;
+                        self.distrust.note(new.resource, execution.finished);
+                    }
+                    self.remove(id, Removal::Purged);
+                    self.candidates.note_entry(&new.key, &execution, past, Some(basis), differs);
+                    self.release(new.body);
+                    return Ok(if differs { Inserted::Differed } else { Inserted::First });
+                }
             }
         }
         let revisions = &self.revisions;
         let unchanged = |sources: &SourceSet, stamp: Stamp| revisions.is_unchanged(sources.as_slice(), stamp);
         match self.candidates.compare(&new.key, &execution, basis, unchanged) {
-            Opinion::Agreed { exactly, past } => {
+            Opinion::Agreed { sameness, past } => {
                 let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past));
-                let id = self.place(new, age, epoch, counters)?;
+                let id = self.place(new.as_said(sameness), age, epoch, counters)?;
                 counters.agreed += 1;
-                counters.masked += u64::from(!exactly);
+                counters.masked += u64::from(sameness == Sameness::Masked);
                 self.suspect_if(is_suspect, id);
                 Ok(Inserted::Stored(id))
             }
@@ -220,16 +243,16 @@ impl Store {
             Some((_, known)) if !known.is_dynamic() => None,
             Some((id, known)) => {
                 let has_lapsed = self.state_of(known, execution.finished) == EntryState::Lapsed;
-                let (digests, past) = (known.age.digests, known.age.past());
-                let is_exact = digests.exact == execution.digests.exact;
+                let (sameness, past) = (known.age.digests.sameness(&execution.digests), known.age.past());
+                let is_exact = known.says(&execution.digests);
                 if is_exact || !has_lapsed {
                     if let Some(entry) = self.get_mut(id).filter(|_| is_exact) {
                         entry.said = entry.said.max(execution.forwarded);
                         entry.age.seen.note(execution.class, execution.forwarded);
                     }
                     None
-                } else if digests.masked == execution.digests.masked {
-                    Some(past)
+                } else if let Some(sameness) = sameness {
+                    Some((sameness, past))
                 } else {
                     self.remove(id, Removal::Purged);
                     self.candidates.note_entry(&new.key, &execution, past, None, false);
@@ -237,17 +260,17 @@ impl Store {
                 }
             }
             None => match self.candidates.compare_outdated(&new.key, &execution) {
-                Opinion::Agreed { past, .. } => Some(past),
+                Opinion::Agreed { sameness, past } => Some((sameness, past)),
                 Opinion::First | Opinion::Differs | Opinion::IsForOthers(_) => None,
             },
         };
-        let Some(past) = agreed else {
+        let Some((sameness, past)) = agreed else {
             self.release(new.body);
             return Ok(());
         };
         let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past));
         let epoch = self.revisions.epoch();
-        let id = self.place(new, age, epoch, counters)?;
+        let id = self.place(new.as_said(sameness), age, epoch, counters)?;
         if let Some(entry) = self.get_mut(id) {
             entry.standing = Standing::Lapsed;
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use nicache_card::AgeBounds;
 use nicache_coherence::{Class, Reinstatement};
+use nicache_http::{HttpDate, parse_imf_fixdate};
 use nicache_tcp::Time;
 
 use crate::script::{SOURCE, Script};
@@ -183,4 +184,49 @@ fn a_change_that_is_seen_is_no_reason_for_distrust() {
     site.script.table.record_change(SOURCE);
     site.go_on(seconds(5), seconds(190));
     assert!(site.earned().expect("an entry") >= seconds(30), "it is earned anew: {:?}", site.earned());
+}
+
+/// `Expires` of a reply of which `lifetime` says when it ends, by the time at which it was made.
+fn expires_of_hits(class: Class, lifetime: fn(u64) -> u64) -> Vec<(u64, u64)> {
+    const BASE_S: u64 = 1_700_000_000;
+    let bounds = AgeBounds { first: FIRST, most: MOST };
+    let mut script = Script::with_ages(class, bounds);
+    let begun = script.now;
+    let mut said = Vec::new();
+    for number in 0..120u8 {
+        let mut serve = |now: Time, _: &[u8]| {
+            let now_s = BASE_S + (now - begun).as_secs();
+            let [date, expires] = [now_s, lifetime(now_s)]
+                .map(|time| String::from_utf8_lossy(HttpDate::from_unix_s(time).as_bytes()).into_owned());
+            let head = format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nExpires: {expires}\r\nContent-Length: 1\r\n\r\nx");
+            (Duration::from_millis(5), head.into_bytes())
+        };
+        script.unix_s = BASE_S + script.now.since(begun).as_secs();
+        let (reply, is_hit) = script.visit([10, 0, 1, number], b"GET /object HTTP/1.1\r\nHost: a\r\n\r\n", &mut serve);
+        let text = String::from_utf8(reply).expect("text");
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("the field");
+            parse_imf_fixdate(line.as_bytes()).expect("a date")
+        };
+        if is_hit {
+            said.push((field("Date: "), field("Expires: ")));
+        }
+        script.wait(Duration::from_millis(700));
+    }
+    said
+}
+
+#[test]
+fn expires_does_what_the_servers_does() {
+    for class in [Class::Static, Class::Dynamic] {
+        let moving = expires_of_hits(class, |now_s| now_s + 10);
+        assert!(moving.len() > 60 && moving.iter().all(|(date, expires)| *expires == date + 10), "{moving:?}");
+        const FIXED: u64 = 1_700_000_400;
+        let fixed = expires_of_hits(class, |_| FIXED);
+        // Before it is known, it is at most T late.
+        assert!(fixed.len() > 60 && fixed.iter().all(|(_, expires)| expires.abs_diff(FIXED) <= 1), "{fixed:?}");
+        assert!(fixed.iter().skip(8).all(|(_, expires)| *expires == FIXED), "{fixed:?}");
+        let over = expires_of_hits(class, |_| 375_007_920);
+        assert!(over.len() > 60 && over.iter().all(|(_, expires)| *expires == 375_007_920), "{over:?}");
+    }
 }

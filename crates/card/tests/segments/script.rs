@@ -108,6 +108,8 @@ pub struct Script {
     client: MemoryPort,
     host: MemoryPort,
     pub now: Time,
+    /// What the card's clock says for `Date`, in seconds since 1970.
+    pub unix_s: u64,
     /// Address of the client.
     client_address: [u8; 4],
     /// Next number of the client.
@@ -210,6 +212,7 @@ impl Script {
             client,
             host,
             now,
+            unix_s: UNIX_S,
             client_address: CLIENT,
             seq: Seq(1000),
             ack: Seq(0),
@@ -479,7 +482,7 @@ impl Script {
         self.piling = true;
         speak(self);
         self.piling = false;
-        self.card.poll(self.now, UNIX_S).expect("ports in memory do not break");
+        self.card.poll(self.now, self.unix_s).expect("ports in memory do not break");
     }
 
     fn poll(&mut self) {
@@ -487,7 +490,7 @@ impl Script {
             return;
         }
         for _ in 0..3 {
-            self.card.poll(self.now, UNIX_S).expect("ports in memory do not break");
+            self.card.poll(self.now, self.unix_s).expect("ports in memory do not break");
         }
     }
 
@@ -503,7 +506,7 @@ impl Script {
     /// The card looks once, after `time`.
     pub fn poll_once_after(&mut self, time: Duration) {
         self.now += time;
-        self.card.poll(self.now, UNIX_S).expect("ports in memory do not break");
+        self.card.poll(self.now, self.unix_s).expect("ports in memory do not break");
     }
 
     /// What the card has sent to the client.
