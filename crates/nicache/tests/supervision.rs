@@ -6,7 +6,7 @@ mod common;
 mod replay;
 
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -321,6 +321,54 @@ fn what_stands_beside_the_path_does_not_stop_it() {
         assert!(kind == "file" || within(PATIENCE, is_told).is_some(), "{kind}");
         drop(reader);
     }
+}
+
+/// Crowds at the control socket and at the live page, under full load: some say nothing, some ask and ask and never read, some send what means nothing.
+#[test]
+fn whoever_looks_and_stands_still_does_not_stop_it() {
+    let _alone = LOAD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    private_network();
+    let site = Site::with("", "root @ROOT@/site;");
+    let nicache = Nicache::start(&["--admin", "0"], &site.command());
+    let url = format!("http://{}/page.html", nicache.server());
+    let body = try_curl(&url).unwrap();
+    wait_for_hits(&nicache, &url, &body);
+    let (admin, before) = (nicache.status["admin"].as_str().unwrap().to_owned(), status(nicache.name()));
+    let control = format!("/run/nicache/{}.sock", nicache.name());
+    let load = Command::new("wrk").args(["-t2", "-c32", "-d4s", &url]).stdout(Stdio::piped()).spawn().unwrap();
+    let texts = |question: &str| [String::new(), question.repeat(2000), "x".repeat(1 << 18), "\n".repeat(1 << 16)];
+    let at_control = texts("{\"command\":\"status\"}\n");
+    let at_page = texts(&format!("GET /metrics HTTP/1.1\r\nHost: {admin}\r\n\r\n"));
+    let mut crowd: Vec<Box<dyn std::any::Any>> = Vec::new();
+    for number in 0..300 {
+        // Whatever is not taken at once is not sent.
+        if let Ok(mut stream) = std::os::unix::net::UnixStream::connect(&control) {
+            stream.set_nonblocking(true).unwrap();
+            let _ = stream.write_all(at_control[number % 4].as_bytes());
+            crowd.push(Box::new(stream));
+        }
+        if let Ok(mut stream) = std::net::TcpStream::connect(&admin) {
+            stream.set_nonblocking(true).unwrap();
+            let _ = stream.write_all(at_page[number % 4].as_bytes());
+            crowd.push(Box::new(stream));
+        }
+    }
+    assert!(crowd.len() > 100, "{} of them have come in", crowd.len());
+    let said = load.wait_with_output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert!(!said.contains("Socket errors") && !said.contains("Non-2xx"), "{said}");
+    assert_eq!(try_curl(&url).as_deref(), Some(&*body));
+    drop(crowd);
+    let ask = || {
+        let output = Command::new(common::NICACHE).args(["status", "--json", "--name", nicache.name()]).output().unwrap();
+        output.status.success().then(|| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap())
+    };
+    let after = within(PATIENCE, ask).expect("it answers again");
+    for same in ["card_pid", "card_restarts", "watch_pid", "server_pid"] {
+        assert_eq!(after[same], before[same], "{same}");
+    }
+    assert!(number(&after["counters"], "hits") > number(&before["counters"], "hits") + 1000, "{said}");
+    assert_eq!(try_curl(&format!("http://{admin}/healthz")).as_deref(), Some("ok\n"));
 }
 
 fn niceness(nicache: &Nicache) -> i32 {

@@ -3,12 +3,11 @@
 use nicache_http::{ClientClass, Trait};
 use nicache_tcp::Time;
 
-/// Classes remembered for each entry, in all traits together. With more, those that were answered first are asked again.
-const SEEN_MAX: usize = 32;
+/// Classes remembered for each entry in each trait. With more, those that were answered first are asked again.
+const SEEN_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Answered {
-    of: Trait,
     class: u32,
     at: Time,
 }
@@ -16,41 +15,42 @@ struct Answered {
 /// The classes that were answered.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    answered: Vec<Answered>,
+    answered: [Vec<Answered>; Trait::ALL.len()],
     /// The client that was answered last.
-    last: (ClientClass, Time),
+    last: Option<(ClientClass, Time)>,
 }
 
 impl Seen {
     /// A client of this class was answered by a request that was forwarded then.
     pub(super) fn note(&mut self, class: ClientClass, at: Time) {
-        if at >= self.last.1 {
-            self.last = (class, at);
+        if self.last.is_none_or(|(_, last)| at >= last) {
+            self.last = Some((class, at));
         }
         for of in Trait::ALL {
-            let class = class.of(of);
-            if let Some(known) = self.answered.iter_mut().find(|known| (known.of, known.class) == (of, class)) {
+            let (class, answered) = (class.of(of), &mut self.answered[of as usize]);
+            if let Some(known) = answered.iter_mut().find(|known| known.class == class) {
                 known.at = known.at.max(at);
                 continue;
             }
-            if self.answered.len() == SEEN_MAX
-                && let Some(oldest) = (0..SEEN_MAX).min_by_key(|place| self.answered[*place].at)
+            if answered.len() == SEEN_MAX
+                && let Some(oldest) = (0..SEEN_MAX).min_by_key(|place| answered[*place].at)
             {
-                self.answered.swap_remove(oldest);
+                answered.swap_remove(oldest);
             }
-            self.answered.push(Answered { of, class, at });
+            answered.push(Answered { class, at });
         }
     }
 
     /// Was a client of this class answered, in each trait, at `oldest` or later?
     #[inline]
     pub(super) fn covers(&self, class: ClientClass, oldest: Time) -> bool {
-        Trait::ALL.into_iter().all(|of| self.has(of, class.of(of), oldest))
+        self.last.is_some_and(|(last, at)| last == class && at >= oldest)
+            || Trait::ALL.into_iter().all(|of| self.has(of, class.of(of), oldest))
     }
 
     #[inline]
     fn has(&self, of: Trait, class: u32, oldest: Time) -> bool {
-        self.answered.iter().any(|known| known.class == class && known.of == of && known.at >= oldest)
+        self.answered[of as usize].iter().any(|known| known.class == class && known.at >= oldest)
     }
 
     /// The traits in which no client of this class was answered.
@@ -61,23 +61,23 @@ impl Seen {
     /// The server has answered a client of this class in another way: nobody gets this answer any more who is of its class where that is not the class of
     /// the client that got it last. False: there is no such trait, so that it is not for his class.
     pub(super) fn refute(&mut self, class: ClientClass) -> bool {
-        let blamed = Traits::of(|of| class.of(of) != self.last.0.of(of));
-        self.answered.retain(|known| !blamed.has(known.of) || known.class != class.of(known.of));
+        let Some((last, _)) = self.last else { return false };
+        let blamed = Traits::of(|of| class.of(of) != last.of(of));
+        for of in blamed.iter() {
+            self.answered[of as usize].retain(|known| known.class != class.of(of));
+        }
         !blamed.is_empty()
     }
 
     /// In each trait the class that was not asked for longest.
     pub(super) fn longest_ago(&self) -> ClientClass {
-        let oldest = |of: Trait| {
-            let classes = self.answered.iter().filter(move |known| known.of == of);
-            classes.min_by_key(|known| known.at).map_or(0, |known| known.class)
-        };
-        ClientClass(Trait::ALL.map(oldest))
+        let oldest = |of: Trait| self.answered[of as usize].iter().min_by_key(|known| known.at);
+        ClientClass(Trait::ALL.map(|of| oldest(of).map_or(0, |known| known.class)))
     }
 
     /// How many.
     pub(super) fn len(&self) -> usize {
-        self.answered.len()
+        self.answered.iter().map(Vec::len).sum()
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let mut seen = Seen::default();
         for number in 0..200 {
             seen.note(class(number, number), at(number.into()));
-            assert!(seen.len() <= SEEN_MAX && seen.covers(class(number, number), Time::ZERO));
+            assert!(seen.len() <= 4 * SEEN_MAX && seen.covers(class(number, number), Time::ZERO));
         }
         assert!(!seen.covers(class(0, 0), Time::ZERO));
     }
