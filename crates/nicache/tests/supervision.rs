@@ -360,7 +360,8 @@ fn whoever_looks_and_stands_still_does_not_stop_it() {
     assert_eq!(try_curl(&url).as_deref(), Some(&*body));
     drop(crowd);
     let ask = || {
-        let output = Command::new(common::NICACHE).args(["status", "--json", "--name", nicache.name()]).output().unwrap();
+        let output =
+            Command::new(common::NICACHE).args(["status", "--json", "--name", nicache.name()]).output().unwrap();
         output.status.success().then(|| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap())
     };
     let after = within(PATIENCE, ask).expect("it answers again");
