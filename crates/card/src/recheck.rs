@@ -50,7 +50,8 @@ impl Rechecks {
         }
     }
 
-    fn ask(&mut self, recheck: Recheck, counters: &mut Counters) {
+    /// Asks for that.
+    pub(crate) fn ask(&mut self, recheck: Recheck, counters: &mut Counters) {
         if self.waiting.len() < RECHECKS_MAX {
             counters.rechecks += 1;
             self.waiting.push(recheck);

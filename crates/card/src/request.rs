@@ -436,6 +436,14 @@ impl<W: Port, H: Port> Card<W, H> {
                     forward.goes_ahead = was_there;
                 }
                 self.counters.misses_class += u64::from(commit && !is_his);
+                if commit
+                    && !is_plain_get
+                    && found == Found::Lapsed
+                    && self.config.rechecker.is_some()
+                    && let Some(recheck) = self.store.revive(&key, now)
+                {
+                    self.rechecks.ask(recheck, &mut self.counters);
+                }
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get {
                     let by = if request.bears_cookies { Executor::Bearer } else { self.executor(flow) };

@@ -63,6 +63,9 @@ pub enum Found {
 /// Hits of one entry that the policy is told of at a time.
 const TOLD_MAX: u32 = 64;
 
+/// A lapsed entry is not asked for again for so long.
+const REVIVAL: Duration = Duration::from_secs(5);
+
 struct Place {
     generation: u32,
     entry: Option<Entry>,
@@ -511,6 +514,20 @@ impl Store {
         counters.put_aside += u64::from(is_put_aside);
     }
 
+    /// Somebody asks for a part of an entry that has lapsed, or on a condition: what the server answers to that renews nothing. The request by which the
+    /// card has it said again, if the page pays for it.
+    pub fn revive(&mut self, key: &Key, now: Time) -> Option<Recheck> {
+        let id = self.name_of(key)?;
+        let age = &mut self.get_mut(id)?.age;
+        age.credit.note_execution();
+        let is_awaited = age.asked.is_some_and(|asked| now < asked + REVIVAL);
+        if is_awaited || age.recheck.is_none() || !age.credit.spend(false) {
+            return None;
+        }
+        age.asked = Some(now);
+        self.dressed_recheck(id)
+    }
+
     /// The request by which the server is to be asked again, if it is time to, as the entry answers somebody.
     #[inline]
     pub fn recheck_due(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
@@ -519,9 +536,14 @@ impl Store {
             return None;
         }
         age.asked = Some(now);
-        let lines = self.get(id).map(|entry| self.costumes.of(entry.age.seen.longest_ago()))?;
-        let bare = self.get(id)?.age.recheck.as_ref()?;
-        Some(Recheck { port: bare.port, head: dressed(&bare.head, &lines) })
+        self.dressed_recheck(id)
+    }
+
+    /// The card's own request for an entry, as a client of the classes that were asked for longest ago.
+    fn dressed_recheck(&self, id: EntryId) -> Option<Recheck> {
+        let age = &self.get(id)?.age;
+        let bare = age.recheck.as_ref()?;
+        Some(Recheck { port: bare.port, head: dressed(&bare.head, &self.costumes.of(age.seen.longest_ago())) })
     }
 
     /// The server's other replies for an entry, to add one.

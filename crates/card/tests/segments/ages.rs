@@ -230,3 +230,31 @@ fn expires_does_what_the_servers_does() {
         assert!(over.len() > 60 && over.iter().all(|(_, expires)| *expires == 375_007_920), "{over:?}");
     }
 }
+
+/// What players and returning browsers ask for renews nothing by itself: the card asks for the whole.
+#[test]
+fn an_entry_that_has_lapsed_comes_back_for_those_who_want_a_part() {
+    for field in ["Range: bytes=0-0", "If-None-Match: \"other\""] {
+        for class in [Class::Static, Class::Dynamic] {
+            let mut site = Site::new(class, |_| 7);
+            site.go_on(Duration::from_millis(400), seconds(10));
+            site.script.poll_once_after(seconds(300));
+            let (hits, executions) = (site.hits, site.executions);
+            let request = format!("GET {PLAIN} HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
+            for number in 0..4u8 {
+                let mut serve = |_, _: &[u8]| {
+                    site.executions += 1;
+                    let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
+                    (
+                        Duration::from_millis(5),
+                        format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: 1\r\n\r\n7").into_bytes(),
+                    )
+                };
+                site.script.visit([10, 0, 2, number], request.as_bytes(), &mut serve);
+            }
+            site.visit();
+            assert_eq!(site.hits, hits + 1, "{field}, {class:?}");
+            assert!(site.executions <= executions + 5, "{field}, {class:?}");
+        }
+    }
+}
