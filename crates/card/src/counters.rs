@@ -167,7 +167,7 @@ pub struct Counters {
     pub misses_excluded: u64,
     /// Misses of pages that are left alone, since their executions differ although nothing has changed.
     pub misses_differing: u64,
-    /// Misses since the server has not given the entry's answer to a client of this class yet.
+    /// Misses because the server has not given the entry's answer to a client of this class yet.
     pub misses_class: u64,
     /// Times that the server has answered clients of different classes differently, without `Vary`.
     pub classes_split: u64,

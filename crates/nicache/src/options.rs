@@ -80,8 +80,8 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck: Option<Milliseconds>,
 
-    /// The same after a while: it grows with the time for which the server has given the same answer, up to this much. A page that came out different
-    /// although nothing had changed begins anew [default: 1m]
+    /// How old what nobody can see may be in a reply that the server has given for long. It grows from 1s (or --recheck) to a quarter of the time for which
+    /// the answer has been the same, up to this much. A page that came out different although nothing had changed begins anew [default: 1m]
     #[arg(long, value_name = "TIME")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recheck_max: Option<Milliseconds>,
