@@ -80,7 +80,6 @@ fn requests_of_real_clients_are_candidates() {
 fn the_key_is_what_may_change_the_reply() {
     let base = complete(WRK);
     assert_eq!(base, complete(&WRK.replace("GET", "HEAD")));
-    assert_eq!(base, complete(&WRK.replace("example.com", "EXAMPLE.COM")));
     assert_eq!(base, complete(&WRK.replace("Host", "hOST")));
     for same in ["User-Agent: x\r\n", "If-None-Match: \"a\"\r\n", "Cookie: _ga=7\r\n", "Cache-Control: no-cache\r\n"] {
         assert_eq!(base, complete(&with(same)), "{same}");
@@ -92,6 +91,7 @@ fn the_key_is_what_may_change_the_reply() {
         complete(&WRK.replace("/index.html", "/./index.html")),
         complete(&WRK.replace("/index.html", "//index.html")),
         complete(&WRK.replace("/index.html", "/index.html?")),
+        complete(&WRK.replace("example.com", "EXAMPLE.COM")),
         complete(&WRK.replace("example.com", "example.com:80")),
         complete(&WRK.replace("example.com", "example.com.")),
         complete(&WRK.replace("HTTP/1.1", "HTTP/1.0")),

@@ -63,7 +63,7 @@ fn head(request: &Request, padding: usize) -> Vec<u8> {
         Method::Post => format!("Content-Length: {}\r\n", request.body_bytes),
     };
     let close = if request.closes { "Connection: close\r\n" } else { "" };
-    let agent = "x".repeat(padding);
+    let agent = "0".repeat(padding);
     format!("{method} {} HTTP/1.1\r\nHost: a\r\n{length}{close}User-Agent: {agent}\r\n\r\n", request.path).into_bytes()
 }
 

@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use nicache_card::{Card, CardConfig, FillAbort, Handshake, Store};
+use nicache_card::{AgeBounds, Card, CardConfig, FillAbort, Handshake, PathSettings, Paths, Store};
 use nicache_coherence::{RefusalReason, RevisionTable};
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
@@ -100,6 +101,9 @@ impl World {
         config.flows = scenario.flows;
         config.entries = scenario.entries;
         config.cache_status = scenario.cache_status;
+        // Whatever is wrong here is to last.
+        let ages = AgeBounds::fixed(Duration::from_secs(86_400));
+        config.paths = Paths::new(PathSettings { ages, ..PathSettings::default() }, Vec::new());
         let card = Card::new(wire_port, host_port, config, store, Box::new(watcher_link.clone()), Time(0));
         let clients = scenario
             .clients
