@@ -60,7 +60,7 @@ pub struct NewEntry {
 
 impl NewEntry {
     /// With an Expires that does what it was seen to do.
-    fn as_said(mut self, sameness: Sameness) -> NewEntry {
+    fn saying(mut self, sameness: Sameness) -> NewEntry {
         if sameness == Sameness::Pinned {
             self.template = self.template.pinned();
         }
@@ -120,7 +120,7 @@ impl Store {
                 }
                 Some(sameness @ (Sameness::Exact | Sameness::Pinned)) => {
                     past = known.age.past();
-                    new = new.as_said(sameness);
+                    new = new.saying(sameness);
                     counters.renewed += 1;
                 }
                 _ => {
@@ -177,7 +177,7 @@ impl Store {
                 Some(sameness) if is_whole && is_agreed || is_dynamic => {
                     // What is masked must not be older than the rest, and what is sent now is sent as before.
                     let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, known.age.past()));
-                    let id = self.place(new.as_said(sameness), age, epoch, counters)?;
+                    let id = self.place(new.saying(sameness), age, epoch, counters)?;
                     if let Some(entry) = self.get_mut(id) {
                         entry.hits = hits;
                     }
@@ -208,7 +208,7 @@ impl Store {
         match self.candidates.compare(&new.key, &execution, basis, unchanged) {
             Opinion::Agreed { sameness, past } => {
                 let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past));
-                let id = self.place(new.as_said(sameness), age, epoch, counters)?;
+                let id = self.place(new.saying(sameness), age, epoch, counters)?;
                 counters.agreed += 1;
                 counters.masked += u64::from(sameness == Sameness::Masked);
                 self.suspect_if(is_suspect, id);
@@ -270,7 +270,7 @@ impl Store {
         };
         let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past));
         let epoch = self.revisions.epoch();
-        let id = self.place(new.as_said(sameness), age, epoch, counters)?;
+        let id = self.place(new.saying(sameness), age, epoch, counters)?;
         if let Some(entry) = self.get_mut(id) {
             entry.standing = Standing::Lapsed;
         }

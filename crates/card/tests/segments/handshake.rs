@@ -173,11 +173,11 @@ fn a_port_that_is_taken_up_again_is_a_new_connection_at_once() {
         script.seq += request.len() as u32;
         assert!(script.take_body().ends_with(b"stored"));
         // Behind the card's FIN; the host says nothing to its own.
-        script.ack = script.ack + 1;
+        script.ack += 1;
         script.send_client(Flags::ACK | Flags::FIN, 60_000, b"");
         script.seq += 1;
         script.take_at_client();
-        script.seq = script.seq + seq_ahead;
+        script.seq += seq_ahead;
         script.send_client(Flags::SYN, 60_000, b"");
         let answers = script.take_at_client();
         assert_eq!(answers.iter().any(|segment| segment.head.flags.syn()), is_new, "{seq_ahead}: {answers:?}");
