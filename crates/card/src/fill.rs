@@ -660,6 +660,18 @@ impl Fills {
                 if *reason == RefusalReason::Changed && fill.by != Executor::Card {
                     store.note_wasted(&fill.key, fill.forwarded, counters);
                 }
+                // Whether the file was looked up for this one is not known, but the server has said the same again.
+                if matches!(reason, RefusalReason::NotLookedUp | RefusalReason::Decided)
+                    && fill.lost == store.revisions().lost()
+                    && let Some((template, body)) = fill.take_reply()
+                {
+                    let execution = fill.execution(&template, body, false, store);
+                    store.release(body);
+                    if store.confirm(&fill.key, execution) {
+                        counters.renewed += 1;
+                        outcome = Some(Outcome::Stored);
+                    }
+                }
                 // What was lost since might have spoken against sharing it.
                 let may_be_shared = matches!(verdict.verdict, Verdict::Outdated(_))
                     && fill.may_be_dynamic

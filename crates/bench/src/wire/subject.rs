@@ -418,7 +418,9 @@ impl Running {
             return Ok(Some(Counts { hits: requests, others: copied.context("no copied_bytes in the status")? }));
         }
         let number = |key: &str| status["counters"][key].as_u64().with_context(|| format!("no {key} in the status"));
-        Ok(Some(Counts { hits: number("hits")?, others: number("misses")? + number("bypasses")? }))
+        // The card's own requests go to the server, as they should.
+        let others = (number("misses")? + number("bypasses")?).saturating_sub(number("recheck_requests")?);
+        Ok(Some(Counts { hits: number("hits")?, others }))
     }
 
     fn status(&self) -> Result<Option<Value>> {

@@ -291,6 +291,24 @@ impl Store {
         self.release(new.body);
     }
 
+    /// The server has given the answer of a static entry again, and the watcher cannot say by which file: a server that keeps files open does not look for
+    /// them each time. That the entry is right its own sources say; that it is the server's answer still, this reply. True if it is renewed so.
+    pub fn confirm(&mut self, key: &Key, execution: Execution) -> bool {
+        let Some(id) = self.name_of(key) else { return false };
+        let Some(known) = self.get(id) else { return false };
+        let is_right = !known.is_dynamic()
+            && known.standing == Standing::Good
+            && known.says(&execution.digests)
+            && self.revisions.is_unchanged(known.sources.as_slice(), known.stamp)
+            && !self.has_changed_by_request(known);
+        let past = self.trusted(known.resource, known.age.past());
+        if let Some(entry) = self.get_mut(id).filter(|_| is_right) {
+            entry.said = execution.forwarded;
+            entry.age = Age::new(Class::Static, execution, past);
+        }
+        is_right
+    }
+
     /// The past of a page, as far as it counts: from a difference on that nothing explained it does not, for a while.
     fn trusted(&self, resource: SourceSlot, past: Past) -> Past {
         Past { same_since: self.distrust.same_since(resource, past.same_since), ..past }
