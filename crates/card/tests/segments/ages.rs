@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nicache_card::AgeBounds;
-use nicache_coherence::{Class, Reinstatement};
+use nicache_coherence::{Class, RefusalReason, Reinstatement};
 use nicache_http::{HttpDate, parse_imf_fixdate};
 use nicache_tcp::Time;
 
@@ -257,4 +257,20 @@ fn an_entry_that_has_lapsed_comes_back_for_those_who_want_a_part() {
             assert!(site.executions <= executions + 5, "{field}, {class:?}");
         }
     }
+}
+
+/// The server keeps its files open, so that nobody can say by which one it has answered.
+#[test]
+fn a_file_that_is_not_looked_up_again_is_renewed_as_long_as_its_sources_are_unchanged() {
+    let mut site = Site::new(Class::Static, |_| 7);
+    site.go_on(seconds(1), seconds(20));
+    *site.script.refused.lock().expect("one thread") = Some(RefusalReason::NotLookedUp);
+    site.go_on(seconds(5), seconds(400));
+    assert_eq!(site.earned(), Some(MOST));
+    assert!(site.hits > site.visits / 2, "{} of {}", site.hits, site.visits);
+    *site.script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
+    site.script.table.record_change(SOURCE);
+    let hits = site.hits;
+    site.go_on(seconds(5), seconds(60));
+    assert_eq!(site.hits, hits, "it has changed");
 }

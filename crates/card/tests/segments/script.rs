@@ -68,6 +68,7 @@ struct Agreeable {
     answers: Vec<Answer>,
     class: Class,
     outdated: Arc<Mutex<Option<RefusalReason>>>,
+    refused: Arc<Mutex<Option<RefusalReason>>>,
     reinstatement: Arc<Mutex<Reinstatement>>,
     change_before_answer: Arc<Mutex<bool>>,
     table: Arc<RevisionTable>,
@@ -82,6 +83,7 @@ impl CoherenceLink for Agreeable {
                 let stored =
                     Verdict::Stored { class: self.class, sources, record: RecordNumber(1), previous_unchanged: false };
                 let verdict = self.outdated.lock().expect("one thread").map_or(stored, Verdict::Outdated);
+                let verdict = self.refused.lock().expect("one thread").map_or(verdict, Verdict::Refused);
                 Answer::Fill(FillVerdict { id: request.id, verdict })
             }
             Question::Reinstate(request) => {
@@ -124,6 +126,8 @@ pub struct Script {
     of_others: Vec<Segment>,
     /// Why the watcher calls all replies outdated, if it does.
     pub outdated: Arc<Mutex<Option<RefusalReason>>>,
+    /// Why the watcher refuses all replies, if it does.
+    pub refused: Arc<Mutex<Option<RefusalReason>>>,
     /// What the watcher answers about suspects.
     pub reinstatement: Arc<Mutex<Reinstatement>>,
     /// Whether the source changes between the watcher's verdict about a suspect and its arrival.
@@ -195,12 +199,14 @@ impl Script {
         let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
         let outdated = Arc::default();
+        let refused = Arc::default();
         let reinstatement = Arc::new(Mutex::new(Reinstatement::Stays));
         let change_before_answer = Arc::new(Mutex::new(false));
         let watcher = Agreeable {
             answers: Vec::new(),
             class,
             outdated: Arc::clone(&outdated),
+            refused: Arc::clone(&refused),
             reinstatement: Arc::clone(&reinstatement),
             change_before_answer: Arc::clone(&change_before_answer),
             table: Arc::clone(&table),
@@ -218,6 +224,7 @@ impl Script {
             ack: Seq(0),
             table,
             outdated,
+            refused,
             reinstatement,
             change_before_answer,
             client_port: 40_000,
