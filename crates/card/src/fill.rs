@@ -661,7 +661,7 @@ impl Fills {
                     store.note_wasted(&fill.key, fill.forwarded, counters);
                 }
                 // Whether the file was looked up for this one is not known, but the server has said the same again.
-                if matches!(reason, RefusalReason::NotLookedUp | RefusalReason::Decided)
+                if matches!(verdict.verdict, Verdict::Refused(RefusalReason::NotLookedUp))
                     && fill.lost == store.revisions().lost()
                     && let Some((template, body)) = fill.take_reply()
                 {

@@ -290,7 +290,7 @@ impl Candidates {
             && (execution.unchanged_since == Some(known.record) || unchanged(&known.sources, known.stamp));
         let is_equal = known.digests.sameness(&execution.digests).is_some();
         if (is_comparable || known.outdated) && is_equal && known.by != execution.by {
-            return self.agree(key, execution);
+            return self.agree(key, execution, is_comparable);
         }
         let apart = Traits::of(|of: Trait| known.class.of(of) != execution.class.of(of));
         known.rest_on(basis);
@@ -312,19 +312,21 @@ impl Candidates {
             return Opinion::First;
         };
         if known.digests.sameness(&execution.digests).is_some() && known.by != execution.by {
-            return self.agree(key, execution);
+            return self.agree(key, execution, false);
         }
         known.rest_on_nothing();
         known.take(execution);
         Opinion::First
     }
 
-    /// The execution agrees with the one before.
-    fn agree(&mut self, key: &Key, execution: &Execution) -> Opinion {
+    /// The execution agrees with the one before, whose client counts if all `is_unchanged` in between.
+    fn agree(&mut self, key: &Key, execution: &Execution, is_unchanged: bool) -> Opinion {
         let Some(known) = self.candidates.get(key) else { return Opinion::First };
         let Some(sameness) = known.digests.sameness(&execution.digests) else { return Opinion::First };
         let mut seen = Seen::default();
-        seen.note(known.class, known.same_since);
+        if is_unchanged {
+            seen.note(known.class, known.same_since);
+        }
         let Candidate { by, same_since, credit, usual, .. } = *known;
         let past = Past { by, same_since, credit, seen, usual: Some(usual) };
         self.candidates.forget(key);

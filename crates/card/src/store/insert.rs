@@ -13,7 +13,7 @@ use super::agreement::{Age, Basis, Execution, Opinion, Past};
 use super::entry::{Entry, EntryId, EntryState};
 use super::learned::Learned;
 use super::reinstate::Standing;
-use super::seen::Traits;
+use super::seen::{Seen, Traits};
 use super::{Store, policy_key};
 use crate::counters::Counters;
 use crate::path::Sameness;
@@ -89,7 +89,7 @@ pub enum NotInserted {
 }
 
 impl Store {
-    /// Turns the fill of a static reply into an entry, or renews the one that is there. The stamps are compared again here, since the watcher's verdict took
+    /// Turns the fill of a static reply into an entry, or renews the one that is there. The stamps are compared again here, because the watcher's verdict took
     /// time.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Store {
                     return Ok(Inserted::Stored(id));
                 }
                 Some(sameness @ (Sameness::Exact | Sameness::Pinned)) => {
-                    past = known.age.past();
+                    past = self.past_of(known, &execution, new.unsafe_requests);
                     new = new.saying(sameness);
                     counters.renewed += 1;
                 }
@@ -176,7 +176,8 @@ impl Store {
                 }
                 Some(sameness) if is_whole && is_agreed || is_dynamic => {
                     // What is masked must not be older than the rest, and what is sent now is sent as before.
-                    let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, known.age.past()));
+                    let past = self.past_of(known, &execution, new.unsafe_requests);
+                    let age = Age::new(Class::Dynamic, execution, past);
                     let id = self.place(new.saying(sameness), age, epoch, counters)?;
                     if let Some(entry) = self.get_mut(id) {
                         entry.hits = hits;
@@ -248,6 +249,7 @@ impl Store {
                 if is_exact || !has_lapsed {
                     if let Some(entry) = self.get_mut(id).filter(|_| is_exact) {
                         entry.said = entry.said.max(execution.forwarded);
+                        entry.age.seen = Seen::default();
                         entry.age.seen.note(execution.class, execution.forwarded);
                     }
                     None
@@ -268,6 +270,8 @@ impl Store {
             self.release(new.body);
             return Ok(());
         };
+        // Something has changed: who had got the answer before may get another one now.
+        let past = Past { seen: Seen::default(), ..past };
         let age = Age::new(Class::Dynamic, execution, self.trusted(new.resource, past));
         let epoch = self.revisions.epoch();
         let id = self.place(new.saying(sameness), age, epoch, counters)?;
@@ -280,7 +284,7 @@ impl Store {
     /// The server has said the same again, maybe under other sources. `epoch` was read before stamps were compared.
     fn renew(&mut self, id: EntryId, new: NewEntry, class: Class, execution: Execution, epoch: Epoch) {
         let Some(known) = self.get(id) else { return };
-        let past = self.trusted(known.resource, known.age.past());
+        let past = self.past_of(known, &execution, new.unsafe_requests);
         if let Some(entry) = self.get_mut(id) {
             entry.said = execution.forwarded;
             entry.age = Age::new(class, execution, past);
@@ -307,6 +311,18 @@ impl Store {
             entry.age = Age::new(Class::Static, execution, past);
         }
         is_right
+    }
+
+    /// The past of an entry whose answer the server has given again. After a change that is seen, only the class that has got it now gets it: the change may
+    /// be that others are refused.
+    fn past_of(&self, known: &Entry, execution: &Execution, unsafe_requests: u64) -> Past {
+        let past = self.trusted(known.resource, known.age.past());
+        let is_same_memory = known.unsafe_requests == unsafe_requests || !known.rests_on_memory();
+        if is_same_memory && self.is_unexplained(known, execution) {
+            past
+        } else {
+            Past { seen: Seen::default(), ..past }
+        }
     }
 
     /// The past of a page, as far as it counts: from a difference on that nothing explained it does not, for a while.

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use nicache_card::AgeBounds;
-use nicache_coherence::Class;
+use nicache_coherence::{Class, Reinstatement};
 use nicache_tcp::Time;
 
-use crate::script::Script;
+use crate::script::{SOURCE, Script};
 
 /// A server that answers by a header of the request, and what it was asked.
 struct Site {
@@ -148,4 +148,26 @@ fn a_class_that_is_refused_later_is_found() {
     }
     assert_eq!(site.visit(EVIL), (None, false));
     assert!(site.visit(OWN).1 || site.visit(OWN).1);
+}
+
+/// The change that switches on a rule for one class leaves the page of the others as it was.
+#[test]
+fn a_change_that_is_seen_counts_for_each_class() {
+    for class in [Class::Static, Class::Dynamic] {
+        for has_lapsed in [false, true] {
+            let mut site = Site::new(class, |_| Some("for all"));
+            site.settle(OWN);
+            site.settle(EVIL);
+            if has_lapsed {
+                site.script.poll_once_after(Duration::from_secs(300));
+            }
+            site.says = |head| (!head.contains("evil")).then_some("for all");
+            *site.script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
+            site.script.table.record_change(SOURCE);
+            site.settle(OWN);
+            for _ in 0..12 {
+                assert_eq!(site.visit(EVIL), (None, false), "{class:?}, lapsed: {has_lapsed}");
+            }
+        }
+    }
 }
