@@ -87,7 +87,7 @@ fn reloaded() {
     let configuration = command(&stage.folder, "event")[2].clone();
     edits::reload(&stage, || {
         let text = std::fs::read_to_string(&configuration).unwrap();
-        std::fs::write(&configuration, text + "\nHeader always set X-Configuration new\n").unwrap();
+        std::fs::write(&configuration, text + "\nHeader always set X-Frame-Options DENY\n").unwrap();
     });
 }
 

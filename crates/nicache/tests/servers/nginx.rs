@@ -70,7 +70,7 @@ fn reloaded() {
     let configuration = command(&stage.folder, SENDFILE)[2].clone();
     edits::reload(&stage, || {
         let text = std::fs::read_to_string(&configuration).unwrap();
-        let text = text.replace("listen 80;", "listen 80; add_header X-Configuration new always;");
+        let text = text.replace("listen 80;", "listen 80; add_header X-Frame-Options DENY always;");
         std::fs::write(&configuration, text).unwrap();
     });
 }

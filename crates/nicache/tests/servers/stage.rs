@@ -1,6 +1,7 @@
 //! A server behind a card, and ways to ask it through the card and beside it.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
@@ -77,6 +78,19 @@ impl Stage {
 
     pub fn ask_beside(&self, request: &[u8]) -> Reply {
         exchange(self.beside(), request)
+    }
+
+    /// The head of the reply to a request that asks for the connection's end, beside the card; empty if the server gives none, as while it starts anew.
+    pub fn head_beside(&self, request: &[u8]) -> String {
+        let mut reply = Vec::new();
+        let asked =
+            inside(self.nicache.pid("server_pid"), || TcpStream::connect("127.0.0.1:80")).and_then(|mut stream| {
+                stream.set_read_timeout(Some(Duration::from_secs(20)))?;
+                stream.write_all(request)?;
+                stream.read_to_end(&mut reply)
+            });
+        drop(asked);
+        String::from_utf8_lossy(&reply).split("\r\n\r\n").next().unwrap_or_default().to_owned()
     }
 
     pub fn counters(&self) -> Counters {
