@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * Which frames are of a service flow: TCP from or to a service, and the ICMP errors about it, behind at most two VLAN tags.
+ * Which frames are of a service flow: TCP from or to a service, and the ICMP errors about it, behind at most two VLAN tags; also with IPv4
+ * options, IPv6 options and in fragments, of which the first comes first.
  * Read first: RFC 791, 8200 (headers), 792 and 4443 (what an error quotes). Included by steer.bpf.c.
  *
- * Deliberately absent: fragments, IPv4 options, IPv6 extension headers. A card does not treat those, so they are none of its frames.
+ * Deliberately absent: other extension headers of IPv6. A card does not treat those, so they are none of its frames.
  */
 #ifndef NICACHE_SERVICE_H
 #define NICACHE_SERVICE_H
@@ -37,6 +38,19 @@ struct segment {
 	__u32 at; /* where its header begins */
 };
 
+/* A datagram in fragments of which the first is of a service flow: the others do not say so. */
+struct datagram {
+	struct address from, to;
+	__u32 id;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct datagram);
+	__type(value, __u32);
+} datagrams SEC(".maps");
+
 /* From which side a frame comes decides which of its ends is the service. */
 enum side { WIRE = 0, HOST = 1 };
 
@@ -67,26 +81,100 @@ static __always_inline bool is_of_flow(struct frame frame, __u32 at, struct addr
 	return is_service(&flow->server, flow->server_port);
 }
 
-/* What an IP packet says about itself. */
-enum verdict { OTHER, SERVICE, ERROR };
+/* What an IP packet says about itself. A part of a segment names no flow: it may come by another queue. */
+enum verdict { OTHER, SERVICE, ERROR, PART };
+
+/* A fragment; its segment begins at `at` if it is the first. */
+static __always_inline enum verdict part_verdict(struct frame frame, __u32 at, const struct datagram *datagram,
+						 bool is_first, bool from_service, struct segment *segment)
+{
+	__u32 zero = 0;
+
+	if (!is_first)
+		return bpf_map_lookup_elem(&datagrams, datagram) ? PART : OTHER;
+	if (!is_of_flow(frame, at, datagram->from, datagram->to, from_service, segment))
+		return OTHER;
+	bpf_map_update_elem(&datagrams, datagram, &zero, BPF_ANY);
+	return PART;
+}
 
 /* The IPv4 packet at `at`. Of a packet that an error quotes, the first fragment counts, too. */
 static __always_inline enum verdict ipv4_verdict(struct frame frame, __u32 at, bool from_service, bool quoted,
 						 struct segment *segment)
 {
+	struct datagram datagram = {};
 	struct ipv4 ip;
 	__u8 type[2];
 
-	if (!load(frame, at, &ip, sizeof(ip)) || ip.version_and_length != 0x45 ||
-	    ip.fragment & bpf_htons(quoted ? 0x1fff : 0x3fff))
+	if (!load(frame, at, &ip, sizeof(ip)))
 		return OTHER;
-	at += sizeof(ip);
+	if (ip.version_and_length != 0x45 &&
+	    (quoted || ip.protocol != PROTOCOL_TCP || ip.version_and_length >> 4 != 4 || ip.version_and_length < 0x45))
+		return OTHER;
+	if (ip.fragment & bpf_htons(quoted ? 0x1fff : 0x3fff) && (quoted || ip.protocol != PROTOCOL_TCP))
+		return OTHER;
+	at += BOUNDED(ip.version_and_length, 0xf) * 4;
+	if (!quoted && ip.fragment & bpf_htons(0x3fff)) {
+		datagram.from = mapped(ip.from);
+		datagram.to = mapped(ip.to);
+		datagram.id = ip.identification;
+		return part_verdict(frame, at, &datagram, !(ip.fragment & bpf_htons(0x1fff)), from_service, segment);
+	}
 	if (ip.protocol == PROTOCOL_TCP)
 		return is_of_flow(frame, at, mapped(ip.from), mapped(ip.to), from_service, segment) ? SERVICE : OTHER;
 	if (quoted || ip.protocol != PROTOCOL_ICMP || !load(frame, at, type, sizeof(type)))
 		return OTHER;
 	/* Destination unreachable (too big among them), time exceeded, parameter problem. */
 	return type[0] == 3 || type[0] == 11 || type[0] == 12 ? ERROR : OTHER;
+}
+
+#define PROTOCOL_HOP_BY_HOP 0
+#define PROTOCOL_FRAGMENT 44
+#define PROTOCOL_DESTINATION_OPTIONS 60
+
+#define EXTENSIONS_MAX 3
+/* Of one header of options, in units of 8 bytes, less one. */
+#define OPTIONS_MAX 7
+
+/* What is behind headers of options and that of a fragment. */
+static __always_inline enum verdict extended_verdict(struct frame frame, __u32 at, const struct ipv6 *ip,
+						     bool from_service, struct segment *segment)
+{
+	struct datagram datagram = { .from = joined(ip->from), .to = joined(ip->to) };
+	bool is_part = false, is_first = true;
+	__u8 next = ip->next;
+	struct {
+		__u8 next, length;
+		__be16 place;
+		__u16 id[2];
+	} AS_HALVES header;
+
+#pragma unroll
+	for (int count = 0; count < EXTENSIONS_MAX; count++) {
+		if (next == PROTOCOL_TCP)
+			break;
+		if (!load(frame, at, &header, sizeof(header)))
+			return OTHER;
+		if (next == PROTOCOL_FRAGMENT) {
+			/* Of one that is all of its datagram both are 0. */
+			is_part = header.place & bpf_htons(0xfff9);
+			is_first = !(header.place & bpf_htons(0xfff8));
+			datagram.id = (__u32)header.id[1] << 16 | header.id[0];
+			at += 8;
+		} else if (next == PROTOCOL_HOP_BY_HOP || next == PROTOCOL_DESTINATION_OPTIONS) {
+			if (header.length > OPTIONS_MAX)
+				return OTHER;
+			at += (BOUNDED(header.length, OPTIONS_MAX) + 1) * 8;
+		} else {
+			return OTHER;
+		}
+		next = header.next;
+	}
+	if (next != PROTOCOL_TCP)
+		return OTHER;
+	if (is_part)
+		return part_verdict(frame, at, &datagram, is_first, from_service, segment);
+	return is_of_flow(frame, at, datagram.from, datagram.to, from_service, segment) ? SERVICE : OTHER;
 }
 
 static __always_inline enum verdict ipv6_verdict(struct frame frame, __u32 at, bool from_service, bool quoted,
@@ -100,7 +188,9 @@ static __always_inline enum verdict ipv6_verdict(struct frame frame, __u32 at, b
 	at += sizeof(ip);
 	if (ip.next == PROTOCOL_TCP)
 		return is_of_flow(frame, at, joined(ip.from), joined(ip.to), from_service, segment) ? SERVICE : OTHER;
-	if (quoted || ip.next != PROTOCOL_ICMPV6 || !load(frame, at, type, sizeof(type)))
+	if (!quoted && ip.next != PROTOCOL_ICMPV6)
+		return extended_verdict(frame, at, &ip, from_service, segment);
+	if (quoted || !load(frame, at, type, sizeof(type)))
 		return OTHER;
 	/* Unreachable, too big, time exceeded, parameter problem. */
 	return type[0] >= 1 && type[0] <= 4 ? ERROR : OTHER;

@@ -32,6 +32,7 @@ use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
 use crate::link::CoherenceLink;
 use crate::memo::Memo;
 use crate::packet::{Classified, Side, TcpFrame, classify};
+use crate::reassembly::{Reassembly, Taken};
 use crate::recheck::Rechecks;
 use crate::store::{Entry, MostUsed, Store};
 use crate::turns::Turns;
@@ -87,6 +88,7 @@ pub struct Card<W, H> {
     pub(crate) watcher_due: Option<Time>,
     pub(crate) waiters: Waiters,
     pub(crate) rechecks: Rechecks,
+    reassembly: Reassembly,
     pub(crate) ledger: Option<Box<dyn Ledger>>,
     pub(crate) adopted: Adopted,
     pub(crate) elder: Option<Elder>,
@@ -115,6 +117,18 @@ impl<W: Port, H: Port> Ports<W, H> {
         match send_with_fallback(&mut self.wire, parts, offload) {
             Ok(_) => {}
             Err(error) => count_refusal(error, &mut counters.drops_wire),
+        }
+    }
+
+    /// Passes a frame that came from that side on to the other one as it was on the wire.
+    fn pass(&mut self, from: Side, frame: &[u8], counters: &mut Counters) {
+        let (parts, bytes) = ([IoSlice::new(frame)], FrameBytes::other(frame.len()));
+        match from {
+            Side::Wire => self.send_to_host(&parts, Offload::default(), bytes, counters),
+            Side::Host => {
+                counters.bus.count_from_host(frame.len(), bytes);
+                self.send_to_wire(&parts, Offload::default(), counters);
+            }
         }
     }
 
@@ -193,6 +207,7 @@ impl<W: Port, H: Port> Card<W, H> {
             watcher_due: None,
             waiters: Waiters::new(),
             rechecks: Rechecks::new(),
+            reassembly: Reassembly::new(),
             ledger: None,
             adopted: Adopted::default(),
             elder: None,
@@ -229,6 +244,7 @@ impl<W: Port, H: Port> Card<W, H> {
         self.burst = Some(burst);
         let served = self.poll_turns(now);
         self.poll_timers(now);
+        self.give_up_fragments(now);
         self.poll_l0(now);
         if !self.adopted.is_empty() {
             self.poll_adopted(now);
@@ -277,7 +293,8 @@ impl<W: Port, H: Port> Card<W, H> {
     pub fn next_due(&self) -> Option<Time> {
         let adopted = if self.adopted.is_empty() { None } else { self.adopted.due(Time::ZERO) };
         let turn = (!self.turns.is_empty()).then_some(Time::ZERO);
-        earliest([turn, self.wheel.next_due(), self.period_end, self.watcher_due(), self.l0_due(), adopted])
+        let reassembly = self.reassembly.due();
+        earliest([turn, self.wheel.next_due(), self.period_end, self.watcher_due(), self.l0_due(), adopted, reassembly])
     }
 
     /// What was counted so far.
@@ -388,6 +405,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let ports = &self.config.service_ports;
         let offload = frame.offload();
         match classify(frame.data(), &offload, Side::Wire, |port| ports.contains(&port)) {
+            Classified::Other if self.is_unwrapped(frame, Side::Wire, now) => {}
             Classified::Other => self.pass_to_host(frame, FrameBytes::other(frame.len())),
             Classified::Corrupt => self.counters.corrupt += 1,
             Classified::TooBig(told) => match self.flows.find(&told.key) {
@@ -421,6 +439,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let ports = &self.config.service_ports;
         let offload = frame.offload();
         match classify(frame.data(), &offload, Side::Host, |port| ports.contains(&port)) {
+            Classified::Other if self.is_unwrapped(frame, Side::Host, now) => {}
             Classified::Other | Classified::TooBig(_) => self.pass_to_wire(frame, FrameBytes::other(frame.len())),
             Classified::Corrupt => self.counters.corrupt += 1,
             Classified::Tcp(tcp) => match self.flows.find(&tcp.key) {
@@ -430,6 +449,27 @@ impl<W: Port, H: Port> Card<W, H> {
                 None => self.pass_to_wire(frame, FrameBytes::other(frame.len())),
             },
         }
+    }
+
+    /// Takes a frame that may be a segment of a service's connection in a packet that is not plain. False: it goes on as it is.
+    fn is_unwrapped(&mut self, frame: &mut FrameBuf, side: Side, now: Time) -> bool {
+        let Card { reassembly, ports, counters, config, .. } = self;
+        let is_service = |port| config.service_ports.contains(&port);
+        let pass = |side, bytes: &[u8]| ports.pass(side, bytes, counters);
+        let taken = reassembly.take(frame, side, now, is_service, pass);
+        if taken == Taken::Plain {
+            self.counters.unwrapped += 1;
+            match side {
+                Side::Wire => self.handle_wire_frame(frame, now),
+                Side::Host => self.handle_host_frame(frame, now),
+            }
+        }
+        taken != Taken::No
+    }
+
+    fn give_up_fragments(&mut self, now: Time) {
+        let Card { reassembly, ports, counters, .. } = self;
+        reassembly.give_up(now, |side, bytes| ports.pass(side, bytes, counters));
     }
 
     /// Runs `handle` on a flow taken out of the table, then puts it back with its timer armed, or forgets it.

@@ -215,6 +215,8 @@ pub struct Counters {
     pub retransmits: u64,
     /// Frames with a wrong checksum.
     pub corrupt: u64,
+    /// Segments that came with IP options, with extension headers or in fragments.
+    pub unwrapped: u64,
     /// Frames that the card before this one did not take in time.
     pub drops_elder: u64,
     /// Connections of an earlier card that were reset.
@@ -310,6 +312,7 @@ impl Default for Counters {
             host_ends_absorbed: 0,
             retransmits: 0,
             corrupt: 0,
+            unwrapped: 0,
             drops_elder: 0,
             orphans_reset: 0,
             too_big_obeyed: 0,

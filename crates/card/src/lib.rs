@@ -11,7 +11,7 @@
 //! `store/mod.rs` (how a reply becomes an entry and when it stops to be one).
 //!
 //! The card does no I/O but through its [`nicache_port::Port`]s, reads no clock, and allocates nothing on the packet path.
-//! Deliberately absent: IP fragments, IP options, extension headers and TCP options that it does not know; such traffic passes untouched.
+//! Deliberately absent: IP headers that a receiver may judge by, and connections with TCP options that it does not know; such traffic passes untouched.
 
 #![forbid(unsafe_code)]
 
@@ -49,6 +49,7 @@ mod path_mtu;
 mod patience;
 mod payload;
 mod prediction;
+mod reassembly;
 mod recheck;
 mod request;
 pub mod store;

@@ -1,6 +1,6 @@
 //! What a frame is to the card: a segment of a service's TCP connection, or something to pass on untouched.
 //!
-//! Deliberately absent: IP options, extension headers and fragments. Such frames are `Other` and pass.
+//! IP options, extension headers and fragments are `Other` here; `reassembly.rs` makes plain packets of what is a segment.
 
 use nicache_port::{Checksum, Offload};
 use nicache_tcp::SegmentHead;

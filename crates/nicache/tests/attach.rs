@@ -7,12 +7,13 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use common::options::ask_with_options;
 use common::{Nicache, Site, inside, ip, is_running, kill, output, private_network, status, within};
 use rustix::process::Signal;
 
@@ -137,6 +138,29 @@ fn serves_in(scene: &Scene, arguments: &[&str]) {
     assert_eq!(scene.curl("http://192.0.2.1:8081/page.html").as_deref(), Some(&b"[2001:db8::1]"[..]));
     let pinged = scene.client.run(|| Command::new("python3").args(["-c", PING]).output().unwrap());
     assert!(pinged.status.success(), "{}", String::from_utf8_lossy(&pinged.stderr));
+}
+
+/// With the card's handshake the server knows no connection before a miss; without it, numbers differ after a hit.
+#[test]
+fn packets_with_options_belong_to_their_connections() {
+    for arguments in [&["--handshake", "card"][..], &["--port", "xdp"], &["--l0", "--handshake", "card"]] {
+        let scene = Scene::new();
+        let nicache = Nicache::attach(&[&["--wire", "w0", "--host", "h0"], arguments].concat());
+        let page = std::fs::read(scene.site.folder.path().join("site/page.html")).unwrap();
+        for host in ["192.0.2.1", "2001:db8::1"] {
+            let server: IpAddr = host.parse().unwrap();
+            let named = if server.is_ipv6() { format!("[{host}]") } else { host.to_owned() };
+            scene.wait_for_hits(&nicache, &format!("http://{named}/page.html"), &page);
+            let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: {named}\r\n\r\n").into_bytes();
+            let requests = [get("/page.html"), get("/absent"), get("/page.html"), get("/absent"), get("/page.html")];
+            let count = |name: &str| status(nicache.name())["counters"][name].as_u64().unwrap();
+            let before = (count("hits"), count("unwrapped"));
+            let bodies = scene.client.run(move || ask_with_options(server, &requests));
+            assert!([0, 2, 4].iter().all(|at| bodies[*at] == page), "{host} {arguments:?}: {bodies:?}");
+            let (hits, unwrapped) = (count("hits") - before.0, count("unwrapped") - before.1);
+            assert!(hits >= 1 && unwrapped > 5, "{host} {arguments:?}: {hits} hits, {unwrapped} segments with options");
+        }
+    }
 }
 
 /// One echo request of 3000 bytes, in fragments.

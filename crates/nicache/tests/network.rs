@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use nicache_port::{Burst, Checksum, Offload, PacketConfig, PacketSocket, Port, Reception};
 
+use common::options::{ask_with_options, exchange};
 use common::{Nicache, Site, inside, ip, output, private_network, seen_client, status, within};
 
 /// A site at both versions of IP.
@@ -207,5 +208,70 @@ fn routers_are_obeyed() {
             fetch_until_hit(&nicache, &format!("http://{server}/large"), &large(), |url| behind.curl(url));
             assert!(obeyed() > before, "no router has said anything: {server}");
         }
+    }
+}
+
+fn unwrapped(nicache: &Nicache) -> u64 {
+    status(nicache.name())["counters"]["unwrapped"].as_u64().unwrap()
+}
+
+/// Some miss (the first, too: the server has not answered this kind of client before), some are hits, on one connection: its numbers at the server are not those of the client, or the server does not know it at all.
+#[test]
+fn packets_with_options_belong_to_their_connections() {
+    private_network();
+    for handshake in ["pass-through", "card"] {
+        let site = site();
+        let nicache = Nicache::start(&["--handshake", handshake], &site.command());
+        let server6: std::net::IpAddr = nicache.status["server_address6"].as_str().unwrap().parse().unwrap();
+        for server in [nicache.server().into(), server6] {
+            let host = if server.is_ipv6() { format!("[{server}]") } else { server.to_string() };
+            fetch_until_hit(&nicache, &format!("http://{host}/page.html"), b"hello from nginx\n", curl);
+            let (hits_before, before) = (hits(&nicache), unwrapped(&nicache));
+            let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes();
+            let requests = [get("/page.html"), get("/absent"), get("/page.html"), get("/absent?"), get("/page.html")];
+            let bodies = ask_with_options(server, &requests);
+            for at in [0, 2, 4] {
+                assert_eq!(bodies[at], b"hello from nginx\n", "{server} {handshake} {at}");
+            }
+            let (hits, unwrapped) = (hits(&nicache) - hits_before, unwrapped(&nicache) - before);
+            assert!(hits >= 2 && unwrapped > 5, "{server} {handshake}: {hits} hits, {unwrapped} segments with options");
+        }
+    }
+}
+
+/// A client whose packets may be cut on the way, behind a router whose next link is narrow.
+#[test]
+fn fragments_belong_to_their_connections() {
+    private_network();
+    let behind = Behind::connect(1500);
+    for handshake in ["pass-through", "card"] {
+        let site = site();
+        let nicache = Nicache::start(&["--handshake", handshake], &site.command());
+        ip(&format!("link set {} mtu 700", nicache.status["interface"].as_str().unwrap()));
+        let server = nicache.server();
+        fetch_until_hit(&nicache, &format!("http://{server}/page.html"), b"hello from nginx\n", curl);
+        let (hits_before, before) = (hits(&nicache), unwrapped(&nicache));
+        let pad = "p".repeat(1500);
+        let get =
+            |path: &str| format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nAccept: text/{pad}\r\n\r\n").into_bytes();
+        let mut post = format!("POST /other HTTP/1.1\r\nHost: {server}\r\nContent-Length: 300000\r\n\r\n").into_bytes();
+        post.extend_from_slice(&[b'x'; 300_000]);
+        let page = || get("/page.html");
+        let requests = [page(), get("/absent"), page(), post, page(), page(), page(), page()];
+        let bodies = inside(u64::from(behind.process.id()), move || {
+            std::fs::write("/proc/sys/net/ipv4/ip_no_pmtu_disc", "1").unwrap();
+            let mut stream = std::net::TcpStream::connect((server, 80)).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            requests.map(|request| {
+                // Time for the reply before to be judged.
+                std::thread::sleep(Duration::from_millis(50));
+                exchange(&mut stream, &request)
+            })
+        });
+        for at in [0, 2, 4, 5, 6, 7] {
+            assert_eq!(bodies[at], b"hello from nginx\n", "{handshake} {at}");
+        }
+        let (hits, unwrapped) = (hits(&nicache) - hits_before, unwrapped(&nicache) - before);
+        assert!(hits >= 2 && unwrapped > 200, "{handshake}: {hits} hits, {unwrapped} segments in fragments");
     }
 }

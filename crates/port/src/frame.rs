@@ -75,6 +75,20 @@ pub struct Offload {
 }
 
 impl Offload {
+    /// The metadata of the same frame with `bytes` less before the transport header; `None` if there were not so many.
+    #[must_use]
+    pub fn nearer(self, bytes: u16) -> Option<Offload> {
+        let checksum = match self.checksum {
+            Checksum::Partial { start, offset } => Checksum::Partial { start: start.checked_sub(bytes)?, offset },
+            other => other,
+        };
+        let gso = match self.gso {
+            Some(gso) => Some(Gso { header_len: gso.header_len.checked_sub(bytes)?, ..gso }),
+            None => None,
+        };
+        Some(Offload { checksum, gso })
+    }
+
     /// The metadata of the same frame with `bytes` more bytes in front of the network header; `None` if a position does not fit.
     fn shifted(self, bytes: u16) -> Option<Offload> {
         let checksum = match self.checksum {

@@ -295,13 +295,17 @@ impl Packet {
     }
 
     fn sum_with_addresses(&self, frame: &[u8]) -> u16 {
-        let segment = &frame[self.transport_at..self.end];
+        checksum::add(self.pseudo_header_sum(frame), checksum::sum(&frame[self.transport_at..self.end]))
+    }
+
+    /// The sum of the pseudo-header: what the checksum field has of a frame that somebody further on completes.
+    #[must_use]
+    pub fn pseudo_header_sum(&self, frame: &[u8]) -> u16 {
         // The addresses are in a row, as in the pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1).
         let at = self.ip_at + if self.source.is_v4() { IPV4_ADDRESSES_AT } else { IPV6_ADDRESSES_AT };
         let addresses = checksum::sum(&frame[at..self.transport_at]);
-        let len = checksum::sum(&(segment.len() as u32).to_be_bytes());
-        let pseudo = checksum::add(checksum::add(addresses, len), u16::from(u8::from(self.protocol)));
-        checksum::add(pseudo, checksum::sum(segment))
+        let len = checksum::sum(&((self.end - self.transport_at) as u32).to_be_bytes());
+        checksum::add(checksum::add(addresses, len), u16::from(u8::from(self.protocol)))
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`wire`], [`options`] | parsing and emitting headers | RFC 9293 section 3.1, RFC 7323, RFC 2018 |
 //! | [`checksum`], [`mod@rewrite`] | ones'-complement sums, header rewriting in place | RFC 1071, RFC 1624 |
 //! | [`address`], [`frame`] | Ethernet, VLAN tags and IP around a segment | RFC 791, RFC 8200 |
+//! | [`wrapped`] | options, extension headers and fragments | RFC 791, RFC 8200 |
 //! | [`splice`] | mapping one flow between two sequence spaces | module head |
 //! | [`sender`] | the byte-stream sender | RFC 9293, RFC 5681 |
 //! | [`plain`] | most segments, in one look | RFC 7323 section 5.6 |
@@ -74,6 +75,7 @@ pub mod usage;
 pub mod wheel;
 pub mod window;
 pub mod wire;
+pub mod wrapped;
 
 pub use ecn::Codepoint;
 pub use options::{SackBlocks, SynOptions, Timestamps};

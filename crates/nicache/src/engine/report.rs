@@ -72,17 +72,20 @@ const COUNTERS: &[Named] = &[
     ("purges_by_operator", "Entries dropped by command.", |counts| counts.purges_by_operator),
     ("evictions", "Entries dropped to make room.", |counts| counts.evictions),
     ("flows", "Connections followed since the start.", |counts| counts.flows),
-    ("flows_untracked", "Connections that passed since the flow table was full.", |counts| counts.flows_untracked),
+    ("flows_untracked", "Connections that passed because the flow table was full.", |counts| counts.flows_untracked),
     ("flows_opaque", "Connections whose HTTP the card stopped to follow.", |counts| counts.flows_opaque),
     ("host_ends_absorbed", "Idle connections that the server closed without the client's hearing of it.", |counts| {
         counts.host_ends_absorbed
     }),
     ("retransmits", "Segments sent again by the card.", |counts| counts.retransmits),
     ("corrupt", "Frames with a wrong checksum.", |counts| counts.corrupt),
+    ("unwrapped", "Segments that came with IP options, with extension headers or in fragments.", |counts| {
+        counts.unwrapped
+    }),
     ("orphans_reset", "Connections of an earlier card that were reset.", |counts| counts.orphans_reset),
     ("too_big_obeyed", "Messages of routers that made segments to a client smaller.", |counts| counts.too_big_obeyed),
     ("too_big_ignored", "Such messages about nothing that is under way.", |counts| counts.too_big_ignored),
-    ("segments_unacceptable", "Segments dropped since they do not fit their connection.", |counts| {
+    ("segments_unacceptable", "Segments dropped because they do not fit their connection.", |counts| {
         counts.segments_unacceptable
     }),
     ("half_open_evicted", "Connections forgotten before their handshake was complete, for another one.", |counts| {

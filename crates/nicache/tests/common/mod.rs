@@ -3,6 +3,8 @@
 //! The calling thread of a test moves into a namespace of its own, so tests run at once without seeing each other. They need root.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub mod options;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

@@ -9,8 +9,13 @@ use nicache_port::{Checksum, ETHERNET_HEADER_BYTES};
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPES_VLAN: [u16; 2] = [0x8100, 0x88a8];
+const PROTOCOL_HOP_BY_HOP: u8 = 0;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
+const PROTOCOL_FRAGMENT: u8 = 44;
+const PROTOCOL_DESTINATION_OPTIONS: u8 = 60;
+/// Headers between those of IPv6 and the transport that are looked behind.
+const EXTENSIONS_MAX: usize = 3;
 
 /// [`Checksum::Partial`] if the checksum field holds the sum of the pseudo-header, else [`Checksum::Unverified`].
 pub(super) fn checksum(frame: &[u8]) -> Checksum {
@@ -34,8 +39,18 @@ fn partial(frame: &[u8]) -> Option<Checksum> {
             (network + 12..network + 20, network + header, *frame.get(network + 9)?, bytes)
         }
         ETHERTYPE_IPV6 => {
-            let bytes = usize::from(word(network + 4)?);
-            (network + 8..network + 40, network + 40, *frame.get(network + 6)?, bytes)
+            let end = network + 40 + usize::from(word(network + 4)?);
+            let (mut protocol, mut start) = (*frame.get(network + 6)?, network + 40);
+            for _ in 0..EXTENSIONS_MAX {
+                let len = match protocol {
+                    PROTOCOL_HOP_BY_HOP | PROTOCOL_DESTINATION_OPTIONS => 8 * (usize::from(*frame.get(start + 1)?) + 1),
+                    // All of its datagram.
+                    PROTOCOL_FRAGMENT if word(start + 2)? & 0xfff9 == 0 => 8,
+                    _ => break,
+                };
+                (protocol, start) = (*frame.get(start)?, start + len);
+            }
+            (network + 8..network + 40, start, protocol, end.checked_sub(start)?)
         }
         _ => return None,
     };
@@ -91,6 +106,28 @@ mod tests {
         frame[start + offset..start + offset + 2].copy_from_slice(&sum(&pseudo).to_be_bytes());
         frame.extend(payload);
         (frame, start, pseudo)
+    }
+
+    #[test]
+    fn checksums_behind_extension_headers_are_found() {
+        let (whole, start, _) = frame(true, false, 0, &[1; 30]);
+        let between: [(u8, &[u8]); 3] = [
+            (60, &[6, 0, 1, 4, 0, 0, 0, 0]),
+            (0, &[60, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 1, 4, 0, 0, 0, 0]),
+            (44, &[6, 0, 0, 0, 1, 2, 3, 4]),
+        ];
+        for (next, between) in between {
+            let mut longer = [&whole[..start], between, &whole[start..]].concat();
+            let bytes = u16::from_be_bytes([longer[18], longer[19]]) + between.len() as u16;
+            longer[18..20].copy_from_slice(&bytes.to_be_bytes());
+            longer[20] = next;
+            let found = Checksum::Partial { start: (start + between.len()) as u16, offset: 16 };
+            assert_eq!(checksum(&longer), found, "{next}");
+        }
+        // One of several parts has a checksum of all.
+        let mut part = [&whole[..start], &[6, 0, 0, 1, 1, 2, 3, 4], &whole[start..]].concat();
+        part[20] = 44;
+        assert_eq!(checksum(&part), Checksum::Unverified);
     }
 
     #[test]

@@ -85,9 +85,14 @@ pub fn cases(from_host: bool) -> Vec<Case> {
         ip4("other port", &[ipv4(own(443), TCP, 0, 0), ports(own(443))], false);
         ip4("other end", &[ipv4(wrong(80), TCP, 0, 0), ports(wrong(80))], false);
         ip4("udp", &[ipv4(own(80), UDP, 0, 0), ports(own(80))], false);
-        ip4("options", &[ipv4(own(80), TCP, 1, 0), ports(own(80))], false);
-        ip4("first fragment", &[ipv4(own(80), TCP, 0, 0x2000), ports(own(80))], false);
-        ip4("later fragment", &[ipv4(own(80), TCP, 0, 0x0010), ports(own(80))], false);
+        ip4("options", &[ipv4(own(80), TCP, 1, 0), ports(own(80))], true);
+        ip4("options of another port", &[ipv4(own(443), TCP, 1, 0), ports(own(443))], false);
+        ip4("options of udp", &[ipv4(own(80), UDP, 1, 0), ports(own(80))], false);
+        ip4("first fragment", &[ipv4(own(80), TCP, 0, 0x2000), ports(own(80))], true);
+        ip4("first fragment with options", &[ipv4(own(80), TCP, 10, 0x2000), ports(own(80))], true);
+        ip4("later fragment", &[ipv4(own(80), TCP, 0, 0x0010), ports(own(80))], true);
+        ip4("fragment of another", &[ipv4(Ends { to: 9, from: 9, ..own(80) }, TCP, 0, 0x0010), ports(own(80))], false);
+        ip4("fragment of udp", &[ipv4(own(80), UDP, 0, 0x0010), ports(own(80))], false);
         for (kind, cards) in [(3, true), (11, true), (12, true), (8, false), (0, false), (5, false)] {
             let parts = [ipv4(own(0), 1, 0, 0), error(kind), ipv4(quoted(80), TCP, 0, 0), ports(quoted(80))];
             ip4(&format!("icmp {kind} about service"), &parts, cards);
@@ -106,8 +111,19 @@ pub fn cases(from_host: bool) -> Vec<Case> {
         ip6("service of one address", &[ipv6(own(83), TCP, None), ports(own(83))], true);
         ip6("service of an ipv4 address", &[ipv6(own(81), TCP, None), ports(own(81))], false);
         ip6("other port", &[ipv6(own(443), TCP, None), ports(own(443))], false);
-        ip6("extension header", &[ipv6(own(80), TCP, Some(60)), ports(own(80))], false);
-        ip6("fragment", &[ipv6(own(80), TCP, Some(44)), ports(own(80))], false);
+        ip6("hop-by-hop options", &[ipv6(own(80), TCP, Some(0)), ports(own(80))], true);
+        ip6("destination options", &[ipv6(own(80), TCP, Some(60)), ports(own(80))], true);
+        ip6("destination options of another port", &[ipv6(own(443), TCP, Some(60)), ports(own(443))], false);
+        ip6("a route", &[ipv6(own(80), TCP, Some(43)), ports(own(80))], false);
+        // Behind the first header another one (its place is 1 byte and 4 of padding: not the first).
+        ip6("later fragment of another", &[ipv6(own(80), TCP, Some(44)), ports(own(80))], false);
+        let fragment = |place: u16| {
+            let place = place.to_be_bytes();
+            [ipv6(own(80), 44, Some(60)), vec![TCP, 0, place[0], place[1], 0, 0, 0, 7], ports(own(80))]
+        };
+        ip6("fragment that is all", &fragment(0), true);
+        ip6("first fragment", &fragment(1), true);
+        ip6("later fragment", &fragment(16), true);
         for (kind, cards) in [(1, true), (2, true), (3, true), (4, true), (128, false), (135, false)] {
             let parts = [ipv6(own(0), 58, None), error(kind), ipv6(quoted(80), TCP, None), ports(quoted(80))];
             ip6(&format!("icmpv6 {kind} about service"), &parts, cards);
