@@ -340,6 +340,7 @@ pub fn expand(
         catalogue,
         found: Footprint {
             volatile: statement.volatile,
+            foreign: statement.foreign,
             session: statement.session,
             locking: statement.locking,
             at_once: statement.at_once,
@@ -430,6 +431,8 @@ impl Expansion<'_> {
         }
         let Some(catalogue) = self.catalogue else {
             self.found.at_once |= write;
+            // Whether its contents come from elsewhere is not known.
+            self.found.foreign |= !write;
             let reach = self.reach();
             return self.push(reach, write);
         };
@@ -505,6 +508,7 @@ impl Expansion<'_> {
             for statement in view {
                 self.found.volatile |= statement.volatile;
                 self.found.session |= statement.session;
+                self.found.foreign |= statement.foreign;
                 if let Some(reason) = whole(statement) {
                     self.everything(reason);
                     return;

@@ -26,7 +26,7 @@ pub struct Footprint {
     /// The result depends on clock, chance or the server as well.
     pub volatile: bool,
     /// The result depends on contents that change without a statement of any connection: tables whose contents come from elsewhere, and what the server
-    /// says of its own work.
+    /// says of its own work; or the structure is not known, and it may.
     pub foreign: bool,
     /// The result depends on what the connection did before as well.
     pub session: bool,

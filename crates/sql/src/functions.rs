@@ -455,6 +455,23 @@ const POSTGRES_INDIRECT: &[&str] = &[
 const MYSQL_INDIRECT: &[&str] =
     &["load_file", "master_pos_wait", "master_gtid_wait", "sys_exec", "sys_eval", "wait_for_executed_gtid_set"];
 
+/// Functions of PostgreSQL that say what changes without a statement of any connection: settings come from files, too, sizes move with the server's own
+/// work, and whether it is a replica somebody else decides.
+const POSTGRES_FOREIGN: &[&str] = &[
+    "current_setting",
+    "pg_database_size",
+    "pg_is_in_recovery",
+    "pg_postmaster_start_time",
+    "pg_relation_size",
+    "pg_table_size",
+    "pg_total_relation_size",
+];
+
+/// Does the function say what changes without a statement of any connection?
+pub(crate) fn is_foreign(dialect: Dialect, name: &str) -> bool {
+    dialect == Dialect::Postgres && is_in(POSTGRES_FOREIGN, name)
+}
+
 fn is_in(list: &[&str], name: &str) -> bool {
     list.contains(&name)
 }

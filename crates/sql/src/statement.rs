@@ -116,6 +116,8 @@ pub struct Statement {
     pub functions: Vec<Box<str>>,
     /// The result depends on clock, chance or the server.
     pub volatile: bool,
+    /// The result depends on what changes without a statement of any connection: files, settings that come from them, what the server is doing.
+    pub foreign: bool,
     /// The result depends on what the connection did before (`FOUND_ROWS()`, `@x`).
     pub session: bool,
     /// It waits for others' locks and sees what they committed last (`FOR UPDATE`).
@@ -135,6 +137,7 @@ impl Statement {
             writes: Vec::new(),
             functions: Vec::new(),
             volatile: false,
+            foreign: false,
             session: false,
             locking: false,
             at_once: false,

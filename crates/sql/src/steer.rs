@@ -184,6 +184,44 @@ fn postgres_housekeeping(first: &str, words: &Words) -> Statement {
     Statement::of(Class::Set(settings))
 }
 
+/// Settings of PostgreSQL that a running server does not change, and what a connection has asked for itself. The others come from files, too, that it
+/// reads again when it is told to.
+const POSTGRES_FIXED: [&str; 12] = [
+    "block_size",
+    "client_encoding",
+    "data_checksums",
+    "integer_datetimes",
+    "is_superuser",
+    "lc_collate",
+    "lc_ctype",
+    "max_identifier_length",
+    "server_encoding",
+    "server_version",
+    "server_version_num",
+    "session_authorization",
+];
+
+/// Does `SHOW` of MySQL say what the server is doing (`STATUS`, `TABLE STATUS`, `PROCESSLIST`, `ENGINE … STATUS`, logs, replicas)?
+fn is_of_work(words: &Words) -> bool {
+    const OF_WORK: [&str; 14] = [
+        "status",
+        "processlist",
+        "open",
+        "logs",
+        "binlog",
+        "relaylog",
+        "events",
+        "profile",
+        "profiles",
+        "replica",
+        "replicas",
+        "slave",
+        "slaves",
+        "master",
+    ];
+    (1..5).filter_map(|at| words.word(at)).any(|word| OF_WORK.contains(&word.as_str()) || word.ends_with("_statistics"))
+}
+
 fn show(dialect: Dialect, words: &Words) -> Statement {
     let has_call = words.tokens.contains(&Token::LParen) && words.has("where");
     if has_call {
@@ -209,6 +247,11 @@ fn show(dialect: Dialect, words: &Words) -> Statement {
         )
     });
     statement.volatile = dialect == Dialect::MySql && !steady;
+    statement.foreign = match dialect {
+        // Its settings change by statements alone.
+        Dialect::MySql => !steady && is_of_work(words),
+        Dialect::Postgres => !words.word(1).is_some_and(|setting| POSTGRES_FIXED.contains(&setting.as_str())),
+    };
     statement.session = true;
     statement
 }

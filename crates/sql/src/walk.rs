@@ -11,7 +11,7 @@ use sqlparser::ast::{
     TableFactor, TableObject, TableWithJoins, Update, Value as TreeValue, Visit, Visitor,
 };
 
-use crate::functions::{BARE, Kind, kind};
+use crate::functions::{BARE, Kind, is_foreign, kind};
 use crate::key::{Constant, Restriction};
 use crate::narrow;
 use crate::reason::Reason;
@@ -23,7 +23,8 @@ pub(crate) fn statement(dialect: Dialect, tree: &Tree) -> Statement {
     let mut walk = Walk { dialect, found: Statement::of(Class::Read), scopes: Vec::new(), narrowed: Vec::new() };
     let broken = match tree {
         Tree::Explain { analyze, statement, options, .. } => {
-            walk.found.volatile = true;
+            // What is estimated moves without a statement.
+            (walk.found.volatile, walk.found.foreign) = (true, true);
             match **statement {
                 // Without ANALYZE nothing is run, but then nothing is lost either by taking it for the statement.
                 Tree::Query(_) | Tree::Insert(_) | Tree::Update(_) | Tree::Delete(_) => statement.visit(&mut walk),
@@ -204,6 +205,7 @@ impl Walk {
         if self.dialect == Dialect::Postgres && plain == "set_config" {
             return ControlFlow::Break(Reason::Setting);
         }
+        self.found.foreign |= is_foreign(self.dialect, &plain);
         match kind(self.dialect, &plain) {
             Kind::Pure => {}
             Kind::Volatile => self.found.volatile = true,

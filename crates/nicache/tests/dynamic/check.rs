@@ -131,6 +131,17 @@ impl Stage {
         println!("  {path}: {} hits afterwards", self.counter("hits_dynamic") - before);
     }
 
+    /// Makes a change of a page that may be kept or not, and sees that it shows `new` at once. Was it kept?
+    pub fn change_of_any(&self, path: &str, new: &str, change: impl FnOnce()) -> bool {
+        const LONG_ENOUGH: Duration = Duration::from_millis(1500);
+        let is_kept = self.try_warm(path, LONG_ENOUGH).is_some();
+        let old = self.get(path);
+        assert!(!old.contains(new), "{path} shows `{new}` before the change: `{old}`");
+        change();
+        self.expect(path, new);
+        is_kept
+    }
+
     /// Sees the page kept, then makes a change, after which it shows `new` at once.
     pub fn change(&self, path: &str, new: &str, change: impl FnOnce()) {
         let old = self.warm(path);

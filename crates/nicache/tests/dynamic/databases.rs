@@ -1,5 +1,7 @@
 //! MariaDB: changes of all kinds, by all kinds of clients.
 
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::check::Cases;
@@ -418,6 +420,120 @@ fn what_the_database_changes_by_itself() {
         assert!(before > 1, "the event did not happen");
         stage.sql("DROP EVENT often; SET GLOBAL event_scheduler = OFF");
         stage.warm(&url);
+    });
+    cases.end(&mut stage);
+}
+
+/// A server whose changes another one applies to itself.
+struct Primary {
+    folder: tempfile::TempDir,
+    process: Child,
+}
+
+impl Primary {
+    /// In the network namespace of the stage's server.
+    fn start(stage: &Stage) -> Primary {
+        let folder = tempfile::Builder::new().prefix("nicache-primary-").tempdir_in("/var/lib").unwrap();
+        let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder.path(), everybody).unwrap();
+        let data = format!("--datadir={}", folder.path().join("db").display());
+        let made = Command::new("mariadb-install-db")
+            .args(["--no-defaults", "--skip-test-db", "--user=www-data", "--skip-innodb-use-native-aio", &data])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/proc/{}/ns/net", stage.nicache.pid("server_pid")));
+        command.args(["mariadbd", "--no-defaults", "--user=www-data", "--skip-innodb-use-native-aio", &data]);
+        command.args(["--bind-address=127.0.0.1", "--port=3399", "--server-id=1", "--log-bin=changes"]);
+        command.arg("--innodb-buffer-pool-size=16M").arg("--open-files-limit=512");
+        command.arg(format!("--socket={}", folder.path().join("sock").display()));
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let primary = Primary { folder, process };
+        stage.wait_until(|| primary.try_sql("SELECT 1").is_some());
+        primary
+    }
+
+    fn try_sql(&self, text: &str) -> Option<String> {
+        let socket = format!("--socket={}", self.folder.path().join("sock").display());
+        let said = Command::new("mariadb")
+            .args(["--no-defaults", "--batch", "--skip-column-names", "--user=root", &socket, "--execute", text])
+            .output()
+            .unwrap();
+        said.status.success().then(|| String::from_utf8_lossy(&said.stdout).into_owned())
+    }
+
+    fn sql(&self, text: &str) {
+        self.try_sql(text).unwrap_or_else(|| panic!("the primary does not take {text}"));
+    }
+}
+
+impl Drop for Primary {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Rows of a page that are never older than what the database said before it was asked for.
+fn is_never_late(stage: &Stage, url: &str, query: &str, time: Duration) -> u64 {
+    let number = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap();
+    let (mut client, begun, mut before) = (stage.client(), Instant::now(), 0);
+    while begun.elapsed() < time {
+        before = number(&stage.sql(query)).max(before);
+        let shown = client.get(url).unwrap().text();
+        assert!(number(&shown) >= before, "{shown} although {before} was there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    before
+}
+
+/// What a replica applies, and what is in another server's tables, is never late.
+#[test]
+fn what_another_server_changes() {
+    let setup = Setup { options: &["--recheck", "5s"], database: Database::MariaDb, ..Setup::default() };
+    let mut stage = Stage::start(&setup, |_| {});
+    let mut cases = Cases::default();
+    cases.run("a replica", || {
+        let other = table(&stage, "before_replication", "");
+        stage.warm(&other);
+        let primary = Primary::start(&stage);
+        primary.sql("CREATE USER applier@'%' IDENTIFIED BY 'secret'; GRANT REPLICATION SLAVE ON *.* TO applier@'%'");
+        primary.sql("CREATE DATABASE IF NOT EXISTS site; CREATE TABLE site.mirrored (n INT); INSERT INTO site.mirrored VALUES (0)");
+        stage.sql("SET GLOBAL server_id = 2; CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = 3399, MASTER_USER = 'applier', MASTER_PASSWORD = 'secret'; START SLAVE");
+        stage.wait_until(|| stage.try_sql("SELECT n FROM mirrored").is_ok_and(|said| said.starts_with('0')));
+        let url = page(&stage, "mirrored", "SELECT n FROM mirrored");
+        let stop = AtomicBool::new(false);
+        let last = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    primary.sql("UPDATE site.mirrored SET n = n + 1");
+                    std::thread::sleep(Duration::from_millis(300));
+                }
+            });
+            let last = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                is_never_late(&stage, &url, "SELECT n FROM mirrored", Duration::from_secs(8))
+            }));
+            stop.store(true, Ordering::Relaxed);
+            last.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        assert!(last > 5, "the replica has applied {last} changes");
+        stage.sql("STOP SLAVE; RESET SLAVE ALL");
+        stage.warm(&url);
+    });
+    cases.run("a table of another server", || {
+        stage.sql("CREATE TABLE original (n INT); INSERT INTO original VALUES (0); INSTALL SONAME 'ha_federatedx'");
+        let socket = stage.path("run/mariadb.sock");
+        stage.sql(&format!("CREATE SERVER there FOREIGN DATA WRAPPER mysql OPTIONS (HOST 'localhost', USER 'site', PASSWORD 'site', DATABASE 'site', SOCKET '{}')", socket.display()));
+        stage.sql("CREATE TABLE there (n INT) ENGINE=FEDERATED CONNECTION='there/original'");
+        let url = page(&stage, "federated", "SELECT n FROM there");
+        for round in 1..20 {
+            stage.get(&url);
+            stage.get(&url);
+            stage.sql("UPDATE original SET n = n + 1");
+            let shown = stage.get(&url);
+            assert!(shown.contains(&round.to_string()), "{shown} after {round} changes");
+        }
     });
     cases.end(&mut stage);
 }

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use crate::check::Cases;
 use crate::common::kill;
+use crate::rules::outer_pid;
 use crate::stage::{Database, Setup, Stage};
 
 fn stage() -> Stage {
@@ -158,6 +159,76 @@ pub fn functions_that_write_of(mut stage: Stage) {
         stage.psql("CREATE SEQUENCE numbers");
         let url = page(&stage, "numbers", "SELECT last_value FROM numbers");
         stage.change(&url, "5000", || drop(stage.psql("SELECT setval('numbers', 5000)")));
+    });
+    cases.end(&mut stage);
+}
+
+/// What is no row of a table that somebody has made: each is a source, or the page is not kept.
+#[test]
+fn what_the_database_says_of_itself() {
+    let setup = Setup { options: &["--recheck", "5s"], database: Database::Postgres, ..Setup::default() };
+    let mut stage = Stage::start(&setup, |_| {});
+    let mut cases = Cases::default();
+    cases.run("comments, rights and settings", || {
+        stage.psql("CREATE TABLE described (id INT); CREATE ROLE visitor");
+        for (name, ask, change, new) in [
+            (
+                "comment",
+                "SELECT obj_description('described'::regclass)",
+                "COMMENT ON TABLE described IS 'a comment'",
+                "a comment",
+            ),
+            (
+                "right",
+                "SELECT 'may ' || has_table_privilege('visitor', 'described', 'SELECT')",
+                "GRANT SELECT ON described TO visitor",
+                "may true",
+            ),
+            ("of-role", "SHOW work_mem", "ALTER ROLE postgres SET work_mem = '7MB'", "7MB"),
+            (
+                "of-database",
+                "SELECT current_setting('lock_timeout')",
+                "ALTER DATABASE site SET lock_timeout = 71",
+                "71ms",
+            ),
+            ("role", "SELECT rolname FROM pg_roles WHERE rolname LIKE 'late%'", "CREATE ROLE latecomer", "latecomer"),
+        ] {
+            let url = page(&stage, name, ask);
+            let is_kept = stage.change_of_any(&url, new, || drop(stage.psql(change)));
+            println!("  {name}: kept {is_kept}");
+        }
+    });
+    cases.run("settings in files", || {
+        let url = page(&stage, "file-setting", "SHOW statement_timeout");
+        stage.change_of_any(&url, "72ms", || {
+            stage.psql("ALTER SYSTEM SET statement_timeout = 72");
+            stage.psql("SELECT pg_reload_conf()");
+            stage.wait_until(|| stage.psql("SHOW statement_timeout").contains("72ms"));
+        });
+        // Nobody says a word: the server's own file, and its signal.
+        let auto = stage.path("db/postgresql.auto.conf");
+        stage.change_of_any(&url, "73ms", || {
+            let text = std::fs::read_to_string(&auto).unwrap().replace("72", "73");
+            std::fs::write(&auto, text).unwrap();
+            let pid = std::fs::read_to_string(stage.path("db/postmaster.pid")).unwrap();
+            let leader = outer_pid(&stage.nicache.processes(), pid.lines().next().unwrap()).unwrap();
+            kill(leader, Signal::HUP);
+            stage.wait_until(|| stage.psql("SHOW statement_timeout").contains("73ms"));
+        });
+    });
+    cases.run("foreign tables", || {
+        stage.write("data/rows.csv", "old\n");
+        let file = stage.path("data/rows.csv").display().to_string();
+        stage.psql("CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw");
+        stage.psql(&format!(
+            "CREATE FOREIGN TABLE outside (text TEXT) SERVER files OPTIONS (filename '{file}', format 'csv')"
+        ));
+        let url = page(&stage, "outside", "SELECT text FROM outside");
+        let is_kept = stage.change_of_any(&url, "new", || stage.write("data/rows.csv", "new\n"));
+        println!("  file_fdw: kept {is_kept}");
+        stage.psql("CREATE VIEW through AS SELECT text FROM outside");
+        let url = page(&stage, "through", "SELECT text FROM through");
+        stage.change_of_any(&url, "newer", || stage.replace("data/rows.csv", "newer\n"));
     });
     cases.end(&mut stage);
 }
