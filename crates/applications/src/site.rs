@@ -49,6 +49,24 @@ impl Page {
     }
 }
 
+/// A kind of client that a page answers in words of its own, without saying so (`Vary`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Audience {
+    /// Path and query of the page.
+    pub path: String,
+    /// Request fields that make him one, without line ends.
+    pub fields: Vec<String>,
+    /// What the page says to him, and to nobody else.
+    pub says: String,
+}
+
+impl Audience {
+    pub(crate) fn new(path: &str, fields: &[&str], says: &str) -> Audience {
+        let fields = fields.iter().map(|&field| field.to_owned()).collect();
+        Audience { path: path.to_owned(), fields, says: says.to_owned() }
+    }
+}
+
 /// A prepared application: a folder, and the commands that serve it. The folder is removed when this is dropped, so end the programs first.
 #[derive(Debug)]
 pub struct Site {
@@ -58,6 +76,7 @@ pub struct Site {
     pub(crate) server: Vec<String>,
     pub(crate) pages: Vec<Page>,
     pub(crate) edits: Vec<Edit>,
+    pub(crate) audiences: Vec<Audience>,
     pub(crate) configuration: String,
     pub(crate) logins: Vec<Login>,
     pub(crate) folder: Folder,
@@ -102,6 +121,11 @@ impl Site {
     /// Visitors who have accounts.
     pub fn logins(&self) -> &[Login] {
         &self.logins
+    }
+
+    /// Kinds of clients that get answers of their own.
+    pub fn audiences(&self) -> &[Audience] {
+        &self.audiences
     }
 
     /// Ways to change what the pages show, while it runs.

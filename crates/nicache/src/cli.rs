@@ -554,6 +554,10 @@ pub struct ProveArgs {
     /// Page that prints the UNIX time in seconds or milliseconds, which may be so old at most when the request is sent. Repeatable
     #[arg(long, value_name = "/PATH=TIME")]
     pub within: Vec<String>,
+    /// A kind of client that one of the pages answers in words of its own: it is read by such clients, too, and each must be told the text.
+    /// Repeatable
+    #[arg(long = "client", value_name = "/PATH NAME: VALUE => TEXT")]
+    pub clients: Vec<String>,
     /// Regular expression for the time on pages of --within
     #[arg(long, value_name = "REGEX", default_value = r"\btime=(\d+)")]
     pub clock: String,

@@ -7,6 +7,10 @@ use std::time::Duration;
 pub struct Page {
     /// Path and query, beginning with `/`.
     pub target: String,
+    /// Request fields of whoever asks, without line ends: several pages may have one target and be for different clients.
+    pub fields: Vec<String>,
+    /// What the page says to him, and to nobody else.
+    pub says: Option<String>,
     /// Names of the subjects it must show; `None`: those that it shows before the run.
     pub shows: Option<Vec<String>>,
     /// It prints the UNIX time, which may be so old at most when the request is sent.
@@ -21,7 +25,21 @@ pub struct Page {
 impl Page {
     /// A page that shows what it shows, at once.
     pub fn new(target: &str) -> Page {
-        Page { target: target.to_owned(), shows: None, within: None, atomic: true, steady: true }
+        Page {
+            target: target.to_owned(),
+            fields: Vec::new(),
+            says: None,
+            shows: None,
+            within: None,
+            atomic: true,
+            steady: true,
+        }
+    }
+
+    /// Its target, and who asks for it.
+    pub(crate) fn name(&self) -> String {
+        let fields = self.fields.join(", ");
+        if fields.is_empty() { self.target.clone() } else { format!("{} ({fields})", self.target) }
     }
 }
 

@@ -142,7 +142,7 @@ pub fn prove(mut plan: Plan, mut progress: impl FnMut(&Progress)) -> Result<Repo
     if plan.subjects.is_empty() {
         return Err(ProveError::NoSubjects);
     }
-    let requests: Vec<Vec<u8>> = plan.pages.iter().map(|page| request(&plan, &page.target)).collect();
+    let requests: Vec<Vec<u8>> = plan.pages.iter().map(|page| request(&plan, page)).collect();
     let mut subjects = std::mem::take(&mut plan.subjects);
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let pages = plan.pages.iter().zip(&requests);
@@ -325,9 +325,14 @@ fn changer<'a>(
 }
 
 /// The request for a page.
-fn request(plan: &Plan, target: &str) -> Vec<u8> {
-    let mut text = format!("GET {target} HTTP/1.1\r\nHost: {}\r\nUser-Agent: nicache-prove\r\n", plan.host);
-    for header in &plan.headers {
+fn request(plan: &Plan, page: &Page) -> Vec<u8> {
+    let mut text = format!("GET {} HTTP/1.1\r\nHost: {}\r\n", page.target, plan.host);
+    let fields = || plan.headers.iter().chain(&page.fields);
+    let names_program = |field: &String| field.get(..11).is_some_and(|name| name.eq_ignore_ascii_case("user-agent:"));
+    if !fields().any(names_program) {
+        text.push_str("User-Agent: nicache-prove\r\n");
+    }
+    for header in fields() {
         text.push_str(header);
         text.push_str("\r\n");
     }
@@ -390,17 +395,19 @@ fn page_rules(
             }
         };
         rules.push(PageRule {
-            target: page.target.clone(),
+            target: page.name(),
             shows,
             within_ns: page.within.map(|within| within.as_nanos() as u64),
             atomic: page.atomic,
             steady: page.steady,
-            own: None,
+            own: page.says.as_ref().map(|says| Finder::new(says.as_bytes()).into_owned()),
             floors: subjects.iter().map(|_| Floor::default()).collect(),
         });
     }
-    for (index, rule) in rules.iter_mut().enumerate().filter(|(_, rule)| rule.steady) {
-        rule.own = own_text(&rule.target, index, &before[index].body, &after).map(|own| Finder::new(own).into_owned());
+    let is_open = |rule: &PageRule| rule.steady && rule.own.is_none();
+    for (index, rule) in rules.iter_mut().enumerate().filter(|(_, rule)| is_open(rule)) {
+        rule.own = own_text(&plan.pages[index].target, index, &before[index].body, &after)
+            .map(|own| Finder::new(own).into_owned());
     }
     for (index, subject) in subjects.iter().enumerate() {
         if !rules.iter().any(|page| page.shows.contains(&index)) {

@@ -163,6 +163,23 @@ fn another_page() {
 }
 
 #[test]
+fn what_another_client_is_told() {
+    for (fault, outcome) in [(Fault::None, Outcome::Proven), (Fault::OtherClientOnceIn(1000), Outcome::Violated)] {
+        let server = Server::start(fault);
+        let told = |language: &str| Page {
+            fields: vec![format!("Accept-Language: {language}")],
+            says: Some(format!("for {language}.")),
+            ..Page::new("/told")
+        };
+        let report = prove(Plan { pages: vec![told("de"), told("fr")], ..plan(&server) }, |_| {}).unwrap();
+        assert_eq!(report.outcome(), outcome, "{report}");
+        if outcome == Outcome::Violated {
+            assert_only(&report, Breach::Foreign);
+        }
+    }
+}
+
+#[test]
 fn a_reply_that_is_cut_off() {
     assert_only(&run(Fault::CutOnceIn(1000)), Breach::Cut);
 }

@@ -100,7 +100,18 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     let configuration = CONFIGURATION.replace("@FOLDER@", &folder.path().display().to_string());
     let logins = VISITORS.map(|name| Login::new(name, log_in)).to_vec();
     let application = Application::DokuWiki;
-    Ok(Site { application, port: settings.port, with, server, pages: pages(), edits, configuration, logins, folder })
+    Ok(Site {
+        application,
+        port: settings.port,
+        with,
+        server,
+        pages: pages(),
+        edits,
+        audiences: Vec::new(),
+        configuration,
+        logins,
+        folder,
+    })
 }
 
 /// The front page and some articles; the first of them is returned.

@@ -83,6 +83,7 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
         server,
         pages: pages(),
         edits,
+        audiences: Vec::new(),
         configuration: String::new(),
         logins: Vec::new(),
         folder,

@@ -121,7 +121,18 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     let configuration = CONFIGURATION.to_owned();
     let logins = VISITORS.map(|name| Login::new(name, log_in)).to_vec();
     let application = Application::MediaWiki;
-    Ok(Site { application, port: settings.port, with, server, pages: pages(), edits, configuration, logins, folder })
+    Ok(Site {
+        application,
+        port: settings.port,
+        with,
+        server,
+        pages: pages(),
+        edits,
+        audiences: Vec::new(),
+        configuration,
+        logins,
+        folder,
+    })
 }
 
 /// The package is large, so only the look is copied; the rest are links.

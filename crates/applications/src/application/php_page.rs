@@ -1,12 +1,14 @@
 //! A small site of PHP scripts, each of which depends on one kind of thing.
 
-use anyhow::Result;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
 
 use crate::application::Application;
 use crate::edit::{Edit, FIRST, MarkedFile};
 use crate::folder::Folder;
 use crate::program::{mariadb::MariaDb, nginx, php};
-use crate::site::{Page, Settings, Site};
+use crate::site::{Audience, Page, Settings, Site};
 
 const ITEMS: u32 = 20;
 
@@ -27,6 +29,8 @@ const SCRIPTS: &[(&str, &str)] = scripts![
     "session.php",
     "write.php",
     "upstream.php",
+    "told.php",
+    "decided.php",
     "exec.php",
     "apcu.php",
 ];
@@ -37,6 +41,8 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     let rows: Vec<String> = (1..=ITEMS).map(|id| format!("({id}, 0, 'This is item {id}.')")).collect();
     database.execute(&format!(
         "CREATE TABLE items (id INT PRIMARY KEY, version INT NOT NULL, body TEXT NOT NULL) ENGINE=InnoDB;
+         CREATE TABLE decisions (id INT PRIMARY KEY, file VARCHAR(40) NOT NULL) ENGINE=InnoDB;
+         INSERT INTO decisions VALUES (1, '0.html');
          CREATE TABLE visits (id INT PRIMARY KEY AUTO_INCREMENT, at TIMESTAMP NOT NULL) ENGINE=InnoDB;
          INSERT INTO items VALUES {};",
         rows.join(", ")
@@ -63,6 +69,8 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
         folder.join("include/content.php"),
         include_str!("../../scripts/php-page/include/content.php"),
     )?;
+    folder.subfolder("decided", "root")?;
+    folder.write("decided/0.html", &decided(FIRST))?;
     folder.subfolder("upstream", "root")?;
     let answer = MarkedFile::create(folder.join("upstream/answer.txt"), "The other server says @VERSION@\n")?;
 
@@ -74,6 +82,10 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
     }}"
     );
     let location = "index index.php;
+        location /decided/ {
+            internal;
+            alias @FOLDER@/decided/;
+        }
         location ~ \\.php$ {
             try_files $uri =404;@PHP@
         }";
@@ -82,6 +94,9 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
         by_sql("sql-update", "/item.php?id=1", "<p>", &database, 1),
         by_sql("sql-update-list", "/list.php", "This is item 7.</td><td>", &database, 7),
     ];
+    edits.push(by_event("/item.php?id=1", "<p>", &database, 1));
+    edits.push(by_sql("sql-update-told", "/told.php", "<p>", &database, 3));
+    edits.push(by_decision(&folder, &database));
     edits.extend(php::script_edits(
         &template,
         settings,
@@ -97,6 +112,7 @@ pub fn prepare(settings: &Settings) -> Result<Site> {
         server,
         pages: pages(),
         edits,
+        audiences: audiences(),
         configuration: String::new(),
         logins: Vec::new(),
         folder,
@@ -110,6 +126,8 @@ fn pages() -> Vec<Page> {
         Page::stable("/item.php?id=2", "another row of it", FIRST),
         Page::stable("/list.php", "all rows", "This is item 20."),
         Page::stable("/file.php", "an included file", FIRST),
+        Page::stable("/told.php", "a row, and who it is for", FIRST),
+        Page::stable("/decided.php", "a file that a row of a table has chosen", FIRST),
         Page::unstable("/time.php", "the time of the request", "It is"),
         Page::unstable("/random.php", "a random number", "A number:"),
         Page::unstable("/now.php", "the database's time", "The database says"),
@@ -127,4 +145,55 @@ fn by_sql(name: &'static str, page: &str, words: &str, database: &MariaDb, id: u
     Edit::new(name, page, words, move |marker| {
         database.execute(&format!("UPDATE items SET version = {} WHERE id = {id};", Edit::number(marker))).map(drop)
     })
+}
+
+/// The table is changed by the database itself, whose scheduler an event waits for; it is gone afterwards.
+fn by_event(page: &str, words: &str, database: &MariaDb, id: u32) -> Edit {
+    const LONG_ENOUGH: Duration = Duration::from_secs(10);
+    let database = database.clone();
+    Edit::new("sql-event", page, words, move |marker| {
+        let version = Edit::number(marker);
+        database.execute_as_administrator(&format!(
+            "SET GLOBAL event_scheduler = ON; CREATE EVENT change_{version} ON SCHEDULE AT CURRENT_TIMESTAMP \
+             DO UPDATE items SET version = {version} WHERE id = {id};"
+        ))?;
+        let begun = Instant::now();
+        while database.execute(&format!("SELECT version FROM items WHERE id = {id};"))?.trim() != version {
+            ensure!(begun.elapsed() < LONG_ENOUGH, "the event does not happen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    })
+}
+
+fn decided(marker: &str) -> String {
+    format!("<!DOCTYPE html>\n<title>A choice</title>\n<p>Chosen: {marker}</p>\n")
+}
+
+/// Another file, and a row that says so. The one before stays, as a server may be reading it.
+fn by_decision(folder: &Folder, database: &MariaDb) -> Edit {
+    let (files, database) = (folder.join("decided"), database.clone());
+    Edit::new("sql-decision", "/decided.php", "Chosen: ", move |marker| {
+        let name = format!("{}.html", Edit::number(marker));
+        std::fs::write(files.join(&name), decided(marker))?;
+        database.execute(&format!("UPDATE decisions SET file = '{name}' WHERE id = 1;")).map(drop)
+    })
+}
+
+/// Told apart by language, by kind of program and by where they come from, and none of it said by `Vary`.
+fn audiences() -> Vec<Audience> {
+    const PHONE: &str =
+        "User-Agent: Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 Chrome/126.0 Mobile Safari/537.36";
+    const PC: &str = "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
+    let told = |fields: &[&str], says: &str| Audience::new("/told.php", fields, says);
+    vec![
+        told(&[PC, "Accept-Language: de-DE,de;q=0.9"], "for de on a pc from here."),
+        told(&[PC, "Accept-Language: fr"], "for fr on a pc from here."),
+        told(&[PHONE, "Accept-Language: de-DE,de;q=0.9"], "for de on a phone from here."),
+        told(
+            &[PC, "Accept-Language: en", "Referer: http://elsewhere.example/page"],
+            "for en on a pc from elsewhere.example.",
+        ),
+        told(&[PC, "Accept-Language: en", "Sec-Fetch-Site: cross-site"], "for en on a pc from another site."),
+    ]
 }

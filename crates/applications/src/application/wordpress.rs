@@ -61,6 +61,7 @@ pub fn prepare(application: Application, settings: &Settings) -> Result<Site> {
         server,
         pages: pages(),
         edits,
+        audiences: Vec::new(),
         configuration: String::new(),
         logins: Vec::new(),
         folder,

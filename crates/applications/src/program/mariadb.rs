@@ -95,6 +95,11 @@ impl MariaDb {
         succeed_with(client.arg(format!("--user={NAME}")).arg(format!("--password={NAME}")).arg(NAME), sql)
     }
 
+    /// Runs statements as the server's administrator in the site's database.
+    pub fn execute_as_administrator(&self, sql: &str) -> Result<String> {
+        self.execute_in(NAME, sql)
+    }
+
     fn execute_in(&self, database: &str, sql: &str) -> Result<String> {
         succeed_with(self.client(&self.socket()).arg("--user=root").arg(database), sql)
     }

@@ -311,7 +311,25 @@ fn pages(arguments: &ProveArgs) -> Result<Vec<Page>> {
         let (target, within) = assigned(text, "within")?;
         page_named(target, "within", &|page| page.within = Some(within))?;
     }
+    for text in &arguments.clients {
+        let page = client(text, &pages)?;
+        pages.push(page);
+    }
     Ok(pages)
+}
+
+/// `/PATH NAME: VALUE => TEXT`: that page for another kind of client.
+fn client(text: &str, pages: &[Page]) -> Result<Page> {
+    let parts = text.split_once(" => ").and_then(|(asked, says)| Some((asked.split_once(' ')?, says.trim())));
+    let Some(((target, field), says)) = parts else {
+        bail!("client: `{text}` is not of the form `/PATH NAME: VALUE => TEXT`");
+    };
+    if says.is_empty() || field.contains(['\r', '\n']) || !field.contains(':') {
+        bail!("client: `{text}` names no request field, or no text to be told");
+    }
+    let page = pages.iter().find(|page| page.target == target);
+    let page = page.with_context(|| format!("client: `{target}` is none of the pages"))?;
+    Ok(Page { fields: vec![field.trim().to_owned()], says: Some(says.to_owned()), ..page.clone() })
 }
 
 /// `NAME: REST`, or only a rest.
@@ -377,6 +395,13 @@ mod tests {
     fn what_is_wrong_is_said() {
         assert!(error(&["--pages", "index.html"]).contains("begins with /"));
         assert!(error(&["--pages", "/,/"]).contains("twice"));
+        let plan = parsed(&["--client", "/ Accept-Language: de => for=de"]).unwrap();
+        assert_eq!((&*plan.pages[1].target, &plan.pages[1].fields), ("/", &vec!["Accept-Language: de".to_owned()]));
+        assert_eq!(plan.pages[1].says.as_deref(), Some("for=de"));
+        for wrong in ["/ Accept-Language: de", "/x Accept-Language: de => for=de", "/ nothing => for=de", "/ A: b => "]
+        {
+            assert!(error(&["--client", wrong]).contains("client"), "{wrong}");
+        }
         assert!(error(&["--within", "/x=1s"]).contains("none of the pages"));
         assert!(error(&["--within", "/=soon"]).contains("no time"));
         assert!(error(&["--server-lag", "b=1s"]).contains("there is a"));

@@ -34,6 +34,8 @@ pub enum Fault {
     SilentOnceIn(u64),
     /// `/pages/two` instead of `/pages/one`.
     OtherPageOnceIn(u64),
+    /// `/told` says what another client is told.
+    OtherClientOnceIn(u64),
     /// `/time` prints a time so old.
     Clock(Duration),
     /// The other subject is shown as it was at its first edit.
@@ -200,9 +202,16 @@ impl Worker {
         loop {
             let request = lines.next()?;
             let target = request.split(' ').nth(1)?.to_owned();
-            while !lines.next()?.is_empty() {}
+            let mut language = String::new();
+            loop {
+                let line = lines.next()?;
+                if line.is_empty() {
+                    break;
+                }
+                line.strip_prefix("Accept-Language: ").inspect(|asked| (*asked).clone_into(&mut language));
+            }
             out.clear();
-            let goes_on = self.reply(&target, &mut out);
+            let goes_on = self.reply(&target, &language, &mut out);
             stream.write_all(&out).ok()?;
             if !goes_on {
                 return None;
@@ -211,7 +220,7 @@ impl Worker {
     }
 
     /// Appends a reply. False: the connection ends here.
-    fn reply(&mut self, target: &str, out: &mut Vec<u8>) -> bool {
+    fn reply(&mut self, target: &str, language: &str, out: &mut Vec<u8>) -> bool {
         self.served += 1;
         let number = self.replies.fetch_add(1, Ordering::SeqCst);
         // Not at the very beginning, where nothing is judged.
@@ -225,6 +234,10 @@ impl Worker {
                 let shown = if is_other { "/pages/two" } else { target };
                 let links = "<a href=/pages/one>one</a><a href=/pages/two>two</a>";
                 format!("<link rel=canonical href='http://localhost{shown}'>{links}{}", self.version(is_turn))
+            }
+            "/told" => {
+                let is_other = matches!(self.fault, Fault::OtherClientOnceIn(every) if is_turn(every));
+                format!("for {}.{}", if is_other { "somebody" } else { language }, self.version(is_turn))
             }
             "/empty" => String::new(),
             _ => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nicache_applications::{Edit, Site};
 use nicache_prove::{EditError, Editor, Marker, Page, Plan, Subject};
 
@@ -42,6 +42,11 @@ pub fn plan(
                 subjects.push(Subject { marker, lag: edit.delay(), ..Subject::new(Box::new(way)) });
             }
         }
+    }
+    for audience in site.audiences() {
+        let page = pages.iter().find(|page| page.target == audience.path && page.fields.is_empty()).cloned();
+        let page = page.with_context(|| format!("no edit changes {}", audience.path))?;
+        pages.push(Page { fields: audience.fields.clone(), says: Some(audience.says.clone()), ..page });
     }
     let least_gap = if site.edits().iter().any(Edit::is_hasty) { HASTE } else { Duration::ZERO };
     // Until then the application itself may not show an edit.
