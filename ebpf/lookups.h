@@ -118,9 +118,8 @@ __noinline int keep_untold(struct lookup *lookup)
 	struct inode_key key = {};
 	struct untold_file file = {};
 
-	if (!lookup || !lookup->opened || lookup->ret < 0)
+	if (!lookup)
 		return 0;
-	note_reading(0);
 	if (!identify(file_of(bpf_get_current_task_btf(), lookup->ret), &identity) || !is_reading(lookup, &identity))
 		return 0;
 	key.ino = identity.ino;
@@ -153,7 +152,10 @@ __noinline int report_lookup(struct lookup *lookup)
 		return 0;
 	event = bpf_ringbuf_reserve(&lookups, sizeof(*event), 0);
 	if (!event) {
-		keep_untold(lookup);
+		if (lookup->opened && lookup->ret >= 0) {
+			note_reading(0);
+			keep_untold(lookup);
+		}
 		count_lost();
 		return 0;
 	}

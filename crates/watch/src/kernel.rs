@@ -177,6 +177,23 @@ impl KernelWatcher {
         Ok(watcher)
     }
 
+    /// The programs of the other way, without any at the kernel's functions, once the kernel has taken them: root may turn its function tracer off at any
+    /// time. `None`: there is no other way here than that of [`KernelWatcher::load`].
+    ///
+    /// # Errors
+    /// See [`WatchError`]. Nothing stays behind in any case.
+    pub fn verify_without_functions() -> Result<Option<Vec<WitnessProgram>>, WatchError> {
+        check_capabilities()?;
+        let mut kernel = Kernel::read(ASSUMPTIONS)?;
+        if kernel.findings(ASSUMPTIONS).unpreempted.is_empty() {
+            return Ok(None);
+        }
+        kernel.take_no_functions();
+        let findings = kernel.findings(ASSUMPTIONS);
+        let (watcher, log) = with_log(|| attach(&findings, coverage_of(&findings)?));
+        watcher.map(|watcher| Some(watcher.programs)).map_err(|error| error.into_watch_error(log))
+    }
+
     /// Maps the revision table.
     ///
     /// # Errors

@@ -83,6 +83,23 @@ fn check() -> Result<Check> {
     for program in watcher.iter().flat_map(KernelWatcher::programs) {
         check.programs.push(ProgramCheck { program: program.name.clone(), verified: program.verified, refused: None });
     }
+    if watcher.as_ref().is_some_and(|watcher| watcher.functions_refused().is_none()) {
+        match KernelWatcher::verify_without_functions() {
+            Ok(programs) => {
+                let is_new = |check: &Check, name: &str| !check.programs.iter().any(|known| known.program == name);
+                for program in programs.into_iter().flatten() {
+                    if is_new(&check, &program.name) {
+                        check.programs.push(ProgramCheck {
+                            program: program.name,
+                            verified: program.verified,
+                            refused: None,
+                        });
+                    }
+                }
+            }
+            Err(error) => check.programs.push(refused("witness without functions", format!("{error}"))),
+        }
+    }
     let mut verify = |feature, name: &str, verify: &dyn Fn(BorrowedFd<'_>) -> Result<u32, String>| {
         let Some(watcher) = watcher.as_ref().filter(|_| findings.has(feature)) else { return };
         check.programs.push(match verify(watcher.control_fd()) {
