@@ -89,6 +89,8 @@ pub struct Card<W, H> {
     pub(crate) waiters: Waiters,
     pub(crate) rechecks: Rechecks,
     reassembly: Reassembly,
+    /// When the store was last looked at ahead of visitors.
+    pub(crate) looked_ahead: Time,
     pub(crate) ledger: Option<Box<dyn Ledger>>,
     pub(crate) adopted: Adopted,
     pub(crate) elder: Option<Elder>,
@@ -208,6 +210,7 @@ impl<W: Port, H: Port> Card<W, H> {
             waiters: Waiters::new(),
             rechecks: Rechecks::new(),
             reassembly: Reassembly::new(),
+            looked_ahead: now,
             ledger: None,
             adopted: Adopted::default(),
             elder: None,
@@ -245,6 +248,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let served = self.poll_turns(now);
         self.poll_timers(now);
         self.give_up_fragments(now);
+        self.look_ahead(now);
         self.poll_l0(now);
         if !self.adopted.is_empty() {
             self.poll_adopted(now);
@@ -294,7 +298,17 @@ impl<W: Port, H: Port> Card<W, H> {
         let adopted = if self.adopted.is_empty() { None } else { self.adopted.due(Time::ZERO) };
         let turn = (!self.turns.is_empty()).then_some(Time::ZERO);
         let reassembly = self.reassembly.due();
-        earliest([turn, self.wheel.next_due(), self.period_end, self.watcher_due(), self.l0_due(), adopted, reassembly])
+        let ahead = self.ahead_due();
+        earliest([
+            ahead,
+            turn,
+            self.wheel.next_due(),
+            self.period_end,
+            self.watcher_due(),
+            self.l0_due(),
+            adopted,
+            reassembly,
+        ])
     }
 
     /// What was counted so far.

@@ -62,7 +62,7 @@ pub enum FillAbort {
     NoVerdict,
     /// A source changed between the verdict and the insertion.
     ChangedAtInsert,
-    /// Another request for the same was let through since the server said nothing to this one.
+    /// Another request for the same was let through because the server said nothing to this one.
     Superseded,
     /// A computed reply that is different each time.
     Volatile,
@@ -131,9 +131,9 @@ pub struct Counters {
     pub l0_lent: u64,
     /// Its replies that the card has sent again.
     pub l0_repeated: u64,
-    /// Connections reset since their last reply was no more there to be sent again.
+    /// Connections reset because their last reply was no more there to be sent again.
     pub l0_lost: u64,
-    /// Times that L0 was left out for a while since too many of its replies did not arrive.
+    /// Times that L0 was left out for a while because too many of its replies did not arrive.
     pub l0_pauses: u64,
     /// Requests that could have been hits and were forwarded.
     pub misses: u64,
@@ -157,7 +157,7 @@ pub struct Counters {
     pub fills_not_shared: [u64; NotShared::ALL.len()],
     /// Fills that the card gave up.
     pub fills_aborted: [u64; FillAbort::ALL.len()],
-    /// Entries dropped since a source changed.
+    /// Entries dropped because a source changed.
     pub purges_by_source: u64,
     /// Entries that stayed although a directory among their sources had changed.
     pub reinstated: u64,
@@ -165,13 +165,13 @@ pub struct Counters {
     pub masked: u64,
     /// Misses below a path that the operator has excluded.
     pub misses_excluded: u64,
-    /// Misses of pages that are left alone, since their executions differ although nothing has changed.
+    /// Misses of pages that are left alone, because their executions differ although nothing has changed.
     pub misses_differing: u64,
     /// Misses because the server has not given the entry's answer to a client of this class yet.
     pub misses_class: u64,
     /// Times that the server has answered clients of different classes differently, without `Vary`.
     pub classes_split: u64,
-    /// Misses of pages that are left alone, since they are purged more often than used.
+    /// Misses of pages that are left alone, because they are purged more often than used.
     pub misses_not_worth: u64,
     /// Times that a page was put aside for that.
     pub put_aside: u64,
@@ -191,7 +191,7 @@ pub struct Counters {
     pub waits: u64,
     /// Of these: answered from card memory then.
     pub waits_answered: u64,
-    /// Of these: with a reply that is not kept, since something has changed, but was computed after they had come.
+    /// Of these: with a reply that is not kept, because something has changed, but was computed after they had come.
     pub waits_shared: u64,
     /// Hits of dynamic entries.
     pub hits_dynamic: u64,
@@ -205,7 +205,7 @@ pub struct Counters {
     pub evictions: u64,
     /// Connections tracked since the start.
     pub flows: u64,
-    /// Connections that passed untracked since the flow table was full.
+    /// Connections that passed untracked because the flow table was full.
     pub flows_untracked: u64,
     /// Connections whose HTTP the card stopped to follow.
     pub flows_opaque: u64,
@@ -225,7 +225,7 @@ pub struct Counters {
     pub too_big_obeyed: u64,
     /// Such messages about nothing that is under way.
     pub too_big_ignored: u64,
-    /// Segments dropped since they do not fit the connection (RFC 9293, RFC 5961).
+    /// Segments dropped because they do not fit the connection (RFC 9293, RFC 5961).
     pub segments_unacceptable: u64,
     /// Connections forgotten before their handshake was complete, to make room for another one that began.
     pub half_open_evicted: u64,
@@ -239,13 +239,13 @@ pub struct Counters {
     pub challenges_sent: u64,
     /// Challenge acknowledgments not sent, as there were too many (RFC 5961 section 7).
     pub challenges_refused: u64,
-    /// Connections ended since an idle client did not answer.
+    /// Connections ended because an idle client did not answer.
     pub clients_gone: u64,
-    /// Connections ended since a client read too slowly.
+    /// Connections ended because a client read too slowly.
     pub clients_slow: u64,
-    /// Connections ended since a client kept its window closed.
+    /// Connections ended because a client kept its window closed.
     pub clients_window_closed: u64,
-    /// Connections ended since a request head took too long.
+    /// Connections ended because a request head took too long.
     pub clients_head_slow: u64,
     /// Frames that a port refused.
     pub drops_wire: u64,

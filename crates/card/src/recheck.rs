@@ -10,6 +10,7 @@ use nicache_tcp::Time;
 use crate::card::Card;
 use crate::counters::Counters;
 use crate::flow::Flow;
+use crate::store::ahead::LOOK;
 use crate::store::{EntryId, Executor};
 
 /// Requests that wait to be taken.
@@ -94,5 +95,22 @@ impl<W: Port, H: Port> Card<W, H> {
         {
             self.rechecks.ask(recheck, &mut self.counters);
         }
+    }
+
+    /// Has the server asked for pages that have lapsed and whose next visitors are expected.
+    pub(crate) fn look_ahead(&mut self, now: Time) {
+        if self.ahead_due().is_none_or(|due| now < due) {
+            return;
+        }
+        self.looked_ahead = now;
+        if self.lease && !self.bypass {
+            let Card { store, rechecks, counters, .. } = self;
+            store.look_ahead(now, counters, |recheck, counters| rechecks.ask(recheck, counters));
+        }
+    }
+
+    /// When it does so next.
+    pub(crate) fn ahead_due(&self) -> Option<Time> {
+        (self.config.rechecker.is_some() && !self.store.is_empty()).then(|| self.looked_ahead + LOOK)
     }
 }

@@ -544,7 +544,7 @@ pub struct ProveArgs {
     /// Now and then, up to so many edits come at once
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub burst: u32,
-    /// Page whose markers of one subject may differ in one reply, since the server itself puts it together while the subject changes.
+    /// Page whose markers of one subject may differ in one reply, because the server itself puts it together while the subject changes.
     /// Repeatable
     #[arg(long, value_name = "/PATH")]
     pub non_atomic: Vec<String>,

@@ -4,7 +4,7 @@
 //! `flags owner`: the kernel removes it when the `nft` process that made it ends, and that process ends with its standard input, which
 //! only the supervisor holds. Without nftables a relay in user space takes over for `--publish`, and says so.
 //!
-//! The published port itself is held by a listening socket of the supervisor that no connection reaches, since the rules catch them before: another
+//! The published port itself is held by a listening socket of the supervisor that no connection reaches, because the rules catch them before: another
 //! program cannot take the port meanwhile, and taking one that is in use is an error at the start instead of a silent hijack.
 
 mod forwarding;

@@ -38,6 +38,9 @@ const LEFT_ALONE_DOUBLINGS: u32 = 8;
 /// The usual time of an execution grows by a quarter, and at least this, at a time.
 const USUAL_STEP: Duration = Duration::from_millis(1);
 
+/// A lapsed entry is not asked for again for so long.
+const REVIVAL: Duration = Duration::from_secs(5);
+
 /// As good as never, for a test.
 const NEVER: Duration = Duration::from_secs(86_400);
 
@@ -101,8 +104,10 @@ pub(super) struct Age {
     pub(super) recheck_at: Time,
     /// When the server was last asked to be asked again.
     pub(super) asked: Option<Time>,
-    /// When it last answered somebody.
+    /// When somebody last got it, from the card or from the server.
     pub(super) used: Time,
+    /// How long it was since somebody had got it before; as good as never, if nobody had.
+    pub(super) pause: Duration,
     pub(super) credit: Credit,
     /// Who has got it from the server.
     pub(super) seen: Seen,
@@ -125,6 +130,8 @@ pub(super) struct Past {
     pub(super) seen: Seen,
     /// What the server usually needed for it.
     pub(super) usual: Option<Duration>,
+    /// When somebody last got it, and how long after the one before.
+    pub(super) used: Option<(Time, Duration)>,
 }
 
 impl Past {
@@ -136,6 +143,7 @@ impl Past {
             credit: Credit::default(),
             seen: Seen::default(),
             usual: None,
+            used: None,
         }
     }
 }
@@ -148,6 +156,12 @@ impl Age {
         // Time enough for one more execution, with some to spare. Too much of it has a slow server that shares the card's CPU asked all the time.
         let mut seen = past.seen;
         seen.note(execution.class, execution.forwarded);
+        let (used, pause) = match past.used {
+            // The card is nobody who comes again.
+            Some(before) if execution.by == Executor::Card => before,
+            Some((before, _)) => (execution.forwarded, execution.forwarded.since(before)),
+            None => (execution.forwarded, NEVER),
+        };
         let lead = (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
         Age {
             class,
@@ -159,7 +173,8 @@ impl Age {
             expires: execution.forwarded + age_max,
             recheck_at: execution.forwarded + (age_max - lead),
             asked: None,
-            used: execution.forwarded,
+            used,
+            pause,
             credit: past.credit,
             seen,
             usual,
@@ -174,16 +189,27 @@ impl Age {
 
     /// What is known of the page, if the server says the same now.
     pub(super) fn past(&self) -> Past {
-        let Age { by, same_since, credit, usual, .. } = *self;
-        Past { by, same_since, credit, seen: self.seen.clone(), usual: Some(usual) }
+        let Age { by, same_since, credit, usual, used, pause, .. } = *self;
+        Past { by, same_since, credit, seen: self.seen.clone(), usual: Some(usual), used: Some((used, pause)) }
+    }
+
+    /// When the request was forwarded that the server last answered so.
+    pub(super) fn forwarded(&self) -> Time {
+        self.expires - self.earned
+    }
+
+    /// Has the server been asked a moment ago?
+    pub(super) fn is_awaited(&self, now: Time) -> bool {
+        self.asked.is_some_and(|asked| now < asked + REVIVAL)
     }
 
     /// Is it time to have the server asked again, as somebody is answered? If the next one, who comes after as much time as this one, comes too late,
     /// or if there is hardly time enough.
     #[inline]
     pub(super) fn is_recheck_due(&mut self, now: Time) -> bool {
-        let pause = now.since(std::mem::replace(&mut self.used, now));
-        (now >= self.recheck_at || now + pause >= self.expires) && self.asked.is_none() && self.recheck.is_some()
+        self.pause = now.since(std::mem::replace(&mut self.used, now));
+        let is_last = now + self.pause >= self.expires && self.pause < self.earned;
+        (now >= self.recheck_at || is_last) && self.asked.is_none() && self.recheck.is_some()
     }
 }
 
@@ -218,6 +244,7 @@ struct Candidate {
 
 /// What to do with a reply that the watcher has agreed to.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is made once for a reply and taken apart at once")]
 pub(super) enum Opinion {
     /// Two agree, in this way.
     Agreed { sameness: Sameness, past: Past },
@@ -328,7 +355,7 @@ impl Candidates {
             seen.note(known.class, known.same_since);
         }
         let Candidate { by, same_since, credit, usual, .. } = *known;
-        let past = Past { by, same_since, credit, seen, usual: Some(usual) };
+        let past = Past { by, same_since, credit, seen, usual: Some(usual), used: None };
         self.candidates.forget(key);
         Opinion::Agreed { sameness, past }
     }

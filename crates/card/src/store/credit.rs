@@ -29,6 +29,16 @@ impl Credit {
         }
     }
 
+    /// Has the page saved a request?
+    pub(super) fn may_spend(&self) -> bool {
+        self.saved > 0
+    }
+
+    /// Has it saved more than one?
+    pub(super) fn is_ample(&self) -> bool {
+        self.saved > 1
+    }
+
     /// May the card ask for the page? Then it does. `in_advance`: though nothing is saved, but never twice so.
     pub(super) fn spend(&mut self, in_advance: bool) -> bool {
         let may = self.saved > if in_advance { -1 } else { 0 };

@@ -93,6 +93,8 @@ pub struct Entry {
     pub(super) checked: Epoch,
     /// May it be served?
     pub(super) standing: Standing,
+    /// When it lapsed last because a source had changed.
+    pub(super) lapsed: Time,
     /// Until when it is served, and how it is renewed.
     pub(super) age: Age,
     /// When the request was last forwarded that the server answered with these bytes, current or not.

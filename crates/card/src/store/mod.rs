@@ -5,6 +5,7 @@
 //! since the entry was last looked at are the stamps of its sources compared.
 
 mod agreement;
+pub(crate) mod ahead;
 mod costumes;
 mod credit;
 mod distrust;
@@ -63,9 +64,6 @@ pub enum Found {
 /// Hits of one entry that the policy is told of at a time.
 const TOLD_MAX: u32 = 64;
 
-/// A lapsed entry is not asked for again for so long.
-const REVIVAL: Duration = Duration::from_secs(5);
-
 struct Place {
     generation: u32,
     entry: Option<Entry>,
@@ -89,6 +87,8 @@ pub struct Store {
     now: Time,
     unsafe_requests: u64,
     revocations: u64,
+    /// The next place to be looked at ahead of visitors.
+    looked_at: u32,
     /// Which headers select among the variants of a key.
     pub vary: VaryRules,
 }
@@ -116,6 +116,7 @@ impl Store {
             worth: Worth::new(),
             now: Time(0),
             unsafe_requests: 0,
+            looked_at: 0,
             revocations: 0,
             vary: VaryRules::new(),
         }
@@ -457,7 +458,8 @@ impl Store {
         match dynamic {
             Some(entry) => {
                 entry.age.credit.note_execution();
-                entry.standing == Standing::Lapsed && entry.age.credit.spend(false)
+                // The last one is for the next time that nobody is there to ask: as long as the page is the same, one reply renews it.
+                entry.standing == Standing::Lapsed && entry.age.credit.is_ample() && entry.age.credit.spend(false)
             }
             None => self.candidates.take_second(key, by),
         }
@@ -520,8 +522,7 @@ impl Store {
         let id = self.name_of(key)?;
         let age = &mut self.get_mut(id)?.age;
         age.credit.note_execution();
-        let is_awaited = age.asked.is_some_and(|asked| now < asked + REVIVAL);
-        if is_awaited || age.recheck.is_none() || !age.credit.spend(false) {
+        if age.is_awaited(now) || age.recheck.is_none() || !age.credit.spend(false) {
             return None;
         }
         age.asked = Some(now);

@@ -72,6 +72,11 @@ impl Store {
         !self.suspects.to_ask.is_empty()
     }
 
+    /// How many the watcher is still to be asked about.
+    pub(super) fn suspects_to_ask(&self) -> usize {
+        self.suspects.to_ask.len()
+    }
+
     /// Asks the watcher about the suspects.
     pub fn ask_about_suspects(&mut self, link: &mut dyn CoherenceLink, now: Time, counters: &mut Counters) {
         self.now = now;
@@ -139,8 +144,9 @@ impl Store {
         if let Some((key, hits)) = dynamic.map(|entry| (entry.key, std::mem::take(&mut entry.hits))) {
             counters.put_aside += u64::from(self.worth.note_purge(&key, hits, self.now));
         }
+        let now = self.now;
         match self.get_mut(id) {
-            Some(entry) if entry.is_dynamic() => entry.standing = Standing::Lapsed,
+            Some(entry) if entry.is_dynamic() => (entry.standing, entry.lapsed) = (Standing::Lapsed, now),
             _ => self.remove(id, Removal::Purged),
         }
     }

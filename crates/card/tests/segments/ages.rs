@@ -7,7 +7,7 @@ use nicache_coherence::{Class, RefusalReason, Reinstatement};
 use nicache_http::{HttpDate, parse_imf_fixdate};
 use nicache_tcp::Time;
 
-use crate::script::{SOURCE, Script};
+use crate::script::{SOURCE, Script, Serve};
 
 const PLAIN: &str = "/object";
 const FIRST: Duration = Duration::from_secs(1);
@@ -45,6 +45,17 @@ impl Site {
         let asked = self.time();
         let number = if self.is_proxied { 1 } else { self.visits % 200 + 10 };
         let request = format!("GET {} HTTP/1.1\r\nHost: a\r\n\r\n", self.target);
+        let address = [10, 0, 1, number as u8];
+        let (reply, is_hit) = self.with_server(|script, serve| script.visit(address, request.as_bytes(), serve));
+        self.visits += 1;
+        self.hits += u32::from(is_hit);
+        let text = String::from_utf8(reply).expect("a reply");
+        let (_, body) = text.split_once("\r\n\r\n").expect("a head");
+        (body.parse().expect("a number"), asked)
+    }
+
+    /// With its server, which counts.
+    fn with_server<T>(&mut self, act: impl FnOnce(&mut Script, &mut Serve<'_>) -> T) -> T {
         let (says, takes, begun, executions) = (self.says, self.takes, self.begun, &mut self.executions);
         let mut serve = |now: Time, _: &[u8]| {
             *executions += 1;
@@ -53,12 +64,17 @@ impl Site {
             let reply = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
             (takes, reply.into_bytes())
         };
-        let (reply, is_hit) = self.script.visit([10, 0, 1, number as u8], request.as_bytes(), &mut serve);
-        self.visits += 1;
-        self.hits += u32::from(is_hit);
-        let text = String::from_utf8(reply).expect("a reply");
-        let (_, body) = text.split_once("\r\n\r\n").expect("a head");
-        (body.parse().expect("a number"), asked)
+        act(&mut self.script, &mut serve)
+    }
+
+    /// So much time passes, in which the card asks what it wants to.
+    fn wait_and_answer(&mut self, time: Duration) {
+        let end = self.time() + time;
+        while self.time() < end {
+            let step = Duration::from_millis(250).min(end - self.time());
+            self.script.poll_once_after(step);
+            self.with_server(Script::answer_card);
+        }
     }
 
     /// Visits at this pace for so long, with no reply older than T. How many were not of the present.
@@ -273,4 +289,40 @@ fn a_file_that_is_not_looked_up_again_is_renewed_as_long_as_its_sources_are_unch
     let hits = site.hits;
     site.go_on(seconds(5), seconds(60));
     assert_eq!(site.hits, hits, "it has changed");
+}
+
+/// One visit in three has the program write something down a moment later, which is a source of the page and leaves it as it was.
+#[test]
+fn a_page_that_changes_nothing_of_itself_is_asked_for_ahead_of_visitors() {
+    for (pause, share) in [(5u64, 80), (15, 70), (30, 40)] {
+        let mut site = Site::new(Class::Dynamic, |_| 7);
+        *site.script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
+        for number in 0..600 / pause {
+            site.visit();
+            site.wait_and_answer(seconds(1));
+            if number % 3 == 0 {
+                site.script.table.record_change(SOURCE);
+            }
+            site.wait_and_answer(seconds(pause - 1));
+        }
+        let said =
+            format!("one in {pause} s: {} hits of {} visits, {} executions", site.hits, site.visits, site.executions);
+        println!("{said}");
+        assert!(site.hits * 100 >= site.visits * share, "{said}");
+        assert!(site.executions <= site.visits + site.visits / 20 + 1, "{said}");
+    }
+}
+
+/// Once nobody comes any more, the page costs the server nothing.
+#[test]
+fn a_page_that_nobody_comes_to_is_not_asked_for() {
+    let mut site = Site::new(Class::Dynamic, |_| 7);
+    *site.script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
+    site.go_on(seconds(2), seconds(120));
+    let executions = site.executions;
+    for _ in 0..100 {
+        site.script.table.record_change(SOURCE);
+        site.wait_and_answer(seconds(10));
+    }
+    assert!(site.executions <= executions + 3, "{} executions for nobody", site.executions - executions);
 }

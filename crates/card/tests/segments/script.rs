@@ -388,10 +388,15 @@ impl Script {
     /// asks as it wants to. The client's reply, and whether it came from the card.
     pub fn visit(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
         let outcome = self.ask_as(address, request, serve);
+        self.answer_card(serve);
+        outcome
+    }
+
+    /// The card asks as it wants to.
+    pub fn answer_card(&mut self, serve: &mut Serve<'_>) {
         while let Some(own) = self.card.poll_recheck() {
             self.ask_as(CARD, &own.head, serve);
         }
-        outcome
     }
 
     fn ask_as(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {

@@ -453,7 +453,7 @@ fn page(shards: &Shards, host: Option<String>, target: String) -> Result<Answer>
             && wanted_host.as_ref().is_none_or(|host| entry.host.eq_ignore_ascii_case(host.as_bytes()))
     });
     (report.entries, report.entries_count) = entries_where(shards, chosen)?;
-    // Without a host: that of an entry, since the reasons are kept by key.
+    // Without a host: that of an entry, because the reasons are kept by key.
     let host = host.or_else(|| report.entries.first().map(|entry| entry.host.clone())).unwrap_or_default();
     let mut newest = None;
     for shard in shards {

@@ -21,8 +21,8 @@ const COUNTERS: &[Named] = &[
     ("l0_published", "Replies that L0 was given.", |counts| counts.l0_published),
     ("l0_lent", "Times that a connection was lent to L0.", |counts| counts.l0_lent),
     ("l0_repeated", "Replies of L0 that the card has sent again.", |counts| counts.l0_repeated),
-    ("l0_lost", "Connections reset since the reply that L0 had given them is no more.", |counts| counts.l0_lost),
-    ("l0_pauses", "Times that L0 was left out for a while since too many of its replies did not arrive.", |counts| {
+    ("l0_lost", "Connections reset because the reply that L0 had given them is no more.", |counts| counts.l0_lost),
+    ("l0_pauses", "Times that L0 was left out for a while because too many of its replies did not arrive.", |counts| {
         counts.l0_pauses
     }),
     ("hits_ranges", "Hits of several ranges.", |counts| counts.hits_ranges),
@@ -31,10 +31,10 @@ const COUNTERS: &[Named] = &[
     ("hit_bytes", "HTTP bytes sent from card memory, retransmissions not counted.", |counts| counts.hit_bytes),
     ("fills", "Replies that were copied into card memory to be judged.", |counts| counts.fills),
     ("fills_stored", "Of these, those that became entries.", |counts| counts.fills_stored),
-    ("hits_handed_over", "Misses of stored replies, since the server was about to answer anyway.", |counts| {
+    ("hits_handed_over", "Misses of stored replies, because the server was about to answer anyway.", |counts| {
         counts.hits_handed_over
     }),
-    ("purges_by_source", "Entries dropped since a source changed.", |counts| counts.purges_by_source),
+    ("purges_by_source", "Entries dropped because a source changed.", |counts| counts.purges_by_source),
     ("reinstated", "Entries that stayed although a directory among their sources had changed.", |counts| {
         counts.reinstated
     }),
@@ -51,10 +51,10 @@ const COUNTERS: &[Named] = &[
         "Times that the server answered clients of different classes differently without saying Vary.",
         |counts| counts.classes_split,
     ),
-    ("misses_differing", "Misses of pages left alone, since their executions differ.", |counts| {
+    ("misses_differing", "Misses of pages left alone, because their executions differ.", |counts| {
         counts.misses_differing
     }),
-    ("misses_not_worth", "Misses of pages left alone, since they are purged before they are used.", |counts| {
+    ("misses_not_worth", "Misses of pages left alone, because they are purged before they are used.", |counts| {
         counts.misses_not_worth
     }),
     ("put_aside", "Times that a page was left alone for that.", |counts| counts.put_aside),
@@ -104,12 +104,12 @@ const COUNTERS: &[Named] = &[
     ("challenges_refused", "Challenge acknowledgments not sent, as there were too many.", |counts| {
         counts.challenges_refused
     }),
-    ("clients_gone", "Connections ended since an idle client did not answer.", |counts| counts.clients_gone),
-    ("clients_slow", "Connections ended since a client read too slowly.", |counts| counts.clients_slow),
-    ("clients_window_closed", "Connections ended since a client kept its window closed.", |counts| {
+    ("clients_gone", "Connections ended because an idle client did not answer.", |counts| counts.clients_gone),
+    ("clients_slow", "Connections ended because a client read too slowly.", |counts| counts.clients_slow),
+    ("clients_window_closed", "Connections ended because a client kept its window closed.", |counts| {
         counts.clients_window_closed
     }),
-    ("clients_head_slow", "Connections ended since a request head took too long.", |counts| counts.clients_head_slow),
+    ("clients_head_slow", "Connections ended because a request head took too long.", |counts| counts.clients_head_slow),
     ("drops_elder", "Frames that the card before this one did not take in time.", |counts| counts.drops_elder),
     ("drops_wire", "Frames that the wire port refused.", |counts| counts.drops_wire),
     ("drops_host", "Frames that the host port refused.", |counts| counts.drops_host),

@@ -190,7 +190,7 @@ const HOST_COUNTERS: [(&str, &str, bool); 32] = [
     ("replies_5xx", "Replies with a status of 500 to 599.", false),
     ("replies_cut", "Replies that ended early.", false),
     ("content_bytes", "Bytes of files in replies.", false),
-    ("unkept_bytes", "Of these, those of files that are not kept, since nobody watches them.", false),
+    ("unkept_bytes", "Of these, those of files that are not kept, because nobody watches them.", false),
     ("live_blocks", "Blocks of live streams.", false),
     ("live_bytes", "Bytes of live streams.", false),
     ("live_blocks_lost", "Blocks of live streams that found no place.", false),

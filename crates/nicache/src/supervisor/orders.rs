@@ -1,4 +1,4 @@
-//! What others ask the supervisor's own thread to do: children must be started by it, since they end with the thread that starts them.
+//! What others ask the supervisor's own thread to do: children must be started by it, because they end with the thread that starts them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
