@@ -28,10 +28,12 @@ pub const RETAINED_MAX: usize = 65_536;
 pub const DIRTY_NS_MAX: u64 = 60_000_000_000;
 /// A file that the server reads anew this often within [`VOLATILE_NS`], changed each time, is data that it does not keep, if the same process has also read
 /// it as often although it was what it had read before, [`REREAD_NS`] ago or more; or, while somebody has it open for writing, the latter alone.
-/// What is compiled from a file is read once per change, or twice in a row.
+/// What is compiled from a file is read once per change, or twice in a row; but a file that was changed a moment ago is read for each request, because PHP does not
+/// keep what may not be whole yet (`opcache.file_update_protection`, 2 s). So only readings long after the change ([`FRESH_NS`]) tell that it is not kept.
 const VOLATILE_CHANGES: u32 = 16;
 const VOLATILE_NS: u64 = 60_000_000_000;
 const REREAD_NS: u64 = 10_000_000;
+const FRESH_NS: i128 = 10_000_000_000;
 
 const O_ACCMODE: u32 = 3;
 const O_CREAT: u32 = 0o100;
@@ -422,7 +424,11 @@ impl Retained {
         if stamp >= file.opened && event.clock > file.opened {
             file.changes += 1;
             file.counted_ns = event.time_ns;
-        } else if stamp < file.opened && file.last_opener == event.tgid && event.time_ns >= file.counted_ns + REREAD_NS
+        } else if stamp < file.opened
+            && file.last_opener == event.tgid
+            && event.time_ns >= file.counted_ns + REREAD_NS
+            && event.changed_ns != 0
+            && !is_within(FRESH_NS, event.changed_ns.into(), event.time_ns)
         {
             file.rereads += 1;
             file.counted_ns = event.time_ns;
@@ -569,6 +575,8 @@ mod tests {
             inode: Some(identity),
             mode: libc::S_IFREG as u16,
             size: 1,
+            // Long ago.
+            changed_ns: 1,
             path: path.into(),
             // What is done with one clock is over with the next.
             ..LookupEvent::blank(clock.0 * OPENING_NS)
@@ -1019,9 +1027,12 @@ mod tests {
 
     #[test]
     fn data_that_changes_all_the_time_is_not_retained() {
-        for (reads_per_change, gap_ns, is_kept) in
-            [(1, REREAD_NS, true), (2, REREAD_NS - 1, true), (2, REREAD_NS, false)]
-        {
+        for (reads_per_change, gap_ns, is_fresh, is_kept) in [
+            (1, REREAD_NS, false, true),
+            (2, REREAD_NS - 1, false, true),
+            (2, REREAD_NS, false, false),
+            (2, REREAD_NS, true, true),
+        ] {
             let table = RevisionTable::on_heap();
             let mut retained = Retained::default();
             let mut now_ns = 0;
@@ -1029,7 +1040,9 @@ mod tests {
                 for _ in 0..reads_per_change {
                     now_ns += gap_ns;
                     let event = opened(CODE, b"/data", table.advance_clock(), 1);
-                    retained.observe(&LookupEvent { time_ns: now_ns, ..event }, &table, unknown());
+                    // Of the year 2100, or of 1970.
+                    let changed_ns = if is_fresh { 4_102_444_800_000_000_000 } else { 1 };
+                    retained.observe(&LookupEvent { time_ns: now_ns, changed_ns, ..event }, &table, unknown());
                 }
                 table.record_change(CODE.slot());
             }
