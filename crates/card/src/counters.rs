@@ -131,7 +131,7 @@ pub struct Counters {
     pub l0_lent: u64,
     /// Its replies that the card has sent again.
     pub l0_repeated: u64,
-    /// Connections reset because their last reply was no more there to be sent again.
+    /// Connections reset because their last reply was no longer there to be sent again.
     pub l0_lost: u64,
     /// Times that L0 was left out for a while because too many of its replies did not arrive.
     pub l0_pauses: u64,

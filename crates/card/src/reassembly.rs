@@ -22,7 +22,7 @@ const DATAGRAMS_MAX: usize = 32;
 const DATAGRAM_BYTES_MAX: usize = 16_384;
 /// Its parts.
 const PIECES_MAX: usize = 16;
-/// For how long parts are waited for. The kernel waits for 30 s, so that it has time enough when it gets them.
+/// For how long parts are waited for. The kernel waits for 30 s, and has time enough left when it gets them.
 const WAIT: Duration = Duration::from_secs(1);
 /// Bytes before a TCP header, and its own, at most.
 const HEAD_BYTES_MAX: usize = 128;
@@ -157,7 +157,7 @@ impl Reassembly {
         waiting.map(|datagram| datagram.since + WAIT).min()
     }
 
-    /// Looks at a frame that is no plain packet. What goes on as it is before it is handed to `pass`, with the side that it came from.
+    /// Looks at a frame that is not a plain packet. What goes on as it is before it is handed to `pass`, with the side that it came from.
     pub(crate) fn take(
         &mut self,
         frame: &mut FrameBuf,

@@ -387,7 +387,7 @@ fn niceness(nicache: &Nicache) -> i32 {
 fn a_card_that_leaves_the_server_behind_does_not_go_first() {
     private_network();
     let site = Site::with("", "root @ROOT@/site;");
-    // A page that grows old while the server stands still is no hit.
+    // A page that grows old while the server stands still is not a hit.
     let nicache = Nicache::start(&["--recheck", "1m"], &site.command());
     let url = format!("http://{}/page.html", nicache.server());
     // The client closes, or the card as the server would.

@@ -209,6 +209,16 @@ pub struct Packet {
     pub end: usize,
 }
 
+/// The ECN field of the packet whose header begins there (RFC 3168 section 5).
+pub(crate) fn ecn_at(frame: &[u8], ip_at: usize, is_v4: bool) -> Codepoint {
+    match (is_v4, frame.get(ip_at..ip_at + 2)) {
+        (true, Some(start)) => Codepoint::from_bits(start[1]),
+        // The traffic class lies across the first two bytes (RFC 8200 section 3).
+        (false, Some(start)) => Codepoint::from_bits(start[1] >> 4),
+        (_, None) => Codepoint::NotCapable,
+    }
+}
+
 impl Packet {
     /// The packet of a frame. `None`: it is a fragment, has options or extension headers, or is none.
     #[must_use]
@@ -259,12 +269,7 @@ impl Packet {
     /// The ECN field (RFC 3168 section 5).
     #[must_use]
     pub fn ecn(&self, frame: &[u8]) -> Codepoint {
-        match (self.source.is_v4(), frame.get(self.ip_at..self.ip_at + 2)) {
-            (true, Some(start)) => Codepoint::from_bits(start[1]),
-            // The traffic class lies across the first two bytes (RFC 8200 section 3).
-            (false, Some(start)) => Codepoint::from_bits(start[1] >> 4),
-            (_, None) => Codepoint::NotCapable,
-        }
+        ecn_at(frame, self.ip_at, self.source.is_v4())
     }
 
     /// Whether the header's checksum is right; IPv6 has none.

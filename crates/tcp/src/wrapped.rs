@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use smoltcp::wire::EthernetProtocol;
 
-use crate::frame::{Address, ETHERNET_BYTES, IPV4_BYTES, IPV6_BYTES, Tags};
+use crate::frame::{Address, ETHERNET_BYTES, IPV4_BYTES, IPV6_BYTES, Tags, ecn_at};
 use crate::{Codepoint, checksum};
 
 const PROTOCOL_HOP_BY_HOP: u8 = 0;
@@ -27,7 +27,7 @@ const IPV4_DONT: u16 = 0x4000;
 
 /// Bits of an IPv6 option's type that say what becomes of a packet whose receiver does not know it; 0: it is skipped (RFC 8200 section 4.2).
 const IPV6_UNKNOWN: u8 = 0xc0;
-/// Options of one header at most; the kernel accepts no more than so many of padding, and 8 of others.
+/// Options of one header at most; the kernel accepts at most 8.
 const IPV6_OPTIONS_MAX: usize = 16;
 
 /// The least of a TCP header.
@@ -88,13 +88,16 @@ impl Wrapped {
         let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
         let fragment = u16::from_be_bytes([fixed[6], fixed[7]]);
         let header = ip.get(..header_len)?;
+        let has_options = header_len > IPV4_BYTES;
+        let is_piece = fragment & (IPV4_MORE | IPV4_OFFSET) != 0;
+        if !has_options && !is_piece {
+            return None;
+        }
         let is_right = fixed[0] >> 4 == 4
             && (header_len..=ip.len()).contains(&total)
             && fixed[9] == PROTOCOL_TCP
             && checksum::sum(header) == 0xffff;
-        let has_options = header_len > IPV4_BYTES;
-        let is_piece = fragment & (IPV4_MORE | IPV4_OFFSET) != 0;
-        if !is_right || !(has_options || is_piece) || !are_skipped_ipv4(header.get(IPV4_BYTES..)?) {
+        if !is_right || !are_skipped_ipv4(header.get(IPV4_BYTES..)?) {
             return None;
         }
         let address =
@@ -145,7 +148,7 @@ impl Wrapped {
             }
             next = follows;
         }
-        // One that is all of its datagram is no part (RFC 6946).
+        // One that is all of its datagram is not a part (RFC 6946).
         let piece = piece.filter(|piece| piece.offset > 0 || piece.more);
         (at <= end).then_some(Wrapped {
             tags,
@@ -203,11 +206,7 @@ impl Wrapped {
     /// The ECN field (RFC 3168 section 5).
     #[must_use]
     pub fn ecn(&self, frame: &[u8]) -> Codepoint {
-        match (self.source.is_v4(), frame.get(self.ip_at..self.ip_at + 2)) {
-            (true, Some(start)) => Codepoint::from_bits(start[1]),
-            (false, Some(start)) => Codepoint::from_bits(start[1] >> 4),
-            (_, None) => Codepoint::NotCapable,
-        }
+        ecn_at(frame, self.ip_at, self.source.is_v4())
     }
 }
 

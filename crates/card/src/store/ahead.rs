@@ -17,7 +17,7 @@ use crate::recheck::Recheck;
 /// Between two looks.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
 /// Places looked at in one.
-const PLACES: usize = 1024;
+const PLACES: u32 = 1024;
 /// Requests and questions to the watcher that come of one.
 const ASKED_MAX: usize = 8;
 /// A visitor is expected for so many times as long as the pause between the last two.
@@ -34,9 +34,9 @@ impl Store {
     pub fn look_ahead(&mut self, now: Time, counters: &mut Counters, mut ask: impl FnMut(Recheck, &mut Counters)) {
         self.now = now;
         let mut asked = 0;
-        for _ in 0..PLACES.min(self.places.len()) {
+        for _ in 0..PLACES.min(self.places_used) {
             let index = self.looked_at;
-            self.looked_at = (index + 1) % self.places.len() as u32;
+            self.looked_at = (index + 1) % self.places_used;
             let id = EntryId { index, generation: self.places[index as usize].generation };
             match self.ahead(id, now) {
                 Step::Nothing => continue,

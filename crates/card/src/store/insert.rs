@@ -388,6 +388,7 @@ impl Store {
             }
         }
         let key = new.key;
+        self.places_used = self.places_used.max(index + 1);
         let place = &mut self.places[index as usize];
         place.entry = Some(Entry {
             key,

@@ -89,6 +89,8 @@ pub struct Store {
     revocations: u64,
     /// The next place to be looked at ahead of visitors.
     looked_at: u32,
+    /// Places that have ever been taken: these are the first ones.
+    places_used: u32,
     /// Which headers select among the variants of a key.
     pub vary: VaryRules,
 }
@@ -117,6 +119,7 @@ impl Store {
             now: Time(0),
             unsafe_requests: 0,
             looked_at: 0,
+            places_used: 0,
             revocations: 0,
             vary: VaryRules::new(),
         }

@@ -21,7 +21,7 @@ const COUNTERS: &[Named] = &[
     ("l0_published", "Replies that L0 was given.", |counts| counts.l0_published),
     ("l0_lent", "Times that a connection was lent to L0.", |counts| counts.l0_lent),
     ("l0_repeated", "Replies of L0 that the card has sent again.", |counts| counts.l0_repeated),
-    ("l0_lost", "Connections reset because the reply that L0 had given them is no more.", |counts| counts.l0_lost),
+    ("l0_lost", "Connections reset because the reply that L0 had given them is gone.", |counts| counts.l0_lost),
     ("l0_pauses", "Times that L0 was left out for a while because too many of its replies did not arrive.", |counts| {
         counts.l0_pauses
     }),

@@ -163,7 +163,7 @@ pub fn functions_that_write_of(mut stage: Stage) {
     cases.end(&mut stage);
 }
 
-/// What is no row of a table that somebody has made: each is a source, or the page is not kept.
+/// What is not a row of a table that somebody has made: each is a source, or the page is not kept.
 #[test]
 fn what_the_database_says_of_itself() {
     let setup = Setup { options: &["--recheck", "5s"], database: Database::Postgres, ..Setup::default() };
