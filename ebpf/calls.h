@@ -384,12 +384,6 @@ static __always_inline void observe_moving(struct pt_regs *regs, __s64 ret)
 	observe_moved(&call);
 }
 
-static __always_inline void change_everything_after(__s64 ret)
-{
-	if (ret >= 0)
-		change_slot(SLOT_EVERYTHING);
-}
-
 OF_SERVER(__x64_sys_accept, if (ret >= 0) observe_accepted(ret))
 OF_SERVER(__x64_sys_accept4, if (ret >= 0) observe_accepted(ret))
 OF_SERVER(__x64_sys_getdents, report_descriptor(EVENT_READDIR, NR_getdents, ret, regs->di))
@@ -397,9 +391,10 @@ OF_SERVER(__x64_sys_getdents64, report_descriptor(EVENT_READDIR, NR_getdents64, 
 OF_SERVER(__x64_sys_sendfile64, if (ret > 0) report_descriptor(EVENT_SENDFILE, NR_sendfile, ret, regs->si))
 OF_SERVER(__x64_sys_chdir, observe_moving(regs, ret))
 OF_SERVER(__x64_sys_fchdir, observe_moving(regs, ret))
-OF_SERVER(__x64_sys_chroot, change_everything_after(ret))
-OF_SERVER(__x64_sys_setns, change_everything_after(ret))
-OF_SERVER(__x64_sys_unshare, change_everything_after(ret))
+OF_SERVER(__x64_sys_chroot, if (ret >= 0) observe_other_root(NR_chroot))
+OF_SERVER(__x64_sys_setns, if (ret >= 0) observe_other_root(NR_setns))
+OF_SERVER(__x64_sys_unshare, if (ret >= 0) observe_other_root(NR_unshare))
+OF_SERVER(__x64_sys_listen, if (ret >= 0) observe_listening())
 OF_SERVER(__x64_sys_io_uring_setup, report_descriptor(EVENT_HIDDEN, NR_io_uring_setup, ret, -1))
 
 /* Of a database server. */
@@ -432,32 +427,30 @@ int BPF_PROG(__x64_sys_shutdown, struct pt_regs *regs, long ret)
 OPENS_BY_HANDLE(__x64_sys_open_by_handle_at)
 OPENS_BY_HANDLE(__ia32_compat_sys_open_by_handle_at)
 
-#define CHANGES_EVERYTHING(name)                                                                        \
+#define MOUNTS_BY(name, change)                                                                         \
 	SEC("fexit/" #name)                                                                             \
 	int BPF_PROG(name, struct pt_regs *regs, long ret)                                              \
 	{                                                                                               \
 		if (ret >= 0)                                                                           \
-			change_slot(SLOT_EVERYTHING);                                                   \
+			change;                                                                         \
 		return 0;                                                                               \
 	}
 
-CHANGES_EVERYTHING(__x64_sys_mount)
-CHANGES_EVERYTHING(__x64_sys_umount)
-CHANGES_EVERYTHING(__x64_sys_pivot_root)
-CHANGES_EVERYTHING(__x64_sys_move_mount)
-CHANGES_EVERYTHING(__x64_sys_fsconfig)
-CHANGES_EVERYTHING(__x64_sys_fsmount)
-CHANGES_EVERYTHING(__x64_sys_mount_setattr)
-CHANGES_EVERYTHING(__x64_sys_open_tree_attr)
-CHANGES_EVERYTHING(__ia32_sys_mount)
-CHANGES_EVERYTHING(__ia32_sys_umount)
-CHANGES_EVERYTHING(__ia32_sys_oldumount)
-CHANGES_EVERYTHING(__ia32_sys_pivot_root)
-CHANGES_EVERYTHING(__ia32_sys_move_mount)
-CHANGES_EVERYTHING(__ia32_sys_fsconfig)
-CHANGES_EVERYTHING(__ia32_sys_fsmount)
-CHANGES_EVERYTHING(__ia32_sys_mount_setattr)
-CHANGES_EVERYTHING(__ia32_sys_open_tree_attr)
+MOUNTS_BY(__x64_sys_mount, change_mounts_by(regs->r10))
+MOUNTS_BY(__x64_sys_umount, change_slot(SLOT_MOUNTS))
+MOUNTS_BY(__x64_sys_pivot_root, change_slot(SLOT_MOUNTS))
+MOUNTS_BY(__x64_sys_move_mount, change_slot(SLOT_MOUNTS))
+MOUNTS_BY(__x64_sys_fsconfig, change_file_system_by(regs->si))
+MOUNTS_BY(__x64_sys_mount_setattr, change_slot(SLOT_MOUNTS))
+MOUNTS_BY(__x64_sys_open_tree_attr, change_slot(SLOT_MOUNTS))
+MOUNTS_BY(__ia32_sys_mount, change_mounts_by(regs->si))
+MOUNTS_BY(__ia32_sys_umount, change_slot(SLOT_MOUNTS))
+MOUNTS_BY(__ia32_sys_oldumount, change_slot(SLOT_MOUNTS))
+MOUNTS_BY(__ia32_sys_pivot_root, change_slot(SLOT_MOUNTS))
+MOUNTS_BY(__ia32_sys_move_mount, change_slot(SLOT_MOUNTS))
+MOUNTS_BY(__ia32_sys_fsconfig, change_file_system_by(regs->cx))
+MOUNTS_BY(__ia32_sys_mount_setattr, change_slot(SLOT_MOUNTS))
+MOUNTS_BY(__ia32_sys_open_tree_attr, change_slot(SLOT_MOUNTS))
 
 SEC("fexit/do_settimeofday64")
 int BPF_PROG(do_settimeofday64, void *time, int ret)

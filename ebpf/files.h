@@ -120,6 +120,75 @@ static __always_inline int writers_below(const void *inode)
 	return BPF_CORE_READ(outer, __upperdentry, d_inode, i_writecount.counter);
 }
 
+/* Files that somebody has mapped in a way in which he may store to them: such a change has no witness of its own. Of ext4 each other has one, after its effect, so
+ * that such a file may be open for writing while a page is made of it. An entry stays for good. The key of zeroes: there was no room for one, or it is not
+ * known which file it was.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct inode_key);
+	__type(value, __u8);
+} mapped_files SEC(".maps");
+
+static __always_inline void note_unknown_mapping(void)
+{
+	struct inode_key unknown = {};
+	__u8 value = 1;
+
+	bpf_map_update_elem(&mapped_files, &unknown, &value, BPF_ANY);
+}
+
+/* The file is about to be mapped so. */
+__noinline int note_mapping(__u64 ino, __u64 dev)
+{
+	struct inode_key key = {.ino = ino, .dev = dev};
+	__u8 value = 1;
+
+	/* The place of the key of zeroes is taken at the start. */
+	if (bpf_map_update_elem(&mapped_files, &key, &value, BPF_ANY))
+		note_unknown_mapping();
+	return 0;
+}
+
+/* The same, of an inode of an overlay: what is mapped is the file in its upper layer. Of another stacked file system it is not known. */
+static __always_inline void note_mapping_below(const void *inode, __u64 magic)
+{
+	const struct ovl_inode *outer;
+	const void *below = 0;
+
+	if (bpf_core_type_exists(struct ovl_inode) && magic == OVERLAY_MAGIC) {
+		outer = inode - bpf_core_field_offset(struct ovl_inode, vfs_inode);
+		below = BPF_CORE_READ(outer, __upperdentry, d_inode);
+	}
+	if (below && BPF_CORE_READ((const struct inode *)below, i_sb, s_magic) != EXT4_MAGIC)
+		return;
+	if (below)
+		note_mapping(FIELD(struct inode, below, i_ino), device_of(below));
+	else
+		note_unknown_mapping();
+}
+
+/* May it change although no witness tells of it, while it is open for writing? */
+static __always_inline bool may_be_stored_to(const void *inode, __u64 magic)
+{
+	struct inode_key key = {};
+	const void *mapping;
+	__u8 *unknown;
+
+	if (magic != EXT4_MAGIC)
+		return true;
+	mapping = FIELD(struct inode, inode, i_mapping);
+	if (mapping && FIELD(struct address_space, mapping, i_mmap_writable.counter) > 0)
+		return true;
+	unknown = bpf_map_lookup_elem(&mapped_files, &key);
+	if (!unknown || *unknown)
+		return true;
+	key.ino = FIELD(struct inode, inode, i_ino);
+	key.dev = device_of(inode);
+	return bpf_map_lookup_elem(&mapped_files, &key) != 0;
+}
+
 static __always_inline bool identify(struct file *file, struct identity *identity)
 {
 	struct inode *inode = file ? FIELD(struct file, file, f_inode) : 0;
@@ -139,7 +208,7 @@ static __always_inline bool identify(struct file *file, struct identity *identit
 	/* A writer moves the time first and the bytes then: while the file is open for writing, the time tells nothing. */
 	identity->layered = magic == OVERLAY_MAGIC;
 	if (FIELD(struct inode, inode, i_writecount.counter) > own || (identity->layered && writers_below(inode) > own))
-		identity->changed_ns = CHANGED_BEING_WRITTEN;
+		identity->changed_ns = may_be_stored_to(inode, magic) ? CHANGED_BEING_WRITTEN : 0;
 	else if (change_time_of(inode, &changed))
 		identity->changed_ns = (changed.sec * 1000000000ULL + changed.nsec) | (changed.asked ? CHANGED_ASKED : 0);
 	if (magic == BTRFS_MAGIC || magic == TMPFS_MAGIC)

@@ -48,6 +48,8 @@ typedef struct {
 	__u32 val;
 } kgid_t;
 
+struct address_space;
+
 struct inode {
 	unsigned short i_mode;
 	struct super_block *i_sb;
@@ -56,6 +58,7 @@ struct inode {
 	kuid_t i_uid;
 	kgid_t i_gid;
 	enum inode_state_flags_t i_state;
+	struct address_space *i_mapping;
 	__s64 i_size;
 	__s64 i_ctime_sec; /* since 6.11, and so the next */
 	__u32 i_ctime_nsec;
@@ -98,6 +101,7 @@ struct filename {
 
 struct address_space {
 	struct inode *host;
+	atomic_t i_mmap_writable;
 };
 
 struct folio;
@@ -125,6 +129,7 @@ struct sock_common {
 	__u16 skc_dport;
 	__u16 skc_num;
 	unsigned short skc_family;
+	volatile unsigned char skc_state;
 };
 
 struct upid {
@@ -148,6 +153,11 @@ struct socket {
 
 struct kiocb {
 	struct file *ki_filp;
+};
+
+struct linux_binprm {
+	const char *filename;
+	const char *interp; /* of a script, what runs it */
 };
 
 struct iomap_dio {
@@ -203,6 +213,7 @@ struct fs_struct;
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
+	int exit_code;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;

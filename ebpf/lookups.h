@@ -203,6 +203,31 @@ __noinline int report_lookup(struct lookup *lookup)
 	return 0;
 }
 
+/* The calling process runs a program by this path, which is in the kernel's memory. */
+__noinline int report_executed(__u64 path)
+{
+	struct lookup_event *event = bpf_ringbuf_reserve(&lookups, sizeof(*event), 0);
+	long bytes;
+
+	if (!event) {
+		count_lost();
+		return 0;
+	}
+	fill_head(&event->head, EVENT_LOOKUP, NR_execve, 0, AT_FDCWD);
+	event->head.flags = is_of_process(bpf_get_current_task_btf()) ? FLAG_OF_PROCESS : 0;
+	bytes = bpf_probe_read_kernel_str(event->path, PATH_BYTES, (const void *)path);
+	if (bytes <= 1) {
+		event->path[0] = 0;
+		bytes = 1;
+	}
+	/* A program that was opened before has the name of its descriptor. */
+	if (bytes == 1 || bytes >= PATH_BYTES || BEGINS(event->path, "/dev/fd/"))
+		event->head.flags |= FLAG_INCOMPLETE;
+	event->head.path_len = bytes - 1;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
 /* The server removed a name. */
 __noinline int report_removed(__u64 path, __s32 dirfd, __u64 nr)
 {

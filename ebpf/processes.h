@@ -10,6 +10,10 @@
  * requests itself. What they open, or ask for over the network, before their first connection is their start, and voids again, but for what the C library
  * reads when a process takes on its user. The end of a twin means nothing, unless something of this kind has happened since its birth: then it is one of the
  * old ones, and what it said last may be what the others do not say any more.
+ *
+ * One that cannot answer is a *bystander*: whoever is started by a process that has taken a connection (a program that a script runs, CGI), or holds no
+ * socket at which it could accept one (a shell, a job of cron in the same network). It voids nothing until it listens, or has a connection; and what it does
+ * is done at the behest of the process that takes requests, if one has started it.
  */
 #ifndef NICACHE_PROCESSES_H
 #define NICACHE_PROCESSES_H
@@ -36,8 +40,11 @@ static __always_inline bool is_service_port(__u16 port)
 struct kin {
 	__u64 looked;   /* it has opened a file to read since it last had a child */
 	__u64 renewals; /* how many there had been at its birth */
+	__u32 starter; /* of a bystander: the process that takes requests at whose behest it was started; 0: of none */
 	__u8 has_children;
 	__u8 starting; /* it has had no connection yet */
+	__u8 bystander;
+	__u8 of_request; /* it was started while a FastCGI request was executed */
 };
 
 /* Processes of the server that were forked or have forked. */
@@ -113,51 +120,128 @@ static __always_inline void note_started(__u32 tgid)
 {
 	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
 
-	if (process)
-		process->starting = 0;
+	if (!process)
+		return;
+	process->starting = 0;
+	if (process->bystander) {
+		process->bystander = 0;
+		renew();
+	}
 }
 
+/* Descriptors that are looked at. */
+#define DESCRIPTORS_MAX 64
+#define TCP_LISTEN 10
+
+/* Could connections come by this descriptor of the calling process? Not static: the verifier looks at it once. */
+__noinline int is_listener(int fd)
+{
+	struct file *file = file_of(bpf_get_current_task_btf(), fd);
+	void *socket, *sk;
+
+	if (kind_of_file(file) != S_IFSOCK)
+		return 0;
+	socket = FIELD(struct file, file, private_data);
+	sk = socket ? FIELD(struct socket, socket, sk) : 0;
+	return sk && FIELD(struct sock, sk, __sk_common.skc_state) == TCP_LISTEN;
+}
+
+/* By any? */
+__noinline int holds_listener(void)
+{
+	int fd;
+
+	for (fd = 0; fd < DESCRIPTORS_MAX; fd++) {
+		if (is_listener(fd))
+			return 1;
+	}
+	return 0;
+}
+
+/* Is it one by which nobody is answered? */
+static __always_inline bool is_bystander(__u32 tgid)
+{
+	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
+
+	return process && process->bystander;
+}
+
+/* The server listens at one more place. */
+__noinline int observe_listening(void)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
+
+	if (process)
+		process->bystander = 0;
+	return renew();
+}
+
+/* The calling process has a child. At whose behest is that there, if it is a bystander? */
 __noinline int observe_birth(__u32 parent, __u32 child, __u32 answers)
 {
-	struct kin *father = bpf_map_lookup_elem(&kin, &parent), fresh = {}, born = {.starting = 1};
+	struct kin *father = bpf_map_lookup_elem(&kin, &parent), fresh = {}, born = {};
 	__u64 *count = renewals_word();
 	bool is_twin = false;
 
-	if (!father) {
-		bpf_map_update_elem(&kin, &parent, &fresh, BPF_NOEXIST);
-		father = bpf_map_lookup_elem(&kin, &parent);
+	if (answers) {
+		born.starter = parent;
+		born.of_request = answers > 1;
+	} else if (father && father->bystander) {
+		born.starter = father->starter;
+		born.of_request = father->of_request;
 	}
-	if (father) {
-		is_twin = father->has_children && !answers;
-		if (__sync_lock_test_and_set(&father->looked, 0))
-			is_twin = false;
-		father->has_children = 1;
+	born.bystander = answers || (father && father->bystander) || !holds_listener();
+	if (!born.bystander) {
+		born.starting = 1;
+		if (!father) {
+			bpf_map_update_elem(&kin, &parent, &fresh, BPF_NOEXIST);
+			father = bpf_map_lookup_elem(&kin, &parent);
+		}
+		if (father) {
+			is_twin = father->has_children;
+			if (__sync_lock_test_and_set(&father->looked, 0))
+				is_twin = false;
+			father->has_children = 1;
+		}
+		if (!is_twin)
+			renew();
 	}
-	if (!is_twin)
-		renew();
 	born.renewals = count ? *(volatile __u64 *)count : 0;
 	/* Without room its start would go unseen. */
 	if (bpf_map_update_elem(&kin, &child, &born, BPF_ANY))
 		raise_stamp_for_good(SLOT_EVERYTHING);
-	return 0;
+	return born.starter;
 }
 
-__noinline int observe_death(__u32 tgid)
+__noinline int observe_death(__u32 tgid, __u32 answers)
 {
 	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
 	__u64 *count = renewals_word();
 	bool is_twin = process && !process->has_children && count && process->renewals == *(volatile __u64 *)count;
 
+	if (process ? process->bystander : !answers && !holds_listener())
+		return 0;
 	if (!is_twin)
 		change_slot(SLOT_EVERYTHING);
 	return 0;
 }
 
-/* It has become another program. */
-__noinline int observe_replaced(__u32 tgid)
+/* The calling process has become another program. Is that done at the behest of one that takes requests? */
+__noinline int observe_replaced(__u32 tgid, __u32 answers)
 {
+	struct kin *process = bpf_map_lookup_elem(&kin, &tgid), born = {.bystander = 1};
+	/* The programs that PHP's scripts run get PHP-FPM's own such socket. */
+	bool may_answer = !(process && process->of_request) && holds_listener();
+
+	if (!may_answer && process && process->bystander)
+		return process->starter != 0;
 	bpf_map_delete_elem(&kin, &tgid);
-	return renew();
+	/* It has come from another network. */
+	if (!may_answer && !process && !answers && !bpf_map_update_elem(&kin, &tgid, &born, BPF_ANY))
+		return 0;
+	renew();
+	return 0;
 }
 
 #endif

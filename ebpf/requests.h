@@ -120,9 +120,23 @@ __noinline int report_request(__u64 what, __u64 ino, __u64 peer, __u64 flags)
 	return 0;
 }
 
+/* The calling process has started another. */
+__noinline int report_started(__u32 child, __u32 starter)
+{
+	return starter ? report_request(REQUEST_STARTED, child, starter, 0) : 0;
+}
+
 static __always_inline struct request_process *request_process_of(__u32 tgid)
 {
 	return bpf_map_lookup_elem(&request_processes, &tgid);
+}
+
+/* Has the process taken a connection? 2: and it executes a FastCGI request. */
+static __always_inline __u32 answers(__u32 tgid)
+{
+	struct request_process *process = request_process_of(tgid);
+
+	return process ? 1 + (process->executes && !process->concurrent) : 0;
 }
 
 static __always_inline struct request_process *add_request_process(__u32 tgid)
@@ -253,7 +267,7 @@ __noinline int observe_request(struct transfer *transfer)
 	is_client = is_inet(transfer) && is_service_port(transfer->port);
 	if (!process || process->ino != transfer->ino) {
 		if (transfer->nr == NR_recvmsg && transfer->family == AF_UNIX)
-			return note_concurrent(transfer->ino);
+			return is_bystander(tgid) ? 0 : note_concurrent(transfer->ino);
 		if (!is_client)
 			return 0;
 		/* It may have come by another way than accept. */

@@ -267,6 +267,18 @@ __noinline int observe_moved(struct call *call)
 	return report_lookup(&lookup);
 }
 
+/* Paths mean something else now for the calling process. What somebody from another network looks at on his way in is nobody's. */
+__noinline int observe_other_root(__u64 nr)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct kin *process = bpf_map_lookup_elem(&kin, &tgid);
+	bool is_foreign = process ? process->bystander && !process->starter : !request_process_of(tgid) && !holds_listener();
+
+	if (nr == NR_chroot || !is_foreign)
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
 /* What the server does. */
 __noinline int observe_server(struct call *call)
 {
@@ -317,10 +329,9 @@ __noinline int observe_server(struct call *call)
 	case NR_chroot:
 	case NR_setns:
 	case NR_unshare:
-		/* Paths mean something else now. */
-		if (ret >= 0)
-			change_slot(SLOT_EVERYTHING);
-		return 0;
+		return ret < 0 ? 0 : observe_other_root(nr);
+	case NR_listen:
+		return ret < 0 ? 0 : observe_listening();
 	}
 	observe_looked(call);
 	return observe_changed(call);

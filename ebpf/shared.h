@@ -14,7 +14,8 @@
 #define SLOT_DATABASES 2
 #define SLOT_WORKING_DIRECTORY 3
 #define SLOT_ACCESS_LISTS 4
-#define SLOTS_RESERVED 5
+#define SLOT_MOUNTS 5
+#define SLOTS_RESERVED 6
 #define WATCHED (1ULL << 63)
 #define TRACKED (1ULL << 62)
 #define STAMP_MASK (TRACKED - 1)
@@ -64,7 +65,7 @@
 #define EVENT_SQL_SENT 10    /* the first bytes of a reply */
 #define EVENT_SQL_IDLE 11    /* what it received before, and may have changed something, is done */
 #define EVENT_SQL_CLOSED 12
-#define EVENT_DATABASE_GONE 13 /* ret = the process */
+#define EVENT_DATABASE_GONE 13 /* ret = the process; dev = 1: it has crashed */
 #define EVENT_DATABASE_STARTED 14 /* the same; dev = kind of server */
 
 /* Of a process of the server that takes requests: ino = inode of the connection's socket, dev = one of REQUEST_* */
@@ -73,6 +74,7 @@
 #define REQUEST_FASTCGI 2    /* it has read ret bytes of a FastCGI connection; bytes in the place of the path */
 #define REQUEST_HTTP 3       /* it has read from a client of the web server; dir_ino = address << 16 | port, 0 if of no other machine */
 #define REQUEST_GONE 4       /* it has ended */
+#define REQUEST_STARTED 5    /* it has started the process ino, at the behest of the process dir_ino, which takes requests (0: of none) */
 
 /* event.flags */
 #define FLAG_INODE 1      /* dev, ino, mode are those of the opened file */

@@ -31,6 +31,7 @@ struct call {
 #define NR_sendmsg 46
 #define NR_recvmsg 47
 #define NR_shutdown 48
+#define NR_listen 50
 #define NR_execve 59
 #define NR_truncate 76
 #define NR_ftruncate 77
@@ -103,7 +104,6 @@ struct call {
 #define NR_io_uring_setup 425
 #define NR_move_mount 429
 #define NR_fsconfig 431
-#define NR_fsmount 432
 #define NR_openat2 437
 #define NR_faccessat2 439
 #define NR_mount_setattr 442
@@ -146,6 +146,13 @@ struct call {
 #define MAP_SHARED 1
 #define MAP_SHARED_VALIDATE 3
 #define MAP_ANONYMOUS 0x20
+#define MS_REMOUNT (1 << 5)
+#define MS_BIND (1 << 12)
+#define MS_UNBINDABLE (1 << 17)
+#define MS_PRIVATE (1 << 18)
+#define MS_SLAVE (1 << 19)
+#define MS_SHARED (1 << 20)
+#define FSCONFIG_CMD_RECONFIGURE 7
 #define ADJ_SETOFFSET 0x0100
 #define RESOLVE_BENEATH 8
 #define RESOLVE_IN_ROOT 16

@@ -14,7 +14,8 @@
  *   truncate, fallocate                                                  ext4_truncate_exit, ext4_fallocate_exit
  *   create, unlink, rename, link, symlink, mkdir                         ext4_mark_inode_dirty of the directory
  *   chmod, chown, utimes                                                 ext4_mark_inode_dirty of the file
- *   access control lists, mounts, namespaces                             sys_exit; lists also as uring.h says
+ *   access control lists, mounts, namespaces                             sys_exit; lists also as uring.h says; what a mount
+ *                                                                        means for a path is for the watcher to look at
  *   fork, exec, exit in the server's namespace                           sched_process_*
  * These are in ext4.h. XFS, Btrfs and tmpfs are watched by the change times that are set there: times.h, and xfs.h for what leaves them alone; or, where the
  * kernel does not tell of those, at its functions: vfs.h.
@@ -33,8 +34,8 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #include "table.h"
-#include "processes.h"
 #include "files.h"
+#include "processes.h"
 #include "lookups.h"
 #include "bytes.h"
 #include "requests.h"
@@ -53,7 +54,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 const volatile __u64 interesting[NR_MAX / 64] = {
 	[0] = BIT(NR_accept) | BIT(NR_open) | BIT(NR_stat) | BIT(NR_lstat) | BIT(NR_mmap) | BIT(NR_access) | BIT(NR_sendfile) |
 	      BIT(NR_read) | BIT(NR_readv) | BIT(NR_recvfrom) | BIT(NR_recvmsg) | BIT(NR_write) | BIT(NR_pwrite64) | BIT(NR_writev) | BIT(NR_sendto) | BIT(NR_sendmsg) |
-	      BIT(NR_shutdown),
+	      BIT(NR_shutdown) | BIT(NR_listen),
 	[1] = BIT(NR_getdents) | BIT(NR_chdir) | BIT(NR_fchdir) | BIT(NR_creat) | BIT(NR_readlink) | BIT(NR_truncate) |
 	      BIT(NR_ftruncate) | BIT(NR_rename) | BIT(NR_mkdir) | BIT(NR_rmdir) | BIT(NR_link) | BIT(NR_unlink) |
 	      BIT(NR_symlink) | BIT(NR_chmod) | BIT(NR_fchmod) | BIT(NR_chown) | BIT(NR_fchown) | BIT(NR_lchown),
@@ -66,7 +67,7 @@ const volatile __u64 interesting[NR_MAX / 64] = {
 	      BIT(NR_unlinkat) | BIT(NR_renameat) | BIT(NR_linkat) | BIT(NR_symlinkat) | BIT(NR_fchmodat) |
 	      BIT(NR_utimensat) | BIT(NR_pwritev) | BIT(NR_sendmmsg) | BIT(NR_renameat2),
 	[5] = BIT(NR_statx) | BIT(NR_pwritev2),
-	[6] = BIT(NR_io_uring_setup) | BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_fsmount) | BIT(NR_openat2) |
+	[6] = BIT(NR_io_uring_setup) | BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_openat2) |
 	      BIT(NR_faccessat2) | BIT(NR_mount_setattr),
 	[7] = BIT(NR_fchmodat2) | BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
 };
@@ -79,25 +80,34 @@ const volatile __u64 changing[NR_MAX / 64] = {
 	      BIT(NR_fsetxattr),
 	[3] = BIT(NR_removexattr) | BIT(NR_lremovexattr) | BIT(NR_fremovexattr) | BIT(NR_clock_settime),
 	[4] = BIT(NR_clock_adjtime) | BIT(NR_openat) | BIT(NR_open_by_handle_at),
-	[6] = BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_fsmount) | BIT(NR_openat2) | BIT(NR_mount_setattr),
+	[6] = BIT(NR_move_mount) | BIT(NR_fsconfig) | BIT(NR_openat2) | BIT(NR_mount_setattr),
 	[7] = BIT(NR_setxattrat) | BIT(NR_removexattrat) | BIT(NR_open_tree_attr),
 };
 
 /* A regular file is open, or mapped, for writing: from here on its bytes may change without a witness, until it is
- * closed and unmapped, and the registrar refuses fills meanwhile. A stacked file system (overlay) hides the inode
- * below, whose mapping the stores go to; then everything has changed.
+ * closed and unmapped, and the registrar refuses fills meanwhile. On ext4 that is so only once it is mapped (files.h).
+ * A stacked file system (overlay) hides the inode below, whose mapping the stores go to; then everything has changed.
  */
 static __always_inline int change_if_open_for_writing(struct file *file, bool mapped)
 {
-	struct identity identity = {};
+	const struct super_block *super;
+	const void *inode;
+	__u64 magic;
 
-	if (!identify(file, &identity) || (identity.mode & S_IFMT) != S_IFREG)
+	if (kind_of_file(file) != S_IFREG || !(FIELD(struct file, file, f_mode) & FMODE_WRITE))
 		return 0;
-	if (!(FIELD(struct file, file, f_mode) & FMODE_WRITE))
+	inode = FIELD(struct file, file, f_inode);
+	super = FIELD(struct inode, inode, i_sb);
+	magic = FIELD(struct super_block, super, s_magic);
+	if (!mapped && magic == EXT4_MAGIC)
 		return 0;
-	change_slot(slot_of(identity.dev, identity.ino));
-	if (mapped && BPF_CORE_READ(file, f_inode, i_sb, s_stack_depth) > 0)
+	if (mapped && FIELD(struct super_block, super, s_stack_depth) > 0) {
+		note_mapping_below(inode, magic);
 		change_slot(SLOT_EVERYTHING);
+	} else if (mapped && magic == EXT4_MAGIC) {
+		note_mapping(FIELD(struct inode, inode, i_ino), device_of(inode));
+	}
+	change_slot(slot_of(device_of(inode), FIELD(struct inode, inode, i_ino)));
 	return 0;
 }
 
@@ -126,6 +136,26 @@ __noinline int change_if_clock_set(__u64 timex)
 
 	/* struct timex: the modes come first. */
 	if (bpf_probe_read_user(&modes, sizeof(modes), (void *)timex) || modes & ADJ_SETOFFSET)
+		change_slot(SLOT_EVERYTHING);
+	return 0;
+}
+
+/* A mount, by mount(2) with these flags. What a mount passes on to others changes no path; other options of a file system may change anything on it.
+ * Those of the mount alone (MS_REMOUNT with MS_BIND) are looked at with the paths.
+ */
+__noinline int change_mounts_by(__u64 flags)
+{
+	if ((flags & (MS_REMOUNT | MS_BIND)) == MS_REMOUNT)
+		change_slot(SLOT_EVERYTHING);
+	else if (flags & (MS_REMOUNT | MS_BIND) || !(flags & (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE)))
+		change_slot(SLOT_MOUNTS);
+	return 0;
+}
+
+/* A file system that is not mounted yet is on nobody's path. */
+__noinline int change_file_system_by(__u32 command)
+{
+	if (command == FSCONFIG_CMD_RECONFIGURE)
 		change_slot(SLOT_EVERYTHING);
 	return 0;
 }
@@ -163,13 +193,18 @@ static __always_inline void observe_change(struct pt_regs *regs, __u64 nr, __s64
 		change_if_clock_set(regs->si);
 		break;
 	case NR_mount:
+		change_mounts_by(regs->r10);
+		break;
 	case NR_umount2:
 	case NR_pivot_root:
 	case NR_move_mount:
-	case NR_fsconfig:
-	case NR_fsmount:
 	case NR_mount_setattr:
 	case NR_open_tree_attr:
+		change_slot(SLOT_MOUNTS);
+		break;
+	case NR_fsconfig:
+		change_file_system_by(regs->si);
+		break;
 	case NR_setxattr:
 	case NR_lsetxattr:
 	case NR_removexattr:
@@ -201,22 +236,26 @@ __noinline int observe_compat(__u64 nr, __s64 ret, __u64 fifth)
 		return change_if_writable(ret, false);
 	case NR32_mmap2:
 		return change_if_writable((int)fifth, true);
-	case NR32_old_mmap:
-	case NR32_mount:
 	case NR32_umount:
 	case NR32_umount2:
 	case NR32_pivot_root:
+	case NR_move_mount:
+	case NR_mount_setattr:
+	case NR_open_tree_attr:
+		change_slot(SLOT_MOUNTS);
+		return 0;
+	case NR32_old_mmap:
+		note_unknown_mapping();
+		change_slot(SLOT_EVERYTHING);
+		return 0;
+	case NR32_mount:
 	case NR32_settimeofday:
 	case NR32_clock_settime:
 	case NR32_clock_settime64:
 	case NR32_adjtimex:
 	case NR32_clock_adjtime:
 	case NR32_clock_adjtime64:
-	case NR_move_mount:
 	case NR_fsconfig:
-	case NR_fsmount:
-	case NR_mount_setattr:
-	case NR_open_tree_attr:
 	case NR_setxattrat:
 	case NR_removexattrat:
 		change_slot(SLOT_EVERYTHING);
@@ -239,24 +278,39 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	if (kind)
 		add_database(child->tgid, kind);
 	else if (is_server(parent))
-		observe_birth(parent->tgid, child->tgid, request_process_of(parent->tgid) != 0);
+		report_started(child->tgid, observe_birth(parent->tgid, child->tgid, answers(parent->tgid)));
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(sched_process_exec, struct task_struct *task)
+int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
 	__u32 kind = kind_of_name(task), tgid = task->tgid;
 
 	if (kind) {
 		add_database(tgid, kind);
+		/* What it had in memory alone is gone; and its files may be others. */
+		change_slot(SLOT_DATABASES);
 		report_database(EVENT_DATABASE_STARTED, tgid, kind);
 	} else {
 		bpf_map_delete_elem(&databases, &tgid);
 	}
-	if (is_server(task))
-		observe_replaced(tgid);
+	if (is_server(task) && observe_replaced(tgid, answers(tgid))) {
+		__u64 program = (__u64)BPF_CORE_READ(bprm, filename), runner = (__u64)BPF_CORE_READ(bprm, interp);
+
+		report_executed(program);
+		if (runner != program)
+			report_executed(runner);
+	}
 	return 0;
+}
+
+/* Has a process of a database server not ended by itself? PostgreSQL then begins anew, without what it does not log; a process that is told of another's crash
+ * ends with 2.
+ */
+static __always_inline bool is_crash(int exit_code)
+{
+	return exit_code & 0x7f || (exit_code >> 8 & 0xff) > 1;
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -268,12 +322,14 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 		return 0;
 	if (database_kind(tgid)) {
 		/* What it had not finished is undone or done, and none of its connections will tell. */
-		if (is_at_work(tgid))
+		bool has_crashed = is_crash(task->exit_code);
+
+		if (is_at_work(tgid) || has_crashed)
 			change_slot(SLOT_DATABASES);
 		bpf_map_delete_elem(&databases, &tgid);
-		report_database(EVENT_DATABASE_GONE, tgid, 0);
+		report_database(EVENT_DATABASE_GONE, tgid, has_crashed);
 	} else if (is_server(task)) {
-		observe_death(tgid);
+		observe_death(tgid, answers(tgid));
 	}
 	/* One that has gone to another namespace leaves nothing behind, either. */
 	bpf_map_delete_elem(&kin, &tgid);

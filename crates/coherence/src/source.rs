@@ -17,7 +17,7 @@ pub const SOURCES_MAX: usize = 64;
 pub struct SourceSlot(pub u32);
 
 impl SourceSlot {
-    /// The server group and everything that cannot be named more narrowly (mounts, a process started in the server's
+    /// The server group and everything that cannot be named more narrowly (a process started in the server's
     /// namespace, a purge of all). Every source set contains it.
     pub const EVERYTHING: SourceSlot = SourceSlot(0);
 
@@ -36,7 +36,10 @@ impl SourceSlot {
     /// cannot be told more narrowly it is one of everything.
     pub const ACCESS_LISTS: SourceSlot = SourceSlot(4);
 
-    const RESERVED: u32 = 5;
+    /// What is mounted where, anywhere on the machine. Every path depends on it; the watcher looks whether it leads elsewhere.
+    pub const MOUNTS: SourceSlot = SourceSlot(5);
+
+    const RESERVED: u32 = 6;
 
     /// Slot of an inode; never one of the named ones.
     ///

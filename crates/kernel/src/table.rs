@@ -101,6 +101,7 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
     at("__x64_sys_chroot", None),
     at("__x64_sys_setns", None),
     at("__x64_sys_unshare", None),
+    at("__x64_sys_listen", None),
     at("__x64_sys_io_uring_setup", None),
     at("__x64_sys_shutdown", None),
     at("__x64_sys_open_by_handle_at", None),
@@ -110,7 +111,6 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
     at("__x64_sys_pivot_root", None),
     at("__x64_sys_move_mount", None),
     at("__x64_sys_fsconfig", None),
-    at("__x64_sys_fsmount", None),
     at("__x64_sys_mount_setattr", None),
     at("__x64_sys_open_tree_attr", None),
     at("__ia32_sys_mount", None),
@@ -119,7 +119,6 @@ const PROGRAMS_OF_CALLS: &[Program] = &[
     at("__ia32_sys_pivot_root", None),
     at("__ia32_sys_move_mount", None),
     at("__ia32_sys_fsconfig", None),
-    at("__ia32_sys_fsmount", None),
     at("__ia32_sys_mount_setattr", None),
     at("__ia32_sys_open_tree_attr", None),
 ];

@@ -202,6 +202,9 @@ impl Attribution {
     }
 
     fn observe_request(&mut self, event: &LookupEvent, request: RequestEvent) {
+        if let RequestStep::Started(_) = request.what {
+            return;
+        }
         if request.what == RequestStep::Gone {
             self.takers.remove(&event.tgid);
         } else if self.takers.len() < TAKERS_MAX || self.takers.contains(&event.tgid) {
@@ -229,7 +232,7 @@ impl Attribution {
             _ if process.connection != request.connection => drop(self.processes.remove(&event.tgid)),
             RequestStep::FastCgi => process.read_fastcgi(event),
             RequestStep::Http(client) => process.begin(event.time_ns, client, Protocol::Http),
-            RequestStep::Connection | RequestStep::Gone => {}
+            RequestStep::Connection | RequestStep::Gone | RequestStep::Started(_) => {}
         }
     }
 
@@ -261,7 +264,7 @@ impl Others<'_> {
     /// Is the event proven to be another request's?
     pub fn has(&self, event: &LookupEvent) -> bool {
         // A thread that was started since has a number of its own.
-        event.tid == event.tgid && self.is_at_work(event.tgid, event.time_ns)
+        (event.tid == event.tgid || event.starter != 0) && self.is_at_work(event.worker(), event.time_ns)
     }
 
     /// Is what a database received at that time from the process proven to be another request's? What was sent by an execution of the
@@ -280,7 +283,7 @@ impl Others<'_> {
     pub fn is_call(&self, event: &LookupEvent, sent: Sent) -> bool {
         let is_passed_on = self.own.iter().any(|(_, execution)| execution.protocol == Protocol::FastCgi);
         self.own.iter().any(|(process, execution)| {
-            *process == event.tgid
+            *process == event.worker()
                 && execution.covers(event.time_ns)
                 && execution.connection != sent.connection
                 && !(is_passed_on && execution.protocol == Protocol::Http)

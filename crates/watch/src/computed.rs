@@ -32,6 +32,7 @@ use crate::resolve::Resolver;
 use crate::settled::{AtRest, UNDER_WAY_NS, is_within};
 use crate::survey::{Purpose, Selected, Survey, survey};
 use crate::unwatched;
+use crate::witness::Witness;
 
 const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
@@ -58,6 +59,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) databases: &'a Databases,
     pub(crate) remotes: &'a [Arc<RemoteDatabase>],
     pub(crate) attribution: &'a Attribution,
+    pub(crate) witness: &'a dyn Witness,
 }
 
 /// Finds out what a computed reply depends on. `earlier`: what another reply to the same request did.
@@ -73,7 +75,7 @@ pub(crate) fn survey_computed(
     peers: &mut Peers<'_>,
     at_rest: &mut AtRest,
 ) -> Result<Computed, RefusalReason> {
-    let Seen { history, databases, remotes, attribution } = seen;
+    let Seen { history, databases, remotes, attribution, witness } = seen;
     let mut events: Vec<&LookupEvent> =
         history.since(request.forwarded_ns).take_while(|event| event.time_ns <= request.finished_ns).collect();
     let (from_ns, to_ns) = (request.forwarded_ns, request.finished_ns);
@@ -132,7 +134,7 @@ pub(crate) fn survey_computed(
                 unwatched::tell_of_overlays();
                 return Err(RefusalReason::UnwatchedFilesystem);
             }
-            ensure_settled(&survey, request, at_rest, table)?;
+            ensure_settled(&survey, request, at_rest, table, witness)?;
             Arc::new(Looked::new(survey, root, now_ns()))
         }
     };
@@ -217,6 +219,8 @@ fn decides(event: &LookupEvent) -> bool {
     /// Frames of a raw socket (AF_PACKET) are not questions.
     const RAW: Peer = Peer::Other(17);
     match event.kind {
+        // A program that was started for it may have said anything.
+        _ if event.starter != 0 => true,
         EventKind::Sent(sent) => sent.to != Peer::Local(event.tgid) && sent.to != RAW,
         EventKind::Wrote | EventKind::Removed | EventKind::Unseen => true,
         _ => false,
@@ -293,6 +297,7 @@ fn ensure_settled(
     request: &FillRequest<'_>,
     at_rest: &mut AtRest,
     table: &RevisionTable,
+    witness: &dyn Witness,
 ) -> Result<(), RefusalReason> {
     let mut seen = HashSet::new();
     let mut restless = false;
@@ -316,7 +321,13 @@ fn ensure_settled(
             restless = true;
         }
         if seen.insert(node.identity) {
-            let file = contents::settle(node)?;
+            let file = match contents::settle(node) {
+                // A database that is a file is open for writing while a page is made of it.
+                Err(RefusalReason::OpenForWriting) if node.tells_writes() && witness.sees_writers_of(node.identity) => {
+                    contents::settle_with_writers(node)?
+                }
+                settled => settled?,
+            };
             let now = rustix::fs::fstat(&file).map_err(|_| RefusalReason::Io)?;
             if u64::try_from(now.st_size) != Ok(node.size) || changed_ns(&now) != node.changed_ns {
                 return Err(RefusalReason::Changed);

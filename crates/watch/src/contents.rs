@@ -55,7 +55,17 @@ pub fn settle(node: &Node) -> Result<OwnedFd, RefusalReason> {
     Ok(file)
 }
 
-/// The same for a file that is open already.
+/// The same for a file that others may have open for writing, because each of their changes is told after its effect.
+///
+/// # Errors
+/// [`RefusalReason::Io`].
+pub fn settle_with_writers(node: &Node) -> Result<OwnedFd, RefusalReason> {
+    let file = node.open().map_err(|_| RefusalReason::Io)?;
+    wait_for_changes(file.as_fd()).map_err(|_| RefusalReason::Io)?;
+    Ok(file)
+}
+
+/// The same as [`settle`] for a file that is open already.
 ///
 /// # Errors
 /// See [`settle`].

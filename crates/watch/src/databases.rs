@@ -303,6 +303,11 @@ impl Databases {
         is_asker
     }
 
+    /// A database server begins anew: what it had in memory alone is gone, and its files may be others.
+    pub fn forget_contents(&mut self, clock: Stamp) {
+        self.remembers_since = self.remembers_since.max(Stamp(clock.0 + 1));
+    }
+
     /// A process of a database server has ended: whatever its connections were about to do is done, or never will be.
     pub fn handle_gone(&mut self, event: &LookupEvent) {
         let server = event.ret as u32;

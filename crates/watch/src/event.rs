@@ -35,7 +35,10 @@ pub enum EventKind {
     /// A database server has been started: process `ret`.
     DatabaseStarted(Dialect),
     /// A database server, or one of its processes, has ended: process `ret`.
-    DatabaseGone,
+    DatabaseGone {
+        /// Not by itself.
+        crashed: bool,
+    },
     /// At this moment the server looked at what the witness does not see, or started a program that it cannot follow.
     Unseen,
     /// A process of the server has begun to tell.
@@ -102,6 +105,8 @@ pub enum RequestStep {
     Http(Option<SocketAddrV4>),
     /// It has ended.
     Gone,
+    /// It has started the process that is in the place of the connection, at the behest of this one, which takes requests.
+    Started(u32),
 }
 
 /// Something that the server has sent, other than to its clients.
@@ -215,6 +220,8 @@ pub struct LookupEvent {
     pub of_process: bool,
     /// The opened or sent file is on an overlay.
     pub on_overlay: bool,
+    /// The process that takes requests at whose behest this one was started; 0: of none.
+    pub starter: u32,
     /// Process in its own PID namespace; 0 if the witness does not tell.
     pub inner_pid: u32,
     /// The path as the server wrote it.
@@ -281,9 +288,19 @@ const FLAG_OF_PROCESS: u16 = 256;
 const FLAG_OVERLAY: u16 = 512;
 
 impl LookupEvent {
-    /// Whom to ask where its paths start, in the initial PID namespace: the process, which is there longer than its threads, or else the thread.
+    /// Whom to ask where its paths start, in the initial PID namespace: whoever has started the process, which is there longer than this; the process, which is
+    /// there longer than its threads; or else the thread.
     pub fn owner(&self) -> u32 {
-        if self.of_process { self.tgid } else { self.tid }
+        match self.starter {
+            0 if self.of_process => self.tgid,
+            0 => self.tid,
+            starter => starter,
+        }
+    }
+
+    /// The process that has done it, or had it done by one that it has started.
+    pub fn worker(&self) -> u32 {
+        if self.starter == 0 { self.tgid } else { self.starter }
     }
 
     /// Was a file opened to be read, which takes the right to?
@@ -357,7 +374,7 @@ impl LookupEvent {
                     let first = u32_at(offset_of!(Head, open_flags))?;
                     EventKind::Sql(SqlEvent { connection: u64_at(offset_of!(Head, ino))?, dialect, what, first })
                 }
-                13 => EventKind::DatabaseGone,
+                13 => EventKind::DatabaseGone { crashed: u32_at(offset_of!(Head, dev))? != 0 },
                 14 => EventKind::DatabaseStarted(dialect(u32_at(offset_of!(Head, dev))?)?),
                 32 => EventKind::Unseen,
                 33 => EventKind::Started,
@@ -383,6 +400,7 @@ impl LookupEvent {
                             RequestStep::Http(Some(SocketAddrV4::new(address, peer as u16)))
                         }
                         (4, _) => RequestStep::Gone,
+                        (5, starter) => RequestStep::Started(starter as u32),
                         _ => return None,
                     },
                     concurrent: flags & FLAG_CONCURRENT != 0,
@@ -406,6 +424,7 @@ impl LookupEvent {
             own_root: flags & FLAG_OWN_ROOT != 0,
             of_process: flags & FLAG_OF_PROCESS != 0,
             on_overlay: flags & FLAG_OVERLAY != 0,
+            starter: 0,
             inner_pid: u32_at(offset_of!(Head, reserved))?,
             path: record.get(HEAD_BYTES..HEAD_BYTES + path_len)?.into(),
         })
@@ -442,6 +461,7 @@ impl LookupEvent {
             own_root: false,
             of_process: false,
             on_overlay: false,
+            starter: 0,
             inner_pid: 0,
             path: Box::default(),
         }

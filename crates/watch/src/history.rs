@@ -76,6 +76,16 @@ impl History {
         }
     }
 
+    /// A process has started another, which is where it is itself.
+    pub fn handle_started(&mut self, parent: u32, child: u32) {
+        let Some(directory) = self.directories.get(&parent).cloned() else { return };
+        if self.directories.len() >= DIRECTORIES_MAX {
+            self.hidden = true;
+            return;
+        }
+        self.directories.insert(child, directory);
+    }
+
     /// The process has ended: another may have its number.
     pub fn forget_process(&mut self, tgid: u32) {
         self.directories.remove(&tgid);

@@ -16,6 +16,7 @@ use nicache_kernel::{
 };
 
 use crate::event::{Identity, LookupEvent, split_changed_ns};
+use crate::mappings::Mappings;
 use crate::processes::DatabaseProcesses;
 use crate::ring::LookupRing;
 use crate::witness::{Coverage, Drained, UntoldFile, Witness};
@@ -53,6 +54,7 @@ pub struct KernelWatcher {
     coverage: Coverage,
     databases: DatabaseProcesses,
     untold_files: Arc<MapHandle>,
+    mappings: Mappings,
 }
 
 /// A program of the witness that is attached.
@@ -68,6 +70,7 @@ pub struct WitnessProgram {
 pub struct KernelWitness {
     ring: LookupRing,
     untold_files: Arc<MapHandle>,
+    mappings: Mappings,
     coverage: Coverage,
     /// Programs that may not be passed over.
     unpreempted: Vec<(String, OwnedFd)>,
@@ -117,6 +120,10 @@ impl Witness for KernelWitness {
         }
         self.is_blind = true;
         table.record_change(SourceSlot::EVERYTHING);
+    }
+
+    fn sees_writers_of(&self, file: Identity) -> bool {
+        self.mappings.has_none_of(file)
     }
 
     fn take_untold_files(&mut self) -> Vec<UntoldFile> {
@@ -174,6 +181,7 @@ impl KernelWatcher {
         }
         // From here on those that are there already are seen, too.
         watcher.databases.adopt_running(&table)?;
+        watcher.mappings.adopt()?;
         Ok(watcher)
     }
 
@@ -210,6 +218,7 @@ impl KernelWatcher {
         Ok(KernelWitness {
             ring: LookupRing::map(self.ring_fd())?,
             untold_files: Arc::clone(&self.untold_files),
+            mappings: self.mappings.clone(),
             coverage: self.coverage.clone(),
             unpreempted: self
                 .unpreempted
@@ -366,6 +375,7 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
         coverage,
         databases: DatabaseProcesses { map: handle("databases")? },
         untold_files: handle("untold_files")?,
+        mappings: Mappings { map: handle("mapped_files")? },
     })
 }
 

@@ -29,6 +29,8 @@ mod ground;
 mod history;
 mod kernel;
 mod layers;
+mod mappings;
+mod offspring;
 mod openings;
 mod peers;
 mod pickled;
@@ -61,7 +63,7 @@ pub use preload::{PRELOAD_LIBRARY, PRELOAD_VARIABLE, PreloadMemory, PreloadWitne
 pub use processes::DatabaseProcesses;
 pub use registrar::{Registrar, RegistrarCounters, now_ns};
 pub use remote::{RemoteCounters, RemoteDatabase};
-pub use resolve::{Node, Outcome, Permissions, Resolver, Walk};
+pub use resolve::{Node, Outcome, Passage, Permissions, Resolver, Walk};
 pub use ring::{LookupRing, RING_BYTES};
 pub use service::{Operator, run_watcher};
 pub use sessions::SessionFiles;

@@ -54,7 +54,8 @@ impl Openings {
         }
         let Some(opening) = self.last.get(&(tgid, node.identity)) else { return false };
         let is_same_inode = opening.changed_ns != 0 && i128::from(opening.changed_ns) == node.changed_ns;
-        let has_same_lists = table.is_unchanged(&[SourceSlot::EVERYTHING, SourceSlot::ACCESS_LISTS], opening.clock);
+        let has_same_lists =
+            table.is_unchanged(&[SourceSlot::EVERYTHING, SourceSlot::MOUNTS, SourceSlot::ACCESS_LISTS], opening.clock);
         is_same_inode || has_same_lists && opening.access == node.access()
     }
 }

@@ -199,7 +199,7 @@ impl<'a> Peers<'a> {
         let peer = sent.to;
         let is_fine = match peer {
             // To itself: a signal between threads.
-            Peer::Local(process) if process == event.tgid => true,
+            Peer::Local(process) if process == event.tgid || process == event.worker() => true,
             Peer::Local(0) => false,
             Peer::Local(process) => match self.kind(process) {
                 Kind::Application => true,
@@ -237,11 +237,11 @@ impl<'a> Peers<'a> {
         if let Some(&known) = self.ports.get(&port) {
             return known;
         }
-        let owner = self.listeners.owner(event.tgid, port, event.time_ns);
+        let owner = self.listeners.owner(event.worker(), port, event.time_ns);
         let known = match owner.map_or(Kind::Unknown, |owner| self.kind(owner)) {
             Kind::Application => Some(Known::Application),
             Kind::Database => Some(Known::Database),
-            Kind::Unknown | Kind::Other => self.is_database_at(event.tgid, port).then_some(Known::Database),
+            Kind::Unknown | Kind::Other => self.is_database_at(event.worker(), port).then_some(Known::Database),
         };
         self.ports.insert(port, known);
         known

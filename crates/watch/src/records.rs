@@ -8,7 +8,7 @@ use nicache_sql::Access;
 
 use crate::databases::Server;
 use crate::event::LookupEvent;
-use crate::resolve::{Permissions, Root};
+use crate::resolve::{Passage, Root};
 use crate::survey::Survey;
 
 /// Bytes that all records take at most, about; older ones are forgotten, and their entries not reinstated.
@@ -26,7 +26,7 @@ pub struct Looked {
     /// Those that may not have changed at all: all but directories that something was looked up in.
     pub fixed: Vec<SourceSlot>,
     /// The directories, and who could search them.
-    pub directories: BTreeSet<(SourceSlot, Permissions)>,
+    pub directories: BTreeSet<Passage>,
     /// Of a dynamic reply the files (device, inode), and when each was last changed: tells a change that no witness saw.
     pub change_times: BTreeSet<(u32, u64, i128)>,
     /// Of a dynamic reply the directories whose times it may show: device, inode, change time and size.
@@ -54,7 +54,7 @@ impl Looked {
         let events: usize = self.events.iter().map(|event| size_of::<LookupEvent>() + event.path.len()).sum();
         let nodes = self.sources.len() + self.fixed.len() + self.directories.len();
         events
-            + nodes * 2 * size_of::<(SourceSlot, Permissions)>()
+            + nodes * 2 * size_of::<Passage>()
             + self.change_times.len() * 2 * size_of::<(u32, u64, i128)>()
             + self.folder_times.len() * 2 * size_of::<(u32, u64, i128, u64)>()
     }

@@ -44,6 +44,7 @@ use crate::databases::Databases;
 use crate::event::{EventKind, LookupEvent, RequestStep};
 use crate::grace::{Ends, Pace};
 use crate::history::History;
+use crate::offspring::Offspring;
 use crate::openings::Openings;
 use crate::peers::{Listeners, Peers};
 use crate::processes::{DatabaseProcesses, have_rings};
@@ -86,8 +87,11 @@ pub struct Registrar {
     /// `RevisionTable::lost` when `attribution` was last cleared.
     attributed_since_lost: u64,
     pub(crate) retained: Retained,
+    /// The last mount that [`Retained::see_mounts`] knows of.
+    mounts_seen: Stamp,
     at_rest: AtRest,
     openings: Openings,
+    offspring: Offspring,
     listeners: Listeners,
     sessions: SessionFiles,
     data: DataFolders,
@@ -114,8 +118,10 @@ impl Registrar {
             pace: Pace::default(),
             attributed_since_lost: 0,
             retained: Retained::default(),
+            mounts_seen: Stamp(0),
             at_rest: AtRest::default(),
             openings: Openings::default(),
+            offspring: Offspring::default(),
             listeners: Listeners::default(),
             sessions: SessionFiles::default(),
             data: DataFolders::default(),
@@ -238,26 +244,53 @@ impl Registrar {
         let (table, databases, attribution) = (&self.table, &mut self.databases, &mut self.attribution);
         let (sessions, data, openings) = (&mut self.sessions, &self.data, &mut self.openings);
         let pace = &self.pace;
-        let drained = self.witness.drain(&mut |event| {
+        let offspring = &mut self.offspring;
+        let drained = self.witness.drain(&mut |mut event| {
             *events += 1;
+            offspring.mark(&mut event);
             match event.kind {
                 EventKind::Sql(sql) => databases.observe(&event, sql),
                 EventKind::DatabaseStarted(dialect) => {
                     databases.handle_started(event.ret as u32, dialect, event.time_ns);
+                    databases.forget_contents(event.clock);
                 }
-                EventKind::DatabaseGone => databases.handle_gone(&event),
+                EventKind::DatabaseGone { crashed } => {
+                    databases.handle_gone(&event);
+                    if crashed {
+                        databases.forget_contents(event.clock);
+                    }
+                }
                 EventKind::Request(request) => {
-                    if request.what == RequestStep::Gone {
-                        history.forget_process(event.tgid);
-                        openings.forget_process(event.tgid);
+                    match request.what {
+                        RequestStep::Gone => {
+                            history.forget_process(event.tgid);
+                            openings.forget_process(event.tgid);
+                            if offspring.forget(event.tgid) {
+                                retained.forget_reader(event.tgid);
+                            }
+                        }
+                        RequestStep::Started(starter) => {
+                            let child = request.connection as u32;
+                            history.handle_started(event.tgid, child);
+                            offspring.add(child, starter, event.time_ns);
+                        }
+                        RequestStep::Connection => {
+                            for read in offspring.promote(event.tgid) {
+                                retained.observe(&read, table, Ends { attribution, pace });
+                            }
+                        }
+                        _ => {}
                     }
                     attribution.observe(&event);
                 }
                 _ => {
                     attribution.observe(&event);
-                    openings.observe(&event);
+                    if event.starter == 0 {
+                        openings.observe(&event);
+                    }
                     if !sessions.observe(&event) {
-                        if !data.has(&event) {
+                        let is_put_by = event.starter != 0 && offspring.put_by(&event);
+                        if !data.has(&event) && !is_put_by {
                             retained.observe(&event, table, Ends { attribution, pace });
                         }
                         history.push(event);
@@ -271,11 +304,13 @@ impl Registrar {
             self.attribution.clear(now_ns());
             self.history.forget_directories();
             self.sessions.forget_files();
+            self.offspring.forget_folders();
             self.databases.handle_lost(now_ns());
             self.take_untold_files();
         }
         let known = (drained == Drained::All).then_some(definitions);
         self.table.set_strict_sql(self.databases.functions_may_write(), known);
+        self.see_mounts();
         if self.retained.take_renewed() {
             self.table.record_change(SourceSlot::EVERYTHING);
         }
@@ -284,6 +319,18 @@ impl Registrar {
         }
         self.corrupt |= drained == Drained::Corrupt;
         drained
+    }
+
+    fn see_mounts(&mut self) {
+        // With this clock, or a later one, there may be another.
+        let clock = self.table.clock();
+        let mounted = self.table.stamp_of(SourceSlot::MOUNTS);
+        if mounted != self.mounts_seen {
+            self.retained.see_mounts(&mut Resolver::new(self.witness.coverage().clone()), &self.table);
+            if mounted < clock {
+                self.mounts_seen = mounted;
+            }
+        }
     }
 
     /// Files that the server has read, when there was no room to tell. What their paths are is not known.
@@ -393,7 +440,8 @@ impl Registrar {
         let databases = self.database_processes.clone();
         let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners);
         let (databases, remotes) = (&self.databases, &*self.remotes);
-        let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution };
+        let witness = &*self.witness;
+        let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution, witness };
         may_be_decided(seen, request, &mut peers, !self.files_only)
     }
 
@@ -464,6 +512,9 @@ impl Registrar {
         if self.files_only {
             return Err(RefusalReason::ServerOlder);
         }
+        for read in self.offspring.take_readings_of(request.forwarded_ns) {
+            self.retained.observe(&read, &self.table, Ends { attribution: &self.attribution, pace: &self.pace });
+        }
         if self.retained.has_overflowed() {
             return Err(RefusalReason::TooManyRetained);
         }
@@ -477,7 +528,8 @@ impl Registrar {
         let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners);
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let at_rest = &mut self.at_rest;
-        let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution };
+        let witness = &*self.witness;
+        let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution, witness };
         // What somebody may have changed unseen is looked at each time.
         let earlier = request.previous.filter(|_| self.witness.sees_everybody());
         let earlier = earlier.and_then(|(number, _)| self.records.get(number));

@@ -62,6 +62,7 @@ pub struct Node {
     mount: u64,
     watched: bool,
     only_times: bool,
+    tells_writes: bool,
     is_overlay: bool,
     /// It is in the upper layer of the overlay that it is a part of.
     is_upper: bool,
@@ -85,6 +86,11 @@ impl Node {
     /// Do nothing but change times tell of its changes?
     pub fn has_only_times(&self) -> bool {
         self.only_times
+    }
+
+    /// Is each of its changes told after its effect, but for stores to a mapping?
+    pub(crate) fn tells_writes(&self) -> bool {
+        self.tells_writes
     }
 
     /// Is it on an overlay?
@@ -164,6 +170,17 @@ pub struct Permissions {
     gid: u32,
 }
 
+/// A directory that a path leads through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Passage {
+    /// The directory.
+    pub slot: SourceSlot,
+    /// Who may search it.
+    pub access: Permissions,
+    /// What its mount lets nobody do (`f_flags` of statfs(2): no links, no programs, no writing).
+    pub mount_flags: u64,
+}
+
 impl Permissions {
     /// Mode bits as in `stat`, and user and group of the owner.
     pub(crate) fn new(mode: u16, (uid, gid): (u32, u32)) -> Permissions {
@@ -192,8 +209,8 @@ pub struct Walk {
     pub outcome: Outcome,
     /// Directories on the way and what was found; repeats possible.
     pub slots: Vec<SourceSlot>,
-    /// The directories among them, and who may search them; repeats possible.
-    pub directories: Vec<(SourceSlot, Permissions)>,
+    /// The directories among them; repeats possible.
+    pub directories: Vec<Passage>,
     /// The directories on the way that are on an overlay, each with one of its layers.
     pub layers: Vec<(SourceSlot, SourceSlot)>,
     /// Is every directory on the way on a watched file system?
@@ -237,6 +254,7 @@ pub struct Resolver {
     directories: HashMap<(Origin, Vec<u8>), Walk>,
     devices: HashMap<u32, Device>,
     mounts: Mounts,
+    mount_flags: HashMap<u64, u64>,
 }
 
 /// A file system, or a subvolume of one.
@@ -244,6 +262,7 @@ pub struct Resolver {
 struct Device {
     watched: bool,
     only_times: bool,
+    tells_writes: bool,
     is_overlay: bool,
 }
 
@@ -261,6 +280,7 @@ impl Resolver {
             directories: HashMap::new(),
             devices: HashMap::new(),
             mounts: Mounts::default(),
+            mount_flags: HashMap::new(),
         }
     }
 
@@ -491,7 +511,8 @@ impl Resolver {
         walk.watched &= directory.watched;
         for node in std::iter::once(directory).chain(&directory.layers) {
             if walk.inside {
-                walk.directories.push((node.identity.slot(), node.access));
+                let mount_flags = self.mount_flags(node).map_err(io_refused)?;
+                walk.directories.push(Passage { slot: node.identity.slot(), access: node.access, mount_flags });
             }
             if directory.watched {
                 wait_for_directory(node.fd.as_fd()).map_err(io_refused)?;
@@ -500,15 +521,24 @@ impl Resolver {
         Ok(())
     }
 
+    fn mount_flags(&mut self, node: &Node) -> rustix::io::Result<u64> {
+        if let Some(flags) = self.mount_flags.get(&node.mount) {
+            return Ok(*flags);
+        }
+        let flags = rustix::fs::fstatfs(&node.fd)?.f_flags as u64;
+        self.mount_flags.insert(node.mount, flags);
+        Ok(flags)
+    }
+
     fn device(&self, magic: u64) -> Device {
         let coverage = &self.coverage;
-        let of = |watched| Device { watched, only_times: false, is_overlay: false };
+        let of = |watched| Device { watched, only_times: false, tells_writes: false, is_overlay: false };
         // Programs that tell of their changes tell of any.
         if coverage.local {
             return of(magic == EXT4_MAGIC || LOCAL_MAGIC.contains(&magic));
         }
         match magic {
-            EXT4_MAGIC => of(coverage.ext4),
+            EXT4_MAGIC => Device { tells_writes: coverage.ext4, ..of(coverage.ext4) },
             XFS_MAGIC => of(coverage.xfs),
             BTRFS_MAGIC => Device { only_times: true, ..of(coverage.btrfs) },
             TMPFS_MAGIC => Device { only_times: true, ..of(coverage.tmpfs) },
@@ -547,6 +577,7 @@ impl Resolver {
             mount: stat.stx_mnt_id,
             watched: device.watched,
             only_times: device.only_times,
+            tells_writes: device.tells_writes,
             is_overlay: device.is_overlay,
             is_upper: false,
             layers: Vec::new(),

@@ -6,7 +6,7 @@
 //! with what was compiled before. Until then, and until the grace period of `grace.rs` is over, the file is *dirty*, and no reply may be kept (rule 3).
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use nicache_coherence::{RevisionTable, Rule, SourceSlot, Stamp};
 use rustix::fs::{AtFlags, CWD, StatxFlags};
@@ -21,6 +21,8 @@ use crate::settled::{SAME_TIME_NS, UNDER_WAY_NS, is_within, may_change_untold, t
 const NAMED_NS: i128 = 2_000_000_000;
 /// Openings of such files that wait to be looked at.
 const UNVERIFIED_MAX: usize = 4096;
+/// Processes that may be asked where paths start. Of several one is likely to be there.
+const ASKABLE_MAX: usize = 8;
 /// Files followed at most. With more of them no dynamic reply is kept.
 pub const RETAINED_MAX: usize = 65_536;
 /// A server that has not read a changed file for this long is taken to have no use for it any more; what it still keeps of it is
@@ -102,6 +104,8 @@ struct File {
     is_to_be_found: bool,
     /// Something on the way has changed: is it another file now?
     is_to_be_seen: bool,
+    /// Its path led elsewhere when it was last looked at after a mount.
+    is_elsewhere: bool,
 }
 
 /// What a file on an overlay is.
@@ -198,6 +202,8 @@ pub struct Retained {
     mounted: Stamp,
     /// An opening whose process is there to be asked where paths start.
     asked: Option<LookupEvent>,
+    /// The last processes that have opened something, for the same.
+    askable: VecDeque<LookupEvent>,
 }
 
 /// A file that is followed. On an overlay names that are links to one file in a lower layer have its number in common, and each gets a copy of its own.
@@ -281,6 +287,10 @@ impl Retained {
         };
         let is_to_be_found = event.on_overlay && !self.files.get(&key).is_some_and(is_known);
         self.add(key.clone(), path, event, table);
+        if event.starter == 0 && !self.askable.iter().any(|asked| asked.tgid == event.tgid) {
+            self.askable.truncate(ASKABLE_MAX - 1);
+            self.askable.push_front(LookupEvent { path: Box::default(), ..event.clone() });
+        }
         let Some(file) = self.files.get_mut(&key) else { return };
         if let Some(earlier) = earlier {
             file.grace.inherit(earlier);
@@ -362,9 +372,32 @@ impl Retained {
         walk
     }
 
+    /// Something has been mounted, or is no longer. Files whose paths lead elsewhere now have changed: the server may have the old ones in its memory.
+    /// `resolver` remembers nothing from before.
+    pub fn see_mounts(&mut self, resolver: &mut Resolver, table: &RevisionTable) {
+        let Some(asked) = self.askable.iter().find(|asked| resolver.root_of(asked).is_ok()) else {
+            if !self.files.is_empty() {
+                table.record_change(SourceSlot::EVERYTHING);
+            }
+            return;
+        };
+        for (key, file) in &mut self.files {
+            let leads_there = file.path.as_ref().is_some_and(|path| {
+                let event = LookupEvent { path: path.clone(), ..asked.clone() };
+                let walk = resolver.resolve(&event);
+                walk.is_ok_and(|walk| walk.found().is_some_and(|node| node.identity == key.identity))
+            });
+            if !leads_there && !file.is_elsewhere {
+                tracing::debug!(path = %file.name(), "a file that the server has read is no longer found there after a mount");
+                table.record_change(key.identity.slot());
+            }
+            file.is_elsewhere = !leads_there;
+        }
+    }
+
     /// What is known of devices is known until something is mounted.
     fn forget_devices(&mut self, table: &RevisionTable) {
-        let mounted = table.stamp_of(SourceSlot::EVERYTHING);
+        let mounted = table.stamp_of(SourceSlot::MOUNTS).max(table.stamp_of(SourceSlot::EVERYTHING));
         // With this clock there may be another one.
         if mounted != self.mounted || mounted >= table.clock() {
             self.generated.clear();
@@ -415,6 +448,7 @@ impl Retained {
                 layered: None,
                 is_to_be_found: false,
                 is_to_be_seen: false,
+                is_elsewhere: false,
             }
         });
         let stamp = file.stamp(identity, table);
@@ -438,6 +472,7 @@ impl Retained {
             file.path = path.map(Box::from);
         }
         file.opened = file.opened.max(event.clock);
+        file.is_elsewhere = false;
         file.is_read_only |= event.open_flags & O_ACCMODE == 0;
         if file.changed_ns != changed_ns {
             // A request with this clock may have been answered before.
@@ -470,6 +505,18 @@ impl Retained {
         {
             self.paths.remove(&path);
         }
+    }
+
+    /// A process has ended that nobody asks for anything: what it alone had in its memory is nowhere.
+    pub fn forget_reader(&mut self, process: u32) {
+        let paths = &mut self.paths;
+        self.files.retain(|_, file| {
+            let is_gone = file.opener == Some(process);
+            if let (true, Some(path)) = (is_gone, &file.path) {
+                paths.remove(path);
+            }
+            !is_gone
+        });
     }
 
     /// Has the server read a changed file after [`DIRTY_NS_MAX`]? What was kept meanwhile may be of what it had before. True once.
@@ -914,9 +961,56 @@ mod tests {
         retained.generated.insert(DISK, true);
         retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table, unknown());
         assert!(!retained.has(CODE));
-        table.record_change(SourceSlot::EVERYTHING);
+        table.record_change(SourceSlot::MOUNTS);
         retained.observe(&opened(CODE, b"/a.php", table.advance_clock(), 1), &table, unknown());
         assert!(retained.has(CODE));
+    }
+
+    #[test]
+    fn what_is_mounted_over_a_file_changes_it_and_what_is_mounted_elsewhere_does_not() {
+        use std::os::unix::fs::MetadataExt;
+        crate::ground::own_mounts();
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        for name in ["code", "elsewhere"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let path = folder.path().join("code/a.php");
+        std::fs::write(&path, "old").unwrap();
+        let file = std::fs::metadata(&path).unwrap();
+        let dev = (rustix::fs::major(file.dev()) << 20) | rustix::fs::minor(file.dev());
+        let identity = Identity { dev, ino: file.ino() };
+        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let table = RevisionTable::on_heap();
+        table.advance_clock();
+        let mut retained = Retained::default();
+        let resolver = || Resolver::new(crate::witness::Coverage { ext4: true, ..Default::default() });
+        let see = |retained: &mut Retained| {
+            let since = table.advance_clock();
+            retained.see_mounts(&mut resolver(), &table);
+            table.stamp_of(identity.slot()) >= since
+        };
+        // Nobody can be asked where the paths start.
+        let read = opened(identity, path.as_os_str().as_encoded_bytes(), table.clock(), 1);
+        let nobody = u32::MAX >> 1;
+        retained.observe(&LookupEvent { tgid: nobody, tid: nobody, ..read.clone() }, &table, unknown());
+        let everything = table.stamp_of(SourceSlot::EVERYTHING);
+        see(&mut retained);
+        assert!(table.stamp_of(SourceSlot::EVERYTHING) > everything);
+        retained.observe(&LookupEvent { tgid: thread, tid: thread, ..read }, &table, unknown());
+        let mount = |name: &str| {
+            let (place, flags) = (folder.path().join(name), rustix::mount::MountFlags::empty());
+            rustix::mount::mount("none", place, "tmpfs", flags, None::<&std::ffi::CStr>).unwrap();
+        };
+        mount("elsewhere");
+        assert!(!see(&mut retained));
+        mount("code");
+        assert!(see(&mut retained));
+        // Once: it is known by then.
+        assert!(!see(&mut retained));
+        for name in ["code", "elsewhere"] {
+            rustix::mount::unmount(folder.path().join(name), rustix::mount::UnmountFlags::DETACH).unwrap();
+        }
+        assert!(!see(&mut retained));
     }
 
     /// In the lower layer they are one file, and share a number on the overlay; each gets a copy of its own.

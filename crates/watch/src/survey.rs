@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::event::{EventKind, Identity, LookupEvent};
 use crate::history::History;
-use crate::resolve::{Node, Outcome, Permissions, Resolver, Walk};
+use crate::resolve::{Node, Outcome, Passage, Resolver, Walk};
 use crate::settled::may_change_untold;
 use crate::unwatched;
 
@@ -86,7 +86,7 @@ pub(crate) struct Survey<'a> {
     /// Those of them that are no directory in which something was looked up.
     pub(crate) fixed: BTreeSet<SourceSlot>,
     /// Those that are, and who may search them.
-    pub(crate) directories: BTreeSet<(SourceSlot, Permissions)>,
+    pub(crate) directories: BTreeSet<Passage>,
     /// Slots of look-ups that belong to other replies: to be unchanged, but no sources.
     pub(crate) others: BTreeSet<SourceSlot>,
     /// Files as long as the body.
@@ -138,6 +138,7 @@ pub(crate) fn survey<'a>(
 ) -> Result<Survey<'a>, RefusalReason> {
     let mut survey = Survey::default();
     survey.fixed.insert(SourceSlot::EVERYTHING);
+    survey.sources.insert(SourceSlot::MOUNTS);
     let settled_before_s = unix_s() - SETTLED_S;
     let (mut listed, mut layers) = (Vec::new(), BTreeSet::new());
     for Selected { event, sent } in events {

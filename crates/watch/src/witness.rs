@@ -64,6 +64,12 @@ pub trait Witness: Send {
         Vec::new()
     }
 
+    /// Is each change of the file seen after its effect, also while it is open for writing? Asked of files of a file system of which that is so unless they are
+    /// mapped.
+    fn sees_writers_of(&self, _file: Identity) -> bool {
+        false
+    }
+
     /// Called every 50 ms or so.
     fn handle_time(&mut self, _table: &RevisionTable, _now_ns: u64) {}
 

@@ -310,7 +310,7 @@ impl Site {
         let mut resolver = Resolver::new(self.coverage.clone());
         let walk = self.walk(&mut resolver, path)?;
         let mut look = Look { found: Found::Missing, slots: walk.slots.clone(), is_watched: walk.watched };
-        look.slots.push(SourceSlot::EVERYTHING);
+        look.slots.extend([SourceSlot::EVERYTHING, SourceSlot::MOUNTS]);
         look.found = match &walk.outcome {
             Outcome::Missing => Found::Missing,
             _ if !is_for_all(&walk) => Found::Forbidden,
@@ -467,7 +467,7 @@ fn unkept(found: Found) -> Found {
 
 /// Does the way end below the root, through directories that everybody may search?
 fn is_for_all(walk: &Walk) -> bool {
-    walk.inside && walk.directories.iter().all(|(_, permissions)| permissions.let_all(SEARCHABLE))
+    walk.inside && walk.directories.iter().all(|passage| passage.access.let_all(SEARCHABLE))
 }
 
 /// The later of the two times: one is set at will by programs that keep the times of what they copy.

@@ -69,12 +69,22 @@ impl Stage {
 
     /// The same, if it is served from the card within `limit`.
     pub fn try_warm(&self, path: &str, limit: Duration) -> Option<String> {
+        self.try_warm_by(path, "hits_dynamic", limit)
+    }
+
+    /// Requests a page or a file until it is served from the card, which this counter says.
+    pub fn warm_by(&self, path: &str, counter: &str) -> String {
+        let warmed = self.try_warm_by(path, counter, PATIENCE);
+        warmed.unwrap_or_else(|| panic!("{path} is never kept, it shows `{}`", self.get(path)))
+    }
+
+    fn try_warm_by(&self, path: &str, counter: &str, limit: Duration) -> Option<String> {
         let mut client = self.client();
         let deadline = Instant::now() + limit;
         while Instant::now() < deadline {
-            let before = self.counter("hits_dynamic");
+            let before = self.counter(counter);
             let replies: Vec<String> = (0..3).map(|_| client.get(path).unwrap().text()).collect();
-            if self.counter("hits_dynamic") >= before + 3 {
+            if self.counter(counter) >= before + 3 {
                 assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
                 return Some(replies[0].clone());
             }

@@ -33,6 +33,74 @@ fn changes() {
     changes_of(Stage::start(&Setup::default(), |_| {}));
 }
 
+/// On ext4 such a page may be kept.
+#[test]
+fn opened_to_write() {
+    let mut stage = Stage::start(&Setup::default(), |_| {});
+    let mut cases = Cases::default();
+    // As programs open a database that they only read: to write to it, too.
+    for mode in ["DELETE", "TRUNCATE", "PERSIST"] {
+        cases.run(&format!("{mode}, opened to read and write"), || {
+            let name = format!("{mode}_both");
+            create(&stage, &name, mode);
+            let url = page(&stage, &name, "SQLITE3_OPEN_READWRITE | SQLITE3_OPEN_CREATE");
+            stage.change(&url, "new", || sqlite(&stage, &name, "UPDATE t SET text = 'new'"));
+        });
+    }
+    cases.run("PDO", || {
+        create(&stage, "pdo", "DELETE");
+        let text =
+            "<?php $db = new PDO('sqlite:@FOLDER@/data/pdo'); echo $db->query('SELECT text FROM t')->fetchColumn();";
+        stage.script("pdo.php", text);
+        stage.change("/pdo.php", "new", || sqlite(&stage, "pdo", "UPDATE t SET text = 'new'"));
+    });
+    cases.run("opened to read and write, and held open by somebody else", || {
+        create(&stage, "held", "DELETE");
+        let url = page(&stage, "held", "SQLITE3_OPEN_READWRITE");
+        let mut shell = stage.command("sqlite3");
+        let mut shell =
+            shell.arg(stage.path("data/held")).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        let mut output = std::io::BufReader::new(output);
+        let mut run = |sql: &str| {
+            use std::io::{BufRead, Write};
+            writeln!(input, "{sql}; SELECT 'done';").unwrap();
+            let mut line = String::new();
+            while line.trim() != "done" {
+                line.clear();
+                assert!(output.read_line(&mut line).unwrap() > 0);
+            }
+        };
+        run("UPDATE t SET text = 'first'");
+        for round in 0..4 {
+            stage.change(&url, &format!("v{round}"), || run(&format!("UPDATE t SET text = 'v{round}'")));
+        }
+        // From here on it may store to a mapping of it.
+        run("PRAGMA mmap_size = 1048576");
+        for round in 4..8 {
+            stage.try_warm(&url, std::time::Duration::from_millis(500));
+            run(&format!("UPDATE t SET text = 'v{round}'"));
+            stage.expect(&url, &format!("v{round}"));
+        }
+        drop(run);
+        drop(input);
+        shell.wait().unwrap();
+    });
+    cases.run("pages that write to it", || {
+        create(&stage, "counted", "DELETE");
+        stage.script(
+            "count.php",
+            "<?php $db = new SQLite3('@FOLDER@/data/counted'); $db->busyTimeout(2000); $db->exec('UPDATE t SET text = text + 1');",
+        );
+        let url = page(&stage, "counted", "SQLITE3_OPEN_READWRITE");
+        sqlite(&stage, "counted", "UPDATE t SET text = 1000");
+        for number in 1001..1004 {
+            stage.change(&url, &number.to_string(), || drop(stage.direct("/count.php")));
+        }
+    });
+    cases.end(&mut stage);
+}
+
 /// The same on another stage.
 pub fn changes_of(mut stage: Stage) {
     let mut cases = Cases::default();

@@ -193,7 +193,7 @@ impl Stage {
         let mut php = format!("php-fpm8.2 --nodaemonize --fpm-config '{root}/php.conf'");
         php += &format!(" -d opcache.revalidate_freq={} -d apc.enabled=1", setup.revalidate);
         for setting in setup.php {
-            php += &format!(" -d {setting}");
+            php += &format!(" -d {}", setting.replace("@FOLDER@", &root));
         }
         let mut with = Vec::new();
         if let (None, Folder::Prepared(site)) = (&outside, &held) {

@@ -68,7 +68,6 @@ const fn on(only: &'static str, name: &'static str, run: fn(&Site, &mut See<'_>)
 }
 
 pub const WRITERS: &[Writer] = &[
-    on_all("open for writing", open_for_writing),
     on_all("open, write, close", open_write_close),
     on_all("pwrite", pwrite),
     on_all("write that extends, writev", extend),
@@ -79,6 +78,7 @@ pub const WRITERS: &[Writer] = &[
     on_all("FICLONE", clone),
     on_all("FICLONERANGE", clone_range),
     on_all("truncate, ftruncate", truncate),
+    on_all("open with O_TRUNC", truncate_by_opening),
     on_all("fallocate that extends", |site, see| fallocate(site, see, FallocateFlags::empty(), true)),
     on_all("fallocate: punch a hole", |site, see| {
         fallocate(site, see, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, false)
@@ -132,20 +132,6 @@ fn checked(result: impl TryInto<i64>) -> io::Result<()> {
 fn through(site: &Site, see: &mut See<'_>, mut change: impl FnMut(&File, usize) -> io::Result<()>) -> io::Result<()> {
     let file = site.open()?;
     (0..ROUNDS).try_for_each(|round| see(&site.page, &mut || change(&file, round)))
-}
-
-fn open_for_writing(site: &Site, see: &mut See<'_>) -> io::Result<()> {
-    for round in 0..ROUNDS {
-        see(&site.page, &mut || match round % 3 {
-            0 => site.open().map(drop),
-            1 => OpenOptions::new().append(true).open(&site.page).map(drop),
-            _ => {
-                rustix::fs::open(&site.page, OFlags::RDONLY | OFlags::TRUNC, Mode::empty())?;
-                Ok(())
-            }
-        })?;
-    }
-    Ok(())
 }
 
 fn open_write_close(site: &Site, see: &mut See<'_>) -> io::Result<()> {
@@ -279,6 +265,17 @@ fn clone_range(site: &Site, see: &mut See<'_>) -> io::Result<()> {
         let range = [source.as_raw_fd() as u64, 0, BLOCK, BLOCK];
         // SAFETY: `struct file_clone_range` is four words.
         see(&site.page, &mut || checked(unsafe { libc::ioctl(file.as_raw_fd(), FICLONERANGE, range.as_ptr()) }))?;
+    }
+    Ok(())
+}
+
+fn truncate_by_opening(site: &Site, see: &mut See<'_>) -> io::Result<()> {
+    for _ in 0..ROUNDS {
+        std::fs::write(&site.page, b"to be cut")?;
+        see(&site.page, &mut || {
+            rustix::fs::open(&site.page, OFlags::RDONLY | OFlags::TRUNC, Mode::empty())?;
+            Ok(())
+        })?;
     }
     Ok(())
 }
