@@ -1,6 +1,6 @@
 //! Times as logs write them, in microseconds since 1970.
 
-use crate::field::{fraction_us, number_of};
+use crate::field::{fraction_us, number_of, seconds_us};
 
 const SECONDS_PER_DAY: i64 = 86_400;
 const US_PER_SECOND: u64 = 1_000_000;
@@ -30,6 +30,15 @@ impl Calendar {
             _ => return None,
         };
         to_us(day * SECONDS_PER_DAY + of_day - zone)
+    }
+
+    /// Any of these, ISO 8601, or a number that counts from 1970.
+    pub fn any_us(&mut self, text: &[u8]) -> Option<u64> {
+        match text {
+            [_, _, _, _, b'-' | b'/', ..] => iso_us(text),
+            [_, _, b'/', ..] => self.common_us(text),
+            _ => number_us(text),
+        }
     }
 
     fn day(&mut self, date: &[u8]) -> Option<i64> {
@@ -71,6 +80,24 @@ pub fn iso_us(time: &[u8]) -> Option<u64> {
         zone => zone_seconds(zone)?,
     };
     to_us(day * SECONDS_PER_DAY + of_day - zone)?.checked_add(us)
+}
+
+/// A time that counts from 1970, in a unit that shows by its size.
+fn number_us(text: &[u8]) -> Option<u64> {
+    let point = memchr::memchr(b'.', text).unwrap_or(text.len());
+    let number = number_of(&text[..point])?;
+    Some(match number {
+        // The unit shows by the size: a second count of 10^11 is after the year 5000.
+        0..100_000_000_000 => seconds_us(text)?,
+        100_000_000_000..100_000_000_000_000 => number * 1000 + text.get(point + 1..).map_or(0, thousandths),
+        100_000_000_000_000..100_000_000_000_000_000 => number,
+        _ => number / 1000,
+    })
+}
+
+/// The first three digits of a fraction.
+fn thousandths(digits: &[u8]) -> u64 {
+    fraction_us(digits).unwrap_or(0) / 1000
 }
 
 fn to_us(second: i64) -> Option<u64> {

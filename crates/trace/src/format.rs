@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::columns::{Columns, ColumnsError};
+
 /// How a trace is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -22,16 +24,34 @@ pub enum Format {
     OracleGeneral,
     /// Keys, each in a line, with sizes or without.
     Keys,
+    /// A table whose columns have names: those given, or those in its first line.
+    Csv(Option<Columns>),
+    /// Blocks of a disk in lines of four numbers, as the traces of the ARC paper (`.lis`).
+    Lis,
+    /// Keys as binary numbers of 32 bits, little-endian.
+    U32,
+    /// Keys as binary numbers of 64 bits, little-endian.
+    U64,
 }
 
-/// A format has no such name.
+/// A text that names no format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no format is named {0:?}; there are common, json, tsv, worldcup, nfs, vscsi, oracle-general and keys")]
-pub struct UnknownFormat(pub String);
+pub enum UnknownFormat {
+    /// There is none of this name.
+    #[error("no format is named {0:?}; there are {names}", names = names())]
+    Name(String),
+    /// Its columns are not understood.
+    #[error("{0}; write the columns in their order, as in csv:time,key,size")]
+    Columns(#[from] ColumnsError),
+}
+
+fn names() -> String {
+    Format::ALL.map(Format::name).join(", ")
+}
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 8] = [
+    pub const ALL: [Format; 12] = [
         Format::Common,
         Format::Json,
         Format::Tsv,
@@ -40,9 +60,13 @@ impl Format {
         Format::Vscsi,
         Format::OracleGeneral,
         Format::Keys,
+        Format::Csv(None),
+        Format::Lis,
+        Format::U32,
+        Format::U64,
     ];
 
-    /// Its name, as [`Format::from_str`] takes it.
+    /// Its name, as [`Format::from_str`] takes it, without the columns of a table.
     pub fn name(self) -> &'static str {
         match self {
             Format::Common => "common",
@@ -53,17 +77,21 @@ impl Format {
             Format::Vscsi => "vscsi",
             Format::OracleGeneral => "oracle-general",
             Format::Keys => "keys",
+            Format::Csv(_) => "csv",
+            Format::Lis => "lis",
+            Format::U32 => "u32",
+            Format::U64 => "u64",
         }
     }
 
     /// Whether it has records of a fixed length instead of lines.
     pub fn is_binary(self) -> bool {
-        matches!(self, Format::WorldCup | Format::Vscsi | Format::OracleGeneral)
+        matches!(self, Format::WorldCup | Format::Vscsi | Format::OracleGeneral | Format::U32 | Format::U64)
     }
 
     /// Whether its requests are for parts of files or disks, not for whole objects.
     pub fn is_of_blocks(self) -> bool {
-        matches!(self, Format::Nfs | Format::Vscsi)
+        matches!(self, Format::Nfs | Format::Vscsi | Format::Lis)
     }
 }
 
@@ -71,7 +99,10 @@ impl FromStr for Format {
     type Err = UnknownFormat;
 
     fn from_str(name: &str) -> Result<Format, UnknownFormat> {
-        Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| UnknownFormat(name.to_owned()))
+        if let Some(columns) = name.strip_prefix("csv:") {
+            return Ok(Format::Csv(Some(columns.parse()?)));
+        }
+        Format::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| UnknownFormat::Name(name.to_owned()))
     }
 }
 
@@ -86,6 +117,10 @@ impl fmt::Display for Format {
             Format::Vscsi => "a vscsi trace of a disk",
             Format::OracleGeneral => "an oracleGeneral trace",
             Format::Keys => "a list of keys",
+            Format::Csv(_) => "a table whose columns have names",
+            Format::Lis => "a list of blocks as those of the ARC paper",
+            Format::U32 => "keys of 32 bits",
+            Format::U64 => "keys of 64 bits",
         })
     }
 }
@@ -99,7 +134,10 @@ mod tests {
         for format in Format::ALL {
             assert_eq!(format.name().parse(), Ok(format));
         }
-        let error = "csv".parse::<Format>().unwrap_err().to_string();
+        let error = "xls".parse::<Format>().unwrap_err().to_string();
         assert!(Format::ALL.iter().all(|format| error.contains(format.name())), "{error}");
+        let columns: Columns = "time,key".parse().unwrap();
+        assert_eq!("csv:time,key".parse(), Ok(Format::Csv(Some(columns))));
+        assert!("csv:time".parse::<Format>().unwrap_err().to_string().contains("must be the key"));
     }
 }

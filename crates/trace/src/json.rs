@@ -14,7 +14,7 @@
 //! | bytes | `body_bytes_sent`, `size`, `bytes`, `response_size`; `bytes_sent`, which counts the header, too |
 //! | user | `remote_user`, `user_id`, `user` |
 //! | headers of the request | `http_cookie` |
-//! | headers of the reply | `sent_http_` or `upstream_http_` and `set_cookie`, `cache_control`, `content_range`, `last_modified` |
+//! | headers of the reply | `sent_http_` or `upstream_http_` and `set_cookie`, `cache_control`, `content_range`, `last_modified`, `content_encoding` |
 //!
 //! In Caddy's the request is an object `request` (`method`, `uri`, `host`, `client_ip`, `remote_ip`, in old versions
 //! `remote_addr` with a port, `headers`), the reply's headers are `resp_headers`, each with an array of values.
@@ -24,12 +24,13 @@
 //! Only of a reply with status 206 the offset is told (by `Content-Range`); otherwise whole objects are asked for.
 
 use crate::bad::Defect;
-use crate::calendar::{Calendar, iso_us};
-use crate::field::{number_of, seconds_us, status_of};
+use crate::calendar::Calendar;
+use crate::field::{number_of, status_of};
 use crate::hash::{id_of, id_of_both};
 use crate::marks;
-use crate::record::{Marks, Record, Verb};
+use crate::record::{Coding, Marks, Record, Verb};
 
+pub mod joined;
 mod scan;
 
 use scan::{Scalar, Scanner, Value, unescape};
@@ -66,6 +67,7 @@ enum Field {
     CacheControl,
     ContentRange,
     LastModified,
+    ContentEncoding,
     Nothing,
 }
 
@@ -92,6 +94,7 @@ struct Line<'a> {
     bytes: (u8, &'a [u8]),
     content_range: &'a [u8],
     last_modified: &'a [u8],
+    coding: Coding,
     marks: Marks,
 }
 
@@ -124,7 +127,11 @@ impl Parser {
                 (Value::Scalar(scalar), field) => self.scalar(field, scalar, line),
                 (Value::Object, Field::Request) if place == Place::Top => self.object(scanner, Place::Request, line)?,
                 (Value::Object, Field::RequestHeaders) => self.object(scanner, Place::RequestHeaders, line)?,
-                (Value::Object, Field::ReplyHeaders) => self.object(scanner, Place::ReplyHeaders, line)?,
+                (Value::Object, Field::ReplyHeaders) => {
+                    // All of the reply's headers are there: without a coding it has none.
+                    line.coding = Coding::Identity;
+                    self.object(scanner, Place::ReplyHeaders, line)?;
+                }
                 (Value::Array, field) => {
                     let mut is_first = true;
                     while scanner.has_element(is_first)? {
@@ -144,6 +151,9 @@ impl Parser {
     fn scalar<'a>(&mut self, field: Field, scalar: Scalar<'a>, line: &mut Line<'a>) {
         let raw = scalar.raw();
         if matches!(raw, b"" | b"-") || scalar == Scalar::Bare(b"null") {
+            if field == Field::ContentEncoding && line.coding == Coding::Unknown {
+                line.coding = Coding::Identity;
+            }
             return;
         }
         let better = |old: &mut (u8, &'a [u8]), rank: u8| {
@@ -155,7 +165,7 @@ impl Parser {
             Field::Time => {
                 let is_fine = raw.contains(&b'.');
                 if line.time_us.is_none_or(|(was_fine, _)| is_fine && !was_fine)
-                    && let Some(us) = self.time_us(raw)
+                    && let Some(us) = self.calendar.any_us(raw)
                 {
                     line.time_us = Some((is_fine, us));
                 }
@@ -180,6 +190,7 @@ impl Parser {
             Field::CacheControl => line.marks |= marks::of_cache_control(raw),
             Field::ContentRange => line.content_range = raw,
             Field::LastModified => line.last_modified = raw,
+            Field::ContentEncoding => line.coding = Coding::of_header(raw),
             Field::RequestHeaders | Field::ReplyHeaders | Field::Nothing => {}
         }
     }
@@ -221,7 +232,8 @@ impl Parser {
         };
         let object = if line.host.1.is_empty() { id_of(target) } else { id_of_both(line.host.1, target) };
         let client = if line.client.1.is_empty() { 0 } else { id_of(line.client.1) };
-        let mut record = Record { time_us, client, object, verb, status, bytes, ..Record::default() };
+        let coding = line.coding;
+        let mut record = Record { time_us, client, object, verb, status, bytes, coding, ..Record::default() };
         record.marks = line.marks | marks::of_target(target);
         record.revision = revision_of(line.last_modified);
         if status == PARTIAL_CONTENT
@@ -231,32 +243,6 @@ impl Parser {
         }
         Ok(record)
     }
-
-    fn time_us(&mut self, text: &[u8]) -> Option<u64> {
-        match text {
-            [_, _, _, _, b'-' | b'/', ..] => iso_us(text),
-            [_, _, b'/', ..] => self.calendar.common_us(text),
-            _ => number_us(text),
-        }
-    }
-}
-
-/// A time that counts from 1970.
-fn number_us(text: &[u8]) -> Option<u64> {
-    let point = memchr::memchr(b'.', text).unwrap_or(text.len());
-    let number = number_of(&text[..point])?;
-    Some(match number {
-        // The unit shows by the size: a second count of 10^11 is after the year 5000.
-        0..100_000_000_000 => seconds_us(text)?,
-        100_000_000_000..100_000_000_000_000 => number * 1000 + text.get(point + 1..).map_or(0, thousandths),
-        100_000_000_000_000..100_000_000_000_000_000 => number,
-        _ => number / 1000,
-    })
-}
-
-/// The first three digits of a fraction.
-fn thousandths(digits: &[u8]) -> u64 {
-    crate::field::fraction_us(digits).unwrap_or(0) / 1000
 }
 
 /// `Last-Modified`, in nanoseconds since 1970.
@@ -298,6 +284,7 @@ fn field_of(place: Place, key: &[u8]) -> Field {
         Place::ReplyHeaders if key.eq_ignore_ascii_case(b"cache-control") => Field::CacheControl,
         Place::ReplyHeaders if key.eq_ignore_ascii_case(b"content-range") => Field::ContentRange,
         Place::ReplyHeaders if key.eq_ignore_ascii_case(b"last-modified") => Field::LastModified,
+        Place::ReplyHeaders if key.eq_ignore_ascii_case(b"content-encoding") => Field::ContentEncoding,
         Place::RequestHeaders | Place::ReplyHeaders => Field::Nothing,
     }
 }
@@ -323,11 +310,13 @@ fn top_field(key: &[u8]) -> Field {
         b"remote_user" | b"user_id" | b"user" => Field::User,
         b"resp_headers" => Field::ReplyHeaders,
         b"http_cookie" => Field::Cookie,
+        b"content_encoding" => Field::ContentEncoding,
         _ => match key.strip_prefix(b"sent_http_").or_else(|| key.strip_prefix(b"upstream_http_")) {
             Some(b"set_cookie") => Field::SetCookie,
             Some(b"cache_control") => Field::CacheControl,
             Some(b"content_range") => Field::ContentRange,
             Some(b"last_modified") => Field::LastModified,
+            Some(b"content_encoding") => Field::ContentEncoding,
             _ => Field::Nothing,
         },
     }
@@ -390,6 +379,7 @@ mod tests {
             offset: 5000,
             object_bytes: Some(70_000),
             revision: Some(784_111_777_000_000_000),
+            coding: Coding::Unknown,
             marks: Marks::all(),
         };
         assert_eq!((record, target.as_str()), (expected, "/img.php?id=7"));
@@ -416,6 +406,7 @@ mod tests {
             bytes: Some(10_900),
             revision: Some(784_111_777_000_000_000),
             marks: Marks::QUERY | Marks::COOKIE | Marks::SETS_COOKIE | Marks::PRIVATE,
+            coding: Coding::Gzip,
             ..Record::default()
         };
         assert_eq!((record, target.as_str()), (expected, "/foo%20bar?x=1&y=2"));

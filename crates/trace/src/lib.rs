@@ -16,6 +16,9 @@
 //! | vscsi, binary, both versions | `vscsi.rs` | disk |
 //! | oracleGeneral of libCacheSim, binary | `oracle_general.rs` | object number |
 //! | list of keys | `keys.rs` | key |
+//! | columns with names (CSV) | `csv.rs` | the column of the key |
+//! | block lists of the ARC paper (`.lis`) | `lis.rs` | disk |
+//! | keys as binary numbers of 32 or 64 bits | `numbers.rs` | key |
 //!
 //! ```
 //! use nicache_trace::{Reader, Verb};
@@ -33,20 +36,27 @@
 //! less than 1 MiB beside what a packing's window takes, whatever the input. Content that cannot be understood is counted
 //! and skipped; only the input itself can fail.
 //!
-//! Deliberately absent: traces whose columns must be described by their user; packings other than gzip and zstd.
+//! What is no trace is refused ([`ReadError::NoTrace`]): programs and scripts always, anything else whose format is not given
+//! and does not show.
+//!
+//! Deliberately absent: packings other than gzip and zstd.
 
 #![forbid(unsafe_code)]
 
 mod bad;
 mod calendar;
+mod columns;
 mod common;
+mod csv;
 mod field;
 mod format;
 mod hash;
 mod json;
 mod keys;
+mod lis;
 mod marks;
 mod nfs;
+mod numbers;
 mod oracle_general;
 mod packing;
 mod parser;
@@ -59,11 +69,13 @@ mod window;
 mod worldcup;
 
 pub use bad::{BadRecord, BadRecords, Defect};
+pub use columns::{Columns, ColumnsError};
 pub use format::{Format, UnknownFormat};
 pub use hash::{id_of, mix};
 pub use keys::KeyWriter;
 pub use oracle_general::write_oracle_general;
 pub use packing::{Packing, ReadError};
 pub use reader::Reader;
-pub use record::{Marks, Record, STATUS_UNNAMED, Verb};
+pub use recognise::NoTrace;
+pub use record::{Coding, Marks, Record, STATUS_UNNAMED, Verb};
 pub use tsv::TsvWriter;

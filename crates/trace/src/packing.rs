@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
+use crate::recognise::NoTrace;
+
 /// Bytes that are read at once of what is packed.
 const PACKED_BUFFER_BYTES: usize = 128 * 1024;
 /// Bytes that a packing is recognised by.
@@ -42,7 +44,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// The packed bytes are damaged or cut off.
-    #[error("the trace's {packing} data is damaged or cut off near byte {position}; `{packing} -t` tests a file")]
+    #[error("its {packing} data is damaged or cut off near byte {position}; `{packing} -t` tests a file")]
     Damaged {
         /// How they are packed.
         packing: Packing,
@@ -51,6 +53,9 @@ pub enum ReadError {
         /// Why.
         source: io::Error,
     },
+    /// What there is, is no trace.
+    #[error("it is no trace: it is {0}")]
+    NoTrace(NoTrace),
 }
 
 /// How a trace is packed.

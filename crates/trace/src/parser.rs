@@ -3,7 +3,7 @@
 use crate::bad::Defect;
 use crate::format::Format;
 use crate::record::Record;
-use crate::{common, json, keys, nfs, oracle_general, tsv, vscsi, worldcup};
+use crate::{common, csv, json, keys, lis, nfs, numbers, oracle_general, tsv, vscsi, worldcup};
 
 /// The state of reading one trace.
 #[derive(Debug)]
@@ -27,6 +27,10 @@ pub enum LineParser {
     Nfs,
     /// Of keys.
     Keys,
+    /// Of tables whose columns have names.
+    Csv(csv::Parser),
+    /// Of the ARC paper's lists of blocks.
+    Lis,
 }
 
 /// Reads records of a fixed length.
@@ -38,6 +42,10 @@ pub enum RecordParser {
     Vscsi(vscsi::Version),
     /// Of oracleGeneral.
     OracleGeneral,
+    /// Of keys of 32 bits.
+    U32,
+    /// Of keys of 64 bits.
+    U64,
 }
 
 impl Parser {
@@ -49,11 +57,15 @@ impl Parser {
             Format::Tsv => Parser::Line(LineParser::Tsv),
             Format::Nfs => Parser::Line(LineParser::Nfs),
             Format::Keys => Parser::Line(LineParser::Keys),
+            Format::Csv(columns) => Parser::Line(LineParser::Csv(csv::Parser::new(columns, start))),
+            Format::Lis => Parser::Line(LineParser::Lis),
             Format::WorldCup => Parser::Record(RecordParser::WorldCup),
             Format::Vscsi => {
                 Parser::Record(RecordParser::Vscsi(vscsi::Version::of(start).unwrap_or(vscsi::Version::One)))
             }
             Format::OracleGeneral => Parser::Record(RecordParser::OracleGeneral),
+            Format::U32 => Parser::Record(RecordParser::U32),
+            Format::U64 => Parser::Record(RecordParser::U64),
         }
     }
 }
@@ -61,9 +73,11 @@ impl Parser {
 impl LineParser {
     /// Whether a trimmed line has nothing to tell.
     pub fn is_comment(&self, line: &[u8]) -> bool {
-        match line.first() {
-            None | Some(b'#') => true,
-            _ => matches!(self, LineParser::Nfs) && line.starts_with(nfs::HEADER_START),
+        match (line.first(), self) {
+            (None | Some(b'#'), _) => true,
+            (_, LineParser::Nfs) => line.starts_with(nfs::HEADER_START),
+            (_, LineParser::Csv(parser)) => parser.is_header(line),
+            _ => false,
         }
     }
 
@@ -75,6 +89,8 @@ impl LineParser {
             LineParser::Tsv => tsv::parse(line, target),
             LineParser::Nfs => nfs::parse(line, target),
             LineParser::Keys => keys::parse(line, target),
+            LineParser::Csv(parser) => parser.parse(line, target),
+            LineParser::Lis => lis::parse(line),
         }
     }
 }
@@ -86,6 +102,8 @@ impl RecordParser {
             RecordParser::WorldCup => worldcup::RECORD_BYTES,
             RecordParser::Vscsi(version) => version.record_bytes(),
             RecordParser::OracleGeneral => oracle_general::RECORD_BYTES,
+            RecordParser::U32 => 4,
+            RecordParser::U64 => 8,
         }
     }
 
@@ -95,6 +113,8 @@ impl RecordParser {
             RecordParser::WorldCup => worldcup::parse(bytes),
             RecordParser::Vscsi(version) => vscsi::parse(bytes, version),
             RecordParser::OracleGeneral => oracle_general::parse(bytes),
+            RecordParser::U32 => numbers::parse_u32(bytes),
+            RecordParser::U64 => numbers::parse_u64(bytes),
         }
     }
 }

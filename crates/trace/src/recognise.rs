@@ -1,40 +1,159 @@
-//! Which format a trace has, by its first bytes.
+//! Which format a trace has, by its first bytes; and what is no trace.
+//!
+//! Advice from a file that is no trace is worse than an error, so a format is taken only if most of the beginning is good for it, and
+//! what must be so in it is: times that go on, next accesses that are what they say.
+
+use std::collections::HashMap;
+use std::fmt;
 
 use crate::format::Format;
+use crate::json::joined::{Joined, Joiner};
 use crate::parser::{LineParser, Parser};
 use crate::record::Record;
-use crate::{oracle_general, vscsi, worldcup};
+use crate::{csv, oracle_general, vscsi, worldcup};
 
-/// Bytes that a format is recognised by.
-pub const START_BYTES: usize = 16 * 1024;
+/// Bytes that a format is recognised by: more than the longest line.
+pub const START_BYTES: usize = 96 * 1024;
 /// A binary trace has a zero among its first bytes: numbers are smaller than their fields.
 const BINARY_BYTES: usize = 48;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// The text formats; of two that as many lines are of, the first is taken.
+/// The text formats whose lines no other text has; of two that as many lines are of, the first is taken.
 const TEXTS: [Format; 4] = [Format::Common, Format::Json, Format::Nfs, Format::Tsv];
+/// Of a log so many parts in a hundred of the first lines must be good.
+const LOG_PERCENT: usize = 10;
+/// The same of a format that other texts may look like by chance.
+const LIST_PERCENT: usize = 90;
+/// The same of a table, beside its line of names.
+const TABLE_PERCENT: usize = 50;
+/// Share of good records in a binary trace.
+const BINARY_SHARE: f64 = 0.9;
 /// Any word is a key, a damaged line or a line of columns' names, too. So lines are keys only if there are so many times
 /// as many of them as of any other format.
 const KEYS_PER_LINE: usize = 2;
 
-/// The format of a trace that begins with `start`; of none, the common one, so that its errors speak of a log.
-pub fn recognise(start: &[u8]) -> Format {
-    if start.iter().take(BINARY_BYTES).any(|&byte| byte == 0) { binary(start) } else { text(without_mark(start)) }
+/// What a file is that is no trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoTrace {
+    /// A program in machine code.
+    Program,
+    /// A program that begins with `#!`.
+    Script,
+    /// Something known by its first bytes: an archive, a picture.
+    Known(&'static str),
+    /// A binary file that no format fits.
+    Binary,
+    /// A text that no format fits.
+    Text,
 }
 
-fn binary(start: &[u8]) -> Format {
-    if vscsi::Version::of(start).is_some() {
-        return Format::Vscsi;
+impl fmt::Display for NoTrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NAME_IT: &str = "if it is a trace all the same, name its format";
+        match self {
+            NoTrace::Program => f.write_str("a program"),
+            NoTrace::Script => f.write_str("a script"),
+            NoTrace::Known(what) => f.write_str(what),
+            NoTrace::Binary => write!(
+                f,
+                "a binary file in no format that is recognised; {NAME_IT} (keys of 32 or 64 bits must be named)"
+            ),
+            NoTrace::Text => {
+                write!(f, "a text in no format that is recognised; {NAME_IT} (a table's columns can be named, too)")
+            }
+        }
     }
-    let worldcup = share(start.chunks_exact(worldcup::RECORD_BYTES), |bytes| worldcup::parse(bytes).ok());
-    let mut index = 0;
-    let oracle = share(start.chunks_exact(oracle_general::RECORD_BYTES), |bytes| {
-        let next = oracle_general::next_access(bytes);
-        index += 1;
-        // An access that is next comes later, even if it is counted from 0; no trace has 2^48 of them.
-        let is_next = next == -1 || next == i64::MAX || (index..1 << 48).contains(&next);
-        oracle_general::parse(bytes).ok().filter(|_| is_next)
+}
+
+/// What begins so is no trace, whatever its format is said to be.
+const PROGRAMS: [(&[u8], NoTrace); 3] =
+    [(b"\x7fELF", NoTrace::Program), (b"#!", NoTrace::Script), (b"\xca\xfe\xba\xbe", NoTrace::Program)];
+/// What begins so is no trace whose format can be recognised.
+const KNOWN: [(&[u8], &str); 9] = [
+    (b"\xfd7zXZ\0", "packed by xz, which is not unpacked here: use `xzcat FILE | nicache ... -`"),
+    (b"BZh", "packed by bzip2, which is not unpacked here: use `bzcat FILE | nicache ... -`"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"!<arch>", "an archive of object files"),
+    (b"%PDF", "a PDF document"),
+    (b"\x89PNG", "a PNG picture"),
+    (b"\xff\xd8\xff", "a JPEG picture"),
+    (b"SQLite format 3\0", "an SQLite database"),
+    (b"\xd4\xc3\xb2\xa1", "a packet capture"),
+];
+
+/// Refuses programs: no trace begins as they do.
+pub fn refuse_program(start: &[u8]) -> Result<(), NoTrace> {
+    match PROGRAMS.iter().find(|(magic, _)| start.starts_with(magic)) {
+        Some((_, what)) => Err(*what),
+        None => Ok(()),
+    }
+}
+
+/// The format of a trace that begins with `start`; of one without a line, the common one.
+///
+/// # Errors
+/// What it is instead of a trace.
+pub fn recognise(start: &[u8]) -> Result<Format, NoTrace> {
+    refuse_program(start)?;
+    if let Some((_, what)) = KNOWN.iter().find(|(magic, _)| start.starts_with(magic)) {
+        return Err(NoTrace::Known(what));
+    }
+    if start.iter().take(BINARY_BYTES).any(|&byte| byte == 0) {
+        binary(start).ok_or(NoTrace::Binary)
+    } else {
+        text(without_mark(start), start.len() < START_BYTES)
+    }
+}
+
+fn binary(start: &[u8]) -> Option<Format> {
+    if let Some(version) = vscsi::Version::of(start) {
+        let share = share(start.chunks_exact(version.record_bytes()), |bytes| vscsi::parse(bytes, version).ok());
+        return (share >= BINARY_SHARE).then_some(Format::Vscsi);
+    }
+    let worldcup = share(start.chunks_exact(worldcup::RECORD_BYTES), |bytes| {
+        worldcup::parse_plausible(bytes).and_then(Result::ok)
     });
-    if oracle > worldcup { Format::OracleGeneral } else { Format::WorldCup }
+    let records = || start.chunks_exact(oracle_general::RECORD_BYTES);
+    let next = NextAccesses::of(records());
+    let mut index = 0;
+    let oracle = share(records(), |bytes| {
+        index += 1;
+        oracle_general::parse(bytes).ok().filter(|_| next.is_right(index - 1, oracle_general::next_access(bytes)))
+    });
+    let (share, format) =
+        if oracle > worldcup { (oracle, Format::OracleGeneral) } else { (worldcup, Format::WorldCup) };
+    (share >= BINARY_SHARE).then_some(format)
+}
+
+/// Where the objects of an oracleGeneral trace's first records come again, to see whether their next accesses are right.
+struct NextAccesses {
+    /// By record: the next one of its object among the first records.
+    next: Vec<Option<usize>>,
+}
+
+impl NextAccesses {
+    fn of<'a>(records: impl Iterator<Item = &'a [u8]>) -> NextAccesses {
+        let mut next: Vec<Option<usize>> = Vec::new();
+        let mut last = HashMap::new();
+        for (index, bytes) in records.enumerate() {
+            next.push(None);
+            if let Some(before) = bytes.get(4..12).and_then(|object| last.insert(object.to_owned(), index)) {
+                next[before] = Some(index);
+            }
+        }
+        NextAccesses { next }
+    }
+
+    /// Whether record `index` may have this next access: the number of a record that is counted from 1 (by some tools from 0).
+    fn is_right(&self, index: usize, told: i64) -> bool {
+        let told = if told == -1 || told == i64::MAX { None } else { usize::try_from(told).ok() };
+        match (self.next[index], told) {
+            (Some(next), Some(told)) => told == next + 1 || told == next,
+            (Some(_), None) => false,
+            // It lies behind the first records; no trace has 2^48 of them.
+            (None, Some(told)) => told >= self.next.len() && told < 1 << 48,
+            (None, None) => true,
+        }
+    }
 }
 
 /// A text without the byte order mark that some editors begin one with.
@@ -55,16 +174,22 @@ fn share<'a>(records: impl Iterator<Item = &'a [u8]>, mut parse: impl FnMut(&[u8
     f64::from(good) / f64::from(all.max(1))
 }
 
-fn text(start: &[u8]) -> Format {
+fn text(start: &[u8], is_all: bool) -> Result<Format, NoTrace> {
     // The last line may go on after the bytes that are looked at.
-    let is_all = start.len() + BYTE_ORDER_MARK.len() < START_BYTES;
     let whole_bytes = if is_all { start.len() } else { memchr::memrchr(b'\n', start).unwrap_or(0) };
     let whole = &start[..whole_bytes];
-    let lines = || whole.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
+    let lines = || whole.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !is_empty(line));
+    let all = lines().count();
+    if all == 0 {
+        return if is_all { Ok(Format::Common) } else { Err(NoTrace::Text) };
+    }
     let mut target = Vec::new();
     let mut good = |format: Format| {
         let Parser::Line(mut parser) = Parser::new(format, start) else { return 0 };
-        lines().filter(|line| is_good(&mut parser, line, &mut target)).count()
+        match format {
+            Format::Json => good_json(&mut parser, whole, &mut target),
+            _ => lines().filter(|line| is_good(&mut parser, line, &mut target)).count(),
+        }
     };
     let mut best = (0, Format::Common);
     for format in TEXTS {
@@ -73,16 +198,56 @@ fn text(start: &[u8]) -> Format {
             best = (good, format);
         }
     }
-    let are_keys = good(Format::Keys) > KEYS_PER_LINE * best.0 && !lines().any(is_of_columns);
-    if are_keys { Format::Keys } else { best.1 }
+    if best.0 == 0 && lines().next().is_some_and(|first| csv::header_of(first).is_some()) {
+        let table = Format::Csv(None);
+        if good(table) * 100 >= (all - 1) * TABLE_PERCENT {
+            return Ok(table);
+        }
+    }
+    if good(Format::Lis) * 100 >= all * LIST_PERCENT {
+        return Ok(Format::Lis);
+    }
+    let keys = good(Format::Keys);
+    if keys > KEYS_PER_LINE * best.0 && keys * 100 >= all * LIST_PERCENT && !lines().any(is_no_key) {
+        return Ok(Format::Keys);
+    }
+    // At least one line is good.
+    if best.0 > 0 && best.0 * 100 >= all * LOG_PERCENT { Ok(best.1) } else { Err(NoTrace::Text) }
 }
 
-/// Whether a line has more columns than a key and a size: it would pass for a key that has commas.
-fn is_of_columns(line: &[u8]) -> bool {
+fn is_empty(line: &[u8]) -> bool {
+    line.is_empty() || line.starts_with(b"#")
+}
+
+/// Whether a line has more columns than a key and a size, and would pass for a key that has commas; or bytes that no key of a text has.
+fn is_no_key(line: &[u8]) -> bool {
     memchr::memchr_iter(b',', line).count() > 1
+        || line.iter().any(|&byte| byte.is_ascii_control() && byte != b'\t')
+        || (std::str::from_utf8(line).is_err())
 }
 
 fn is_good(parser: &mut LineParser, line: &[u8], target: &mut Vec<u8>) -> bool {
     target.clear();
     !parser.is_comment(line) && parser.parse(line, target).is_ok()
+}
+
+/// Lines that are part of objects which are good.
+fn good_json(parser: &mut LineParser, whole: &[u8], target: &mut Vec<u8>) -> usize {
+    let (mut joiner, mut good, mut going) = (Joiner::default(), 0, 0);
+    for line in whole.split(|&byte| byte == b'\n') {
+        let mut joined = joiner.push(line);
+        if joined == Joined::Broken {
+            going = 0;
+            joined = joiner.push(line);
+        }
+        match joined {
+            Joined::Nothing | Joined::Broken => {}
+            Joined::Going => going += 1,
+            Joined::Line => good += usize::from(is_good(parser, line.trim_ascii(), target)),
+            Joined::Object => {
+                good += (std::mem::take(&mut going) + 1) * usize::from(is_good(parser, joiner.object(), target))
+            }
+        }
+    }
+    good
 }

@@ -46,8 +46,73 @@ pub struct Record {
     pub object_bytes: Option<u64>,
     /// When the object was last changed, in nanoseconds since 1970, if the trace tells.
     pub revision: Option<u64>,
+    /// How the body was coded, if the trace tells.
+    pub coding: Coding,
     /// What else is known.
     pub marks: Marks,
+}
+
+/// How a reply's body is coded (`Content-Encoding`; RFC 9110, 8.4.1), as far as a trace tells.
+///
+/// A target that is sent in two codings is two objects to a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Coding {
+    /// The trace does not tell.
+    #[default]
+    Unknown,
+    /// Not at all: the trace has a place for the coding, and nothing is there.
+    Identity,
+    /// gzip.
+    Gzip,
+    /// deflate.
+    Deflate,
+    /// br.
+    Brotli,
+    /// zstd.
+    Zstd,
+    /// Another one, or several.
+    Other,
+}
+
+impl Coding {
+    /// All of them, by their numbers.
+    pub const ALL: [Coding; 7] =
+        [Coding::Unknown, Coding::Identity, Coding::Gzip, Coding::Deflate, Coding::Brotli, Coding::Zstd, Coding::Other];
+
+    /// The coding that a `Content-Encoding` names; nothing and `-` are none.
+    pub fn of_header(value: &[u8]) -> Coding {
+        match value.trim_ascii() {
+            b"" | b"-" => Coding::Identity,
+            value => Coding::named(value).unwrap_or(Coding::Other),
+        }
+    }
+
+    /// The coding of this name; `None` if it is not one of those known here.
+    pub fn named(name: &[u8]) -> Option<Coding> {
+        const NAMES: [(&[u8], Coding); 7] = [
+            (b"identity", Coding::Identity),
+            (b"gzip", Coding::Gzip),
+            (b"x-gzip", Coding::Gzip),
+            (b"deflate", Coding::Deflate),
+            (b"br", Coding::Brotli),
+            (b"zstd", Coding::Zstd),
+            (b"other", Coding::Other),
+        ];
+        NAMES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, coding)| *coding)
+    }
+
+    /// Its name, as [`Coding::named`] takes it; `None` for [`Coding::Unknown`].
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Coding::Unknown => None,
+            Coding::Identity => Some("identity"),
+            Coding::Gzip => Some("gzip"),
+            Coding::Deflate => Some("deflate"),
+            Coding::Brotli => Some("br"),
+            Coding::Zstd => Some("zstd"),
+            Coding::Other => Some("other"),
+        }
+    }
 }
 
 /// What a request does.

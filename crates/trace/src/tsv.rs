@@ -1,4 +1,5 @@
-//! Columns divided by tabs: unix_time, client, method, URL, status, bytes (`-`: not told). Lines with `#` are comments.
+//! Columns divided by tabs: unix_time, client, method, URL, status, bytes (`-`: not told), and the coding, which may be left out.
+//! Lines with `#` are comments.
 //!
 //! A time may have a fraction. A client that is a number is that number, another one is hashed.
 
@@ -10,9 +11,9 @@ use crate::bad::Defect;
 use crate::field::{bytes_of, number_of, seconds_us, status_of};
 use crate::hash::id_of;
 use crate::marks;
-use crate::record::{Record, Verb};
+use crate::record::{Coding, Record, Verb};
 
-/// Columns of a line; more are not looked at.
+/// Columns of a line that must be there; one more may be a coding, and others are not looked at.
 const COLUMNS: usize = 6;
 const US_PER_SECOND: u64 = 1_000_000;
 const HEADER: &[u8] = b"#unix_time\tclient\tmethod\turl\tstatus\tbytes\n";
@@ -43,12 +44,14 @@ pub fn parse(line: &[u8], target: &mut Vec<u8>) -> Result<Record, Defect> {
     let bytes = bytes_of(bytes).ok_or(Defect::Size)?;
     target.extend_from_slice(url);
     let (client, object) = (number_of(client).unwrap_or_else(|| id_of(client)), id_of(url));
-    Ok(Record { time_us, client, object, verb, status, bytes, marks: marks::of_target(url), ..Record::default() })
+    let more = rest.map_or(&[][..], |rest| &rest[..memchr(b'\t', rest).unwrap_or(rest.len())]);
+    let (marks, coding) = (marks::of_target(url), Coding::named(more).unwrap_or_default());
+    Ok(Record { time_us, client, object, verb, status, bytes, marks, coding, ..Record::default() })
 }
 
 /// Writes a trace as columns divided by tabs.
 ///
-/// Kept are time, client (as a number), method, target, status and bytes; a write is a PUT, another operation than reads
+/// Kept are time, client (as a number), method, target, status, bytes and coding; a write is a PUT, another operation than reads
 /// and writes an OPTIONS.
 #[derive(Debug)]
 pub struct TsvWriter<W> {
@@ -90,8 +93,12 @@ impl<W: Write> TsvWriter<W> {
         }
         write!(self.output, "\t{:03}\t", record.status.min(999))?;
         match record.bytes {
-            Some(bytes) => writeln!(self.output, "{bytes}"),
-            None => writeln!(self.output, "-"),
+            Some(bytes) => write!(self.output, "{bytes}")?,
+            None => write!(self.output, "-")?,
+        }
+        match record.coding.name() {
+            Some(coding) => writeln!(self.output, "\t{coding}"),
+            None => writeln!(self.output),
         }
     }
 
@@ -115,6 +122,7 @@ mod tests {
         assert_eq!(parse(b"1\tten.example\tHEAD\t/\t200\t-").unwrap().client, id_of(b"ten.example"));
         assert_eq!(parse(b"1455944445\t7\tHEAD\t/\t200\t-").unwrap().bytes, None);
         assert_eq!(parse(b"1455944445\t7\tPOST\t/\t200\t5\tmore").unwrap().verb, Verb::Write);
+        assert_eq!(parse(b"1455944445\t7\tGET\t/\t200\t5\tbr\tmore").unwrap().coding, Coding::Brotli);
         for (bad, defect) in [
             (&b"1455944445\t7\tGET\t/\t200"[..], Defect::Columns),
             (b"yesterday\t7\tGET\t/\t200\t1", Defect::Time),

@@ -16,7 +16,7 @@ const WINDOW_BYTES: usize = 256 * 1024;
 pub enum Found {
     /// A whole one; a line without its end.
     Whole(Range<usize>),
-    /// The beginning of a line that is too long, or what there is of a record that is cut off.
+    /// The beginning of a line that is too long, or what there is of a record or (where the packing is damaged) of a line.
     Part(Range<usize>),
     /// There is no more.
     End,
@@ -31,6 +31,8 @@ pub struct Window<'a> {
     start: usize,
     end: usize,
     is_at_end: bool,
+    /// Why the end is not the trace's own.
+    damage: Option<ReadError>,
     /// The rest of a line that was too long is passed over.
     is_passing: bool,
 }
@@ -39,7 +41,17 @@ impl<'a> Window<'a> {
     /// Over a source.
     pub fn new(source: Source<'a>) -> Window<'a> {
         let buffer = vec![0; WINDOW_BYTES].into_boxed_slice();
-        Window { source, buffer, start: 0, end: 0, is_at_end: false, is_passing: false }
+        Window { source, buffer, start: 0, end: 0, is_at_end: false, damage: None, is_passing: false }
+    }
+
+    /// Damage of the packing at which reading ended.
+    pub fn damage(&self) -> Option<&ReadError> {
+        self.damage.as_ref()
+    }
+
+    /// The same, taken out.
+    pub fn take_damage(&mut self) -> Option<ReadError> {
+        self.damage.take()
     }
 
     /// What is read of.
@@ -91,7 +103,12 @@ impl<'a> Window<'a> {
             if !self.fill()? {
                 let range = self.start..self.end;
                 self.start = self.end;
-                return Ok(if range.is_empty() { Found::End } else { Found::Whole(range) });
+                return Ok(match range.is_empty() {
+                    true => Found::End,
+                    // What there is of a line may pass for one with a shorter number at its end.
+                    false if self.damage.is_some() => Found::Part(range),
+                    false => Found::Whole(range),
+                });
             }
         }
     }
@@ -110,7 +127,7 @@ impl<'a> Window<'a> {
         Ok(Found::Whole(range))
     }
 
-    /// Reads some more; `false` at the end. There is always room for more than a line.
+    /// Reads some more; `false` at the end, or where the packing is damaged. There is always room for more than a line.
     fn fill(&mut self) -> Result<bool, ReadError> {
         if self.is_at_end {
             return Ok(false);
@@ -118,7 +135,14 @@ impl<'a> Window<'a> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        let read = self.source.read(&mut self.buffer[self.end..])?;
+        let read = match self.source.read(&mut self.buffer[self.end..]) {
+            Ok(read) => read,
+            Err(damage @ ReadError::Damaged { .. }) => {
+                self.damage = Some(damage);
+                0
+            }
+            Err(error) => return Err(error),
+        };
         self.end += read;
         self.is_at_end = read == 0;
         Ok(read > 0)

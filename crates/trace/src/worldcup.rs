@@ -57,6 +57,17 @@ pub fn parse(bytes: &[u8]) -> Result<Record, Defect> {
     })
 }
 
+/// The same, if the record is such as the documented log has: a file type of its list, a time after 1990. What is not is `None`: by it
+/// alone, other files are told apart.
+pub fn parse_plausible(bytes: &[u8]) -> Option<Result<Record, Defect>> {
+    const TYPE_LAST: u8 = 12;
+    const FIRST_S: u64 = 631_152_000;
+    let is_of_list = bytes.get(18).is_some_and(|&kind| kind <= TYPE_LAST);
+    let record = parse(bytes);
+    let is_late = record.is_ok_and(|record| record.time_us >= FIRST_S * US_PER_SECOND);
+    (is_of_list && is_late).then_some(record)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,11 @@ fn json() {
 }
 
 #[test]
+fn table() {
+    replay("table", exercise::table);
+}
+
+#[test]
 fn binary() {
     replay("binary", exercise::binary);
 }

@@ -4,8 +4,21 @@ use nicache_trace::{BadRecords, Format, ReadError, Reader, Record, TsvWriter};
 
 /// Lines, in each format and in the one that they seem to be in; packed ones, too.
 pub fn log(bytes: &[u8]) {
-    for format in [Format::Common, Format::Tsv, Format::Nfs, Format::Keys].map(Some).into_iter().chain([None]) {
+    for format in
+        [Format::Common, Format::Tsv, Format::Nfs, Format::Keys, Format::Lis].map(Some).into_iter().chain([None])
+    {
         read(bytes, format);
+    }
+}
+
+/// Tables: the columns are those of the first line, if it begins with `csv:` as a format does, or those that it names.
+pub fn table(bytes: &[u8]) {
+    let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
+    let named = std::str::from_utf8(&bytes[..end]).ok().filter(|line| line.starts_with("csv:"));
+    match named.map(str::parse) {
+        Some(Ok(format)) => read(&bytes[end..], Some(format)),
+        Some(Err(_)) => {}
+        None => [Some(Format::Csv(None)), None].into_iter().for_each(|format| read(bytes, format)),
     }
 }
 
@@ -16,7 +29,11 @@ pub fn json(bytes: &[u8]) {
 
 /// Binary records, in each format and in the one that they seem to be in.
 pub fn binary(bytes: &[u8]) {
-    for format in [Format::WorldCup, Format::Vscsi, Format::OracleGeneral].map(Some).into_iter().chain([None]) {
+    for format in [Format::WorldCup, Format::Vscsi, Format::OracleGeneral, Format::U32, Format::U64]
+        .map(Some)
+        .into_iter()
+        .chain([None])
+    {
         read(bytes, format);
     }
 }
@@ -24,21 +41,20 @@ pub fn binary(bytes: &[u8]) {
 fn read(bytes: &[u8], format: Option<Format>) {
     let mut reader = match Reader::new(bytes, format) {
         Ok(reader) => reader,
-        Err(ReadError::Damaged { .. }) => return,
+        Err(ReadError::Damaged { .. } | ReadError::NoTrace(_)) => return,
         Err(error) => panic!("{error}"),
     };
-    let is_binary = reader.format().is_binary();
+    let has_no_names = reader.format().is_binary() || reader.format() == Format::Lis;
     let mut columns = TsvWriter::new(Vec::new()).unwrap();
     let mut records: Vec<Record> = Vec::new();
     loop {
         match reader.read() {
             Ok(Some(record)) => {
-                assert_eq!(reader.target().is_empty(), is_binary || (record.object == nicache_trace::id_of(b"")));
+                assert_eq!(reader.target().is_empty(), has_no_names || (record.object == nicache_trace::id_of(b"")));
                 columns.write(&record, reader.target()).unwrap();
                 records.push(record);
             }
             Ok(None) => break,
-            Err(ReadError::Damaged { .. }) => break,
             Err(error) => panic!("{error}"),
         }
         // What is packed may be far larger.
