@@ -43,6 +43,12 @@ impl Access {
         if ends { Access { word: self.word | ENDS, ..self } } else { self }
     }
 
+    /// The same, of another object; none if there is no such number.
+    #[must_use]
+    pub fn with_object(self, object: u32) -> Option<Access> {
+        (object <= Access::OBJECTS_MAX).then_some(Access { word: self.word & !Access::OBJECTS_MAX | object, ..self })
+    }
+
     /// The object's number.
     #[inline]
     pub fn object(self) -> u32 {

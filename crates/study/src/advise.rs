@@ -48,8 +48,10 @@ pub struct Advice {
     pub most: Point,
     /// What LRU does at the same size, if it was played back.
     pub lru: Option<Point>,
-    /// What no policy can surpass there, if it was played back.
+    /// What no policy can surpass there, whatever the sizes ([`crate::Bound`]), if it was worked out.
     pub bound: Option<Point>,
+    /// What a policy that knows the future does there, if it was played back; a bound only where [`crate::Workload::has_optimum`].
+    pub belady: Option<Point>,
 }
 
 /// Policies that differ by less than this many requests in a thousand are taken for equal, and the first of them is
@@ -59,7 +61,7 @@ const PER_MILLE: f64 = 0.001;
 /// Weighs curves that have the same sizes, ascending. None if nothing is ever found in any cache. The bound is no
 /// policy to recommend.
 pub fn advise(curves: &[Curve], objective: Objective) -> Option<Advice> {
-    let real = || curves.iter().filter(|curve| curve.choice.policy != PolicyName::Belady && !curve.points.is_empty());
+    let real = || curves.iter().filter(|curve| !curve.choice.policy.knows_the_future() && !curve.points.is_empty());
     let best_at = |at: usize| {
         let most = real().map(|curve| objective.share(&curve.points[at])).fold(0.0, f64::max);
         real().find(|curve| objective.share(&curve.points[at]) >= most - PER_MILLE)
@@ -86,7 +88,8 @@ pub fn advise(curves: &[Curve], objective: Objective) -> Option<Advice> {
         knee,
         most: *curve.points.last()?,
         lru: of(PolicyName::Lru),
-        bound: of(PolicyName::Belady),
+        bound: of(PolicyName::PfooL),
+        belady: of(PolicyName::Belady),
     })
 }
 
@@ -132,7 +135,8 @@ mod tests {
             curve(PolicyName::Lru, &[100, 300, 600, 640, 660]),
             curve(PolicyName::S3Fifo, &[200, 400, 700, 710, 720]),
             curve(PolicyName::Sieve, &[200, 400, 700, 710, 720]),
-            curve(PolicyName::Belady, &[500, 600, 800, 900, 900]),
+            curve(PolicyName::Belady, &[500, 600, 750, 900, 900]),
+            curve(PolicyName::PfooL, &[500, 650, 800, 900, 900]),
         ];
         let advice = advise(&curves, Objective::Requests).unwrap();
         assert_eq!(

@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use nicache_policy::{
-    Arc, Belady, Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity, PopularityConfig, Random, S3Fifo,
-    SecondHit, Sieve, SizeLimit, TwoQ, WTinyLfu,
+    Arc, Belady, Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Mru, Policy, Popularity, Random, S3Fifo, SecondHit, Sieve,
+    SizeLimit, TwoQ, WTinyLfu,
 };
 use serde::{Serialize, Serializer};
 
-use crate::{Counts, Size, Workload, simulate};
+use crate::{Bound, Counts, ParameterError, Parameters, Size, Workload, simulate};
 
 /// A policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,13 +46,15 @@ pub enum PolicyName {
     Sieve,
     /// Bos et al. 2009.
     Popularity,
-    /// The bound: it knows the future.
+    /// It knows the future; a bound only where all objects have one size ([`Workload::has_optimum`]).
     Belady,
+    /// The bound whatever the sizes: no policy at all, but what none can surpass ([`Bound`]).
+    PfooL,
 }
 
 impl PolicyName {
     /// All of them.
-    pub const ALL: [PolicyName; 17] = [
+    pub const ALL: [PolicyName; 18] = [
         PolicyName::Fifo,
         PolicyName::Lru,
         PolicyName::Mru,
@@ -70,7 +72,31 @@ impl PolicyName {
         PolicyName::Sieve,
         PolicyName::Popularity,
         PolicyName::Belady,
+        PolicyName::PfooL,
     ];
+
+    /// Whether it knows the future, so that no card can have it.
+    pub fn knows_the_future(self) -> bool {
+        matches!(self, PolicyName::Belady | PolicyName::PfooL)
+    }
+
+    /// Bytes that the policy itself takes for each object in memory, and for what it remembers of others, at most and with default
+    /// settings; `None` for what no card can have. The object's own entry comes on top.
+    pub fn bytes_per_object(self) -> Option<u32> {
+        match self {
+            PolicyName::Fifo | PolicyName::Lru | PolicyName::Mru | PolicyName::Clock | PolicyName::Sieve => Some(48),
+            PolicyName::Random => Some(48),
+            PolicyName::Lfu | PolicyName::LfuDa | PolicyName::Lrfu | PolicyName::Gdsf => Some(72),
+            PolicyName::TwoQ => Some(72),
+            PolicyName::S3Fifo => Some(92),
+            PolicyName::Arc => Some(112),
+            PolicyName::WTinyLfu => Some(72),
+            PolicyName::Lirs => Some(192),
+            // Keys that it follows: as many again as there are objects, and at most 262,144 more.
+            PolicyName::Popularity => Some(72),
+            PolicyName::Belady | PolicyName::PfooL => None,
+        }
+    }
 
     /// Its name in commands, tables and files.
     pub fn name(self) -> &'static str {
@@ -92,6 +118,7 @@ impl PolicyName {
             PolicyName::Sieve => "sieve",
             PolicyName::Popularity => "popularity",
             PolicyName::Belady => "belady",
+            PolicyName::PfooL => "pfoo-l",
         }
     }
 
@@ -115,15 +142,18 @@ impl PolicyName {
             PolicyName::Sieve => "SIEVE",
             PolicyName::Popularity => "Popularity",
             PolicyName::Belady => "Belady",
+            PolicyName::PfooL => "PFOO-L",
         }
     }
 }
 
-/// A policy and what it admits. Written `lru`, `s3-fifo+second-hit`, `gdsf+size:1M`.
+/// A policy, its settings, and what it admits. Written `lru`, `lirs:hir=5%`, `s3-fifo+second-hit`, `gdsf+size:1M`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
     /// Who goes.
     pub policy: PolicyName,
+    /// How it is set.
+    pub parameters: Parameters,
     /// Larger objects do not come in.
     pub object_max: Option<Size>,
     /// Objects come in at their second miss.
@@ -132,7 +162,7 @@ pub struct Choice {
 
 impl From<PolicyName> for Choice {
     fn from(policy: PolicyName) -> Choice {
-        Choice { policy, object_max: None, second_hit: false }
+        Choice { policy, parameters: Parameters::default(), object_max: None, second_hit: false }
     }
 }
 
@@ -144,7 +174,7 @@ const SECOND_HIT_KEYS: u32 = 4;
 impl Choice {
     /// As people write it: "S3-FIFO, second hit".
     pub fn title(&self) -> String {
-        let mut title = self.policy.title().to_owned();
+        let mut title = self.policy.title().to_owned() + &self.parameters.show(self.policy).replacen(':', " ", 1);
         if self.second_hit {
             title += ", second hit";
         }
@@ -157,6 +187,7 @@ impl Choice {
     /// Plays a workload back against a memory, of whose objects so many fit at once at most. `progress` hears of every
     /// few thousand accesses.
     pub fn simulate(&self, workload: &Workload, memory: u64, objects_max: u32, progress: impl FnMut(u64)) -> Counts {
+        let settings = self.parameters;
         let play = Play { choice: *self, workload, memory, objects_max, progress };
         match self.policy {
             PolicyName::Fifo => play.with(Fifo::new(memory, objects_max)),
@@ -165,20 +196,21 @@ impl Choice {
             PolicyName::Lfu => play.with(Lfu::without_ageing(memory, objects_max)),
             PolicyName::LfuDa => play.with(Lfu::new(memory, objects_max)),
             PolicyName::Clock => play.with(Clock::new(memory, objects_max)),
-            PolicyName::Random => play.with(Random::new(memory, objects_max, SEED)),
-            PolicyName::TwoQ => play.with(TwoQ::new(memory, objects_max)),
-            PolicyName::Lrfu => play.with(Lrfu::new(memory, objects_max)),
+            PolicyName::Random => play.with(Random::new(memory, objects_max, settings.seed(SEED))),
+            PolicyName::TwoQ => play.with(TwoQ::with_config(&settings.two_q(memory, objects_max))),
+            PolicyName::Lrfu => play.with(Lrfu::with_config(&settings.lrfu(memory, objects_max))),
             PolicyName::Arc => play.with(Arc::new(memory, objects_max)),
-            PolicyName::Lirs => play.with(Lirs::new(memory, objects_max)),
-            PolicyName::Gdsf => play.with(Gdsf::new(memory, objects_max)),
-            PolicyName::WTinyLfu => play.with(WTinyLfu::new(memory, objects_max)),
-            PolicyName::S3Fifo => play.with(S3Fifo::new(memory, objects_max)),
+            PolicyName::Lirs => play.with(Lirs::with_config(&settings.lirs(memory, objects_max))),
+            PolicyName::Gdsf => play.with(Gdsf::with_config(&settings.gdsf(memory, objects_max))),
+            PolicyName::WTinyLfu => play.with(WTinyLfu::with_config(&settings.w_tiny_lfu(memory, objects_max))),
+            PolicyName::S3Fifo => play.with(S3Fifo::with_config(&settings.s3_fifo(memory, objects_max))),
             PolicyName::Sieve => play.with(Sieve::new(memory, objects_max)),
-            PolicyName::Popularity => play.with(Popularity::new(&PopularityConfig::new(memory, objects_max))),
+            PolicyName::Popularity => play.with(Popularity::new(&settings.popularity(memory, objects_max))),
             PolicyName::Belady => {
                 let future = workload.accesses.iter().map(|access| Workload::key(access.object()));
                 play.with(Belady::new(memory, objects_max, future))
             }
+            PolicyName::PfooL => Bound::new(workload).at(memory),
         }
     }
 }
@@ -213,7 +245,7 @@ impl<F: FnMut(u64)> Play<'_, F> {
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.policy.name())?;
+        write!(f, "{}{}", self.policy.name(), self.parameters.show(self.policy))?;
         if self.second_hit {
             f.write_str("+second-hit")?;
         }
@@ -239,6 +271,12 @@ pub enum ChoiceError {
     /// There is no such filter.
     #[error("there is no admission filter \"{0}\"; write second-hit, or size:1M")]
     Filter(String),
+    /// The bound admits everything that it can use.
+    #[error("pfoo-l is a bound for every policy and takes no admission filter")]
+    Bound,
+    /// A setting is not understood.
+    #[error(transparent)]
+    Parameter(#[from] ParameterError),
 }
 
 fn names() -> String {
@@ -250,12 +288,18 @@ impl FromStr for Choice {
 
     fn from_str(text: &str) -> Result<Choice, ChoiceError> {
         let mut parts = text.split('+').map(|part| part.trim().to_ascii_lowercase());
-        let name = parts.next().unwrap_or_default();
+        let first = parts.next().unwrap_or_default();
+        let mut settings = first.split(':');
+        let name = settings.next().unwrap_or_default().trim().to_owned();
         let policy = PolicyName::ALL
             .into_iter()
             .find(|policy| policy.name() == name || policy.title().eq_ignore_ascii_case(&name));
         let mut choice = Choice::from(policy.ok_or(ChoiceError::Policy(name))?);
+        choice.parameters = Parameters::of(choice.policy, settings)?;
         for filter in parts {
+            if choice.policy == PolicyName::PfooL {
+                return Err(ChoiceError::Bound);
+            }
             match filter.strip_prefix("size:").map(str::parse) {
                 Some(Ok(size)) => choice.object_max = Some(size),
                 None if filter == "second-hit" => choice.second_hit = true,
@@ -274,11 +318,50 @@ mod tests {
     fn names_are_read_as_they_are_written() {
         for policy in PolicyName::ALL {
             for (object_max, second_hit) in [(None, false), (Some(Size(5000)), true)] {
-                let choice = Choice { policy, object_max, second_hit };
-                assert_eq!(choice.to_string().parse(), Ok(choice));
+                let choice = Choice { object_max, second_hit, ..Choice::from(policy) };
+                let expected =
+                    if policy == PolicyName::PfooL && second_hit { Err(ChoiceError::Bound) } else { Ok(choice) };
+                assert_eq!(choice.to_string().parse(), expected);
             }
         }
+        for text in [
+            "lirs:hir=5%:stack=3",
+            "lrfu:lambda=0.00001",
+            "2q:in=10%:out=75%",
+            "gdsf:cost=packets",
+            "w-tinylfu:window=0.5%:protected=90%:sample=20+second-hit",
+            "s3-fifo:small=5%:ghost=20%:uses=1+size:1M",
+            "popularity:alpha=0.6:period=60",
+            "random:seed=7",
+        ] {
+            let choice: Choice = text.parse().unwrap();
+            assert_eq!((choice.to_string(), choice.to_string().parse()), (text.to_owned(), Ok(choice)));
+        }
+        assert_eq!("LIRS:hir=0.05".parse::<Choice>().unwrap().title(), "LIRS hir=5%");
+        let error = |text: &str| text.parse::<Choice>().unwrap_err().to_string();
+        assert!(error("lirs:hair=5%").contains("it has hir (memory of objects"), "{}", error("lirs:hair=5%"));
+        assert!(error("lru:hir=5%").contains("it has none"));
+        assert!(error("lirs:hir=500%").contains("from 0% to 100%") && error("lirs:hir").contains("from 0%"));
+        assert!(error("lirs:stack=5").contains("from 1 to 4") && error("lirs:stack=NaN").contains("from 1 to 4"));
+        assert!(error("gdsf:cost=x").contains("request or packets"));
         assert_eq!("S3-FIFO + size:1M".parse::<Choice>().unwrap().to_string(), "s3-fifo+size:1M");
+        // A setting that is the default changes nothing; another does.
+        let accesses =
+            (0..4000u64).map(|at| crate::Access::new((at * at % 97 + at % 7) as u32, 1 + at * at % 97).ending(true));
+        let workload = Workload::of(accesses.collect(), crate::Room::Bytes);
+        let hits = |text: &str| text.parse::<Choice>().unwrap().simulate(&workload, 600, 60, |_| {}).hits;
+        for (plain, same, other) in [
+            ("lirs", "lirs:hir=1%:stack=2", "lirs:hir=50%"),
+            ("lrfu", "lrfu:lambda=0.001", "lrfu:lambda=1"),
+            ("2q", "2q:in=25%:out=50%", "2q:in=80%"),
+            ("gdsf", "gdsf:cost=request", "gdsf:cost=packets"),
+            ("w-tinylfu", "w-tinylfu:window=1%:protected=80%:sample=10", "w-tinylfu:window=70%"),
+            ("s3-fifo", "s3-fifo:small=10%:ghost=90%:uses=2", "s3-fifo:small=60%"),
+            ("random", "random:seed=1", "random:seed=2"),
+        ] {
+            assert_eq!(hits(plain), hits(same), "{plain}");
+            assert_ne!(hits(plain), hits(other), "{plain}");
+        }
         assert!("lfru".parse::<Choice>().unwrap_err().to_string().contains("lrfu, arc"));
         assert!("lru+third-hit".parse::<Choice>().is_err() && "lru+size:x".parse::<Choice>().is_err());
     }

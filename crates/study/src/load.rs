@@ -15,7 +15,7 @@
 //! or without bytes can be answered from the cache, but does not fill it. With [`Replies::Whole`] each request is for the whole object at
 //! its largest, as where a log is replayed with clients that have no caches of their own (Kim et al. 2002).
 //!
-//! A write makes what is cached of its target out of date.
+//! A write makes what is cached of its target out of date. A target that is sent in several codings is several objects: `variants.rs`.
 
 use std::hint::black_box;
 
@@ -25,7 +25,10 @@ use serde::Serialize;
 
 use crate::blocks::BlockNumbers;
 use crate::numbers::Numbers;
-use crate::sort::{Reason, Sort, sort};
+use crate::sample::Sampler;
+use crate::sort::{Reason, Sort, sent_bytes, sort};
+use crate::variants::{Lines, Targets, Variants, note_of, resolve};
+use crate::workload::Sampled;
 use crate::{Access, Room, TooManyObjects, Workload};
 
 /// What is cached.
@@ -85,6 +88,10 @@ pub struct LoadConfig {
     pub writes: Writes,
     /// Whether what programs made can be cached.
     pub dynamic: bool,
+    /// What tells the variants of a target apart.
+    pub variants: Variants,
+    /// Most targets that are followed: a sample, if there are more.
+    pub sample: Option<u32>,
 }
 
 impl Default for LoadConfig {
@@ -97,63 +104,81 @@ impl Default for LoadConfig {
             changes: Changes::Small,
             writes: Writes::Invalidate,
             dynamic: true,
+            variants: Variants::Auto,
+            sample: None,
         }
     }
 }
 
 /// What a trace has, by what a cache can do for it.
+///
+/// Of a sample, requests and bytes are those of the whole trace; what is known only of followed targets is marked so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// All requests.
     pub requests: u64,
-    /// Bytes of all replies.
-    pub bytes: u64,
+    /// Bytes of all replies' bodies.
+    #[serde(serialize_with = "crate::sum::serialize")]
+    pub bytes: u128,
     /// Requests whose reply can come from a cache.
     pub cacheable: u64,
     /// Their bytes.
-    pub cacheable_bytes: u64,
+    #[serde(serialize_with = "crate::sum::serialize")]
+    pub cacheable_bytes: u128,
     /// Writes.
     pub writes: u64,
     /// Requests that cannot be answered from a cache, by [`Reason::ALL`].
     pub uncacheable: [u64; 4],
-    /// Requests whose object had changed.
+    /// Requests whose object had changed, of the targets followed.
     pub changed: u64,
-    /// Replies cut off, or of a part.
+    /// Replies cut off, or of a part, of the targets followed.
     pub partial: u64,
     /// Requests without bytes: 304 and HEAD.
     pub without_bytes: u64,
+    /// Targets that have several variants, of those followed.
+    pub varying_targets: u64,
+    /// Requests for them.
+    pub varying: u64,
+    /// Replies of 4 GiB or more, which count as 4 GiB - 1 in a cache.
+    pub huge: u64,
 }
 
 /// Records whose memory is asked for at once.
 const BATCH: usize = 32;
 
-/// Makes a workload.
+/// Makes a workload. Memory: 12 bytes per request, 13 if the trace tells codings, 4 more if it has clients, 8 more if it has offsets; and
+/// 60 to 90 bytes per target.
 #[derive(Debug)]
 pub struct Loader {
     config: LoadConfig,
-    objects: Numbers,
+    targets: Numbers,
+    /// Their names, if a sample may have to be made smaller.
+    names: Vec<u64>,
+    sampler: Option<Sampler>,
     clients: Numbers,
-    /// Bytes and revision of each object.
-    known: Vec<Known>,
-    /// Objects that were written since they were last asked for.
+    /// When each target was last changed, as far as the trace tells; empty if it does not.
+    revisions: Vec<Option<u64>>,
+    /// Bytes of each target's object, as replies of parts tell them; empty if none does.
+    extents: Vec<u64>,
+    /// Targets that were written since they were last asked for.
     written: HashSet<u32, foldhash::fast::FixedState>,
+    raw: Raw,
+    first_us: Option<u64>,
+    totals: Totals,
+}
+
+/// What is kept of each request, in columns.
+#[derive(Clone, Debug, Default)]
+struct Raw {
+    /// By target, with what the record alone tells.
     accesses: Vec<Access>,
+    /// Of a coding or a part; empty as long as all are 0.
+    notes: Vec<u8>,
     /// First byte of each access; empty as long as all are 0.
     offsets: Vec<u64>,
     seconds: Vec<u32>,
     /// Empty as long as there is one.
     client_of: Vec<u32>,
-    first_us: Option<u64>,
-    totals: Totals,
-    /// Nothing changes, and replies are objects: nothing needs to be known of them.
-    is_plain: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    bytes: u64,
-    bytes_max: u64,
-    revision: Option<u64>,
 }
 
 impl Loader {
@@ -161,17 +186,16 @@ impl Loader {
     pub fn new(config: &LoadConfig) -> Loader {
         Loader {
             config: *config,
-            objects: Numbers::default(),
+            targets: Numbers::default(),
+            names: Vec::new(),
+            sampler: config.sample.map(Sampler::new),
             clients: Numbers::default(),
-            known: Vec::new(),
+            revisions: Vec::new(),
+            extents: Vec::new(),
             written: HashSet::default(),
-            accesses: Vec::new(),
-            offsets: Vec::new(),
-            seconds: Vec::new(),
-            client_of: Vec::new(),
+            raw: Raw::default(),
             first_us: None,
             totals: Totals::default(),
-            is_plain: config.changes == Changes::Never && config.replies == Replies::AsLogged,
         }
     }
 
@@ -182,7 +206,7 @@ impl Loader {
     pub fn push_all(&mut self, records: &[Record]) -> Result<(), TooManyObjects> {
         for records in records.chunks(BATCH) {
             // So that the processor waits for the memory of all at once.
-            black_box(records.iter().fold(0, |sum, record| sum ^ self.objects.touch(record.object)));
+            black_box(records.iter().fold(0, |sum, record| sum ^ self.targets.touch(record.object)));
             records.iter().try_for_each(|record| self.push(record))?;
         }
         Ok(())
@@ -195,7 +219,7 @@ impl Loader {
     #[inline]
     pub fn push(&mut self, record: &Record) -> Result<(), TooManyObjects> {
         self.totals.requests += 1;
-        self.totals.bytes += record.bytes.unwrap_or(0);
+        self.totals.bytes += u128::from(sent_bytes(record));
         match sort(record, self.config.dynamic) {
             Sort::Cacheable => self.access(record),
             Sort::Write => {
@@ -213,16 +237,20 @@ impl Loader {
     }
 
     fn number(&mut self, record: &Record) -> Result<u32, TooManyObjects> {
-        let number = self.objects.number(record.object).filter(|number| *number < Access::OBJECTS_MAX);
+        let number = self.targets.number(record.object).filter(|number| *number < Access::OBJECTS_MAX);
         let number = number.ok_or(TooManyObjects)?;
-        if !self.is_plain && number as usize == self.known.len() {
-            self.known.push(Known::default());
+        if self.sampler.is_some() && number as usize == self.names.len() {
+            self.names.push(record.object);
         }
         Ok(number)
     }
 
+    fn is_followed(&self, record: &Record) -> bool {
+        self.sampler.is_none_or(|sampler| sampler.follows(record.object))
+    }
+
     fn write(&mut self, record: &Record) -> Result<(), TooManyObjects> {
-        if self.config.changes != Changes::Never {
+        if self.config.changes != Changes::Never && self.is_followed(record) {
             let number = self.number(record)?;
             self.written.insert(number);
         }
@@ -231,74 +259,86 @@ impl Loader {
 
     #[inline]
     fn access(&mut self, record: &Record) -> Result<(), TooManyObjects> {
-        let number = self.number(record)?;
         let is_whole = matches!(record.status, 0 | 200) && record.verb != Verb::Head;
-        let sent = if record.verb == Verb::Head || record.status == 304 { 0 } else { record.bytes.unwrap_or(0) };
-        let (fills, changed) =
-            if self.is_plain { (is_whole, false) } else { self.learn(number, record, is_whole, sent) };
+        let sent = sent_bytes(record);
         self.totals.cacheable += 1;
-        self.totals.cacheable_bytes += sent;
-        self.totals.changed += u64::from(changed);
-        self.totals.partial += u64::from(!fills && sent > 0);
+        self.totals.cacheable_bytes += u128::from(sent);
         self.totals.without_bytes += u64::from(sent == 0 && !is_whole);
-        let fills = fills || self.config.replies == Replies::Whole;
-        let access = Access::new(number, sent).changed(changed).without_fill(!fills).ending(true);
-        self.append(access, record);
+        self.totals.huge += u64::from(sent > u64::from(u32::MAX));
+        if !self.is_followed(record) {
+            return Ok(());
+        }
+        let number = self.number(record)?;
+        let is_block_like = record.offset != 0 || record.object_bytes.is_some();
+        if self.config.replies == Replies::Whole && (is_block_like || !is_whole) {
+            let extent = record.object_bytes.unwrap_or(record.offset.saturating_add(sent));
+            let known = at(&mut self.extents, number);
+            *known = extent.max(*known);
+        }
+        let changed = self.config.changes != Changes::Never && self.is_changed(number, record);
+        let access = Access::new(number, sent).changed(changed).without_fill(!is_whole).ending(true);
+        self.append(access, note_of(record.coding, is_block_like), record);
+        if let Some(mut sampler) = self.sampler.filter(|sampler| sampler.is_full(self.targets.len())) {
+            sampler.lower(self.names.iter().copied());
+            self.sampler = Some(sampler);
+            self.thin_out(sampler);
+        }
         Ok(())
     }
 
-    /// Learns size and revision of an object; whether the reply can become an entry, and whether the object has changed.
-    fn learn(&mut self, number: u32, record: &Record, is_whole: bool, sent: u64) -> (bool, bool) {
-        let is_block_like = record.offset != 0 || record.object_bytes.is_some();
-        let known = &mut self.known[number as usize];
-        let before = *known;
-        let mut fills = is_whole;
-        let mut changed = false;
-        if is_whole && !is_block_like {
-            known.bytes_max = known.bytes_max.max(sent);
-            let is_cut = sent < before.bytes && (before.bytes - sent) * 20 >= before.bytes;
-            match self.config.changes {
-                Changes::Small if is_cut => fills = false,
-                Changes::Small | Changes::Any => {
-                    changed = before.bytes != 0 && before.bytes != sent;
-                    known.bytes = sent;
-                }
-                Changes::Never => {}
-            }
-        } else {
-            known.bytes_max = known.bytes_max.max(record.object_bytes.unwrap_or(record.offset + sent));
+    /// Whether something other than its size tells that a target has changed.
+    fn is_changed(&mut self, number: u32, record: &Record) -> bool {
+        let mut changed = !self.written.is_empty() && self.written.remove(&number);
+        if record.revision.is_some() {
+            let before = std::mem::replace(at(&mut self.revisions, number), record.revision);
+            changed |= before.is_some() && before != record.revision;
         }
-        if self.config.changes != Changes::Never {
-            changed |= before.revision.is_some() && record.revision.is_some() && before.revision != record.revision;
-            changed |= !self.written.is_empty() && self.written.remove(&number);
-        }
-        known.revision = record.revision.or(known.revision);
-        (fills, changed)
+        changed
     }
 
-    fn append(&mut self, access: Access, record: &Record) {
-        if record.offset != 0 && self.offsets.is_empty() {
-            self.offsets.resize(self.accesses.len(), 0);
+    /// Forgets the targets that are no longer followed.
+    fn thin_out(&mut self, sampler: Sampler) {
+        const GONE: u32 = u32::MAX;
+        let (mut targets, mut names, mut new_of) = (Numbers::default(), Vec::new(), vec![GONE; self.names.len()]);
+        for (number, &name) in self.names.iter().enumerate().filter(|(_, name)| sampler.follows(**name)) {
+            new_of[number] = targets.number(name).unwrap_or(GONE);
+            names.push(name);
         }
-        if record.offset != 0 || !self.offsets.is_empty() {
-            self.offsets.push(record.offset);
-        }
-        self.accesses.push(access);
+        let is_kept = |number: usize| new_of.get(number).is_some_and(|new| *new != GONE);
+        keep(&mut self.revisions, is_kept);
+        keep(&mut self.extents, is_kept);
+        self.written = self.written.iter().map(|&number| new_of[number as usize]).filter(|&new| new != GONE).collect();
+        let old = std::mem::take(&mut self.raw.accesses);
+        let is_kept = |at: usize| old.get(at).is_some_and(|access| new_of[access.object() as usize] != GONE);
+        keep(&mut self.raw.notes, is_kept);
+        keep(&mut self.raw.offsets, is_kept);
+        keep(&mut self.raw.seconds, is_kept);
+        keep(&mut self.raw.client_of, is_kept);
+        let kept = old.iter().map(|access| access.with_object(new_of[access.object() as usize]));
+        self.raw.accesses = kept.flatten().collect();
+        (self.targets, self.names) = (targets, names);
+    }
+
+    fn append(&mut self, access: Access, note: u8, record: &Record) {
+        let Raw { accesses, notes, offsets, seconds, client_of } = &mut self.raw;
+        push_lazily(offsets, accesses.len(), record.offset);
+        push_lazily(notes, accesses.len(), note);
+        accesses.push(access);
         let first_us = *self.first_us.get_or_insert(record.time_us);
         let second = record.time_us.saturating_sub(first_us) / 1_000_000;
         // A trace that is not in order of time does not go back.
-        let second = u32::try_from(second).unwrap_or(u32::MAX).max(self.seconds.last().copied().unwrap_or(0));
-        self.seconds.push(second);
+        let second = u32::try_from(second).unwrap_or(u32::MAX).max(seconds.last().copied().unwrap_or(0));
+        seconds.push(second);
         let client = self.clients.number(record.client).unwrap_or(0);
-        if client != 0 && self.client_of.is_empty() {
-            self.client_of.resize(self.accesses.len() - 1, 0);
+        if client != 0 && client_of.is_empty() {
+            client_of.resize(accesses.len() - 1, 0);
         }
         if self.clients.len() > 1 {
-            self.client_of.push(client);
+            client_of.push(client);
         }
     }
 
-    /// What was counted so far.
+    /// What was counted so far, without what sizes tell: changes, parts and variants.
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -308,43 +348,117 @@ impl Loader {
         self.clients.len()
     }
 
+    /// Bytes that are held.
+    pub fn memory(&self) -> usize {
+        let Raw { accesses, notes, offsets, seconds, client_of } = &self.raw;
+        let columns = 8 * (accesses.capacity() + offsets.capacity()) + 4 * (seconds.capacity() + client_of.capacity());
+        let targets = 16 * self.revisions.capacity() + 8 * (self.extents.capacity() + self.names.capacity());
+        columns + notes.capacity() + targets + self.targets.memory() + self.clients.memory()
+    }
+
+    /// The workload as it is if variants are told apart so.
+    ///
+    /// # Errors
+    /// [`TooManyObjects`]
+    pub fn workload(&self, variants: Variants) -> Result<(Workload, Totals), TooManyObjects> {
+        let lines = self.lines(variants)?;
+        self.assemble(lines, self.raw.seconds.clone(), self.raw.client_of.clone())
+    }
+
     /// The workload.
     ///
     /// # Errors
     /// [`TooManyObjects`]
     pub fn finish(mut self) -> Result<(Workload, Totals), TooManyObjects> {
-        if self.config.replies == Replies::Whole {
-            for access in &mut self.accesses {
-                let bytes = self.known[access.object() as usize].bytes_max;
-                *access = Access::new(access.object(), bytes).changed(access.is_changed()).ending(true);
-            }
-        }
+        let lines = self.lines(self.config.variants)?;
+        self.raw.accesses = Vec::new();
+        let (seconds, clients) = (std::mem::take(&mut self.raw.seconds), std::mem::take(&mut self.raw.client_of));
+        self.assemble(lines, seconds, clients)
+    }
+
+    fn lines(&self, variants: Variants) -> Result<Lines, TooManyObjects> {
+        let all = Targets {
+            accesses: &self.raw.accesses,
+            notes: &self.raw.notes,
+            targets: self.targets.len(),
+            extents: &self.extents,
+        };
+        resolve(all, &self.config, variants)
+    }
+
+    fn assemble(
+        &self,
+        lines: Lines,
+        seconds: Vec<u32>,
+        clients: Vec<u32>,
+    ) -> Result<(Workload, Totals), TooManyObjects> {
+        let totals = Totals {
+            changed: lines.changed,
+            partial: lines.partial,
+            varying_targets: lines.targets,
+            varying: lines.requests,
+            ..self.totals
+        };
+        let whole = Workload {
+            objects: lines.objects,
+            accesses: lines.accesses,
+            seconds,
+            clients,
+            room: self.config.room,
+            warm_up: 0,
+            sampled: self.sampler.filter(|sampler| sampler.rate() < 1.0).map(|sampler| Sampled {
+                rate: sampler.rate(),
+                requests: totals.cacheable,
+                bytes: totals.cacheable_bytes,
+            }),
+        };
         let workload = match self.config.unit {
-            Unit::Objects => Workload {
-                objects: self.objects.len() as u32,
-                accesses: self.accesses,
-                seconds: self.seconds,
-                clients: self.client_of,
-                room: self.config.room,
-                warm_up: 0,
-            },
+            Unit::Objects => whole,
             Unit::Blocks => {
                 let mut blocks = BlockNumbers::default();
                 let mut workload = Workload::of(Vec::new(), Room::Slots(crate::BLOCK_BYTES as u32));
-                for (at, access) in self.accesses.iter().enumerate() {
-                    let offset = self.offsets.get(at).copied().unwrap_or(0);
+                for (at, access) in whole.accesses.iter().enumerate() {
+                    let offset = self.raw.offsets.get(at).copied().unwrap_or(0);
                     blocks.push(*access, offset, &mut workload.accesses)?;
-                    workload.seconds.resize(workload.accesses.len(), self.seconds[at]);
-                    if let Some(&client) = self.client_of.get(at) {
+                    workload.seconds.resize(workload.accesses.len(), whole.seconds[at]);
+                    if let Some(&client) = whole.clients.get(at) {
                         workload.clients.resize(workload.accesses.len(), client);
                     }
                 }
                 workload.objects = blocks.len();
-                workload
+                Workload { sampled: whole.sampled, ..workload }
             }
         };
-        Ok((workload, self.totals))
+        Ok((workload, totals))
     }
+}
+
+/// The value of a number in a list that is as long as it has to be.
+fn at<T: Copy + Default>(list: &mut Vec<T>, number: u32) -> &mut T {
+    let at = number as usize;
+    if at >= list.len() {
+        list.resize(at + 1, T::default());
+    }
+    &mut list[at]
+}
+
+/// Appends to a list that is empty as long as all values are the default.
+fn push_lazily<T: Copy + Default + PartialEq>(list: &mut Vec<T>, len: usize, value: T) {
+    if value != T::default() && list.is_empty() {
+        list.resize(len, T::default());
+    }
+    if value != T::default() || !list.is_empty() {
+        list.push(value);
+    }
+}
+
+/// Leaves the values whose places are kept.
+fn keep<T>(list: &mut Vec<T>, is_kept: impl Fn(usize) -> bool) {
+    let mut place = 0;
+    list.retain(|_| {
+        place += 1;
+        is_kept(place - 1)
+    });
 }
 
 /// A whole trace.

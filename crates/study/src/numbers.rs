@@ -49,6 +49,11 @@ impl Numbers {
         self.slots[self.place(name)].1
     }
 
+    /// Bytes that are held.
+    pub fn memory(&self) -> usize {
+        std::mem::size_of_val(&self.slots[..])
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.len as usize

@@ -61,7 +61,7 @@ pub struct Shards {
     room: Room,
     seed: u64,
     requests: u64,
-    bytes: u64,
+    bytes: u128,
 }
 
 impl Shards {
@@ -80,8 +80,10 @@ impl Shards {
     /// A request for an object, by any number of its own, and how large it is.
     #[inline]
     pub fn request(&mut self, object: u64, bytes: u64) {
+        // As in a simulation's accesses; and no sum of rooms passes 2^64.
+        let bytes = bytes.min(u64::from(u32::MAX));
         self.requests += 1;
-        self.bytes += bytes;
+        self.bytes += u128::from(bytes);
         let hash = mix(object ^ self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let group = &mut self.groups[hash as usize % GROUPS];
         // The group's bits must not decide on the threshold, too.

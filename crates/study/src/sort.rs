@@ -43,6 +43,11 @@ impl Reason {
     }
 }
 
+/// Bytes of the body that went over the wire. What a server logs as the bytes of a reply that has no body says nothing.
+pub fn sent_bytes(record: &Record) -> u64 {
+    if record.verb == Verb::Head || record.status == 304 { 0 } else { record.bytes.unwrap_or(0) }
+}
+
 /// What a record is. Replies made by programs count as cacheable if `dynamic`: a card sees when their sources change.
 pub fn sort(record: &Record, dynamic: bool) -> Sort {
     match record.verb {

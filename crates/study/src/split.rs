@@ -28,6 +28,7 @@ pub fn split(workload: &Workload, caches: usize, by: SplitBy) -> Vec<Workload> {
             objects: workload.objects,
             room: workload.room,
             warm_up: 0,
+            sampled: workload.sampled,
         })
         .collect();
     // How often an object has changed, and how many of these changes each cache has noticed.

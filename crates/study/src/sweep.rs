@@ -7,7 +7,7 @@ use std::thread;
 use serde::Serialize;
 
 use crate::workload::objects_max;
-use crate::{Choice, Counts, PolicyName, Size, Workload, is_exact, lru_curve};
+use crate::{Bound, Choice, Counts, PolicyName, Size, Workload, is_exact, lru_curve};
 
 /// What a policy does at several sizes.
 #[derive(Clone, Debug, Serialize)]
@@ -33,7 +33,7 @@ const SIMULATED_MAX: usize = 2;
 
 /// One pass over (a part of) the workload.
 enum Job {
-    /// All sizes of LRU at once.
+    /// All sizes of LRU, or of the bound, at once.
     Pass { curve: usize },
     /// One cache.
     Cache { curve: usize, size: usize },
@@ -58,15 +58,21 @@ pub fn sweep(
             let workload = &parts[part];
             match *job {
                 Job::Pass { curve } => {
-                    let bytes: Vec<u64> = sizes.iter().map(|size| size.0).collect();
-                    let counts = lru_curve(workload, &bytes, progress);
+                    let bytes: Vec<u64> = sizes.iter().map(|size| memory_of(workload, *size)).collect();
+                    let counts = if choices[curve].policy == PolicyName::PfooL {
+                        let bound = Bound::new(workload);
+                        progress(workload.accesses.len() as u64);
+                        bytes.iter().map(|memory| bound.at(*memory)).collect()
+                    } else {
+                        lru_curve(workload, &bytes, progress)
+                    };
                     let mut result = result.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     for (sum, counts) in result[curve].iter_mut().zip(&counts) {
                         sum.add(counts);
                     }
                 }
                 Job::Cache { curve, size } => {
-                    let memory = sizes[size].0;
+                    let memory = memory_of(workload, sizes[size]);
                     let fit = objects_max(&rooms[part], memory);
                     let counts = choices[curve].simulate(workload, memory, fit, progress);
                     let mut result = result.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -81,11 +87,24 @@ pub fn sweep(
         }
     });
     let result = result.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let counted = |part: &Workload| part.accesses.len().saturating_sub(part.warm_up);
+    let all: usize = parts.iter().map(|part| part.accesses.len()).sum();
+    let counted = parts.iter().map(counted).sum::<usize>() as f64 / all.max(1) as f64;
+    let scaled = |counts: Counts| match parts.first().and_then(|part| part.sampled) {
+        Some(sampled) => sampled.scale(&counts, counted),
+        None => counts,
+    };
     let curve = |(choice, counts): (&Choice, Vec<Counts>)| {
+        let counts = counts.into_iter().map(scaled);
         let points = sizes.iter().zip(counts).map(|(&size, counts)| Point { size, counts }).collect();
         Curve { choice: *choice, points }
     };
     choices.iter().zip(result).map(curve).collect()
+}
+
+/// The memory that does for a sample what one of this size does for all.
+fn memory_of(workload: &Workload, size: Size) -> u64 {
+    workload.sampled.map_or(size.0, |sampled| ((size.0 as f64 * sampled.rate).round() as u64).max(1))
 }
 
 /// Accesses that a sweep plays back.
@@ -100,9 +119,11 @@ fn jobs(parts: &[Workload], choices: &[Choice], sizes: &[Size]) -> Vec<(Job, usi
     order.sort_by_key(|&size| std::cmp::Reverse(bytes[size]));
     let mut jobs = Vec::new();
     for (part, workload) in parts.iter().enumerate() {
-        let in_one_pass = sizes.len() > SIMULATED_MAX && is_exact(workload, &bytes);
+        let memories: Vec<u64> = sizes.iter().map(|size| memory_of(workload, *size)).collect();
+        let in_one_pass = sizes.len() > SIMULATED_MAX && is_exact(workload, &memories);
         for (curve, choice) in choices.iter().enumerate() {
-            if *choice == Choice::from(PolicyName::Lru) && in_one_pass {
+            let is_bound = choice.policy == PolicyName::PfooL;
+            if is_bound || (*choice == Choice::from(PolicyName::Lru) && in_one_pass) {
                 jobs.push((Job::Pass { curve }, part));
             } else {
                 jobs.extend(order.iter().map(|&size| (Job::Cache { curve, size }, part)));
@@ -164,6 +185,13 @@ mod tests {
                 assert!(point.counts.hits > 0, "{} {}", curve.choice, point.size);
             }
             // All fits.
+            if curve.choice.policy == PolicyName::PfooL {
+                for others in &curves {
+                    for (bound, point) in curve.points.iter().zip(&others.points) {
+                        assert!(point.counts.hits <= bound.counts.hits, "{}", others.choice);
+                    }
+                }
+            }
             let admitted_late = curve.choice.policy == PolicyName::Popularity;
             let most = 6000 - if admitted_late { 2 * first_uses } else { first_uses };
             assert_eq!(curve.points[2].counts.hits, most, "{}", curve.choice);

@@ -3,7 +3,7 @@
 
 use nicache_policy::Key;
 
-use crate::{Access, Room};
+use crate::{Access, Counts, Room};
 
 /// The accesses of a trace.
 #[derive(Clone, Debug)]
@@ -20,19 +20,66 @@ pub struct Workload {
     pub room: Room,
     /// So many of the first accesses fill the caches and are not counted.
     pub warm_up: usize,
+    /// If it has the accesses of a sample of the objects only.
+    pub sampled: Option<Sampled>,
+}
+
+/// The trace that a sample is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampled {
+    /// Share of the objects that is in the sample, 0 to 1.
+    pub rate: f64,
+    /// Requests of all objects.
+    pub requests: u64,
+    /// Bytes of all objects.
+    pub bytes: u128,
+}
+
+impl Sampled {
+    /// What a cache would do for all objects, where one of `rate` times its size does this for the sample: misses are scaled, since
+    /// it is a few very popular objects, all of them hits, that make a sample have more or fewer requests than its share
+    /// (`SHARDS_adj`, Waldspurger et al. 2015, section 4.4).
+    ///
+    /// `counted` is the share of the requests that are counted.
+    pub(crate) fn scale(&self, counts: &Counts, counted: f64) -> Counts {
+        let scaled = |count: u64| (count as f64 / self.rate).round() as u64;
+        let requests = (self.requests as f64 * counted).round() as u64;
+        let request_hits = requests.saturating_sub(scaled(counts.requests - counts.request_hits));
+        let accesses = if counts.accesses == counts.requests { requests } else { scaled(counts.accesses) };
+        let bytes = (self.bytes as f64 * counted) as u64;
+        Counts {
+            accesses,
+            hits: accesses.saturating_sub(scaled(counts.accesses - counts.hits)),
+            requests,
+            request_hits,
+            bytes,
+            hit_bytes: bytes.saturating_sub(scaled(counts.bytes - counts.hit_bytes)),
+            purged: scaled(counts.purged),
+            evicted: scaled(counts.evicted),
+        }
+    }
 }
 
 impl Workload {
     /// Accesses without times and clients.
     pub fn of(accesses: Vec<Access>, room: Room) -> Workload {
         let objects = accesses.iter().map(|access| access.object() + 1).max().unwrap_or(0);
-        Workload { accesses, seconds: Vec::new(), clients: Vec::new(), objects, room, warm_up: 0 }
+        Workload { accesses, seconds: Vec::new(), clients: Vec::new(), objects, room, warm_up: 0, sampled: None }
     }
 
     /// The name of an object towards policies.
     #[inline]
     pub fn key(object: u32) -> Key {
         Key::nth(u64::from(object))
+    }
+
+    /// Whether Belady's choice has the fewest misses here, so that it is a bound: all objects take the same room and never change,
+    /// each reply can become an entry, and each request is one access.
+    pub fn has_optimum(&self) -> bool {
+        let room = self.accesses.first().map_or(0, |access| self.room.of(access.bytes()));
+        self.accesses.iter().all(|access| {
+            self.room.of(access.bytes()) == room && !access.is_changed() && access.fills() && access.ends_request()
+        })
     }
 
     /// Room for each object at its largest, by number.
@@ -48,9 +95,15 @@ impl Workload {
         rooms
     }
 
-    /// Room for all objects at their largest.
+    /// Room for all objects at their largest; of a sample, an estimate of it.
     pub fn footprint(&self) -> u64 {
-        self.rooms(self.room).iter().sum()
+        let sum: u64 = self.rooms(self.room).iter().sum();
+        self.sampled.map_or(sum, |sampled| (sum as f64 / sampled.rate) as u64)
+    }
+
+    /// Number of all objects; of a sample, an estimate of it.
+    pub fn objects_in_all(&self) -> u64 {
+        self.sampled.map_or(u64::from(self.objects), |sampled| (f64::from(self.objects) / sampled.rate) as u64)
     }
 
     /// Least room of each object, ascending: how many can be in a memory at once at most is found in it.

@@ -109,7 +109,7 @@ impl Group {
     }
 
     /// The same of bytes.
-    pub fn byte_miss_ratio(&self, size: f64, bytes: u64) -> f64 {
+    pub fn byte_miss_ratio(&self, size: f64, bytes: u128) -> f64 {
         let bytes = bytes as f64 * self.share;
         let hits: f64 = self.by_distance[..=bucket_of(size)].iter().map(|bucket| bucket.1).sum();
         (self.followed.1 - hits) / (bytes * self.rate()).max(1.0)
