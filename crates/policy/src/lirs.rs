@@ -15,7 +15,9 @@
 //!
 //! *Sizes.* The paper's blocks are of one size. Here the shares count bytes and objects, whichever is used up first. An
 //! object larger than the LIR share is never LIR. Where an object comes that is larger than all of `Q`, the lowest LIR
-//! objects follow those of `Q`: they would have passed through it.
+//! objects follow those of `Q`: they would have passed through it. So that this is rare, `Q` has a larger share of the
+//! bytes from the first object on that has another size than the ones before: with the paper's 1 %, most objects of a web
+//! server are larger than `Q` where memory is short, and each that is asked for once takes LIR objects away.
 //!
 //! *Stack.* `S` grows with the objects that are not in memory, which its lowest LIR object keeps. It is bounded by
 //! [`LirsConfig::stack_share`] in bytes and in objects: those not in memory go, the first evicted first.
@@ -39,9 +41,12 @@ pub struct LirsConfig {
     /// Share of the memory that is for HIR objects, from 0 to 1; at least 1 byte and one object.
     ///
     /// Default 0.01 (Jiang and Zhang 2002, section 4). More follows shifts of interest faster and bears scans worse.
-    /// Where many objects are larger than this share, 0.05 to 0.1 is better: fewer LIR objects go for large ones that
-    /// are asked for once.
     pub hir_share: f64,
+    /// The same of the bytes as soon as objects of different sizes have come, if it is more.
+    ///
+    /// Default 0.2: on three web servers' logs it has up to 8 points more hits than 0.01 where memory is short, and as
+    /// many where it is not.
+    pub sized_hir_share: f64,
     /// How many times the memory the objects in the stack have, from 1 to 4.
     ///
     /// Default 2; each whole number costs about 60 bytes per object. A lower one forgets objects that come again late.
@@ -51,7 +56,7 @@ pub struct LirsConfig {
 impl LirsConfig {
     /// Defaults for a memory of `bytes_max` that holds at most `objects_max` objects.
     pub fn new(bytes_max: u64, objects_max: u32) -> LirsConfig {
-        LirsConfig { bytes_max, objects_max, hir_share: 0.01, stack_share: 2.0 }
+        LirsConfig { bytes_max, objects_max, hir_share: 0.01, sized_hir_share: 0.2, stack_share: 2.0 }
     }
 }
 
@@ -70,6 +75,9 @@ pub struct Lirs {
     ghosts: Queue,
     lir_sum: Sum,
     lir_max: Sum,
+    /// LIR bytes at most once sizes differ.
+    sized_lir_bytes_max: u128,
+    sizes: Sizes,
     bytes: u64,
     bytes_max: u64,
     objects_max: usize,
@@ -97,6 +105,18 @@ impl Sum {
     fn exceeds(&self, max: &Sum) -> bool {
         self.objects > max.objects || self.bytes > max.bytes
     }
+}
+
+/// Which sizes objects have had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sizes {
+    /// No object has come.
+    #[default]
+    None,
+    /// This one.
+    One(u64),
+    /// Different ones.
+    Several,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,8 +159,11 @@ impl Lirs {
         let bytes_max = config.bytes_max;
         let objects_max = config.objects_max.min(1 << 28) as usize;
         let hir_share = if config.hir_share.is_nan() { 0.01 } else { config.hir_share.clamp(0.0, 1.0) };
+        let sized_hir_share =
+            if config.sized_hir_share.is_nan() { 0.2 } else { config.sized_hir_share.clamp(0.0, 1.0) };
         let stack_share = if config.stack_share.is_nan() { 2.0 } else { config.stack_share.clamp(1.0, 4.0) };
         let hir_bytes = ((bytes_max as f64 * hir_share) as u64).max(1);
+        let sized_hir_bytes = ((bytes_max as f64 * sized_hir_share) as u64).max(hir_bytes);
         let hir_objects = ((objects_max as f64 * hir_share) as usize).max(1);
         let stack_max = Sum {
             objects: (objects_max as f64 * stack_share) as usize,
@@ -160,6 +183,8 @@ impl Lirs {
                 objects: objects_max.saturating_sub(hir_objects),
                 bytes: u128::from(bytes_max.saturating_sub(hir_bytes)),
             },
+            sized_lir_bytes_max: u128::from(bytes_max.saturating_sub(sized_hir_bytes)),
+            sizes: Sizes::None,
             bytes: 0,
             bytes_max,
             objects_max,
@@ -168,6 +193,19 @@ impl Lirs {
 
     fn admits(&self, bytes: u64) -> Admission {
         if bytes <= self.bytes_max && self.objects_max > 0 { Admission::Admit } else { Admission::Reject }
+    }
+
+    /// An object of this size comes.
+    fn note_size(&mut self, bytes: u64) {
+        match self.sizes {
+            Sizes::None => self.sizes = Sizes::One(bytes),
+            Sizes::One(one) if one != bytes => {
+                self.sizes = Sizes::Several;
+                self.lir_max.bytes = self.sized_lir_bytes_max;
+                self.demote_surplus();
+            }
+            Sizes::One(_) | Sizes::Several => {}
+        }
     }
 
     fn may_be_lir(&self, bytes: u64) -> bool {
@@ -369,6 +407,10 @@ impl Policy for Lirs {
         if matches!(status, None | Some(Status::Ghost)) && self.occupancy().objects == self.objects_max {
             return Err(TableFull);
         }
+        self.note_size(bytes);
+        // It may have left the stack.
+        let found = self.table.find(key);
+        let status = found.map(|place| self.table.get(place).status);
         let Some(place) = found else {
             let place = self.table.insert(key, Object { bytes, ..Object::default() }).ok_or(TableFull)?;
             self.bytes = self.bytes.wrapping_add(bytes);

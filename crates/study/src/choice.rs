@@ -85,7 +85,7 @@ impl PolicyName {
     pub fn bytes_per_object(self) -> Option<u32> {
         match self {
             PolicyName::Fifo | PolicyName::Lru | PolicyName::Mru | PolicyName::Clock | PolicyName::Sieve => Some(48),
-            PolicyName::Random => Some(48),
+            PolicyName::Random => Some(52),
             PolicyName::Lfu | PolicyName::LfuDa | PolicyName::Lrfu | PolicyName::Gdsf => Some(72),
             PolicyName::TwoQ => Some(72),
             PolicyName::S3Fifo => Some(92),
@@ -351,7 +351,7 @@ mod tests {
         let workload = Workload::of(accesses.collect(), crate::Room::Bytes);
         let hits = |text: &str| text.parse::<Choice>().unwrap().simulate(&workload, 600, 60, |_| {}).hits;
         for (plain, same, other) in [
-            ("lirs", "lirs:hir=1%:stack=2", "lirs:hir=50%"),
+            ("lirs", "lirs:hir=20%:stack=2", "lirs:hir=50%"),
             ("lrfu", "lrfu:lambda=0.001", "lrfu:lambda=1"),
             ("2q", "2q:in=25%:out=50%", "2q:in=80%"),
             ("gdsf", "gdsf:cost=request", "gdsf:cost=packets"),

@@ -38,7 +38,7 @@ const fn known(name: &'static str, kind: Kind, what: &'static str) -> Known {
 }
 
 const LIRS: &[Known] = &[
-    known("hir", Kind::Share(1.0), "memory of objects that were used once, 1%"),
+    known("hir", Kind::Share(1.0), "memory of objects that were used once, 1%, or 20% where sizes differ"),
     known("stack", Kind::Number(1.0, 4.0), "objects remembered, in memories, 2"),
 ];
 const LRFU: &[Known] = &[known("lambda", Kind::Number(0.0, 1.0), "halvings of a use's weight per request, 0.001")];
@@ -176,6 +176,7 @@ impl Parameters {
     pub(crate) fn lirs(&self, memory: u64, objects_max: u32) -> LirsConfig {
         let mut config = LirsConfig::new(memory, objects_max);
         self.set(0, &mut config.hir_share);
+        self.set(0, &mut config.sized_hir_share);
         self.set(1, &mut config.stack_share);
         config
     }

@@ -20,7 +20,7 @@ use crate::{Room, Size};
 /// Independent samples.
 pub const GROUPS: usize = 8;
 /// 97.5 % quantile of Student's t with `GROUPS - 1` degrees of freedom.
-const STUDENT_T: f64 = 2.365;
+pub const STUDENT_T: f64 = 2.365;
 
 /// Settings of [`Shards`].
 #[derive(Clone, Copy, Debug)]

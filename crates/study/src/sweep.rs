@@ -6,7 +6,7 @@ use std::thread;
 
 use serde::Serialize;
 
-use crate::workload::objects_max;
+use crate::workload::{objects_max, sampled_memory};
 use crate::{Bound, Choice, Counts, PolicyName, Size, Workload, is_exact, lru_curve};
 
 /// What a policy does at several sizes.
@@ -58,7 +58,7 @@ pub fn sweep(
             let workload = &parts[part];
             match *job {
                 Job::Pass { curve } => {
-                    let bytes: Vec<u64> = sizes.iter().map(|size| memory_of(workload, *size)).collect();
+                    let bytes: Vec<u64> = sizes.iter().map(|size| sampled_memory(workload, *size)).collect();
                     let counts = if choices[curve].policy == PolicyName::PfooL {
                         let bound = Bound::new(workload);
                         progress(workload.accesses.len() as u64);
@@ -72,7 +72,7 @@ pub fn sweep(
                     }
                 }
                 Job::Cache { curve, size } => {
-                    let memory = memory_of(workload, sizes[size]);
+                    let memory = sampled_memory(workload, sizes[size]);
                     let fit = objects_max(&rooms[part], memory);
                     let counts = choices[curve].simulate(workload, memory, fit, progress);
                     let mut result = result.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -102,11 +102,6 @@ pub fn sweep(
     choices.iter().zip(result).map(curve).collect()
 }
 
-/// The memory that does for a sample what one of this size does for all.
-fn memory_of(workload: &Workload, size: Size) -> u64 {
-    workload.sampled.map_or(size.0, |sampled| ((size.0 as f64 * sampled.rate).round() as u64).max(1))
-}
-
 /// Accesses that a sweep plays back.
 pub fn accesses_of(parts: &[Workload], choices: &[Choice], sizes: &[Size]) -> u64 {
     jobs(parts, choices, sizes).iter().map(|(_, part)| parts[*part].accesses.len() as u64).sum()
@@ -119,7 +114,7 @@ fn jobs(parts: &[Workload], choices: &[Choice], sizes: &[Size]) -> Vec<(Job, usi
     order.sort_by_key(|&size| std::cmp::Reverse(bytes[size]));
     let mut jobs = Vec::new();
     for (part, workload) in parts.iter().enumerate() {
-        let memories: Vec<u64> = sizes.iter().map(|size| memory_of(workload, *size)).collect();
+        let memories: Vec<u64> = sizes.iter().map(|size| sampled_memory(workload, *size)).collect();
         let in_one_pass = sizes.len() > SIMULATED_MAX && is_exact(workload, &memories);
         for (curve, choice) in choices.iter().enumerate() {
             let is_bound = choice.policy == PolicyName::PfooL;

@@ -3,7 +3,7 @@
 
 use nicache_policy::Key;
 
-use crate::{Access, Counts, Room};
+use crate::{Access, Counts, Room, Size};
 
 /// The accesses of a trace.
 #[derive(Clone, Debug)]
@@ -131,4 +131,9 @@ pub fn objects_max(least_rooms: &[u64], memory: u64) -> u32 {
         fits
     });
     fit.count() as u32
+}
+
+/// The memory that does for a sample what one of this size does for all.
+pub(crate) fn sampled_memory(workload: &Workload, size: Size) -> u64 {
+    workload.sampled.map_or(size.0, |sampled| ((size.0 as f64 * sampled.rate).round() as u64).max(1))
 }

@@ -137,7 +137,7 @@ fn model_misses(policy: &str, size: u64, objects_max: usize, requests: &[(u64, u
     match policy {
         "lrfu" => simulate(lrfu::Values::new(size, objects_max, 0.001), size, requests),
         "arc" => simulate(arc::Lists::new(size, objects_max), size, requests),
-        "lirs" => simulate(lirs::Stack::new(size, objects_max, 0.01), size, requests),
+        "lirs" => simulate(lirs::Stack::new(size, objects_max, 0.01, 0.2), size, requests),
         "w-tinylfu" => simulate(w_tiny_lfu::Lists::new(size, objects_max, 0.01, 0.8), size, requests),
         policy => panic!("{policy} has no model here"),
     }

@@ -19,6 +19,9 @@ pub struct Stack {
     bytes_max: u64,
     objects_max: usize,
     lir_bytes_max: u128,
+    sized_lir_bytes_max: u128,
+    /// All sizes that have come.
+    seen: Vec<u64>,
     lir_objects_max: usize,
 }
 
@@ -28,8 +31,9 @@ fn take(keys: &mut Vec<Key>, key: Key) -> bool {
 }
 
 impl Stack {
-    pub fn new(bytes_max: u64, objects_max: usize, hir_share: f64) -> Stack {
+    pub fn new(bytes_max: u64, objects_max: usize, hir_share: f64, sized_hir_share: f64) -> Stack {
         let hir_bytes = ((bytes_max as f64 * hir_share) as u64).max(1);
+        let sized_hir_bytes = ((bytes_max as f64 * sized_hir_share) as u64).max(hir_bytes);
         let hir_objects = ((objects_max as f64 * hir_share) as usize).max(1);
         Stack {
             stack: Vec::new(),
@@ -40,6 +44,8 @@ impl Stack {
             bytes_max,
             objects_max,
             lir_bytes_max: u128::from(bytes_max - hir_bytes),
+            sized_lir_bytes_max: u128::from(bytes_max - sized_hir_bytes),
+            seen: Vec::new(),
             lir_objects_max: objects_max - hir_objects,
         }
     }
@@ -121,6 +127,12 @@ impl Policy for Stack {
         if !self.contains(key) && self.occupancy().objects == self.objects_max {
             return Err(TableFull);
         }
+        self.seen.push(bytes);
+        if self.seen.iter().any(|&size| size != bytes) && self.lir_bytes_max != self.sized_lir_bytes_max {
+            self.lir_bytes_max = self.sized_lir_bytes_max;
+            self.demote();
+        }
+        self.seen.dedup();
         let lir_bytes = self.bytes(&self.lirs) + u128::from(bytes);
         let has_room = lir_bytes <= self.lir_bytes_max && self.lirs.len() < self.lir_objects_max;
         self.sizes.insert(key, bytes);
@@ -159,15 +171,15 @@ impl Policy for Stack {
     }
 }
 
-fn lirs(bytes_max: u64, objects_max: u32, hir_share: f64) -> Lirs {
-    Lirs::with_config(&LirsConfig { hir_share, ..LirsConfig::new(bytes_max, objects_max) })
+fn lirs(bytes_max: u64, objects_max: u32, hir_share: f64, sized_hir_share: f64) -> Lirs {
+    Lirs::with_config(&LirsConfig { hir_share, sized_hir_share, ..LirsConfig::new(bytes_max, objects_max) })
 }
 
 proptest! {
     #[test]
-    fn behaves_like_a_searched_stack(objects_max in 1u32..12, of_four in 0u64..5, calls in calls()) {
-        let mut model = Stack::new(1000, objects_max as usize, of_four as f64 / 4.0);
-        let mut policy = lirs(1000, objects_max, of_four as f64 / 4.0);
+    fn behaves_like_a_searched_stack(objects_max in 1u32..12, of_four in 0u64..5, sized in 0u64..5, calls in calls()) {
+        let mut model = Stack::new(1000, objects_max as usize, of_four as f64 / 4.0, sized as f64 / 4.0);
+        let mut policy = lirs(1000, objects_max, of_four as f64 / 4.0, sized as f64 / 4.0);
         compare(&mut policy, &mut model, 1000, 2 * objects_max as usize, calls)?;
     }
 
@@ -176,7 +188,7 @@ proptest! {
         objects_max in 2u64..12,
         pages in prop::collection::vec(prop_oneof![0u64..6, 0u64..30], 0..600),
     ) {
-        let mut model = Stack::new(objects_max, objects_max as usize, 0.01);
+        let mut model = Stack::new(objects_max, objects_max as usize, 0.01, 0.2);
         let mut policy = Lirs::new(objects_max, objects_max as u32);
         for page in pages {
             let both = (request(&mut policy, page, 1, objects_max), request(&mut model, page, 1, objects_max));
@@ -199,7 +211,12 @@ fn senseless_settings_do_not_panic() {
     endure_senseless_sizes(Lirs::new);
     for share in [f64::NAN, -1.0, 0.0, 0.5, 1e300] {
         endure_senseless_sizes(|bytes_max, objects_max| {
-            let config = LirsConfig { hir_share: share, stack_share: share, ..LirsConfig::new(bytes_max, objects_max) };
+            let config = LirsConfig {
+                hir_share: share,
+                sized_hir_share: share,
+                stack_share: share,
+                ..LirsConfig::new(bytes_max, objects_max)
+            };
             Lirs::with_config(&config)
         });
     }
