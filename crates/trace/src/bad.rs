@@ -62,6 +62,8 @@ pub struct BadRecord {
 pub struct BadRecords {
     /// How many.
     pub count: u64,
+    /// Those of them that a server writes there, too, and that are no requests ([`Defect::NoRequest`]).
+    pub no_requests: u64,
     /// The first of them, at most [`BadRecords::FIRST_MAX`].
     pub first: Vec<BadRecord>,
 }
@@ -89,6 +91,7 @@ impl BadRecords {
 
     fn push(&mut self, number: u64, defect: Defect, text: impl FnOnce() -> String) {
         self.count += 1;
+        self.no_requests += u64::from(defect == Defect::NoRequest);
         if self.first.len() < Self::FIRST_MAX {
             self.first.push(BadRecord { number, text: text(), defect });
         }

@@ -3,7 +3,7 @@
 //! A line is `host ident user [time] "METHOD target HTTP/x.y" status bytes ...`. Idents are not looked at and users need
 //! not be there, so logs that leave them out (the EPA log) are read, too. A time is
 //! `day/month/year:hour:minute:second zone` or, in the EPA log, `day:hour:minute:second` without a month. A virtual host or an
-//! `X-Forwarded-For` may stand in front, and a coding at the end.
+//! `X-Forwarded-For` may stand in front, and a coding or the same at the end.
 
 use memchr::{memchr, memchr_iter, memrchr, memrchr_iter};
 
@@ -46,7 +46,8 @@ impl Parser {
             marks |= Marks::USER;
         }
         let object = if head.host.is_empty() { id_of(name) } else { id_of_both(head.host, name) };
-        let (client, coding) = (id_of(head.client), coding_of(line));
+        let tail = Tail::of(line);
+        let (client, coding) = (id_of(tail.client.unwrap_or(head.client)), tail.coding);
         Ok(Record { time_us, client, object, verb, status, bytes, marks, coding, ..Record::default() })
     }
 }
@@ -149,24 +150,32 @@ fn is_address(word: &[u8]) -> bool {
         && std::str::from_utf8(bare).is_ok_and(|text| text.parse::<std::net::IpAddr>().is_ok())
 }
 
-/// The coding, if a log has it in quotes at the end of the line: `Content-Encoding` by its name, or nginx's `$gzip_ratio`, which is
-/// there if and only if the body was packed. `-` may stand for anything that was not there.
-fn coding_of(line: &[u8]) -> Coding {
-    const NAME_BYTES_MAX: usize = 8;
-    let Some(inner) = line.strip_suffix(b"\"") else { return Coding::Unknown };
-    let start = memrchr(b'"', &inner[inner.len().saturating_sub(NAME_BYTES_MAX + 1)..]);
-    let Some(start) = start.map(|at| at + inner.len().saturating_sub(NAME_BYTES_MAX + 1)) else {
-        return Coding::Unknown;
-    };
-    if !inner[..start].ends_with(b"\" ") {
-        return Coding::Unknown;
-    }
-    let name = &inner[start + 1..];
-    let is_ratio = || {
+/// What a log has in quotes at the end of a line, after a request, a referrer and a client's name of itself.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tail<'a> {
+    coding: Coding,
+    /// The first address of `X-Forwarded-For`.
+    client: Option<&'a [u8]>,
+}
+
+impl<'a> Tail<'a> {
+    /// `Content-Encoding` by its name, or nginx's `$gzip_ratio`, which is there if and only if the body was packed; or addresses, as nginx's
+    /// `main` format ends with. `-` may stand for anything that was not there.
+    fn of(line: &'a [u8]) -> Tail<'a> {
+        let none = Tail::default();
+        let Some(inner) = line.strip_suffix(b"\"") else { return none };
+        let Some(start) = memrchr(b'"', inner).filter(|&start| inner[..start].ends_with(b"\" ")) else { return none };
+        let name = &inner[start + 1..];
+        if name.first().is_some_and(|first| first.is_ascii_hexdigit() || matches!(first, b':' | b'[')) {
+            let first = first_of_list(name);
+            if is_address(first) {
+                return Tail { client: Some(first), ..none };
+            }
+        }
         let (whole, fraction) = name.split_at(memchr(b'.', name).unwrap_or(name.len()));
-        number_of(whole).is_some() && fraction.len() == 3 && number_of(&fraction[1..]).is_some()
-    };
-    Coding::named(name).unwrap_or(if is_ratio() { Coding::Gzip } else { Coding::Unknown })
+        let is_ratio = number_of(whole).is_some() && fraction.len() == 3 && number_of(&fraction[1..]).is_some();
+        Tail { coding: Coding::named(name).unwrap_or(if is_ratio { Coding::Gzip } else { Coding::Unknown }), ..none }
+    }
 }
 
 /// The request in quotes, and the status and bytes that follow it.
@@ -311,8 +320,21 @@ mod tests {
             (" \"-\" \"Agent\" \"3.42\"", Coding::Gzip),
             (" \"-\" \"Agent\" \"-\"", Coding::Unknown),
             (" \"-\" \"Agent\" \"10.0.0.1\"", Coding::Unknown),
+            (" \"-\" \"deflate", Coding::Unknown),
+            (" \"", Coding::Unknown),
         ] {
             assert_eq!(coding(end), expected, "{end}");
+        }
+        // nginx's `main` format ends with X-Forwarded-For.
+        let client = |end: &str| {
+            let line =
+                format!("10.0.0.1 - - [01/Aug/1995:00:00:01 -0400] \"GET / HTTP/1.1\" 200 1 \"-\" \"Agent\"{end}");
+            parse(line.as_bytes()).unwrap().0.client
+        };
+        assert_eq!(client(" \"203.0.113.9, 10.0.0.2\""), id_of(b"203.0.113.9"));
+        assert_eq!(client(" \"2001:db8::7\""), id_of(b"2001:db8::7"));
+        for end in ["", " \"-\"", " \"cafe\""] {
+            assert_eq!(client(end), id_of(b"10.0.0.1"), "{end}");
         }
     }
 

@@ -5,7 +5,7 @@
 //! | what | keys, the better one first |
 //! |---|---|
 //! | time | `msec`, `ts`, `time_iso8601`, `@timestamp`, `timestamp`, `time`, `datetime`, `time_local` |
-//! | client | `client_ip`, `remote_addr`, `remote_ip`, `clientip`, `client`, `ip` |
+//! | client | `client_ip`, or the first of `http_x_forwarded_for`; `remote_addr`, `remote_ip`, `clientip`, `client`, `ip` |
 //! | request line | `request`, `request_line` |
 //! | method | `request_method`, `method`, `verb` |
 //! | target | `request_uri`; the request line's; `uri`, `url`, `path` with `args`, `query_string` or `query` |
@@ -52,6 +52,8 @@ enum Field {
     Client(u8),
     /// With a port after the last colon.
     ClientPort,
+    /// The client, then proxies.
+    ForwardedFor,
     Request,
     Method,
     Target(u8),
@@ -171,6 +173,12 @@ impl Parser {
                 }
             }
             Field::Client(rank) => better(&mut line.client, rank),
+            Field::ForwardedFor => {
+                let first = raw[..memchr::memchr(b',', raw).unwrap_or(raw.len())].trim_ascii();
+                if line.client.0 < FORWARDED_RANK && !first.is_empty() {
+                    line.client = (FORWARDED_RANK, first);
+                }
+            }
             Field::ClientPort => {
                 let end = memchr::memrchr(b':', raw).unwrap_or(raw.len());
                 if line.client.0 == 0 {
@@ -263,6 +271,8 @@ fn range_of(text: &[u8]) -> Option<(u64, Option<u64>)> {
     Some((number_of(first)?, number_of(&whole[1..])))
 }
 
+/// Rank of a client that a proxy tells: better than the address of the proxy.
+const FORWARDED_RANK: u8 = 3;
 /// Rank of a target that is better than the one in the request line.
 const TARGET_BEST: u8 = 2;
 
@@ -297,6 +307,7 @@ fn top_field(key: &[u8]) -> Field {
         b"client_ip" => Field::Client(3),
         b"remote_addr" | b"remote_ip" => Field::Client(2),
         b"clientip" | b"client" | b"ip" => Field::Client(1),
+        b"http_x_forwarded_for" | b"x_forwarded_for" => Field::ForwardedFor,
         b"request" | b"request_line" => Field::Request,
         b"request_method" | b"method" | b"verb" => Field::Method,
         b"request_uri" => Field::Target(TARGET_BEST),
@@ -383,6 +394,17 @@ mod tests {
             marks: Marks::all(),
         };
         assert_eq!((record, target.as_str()), (expected, "/img.php?id=7"));
+    }
+
+    #[test]
+    fn the_client_is_the_one_before_the_proxies() {
+        let client = |more: &str| {
+            parse(&format!(r#"{{"ts":1,"request":"GET / HTTP/1.1","status":200,{more}}}"#)).unwrap().0.client
+        };
+        let expected = id_of(b"203.0.113.9");
+        assert_eq!(client(r#""remote_addr":"10.0.0.1","http_x_forwarded_for":"203.0.113.9, 10.0.0.2""#), expected);
+        assert_eq!(client(r#""http_x_forwarded_for":"203.0.113.9","remote_addr":"10.0.0.1""#), expected);
+        assert_eq!(client(r#""remote_addr":"203.0.113.9","http_x_forwarded_for":"-""#), expected);
     }
 
     #[test]

@@ -68,11 +68,12 @@ impl fmt::Display for NoTrace {
 const PROGRAMS: [(&[u8], NoTrace); 3] =
     [(b"\x7fELF", NoTrace::Program), (b"#!", NoTrace::Script), (b"\xca\xfe\xba\xbe", NoTrace::Program)];
 /// What begins so is no trace whose format can be recognised.
-const KNOWN: [(&[u8], &str); 9] = [
+const KNOWN: [(&[u8], &str); 10] = [
     (b"\xfd7zXZ\0", "packed by xz, which is not unpacked here: use `xzcat FILE | nicache ... -`"),
     (b"BZh", "packed by bzip2, which is not unpacked here: use `bzcat FILE | nicache ... -`"),
     (b"PK\x03\x04", "a zip archive"),
     (b"!<arch>", "an archive of object files"),
+    (b"-----BEGIN ", "a certificate or a key"),
     (b"%PDF", "a PDF document"),
     (b"\x89PNG", "a PNG picture"),
     (b"\xff\xd8\xff", "a JPEG picture"),
@@ -219,11 +220,14 @@ fn is_empty(line: &[u8]) -> bool {
     line.is_empty() || line.starts_with(b"#")
 }
 
-/// Whether a line has more columns than a key and a size, and would pass for a key that has commas; or bytes that no key of a text has.
+/// Whether a line has more columns than a key and a size, and would pass for a key that has commas; or bytes that a key seldom has and a
+/// program's text does.
 fn is_no_key(line: &[u8]) -> bool {
+    let is_target = line.starts_with(b"/") || memchr::memmem::find(line, b"://").is_some();
     memchr::memchr_iter(b',', line).count() > 1
         || line.iter().any(|&byte| byte.is_ascii_control() && byte != b'\t')
-        || (std::str::from_utf8(line).is_err())
+        || (!is_target && line.iter().any(|byte| b"()[]{}<>;'\"`\\!?&$^".contains(byte)))
+        || std::str::from_utf8(line).is_err()
 }
 
 fn is_good(parser: &mut LineParser, line: &[u8], target: &mut Vec<u8>) -> bool {

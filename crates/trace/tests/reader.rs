@@ -41,6 +41,7 @@ fn formats_are_recognised() {
         (b"a\nb\na\n", Format::Keys),
         (b"1,2\n3,4\n", Format::Keys),
         (b"/a 17\n", Format::Keys),
+        (b"/a?b=(c)\nhttp://x/'y'\nq:q:1:8WTfjZU14ee=\n", Format::Keys),
         (b"", Format::Common),
         (b"\n\n", Format::Common),
         (b"version,time,op,size,lbn\n1,5633898,2a,512,42932745\n", Format::Csv(None)),
@@ -198,6 +199,9 @@ fn what_is_no_trace_is_refused() {
         (b"x = 1\nif x:\n    exit\n", NoTrace::Text),
         (b"\x01\x02\x03", NoTrace::Text),
         (b"a,b,c\n1,2,3\n", NoTrace::Text),
+        (b"require('../es')\nmodule.exports=x\n", NoTrace::Text),
+        (b"[Unit]\nAfter=x\n", NoTrace::Text),
+        (b"-----BEGIN CERTIFICATE-----\nMIID\n", NoTrace::Known("a certificate or a key")),
     ] {
         let error = Reader::new(bytes, None).unwrap_err();
         assert!(matches!(error, ReadError::NoTrace(told) if told == no_trace), "{error} {no_trace:?}");
