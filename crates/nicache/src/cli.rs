@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nicache_applications::Application;
+use nicache_trace::Format;
 
 pub use bench::{
     BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs,
@@ -393,9 +394,10 @@ pub struct ReplayArgs {
     /// Log, plain or packed by gzip or zstd
     #[arg(value_name = "LOG", required_unless_present = "synthetic", conflicts_with = "synthetic")]
     pub log: Option<PathBuf>,
-    /// What the log is [default: as it looks]
-    #[arg(long, value_enum, conflicts_with = "synthetic")]
-    pub format: Option<TraceFormat>,
+    /// What the log is: common, json, tsv, worldcup, oracle-general, keys, csv, u32, u64; a table without a line of names with its columns:
+    /// csv:time,key,size [default: as it looks]
+    #[arg(long, value_name = "FORMAT", conflicts_with = "synthetic")]
+    pub format: Option<Format>,
     /// Connections at once [default: 8 (each with a thread); with --target 64, of all replayers together; in open loop 1024 at most]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub clients: Option<u32>,
@@ -481,17 +483,6 @@ pub struct ReplaySpeedArgs {
     pub source: Vec<IpAddr>,
 }
 
-/// What a log is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TraceFormat {
-    /// The common or combined log format; the EPA log's times of days, too.
-    Common,
-    /// Columns divided by tabs: unix_time, client, method, URL, status, bytes.
-    Tsv,
-    /// Binary records of the log of the 1998 World Cup's site.
-    Worldcup,
-}
-
 /// Arguments of `trace site`.
 #[derive(Debug, Args)]
 pub struct TraceSiteArgs {
@@ -501,9 +492,10 @@ pub struct TraceSiteArgs {
     /// The document root; empty or new
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-    /// What the log is [default: as it looks]
-    #[arg(long, value_enum)]
-    pub format: Option<TraceFormat>,
+    /// What the log is: common, json, tsv, worldcup, oracle-general, keys, csv, u32, u64; a table without a line of names with its columns:
+    /// csv:time,key,size [default: as it looks]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
     /// Answer as one line of JSON
     #[arg(long)]
     pub json: bool,

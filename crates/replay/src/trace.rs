@@ -52,6 +52,18 @@ pub enum TraceError {
     /// Requests for parts of files or disks.
     #[error("{0} has no objects that a web server could serve; replay a web log or a list of keys")]
     Blocks(Format),
+    /// Most of it is something else.
+    #[error(
+        "only {good} lines or records can be understood, and {strange} cannot{first_bad}; if it is something else, name its format"
+    )]
+    Strange {
+        /// Those that can.
+        good: u64,
+        /// The others.
+        strange: u64,
+        /// The first of them, and what is wrong with it.
+        first_bad: String,
+    },
     /// More requests than are held in memory.
     #[error("the log has more than {REQUESTS_MAX} requests; split it")]
     TooLong,
@@ -96,7 +108,7 @@ pub struct TraceCounts {
     pub not_modified: u64,
     /// Requests answered by 206; replayed as requests for the whole object.
     pub partial: u64,
-    /// Requests whose reply was 200 with fewer bytes than the object has here: it grew or shrank, or the client left.
+    /// Requests whose reply was 200 with fewer bytes than the object has here: it grew or shrank, was coded (gzip), or the client left.
     pub other_sizes: u64,
     /// Objects with such replies.
     pub objects_of_other_sizes: u64,
@@ -115,6 +127,8 @@ pub struct Trace {
     pub clients: u32,
     /// What the log has beside.
     pub counts: TraceCounts,
+    /// Why it ends before its end, if its packing is damaged or cut off; the requests until there are replayed.
+    pub cut_off: Option<String>,
     by_id: HashMap<u64, u32>,
     by_client: HashMap<u64, u32>,
 }
@@ -201,11 +215,18 @@ impl Trace {
         if reader.format().is_of_blocks() {
             return Err(TraceError::Blocks(reader.format()));
         }
-        let mut trace = Trace::default();
+        let (mut trace, mut good) = (Trace::default(), 0u64);
         while let Some(record) = reader.read().map_err(&failed)? {
+            good += 1;
             trace.push(&record)?;
         }
         trace.counts.bad_lines = reader.bad().count;
+        // Of what is more than half something else nothing can be learned.
+        let strange = trace.counts.bad_lines - reader.bad().no_requests;
+        if good > 0 && strange > good {
+            return Err(TraceError::Strange { good, strange, first_bad: told(reader.bad()) });
+        }
+        trace.cut_off = reader.damage().map(ToString::to_string);
         trace.count_sizes();
         Ok(trace)
     }

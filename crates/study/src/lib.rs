@@ -44,5 +44,5 @@ pub use sort::{Reason, Sort, sent_bytes, sort};
 pub use split::{SplitBy, split};
 pub use spread::spread;
 pub use sweep::{Curve, Point, accesses_of, sizes_between, sweep};
-pub use variants::Variants;
+pub use variants::{Variants, coded_object};
 pub use workload::{Sampled, Workload, objects_max};

@@ -137,7 +137,7 @@ pub struct Totals {
     pub without_bytes: u64,
     /// Targets that have several variants, of those followed.
     pub varying_targets: u64,
-    /// Requests for them.
+    /// Requests for them; of a sample, of those followed.
     pub varying: u64,
     /// Replies of 4 GiB or more, which count as 4 GiB - 1 in a cache.
     pub huge: u64,
@@ -147,7 +147,7 @@ pub struct Totals {
 const BATCH: usize = 32;
 
 /// Makes a workload. Memory: 12 bytes per request, 13 if the trace tells codings, 4 more if it has clients, 8 more if it has offsets; and
-/// 60 to 90 bytes per target.
+/// 80 to 120 bytes per target, most of them until it is finished.
 #[derive(Debug)]
 pub struct Loader {
     config: LoadConfig,
@@ -226,7 +226,10 @@ impl Loader {
                 self.totals.writes += 1;
                 match self.config.writes {
                     Writes::AsReads => self.access(record),
-                    Writes::Invalidate => self.write(record),
+                    Writes::Invalidate => {
+                        self.write(record);
+                        Ok(())
+                    }
                 }
             }
             Sort::Uncacheable(reason) => {
@@ -249,12 +252,13 @@ impl Loader {
         self.sampler.is_none_or(|sampler| sampler.follows(record.object))
     }
 
-    fn write(&mut self, record: &Record) -> Result<(), TooManyObjects> {
-        if self.config.changes != Changes::Never && self.is_followed(record) {
-            let number = self.number(record)?;
+    /// Of a target that was not asked for yet nothing is cached.
+    fn write(&mut self, record: &Record) {
+        if self.config.changes != Changes::Never
+            && let Some(number) = self.targets.find(record.object)
+        {
             self.written.insert(number);
         }
-        Ok(())
     }
 
     #[inline]
@@ -356,34 +360,38 @@ impl Loader {
         columns + notes.capacity() + targets + self.targets.memory() + self.clients.memory()
     }
 
-    /// The workload as it is if variants are told apart so.
-    ///
-    /// # Errors
-    /// [`TooManyObjects`]
-    pub fn workload(&self, variants: Variants) -> Result<(Workload, Totals), TooManyObjects> {
-        let lines = self.lines(variants)?;
-        self.assemble(lines, self.raw.seconds.clone(), self.raw.client_of.clone())
-    }
-
     /// The workload.
     ///
     /// # Errors
     /// [`TooManyObjects`]
     pub fn finish(mut self) -> Result<(Workload, Totals), TooManyObjects> {
-        let lines = self.lines(self.config.variants)?;
-        self.raw.accesses = Vec::new();
-        let (seconds, clients) = (std::mem::take(&mut self.raw.seconds), std::mem::take(&mut self.raw.client_of));
+        let accesses = std::mem::take(&mut self.raw.accesses);
+        let lines = self.lines(accesses, self.config.variants)?;
+        let (seconds, clients) = self.take_columns();
         self.assemble(lines, seconds, clients)
     }
 
-    fn lines(&self, variants: Variants) -> Result<Lines, TooManyObjects> {
-        let all = Targets {
-            accesses: &self.raw.accesses,
-            notes: &self.raw.notes,
-            targets: self.targets.len(),
-            extents: &self.extents,
-        };
-        resolve(all, &self.config, variants)
+    /// The workload, and the one without variants if there are any.
+    ///
+    /// # Errors
+    /// [`TooManyObjects`]
+    pub fn finish_both(mut self) -> Result<(Workload, Totals, Option<Workload>), TooManyObjects> {
+        let accesses = std::mem::take(&mut self.raw.accesses);
+        let lines = self.lines(accesses.clone(), self.config.variants)?;
+        let without = if lines.targets > 0 { Some(self.lines(accesses, Variants::None)?) } else { None };
+        let (seconds, clients) = self.take_columns();
+        let without = without.map(|lines| self.assemble(lines, seconds.clone(), clients.clone())).transpose()?;
+        let (workload, totals) = self.assemble(lines, seconds, clients)?;
+        Ok((workload, totals, without.map(|(workload, _)| workload)))
+    }
+
+    fn take_columns(&mut self) -> (Vec<u32>, Vec<u32>) {
+        (std::mem::take(&mut self.raw.seconds), std::mem::take(&mut self.raw.client_of))
+    }
+
+    fn lines(&self, accesses: Vec<Access>, variants: Variants) -> Result<Lines, TooManyObjects> {
+        let (notes, targets) = (&self.raw.notes[..], self.targets.len());
+        resolve(Targets { accesses, notes, targets, extents: &self.extents }, &self.config, variants)
     }
 
     fn assemble(
@@ -466,5 +474,73 @@ impl Loader {
     /// Requests that cannot be answered from a cache, with the reason.
     pub fn uncacheable(totals: &Totals) -> impl Iterator<Item = (Reason, u64)> {
         Reason::ALL.into_iter().zip(totals.uncacheable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::PolicyName;
+    use crate::{Choice, Size, sweep};
+
+    fn record(target: u64, bytes: u64) -> Record {
+        Record { status: 200, object: target, bytes: Some(bytes), ..Record::default() }
+    }
+
+    #[test]
+    fn whatever_a_trace_says_nothing_overflows() {
+        for config in [
+            LoadConfig::default(),
+            LoadConfig { replies: Replies::Whole, ..LoadConfig::default() },
+            LoadConfig { changes: Changes::Any, room: Room::Slots(u32::MAX), ..LoadConfig::default() },
+        ] {
+            let mut loader = Loader::new(&config);
+            for at in 0..300u64 {
+                let some =
+                    Record { offset: u64::MAX - at, time_us: u64::MAX - at, ..record(at % 5, u64::MAX - at % 3) };
+                let part = Record { status: 206, object_bytes: Some(u64::MAX), ..some };
+                loader.push_all(&[some, part, Record { offset: 0, ..some }]).unwrap();
+            }
+            let (workload, totals) = loader.finish().unwrap();
+            assert!(totals.bytes > 800 * u128::from(u64::MAX) && totals.huge == 900, "{totals:?}");
+            let choices = PolicyName::ALL.map(Choice::from);
+            for curve in sweep(&[workload], &choices, &[Size(1 << 33), Size(u64::MAX)], 1, &|_| {}) {
+                assert_eq!(curve.points[1].counts.requests, 900, "{}", curve.choice);
+            }
+        }
+    }
+
+    #[test]
+    fn both_are_what_each_is_alone() {
+        let of = |variants| {
+            let mut loader = Loader::new(&LoadConfig { variants, ..LoadConfig::default() });
+            for at in 0..400u64 {
+                loader.push(&record(at % 3, if at % 2 == 0 { 9000 } else { 30_000 })).unwrap();
+            }
+            loader
+        };
+        let (with, totals, without) = of(Variants::Auto).finish_both().unwrap();
+        assert_eq!((totals.varying_targets, totals.varying), (3, 400));
+        assert_eq!(with.accesses, of(Variants::Auto).finish().unwrap().0.accesses);
+        assert_eq!(without.unwrap().accesses, of(Variants::None).finish().unwrap().0.accesses);
+        assert!(of(Variants::None).finish_both().unwrap().2.is_none());
+    }
+
+    /// Of an object that a sample does not follow nothing is kept.
+    #[test]
+    fn a_sample_takes_no_more_memory_than_its_objects() {
+        let mut loader = Loader::new(&LoadConfig { sample: Some(500), ..LoadConfig::default() });
+        for at in 0..200_000u64 {
+            loader.push(&Record { client: at % 50, ..record(at, 100) }).unwrap();
+        }
+        assert!(loader.memory() < 1 << 17, "{}", loader.memory());
+        let (workload, totals) = loader.finish().unwrap();
+        assert!((300..=500).contains(&workload.objects) && workload.accesses.len() == workload.objects as usize);
+        assert_eq!(
+            (workload.seconds.len(), workload.clients.len()),
+            (workload.accesses.len(), workload.accesses.len())
+        );
+        assert_eq!(totals.cacheable, 200_000);
+        assert!((workload.objects_in_all() as f64 / 2e5 - 1.0).abs() < 0.25, "{}", workload.objects_in_all());
     }
 }

@@ -43,6 +43,18 @@ impl Numbers {
         }
     }
 
+    /// The number of a name that has one.
+    pub fn find(&self, name: u64) -> Option<u32> {
+        let mut at = self.place(name);
+        loop {
+            match self.slots[at] {
+                (_, 0) => return None,
+                (known, number) if known == name => return Some(number - 1),
+                _ => at = (at + 1) & (self.slots.len() - 1),
+            }
+        }
+    }
+
     /// Reads where a name is looked for. What comes back is only there to be used for something.
     #[inline]
     pub fn touch(&self, name: u64) -> u32 {
@@ -101,6 +113,7 @@ mod tests {
             for name in names {
                 numbers.touch(name);
                 let next = model.len() as u32;
+                proptest::prop_assert_eq!(numbers.find(name), model.get(&name).copied());
                 proptest::prop_assert_eq!(numbers.number(name), Some(*model.entry(name).or_insert(next)));
                 proptest::prop_assert_eq!(numbers.len(), model.len());
             }

@@ -97,7 +97,7 @@ impl Hash for Parameters {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
     /// The policy has none of this name.
-    #[error("{policy} has no setting \"{name}\"; {there_are}", there_are = there_are(*policy))]
+    #[error("{policy} has no setting \"{name}\"; {there_are}", there_are = there_are(policy))]
     Unknown {
         /// The policy.
         policy: &'static str,

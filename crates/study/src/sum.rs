@@ -6,7 +6,6 @@ use serde::Serializer;
 ///
 /// # Errors
 /// Those of the serializer.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references on")]
 pub fn serialize<S: Serializer>(sum: &u128, serializer: S) -> Result<S::Ok, S::Error> {
     match u64::try_from(*sum) {
         Ok(sum) => serializer.serialize_u64(sum),

@@ -15,7 +15,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use nicache_trace::Coding;
+use nicache_trace::{Coding, Record, mix};
 use serde::Serialize;
 
 use crate::load::{Changes, LoadConfig, Replies};
@@ -51,9 +51,9 @@ pub fn note_of(coding: Coding, is_block_like: bool) -> u8 {
 
 /// The accesses of a trace by target: marked as changed where something other than a size tells so, as without fill where the reply
 /// is not of the whole object.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Targets<'a> {
-    pub accesses: &'a [Access],
+    pub accesses: Vec<Access>,
     /// By access; empty if all are 0.
     pub notes: &'a [u8],
     pub targets: usize,
@@ -81,6 +81,7 @@ struct Line {
     bytes_max: u64,
     /// Changes of the target, told by something other than sizes, that were seen here.
     generation: u32,
+    target: u32,
     /// The next line of the target.
     next: u32,
     coding: Coding,
@@ -109,6 +110,11 @@ struct Resolver<'a> {
     targets: Vec<Target>,
 }
 
+/// The object of a record where records are not looked at together: its target's, or one of its own if the reply was coded.
+pub fn coded_object(record: &Record) -> u64 {
+    if record.coding > Coding::Identity { mix(record.object ^ record.coding as u64) } else { record.object }
+}
+
 /// Gives each access its object.
 ///
 /// # Errors
@@ -118,6 +124,10 @@ pub fn resolve(all: Targets<'_>, config: &LoadConfig, variants: Variants) -> Res
     let by_coding = tells_coding && matches!(variants, Variants::Auto | Variants::Coding);
     let by_size =
         !by_coding && matches!(variants, Variants::Auto | Variants::Sizes) && config.changes != Changes::Never;
+    if !by_coding && config.changes == Changes::Never && config.replies == Replies::AsLogged {
+        let partial = all.accesses.iter().filter(|access| !access.fills() && access.bytes() > 0).count() as u64;
+        return Ok(Lines { objects: all.targets as u32, partial, accesses: all.accesses, ..Lines::default() });
+    }
     let mut resolver = Resolver {
         config,
         by_coding,
@@ -125,27 +135,27 @@ pub fn resolve(all: Targets<'_>, config: &LoadConfig, variants: Variants) -> Res
         lines: Vec::new(),
         targets: vec![Target { first: NONE, last_used: NONE, generation: 0, lines: 0 }; all.targets],
     };
-    let mut result = Lines { accesses: Vec::with_capacity(all.accesses.len()), ..Lines::default() };
-    for (at, access) in all.accesses.iter().enumerate() {
+    let mut result = Lines { accesses: all.accesses, ..Lines::default() };
+    for (at, access) in result.accesses.iter_mut().enumerate() {
         let note = all.notes.get(at).copied().unwrap_or(0);
         let (number, changed, fills) = resolver.access(*access, note)?;
         result.changed += u64::from(changed);
         result.partial += u64::from(!fills && access.bytes() > 0);
         let fills = fills || config.replies == Replies::Whole;
-        result.accesses.push(Access::new(number, access.bytes()).changed(changed).without_fill(!fills).ending(true));
+        *access = Access::new(number, access.bytes()).changed(changed).without_fill(!fills).ending(true);
     }
-    let several = |access: &Access| resolver.targets[access.object() as usize].lines > 1;
+    let target_of = |access: &Access| resolver.lines[access.object() as usize].target as usize;
+    let has_several = |access: &Access| resolver.targets[target_of(access)].lines > 1;
     result.targets = resolver.targets.iter().filter(|target| target.lines > 1).count() as u64;
-    result.requests =
-        if result.targets == 0 { 0 } else { all.accesses.iter().filter(|access| several(access)).count() as u64 };
+    if result.targets > 0 {
+        result.requests = result.accesses.iter().filter(|access| has_several(access)).count() as u64;
+    }
     result.objects = resolver.lines.len() as u32;
     if config.replies == Replies::Whole {
-        for (access, of) in result.accesses.iter_mut().zip(all.accesses) {
-            let target = of.object() as usize;
+        for access in &mut result.accesses {
             // Of which of several lines a part was, nobody knows.
-            let extent =
-                if resolver.targets[target].lines > 1 { 0 } else { all.extents.get(target).copied().unwrap_or(0) };
-            let bytes = resolver.lines[access.object() as usize].bytes_max.max(extent);
+            let extent = if has_several(access) { None } else { all.extents.get(target_of(access)).copied() };
+            let bytes = resolver.lines[access.object() as usize].bytes_max.max(extent.unwrap_or(0));
             *access = Access::new(access.object(), bytes).changed(access.is_changed()).ending(true);
         }
     }
@@ -296,10 +306,10 @@ impl Resolver<'_> {
         if number >= Access::OBJECTS_MAX {
             return Err(TooManyObjects);
         }
-        let target = &mut self.targets[target as usize];
-        let generation = target.generation;
-        self.lines.push(Line { bytes: 0, bytes_max: 0, generation, next: target.first, coding });
-        (target.first, target.lines) = (number, target.lines.saturating_add(1));
+        let of = &mut self.targets[target as usize];
+        let generation = of.generation;
+        self.lines.push(Line { bytes: 0, bytes_max: 0, generation, target, next: of.first, coding });
+        (of.first, of.lines) = (number, of.lines.saturating_add(1));
         Ok(number)
     }
 
@@ -328,7 +338,7 @@ mod tests {
         let access = |&bytes: &u64| Access::new(0, bytes).without_fill(bytes == 0).ending(true);
         let accesses: Vec<Access> = sizes.iter().map(access).collect();
         let notes: Vec<u8> = codings.iter().map(|coding| note_of(*coding, false)).collect();
-        let all = Targets { accesses: &accesses, notes: &notes, targets: 1, extents: &[] };
+        let all = Targets { accesses, notes: &notes, targets: 1, extents: &[] };
         resolve(all, &LoadConfig::default(), variants).unwrap()
     }
 
@@ -397,7 +407,7 @@ mod tests {
         let access = |bytes: u64| Access::new(0, bytes).ending(true);
         let accesses =
             [access(300), access(90), access(300), access(90), access(300).changed(true), access(90), access(90)];
-        let all = Targets { accesses: &accesses, notes: &[], targets: 1, extents: &[] };
+        let all = Targets { accesses: accesses.to_vec(), notes: &[], targets: 1, extents: &[] };
         let got = resolve(all, &LoadConfig::default(), Variants::Auto).unwrap();
         let changed: Vec<bool> = got.accesses.iter().map(|access| access.is_changed()).collect();
         assert_eq!(changed, [false, false, false, false, true, true, false]);

@@ -28,11 +28,14 @@ pub enum TraceCommand {
 const TRACE_INFO_EXAMPLES: &str = "Examples:
   nicache trace info /var/log/nginx/access.log
   nicache trace info --report info.html access.log.2.gz access.log.1 access.log
+  nicache trace info --sample 100000 huge.log.zst
   zcat old.gz | nicache trace info --json -";
 
 const TRACE_ADVISE_EXAMPLES: &str = "Examples:
   nicache trace advise /var/log/nginx/access.log
-  nicache trace advise --report advice.html --for bytes --cards 2 access.log.1 access.log";
+  nicache trace advise --report advice.html --for bytes --cards 2 access.log.1 access.log
+  nicache trace advise --sample 100000 huge.log.zst
+  nicache trace advise --format csv:time,key,size --policies lru,lirs,lirs:hir=5% cache.csv";
 
 const TRACE_CONVERT_EXAMPLES: &str = "Examples:
   nicache trace convert access.log blog.oracleGeneral
@@ -45,6 +48,9 @@ pub struct TraceInfoArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
+    /// Follow a sample of so many objects, so that only their requests take memory; advice says within how many points it is right
+    #[arg(long, value_name = "OBJECTS", value_parser = clap::value_parser!(u32).range(128..), help_heading = "Trace")]
+    pub sample: Option<u32>,
     /// What is cached.
     #[command(flatten)]
     pub workload: WorkloadOptions,
@@ -59,6 +65,9 @@ pub struct TraceAdviseArgs {
     /// Which trace.
     #[command(flatten)]
     pub trace: TraceOptions,
+    /// Follow a sample of so many objects, so that only their requests take memory; advice says within how many points it is right
+    #[arg(long, value_name = "OBJECTS", value_parser = clap::value_parser!(u32).range(128..), help_heading = "Trace")]
+    pub sample: Option<u32>,
     /// What counts: requests that the server does not see, or bytes that do not cross the bus
     #[arg(long = "for", value_enum, value_name = "WHAT", default_value = "requests")]
     pub objective: ObjectiveOption,
@@ -116,6 +125,8 @@ pub enum SimCommand {
 const SIM_CURVE_EXAMPLES: &str = "Examples:
   nicache sim curve --report curve.html access.log
   nicache sim curve --policies lru,s3-fifo,sieve,w-tinylfu,belady --sizes 1M..256M access.log.gz
+  nicache sim curve --policies lirs,lirs:hir=5%,2q:in=10%,pfoo-l --format u64 keys.bin
+  nicache sim curve --variants none access.log
   nicache sim curve --unit blocks --replies whole --cards 2 --sizes 64K..16M/1 epa-http.txt.zst
   nicache sim curve --sample 131072 --room one --csv curve.csv huge.oracleGeneral.zst";
 
@@ -141,7 +152,8 @@ pub struct SimCurveArgs {
     /// Which caches.
     #[command(flatten)]
     pub caches: CacheOptions,
-    /// Follow a sample of so many objects, in bounded memory: the curve of LRU with its 95 % interval (SHARDS)
+    /// Follow a sample of so many objects: the curve of LRU with its 95 % interval, in bounded memory (SHARDS); of other policies, small
+    /// caches for the sample, in the memory that its requests take
     #[arg(long, value_name = "OBJECTS", value_parser = clap::value_parser!(u32).range(128..), help_heading = "Caches")]
     pub sample: Option<u32>,
     /// Where results go.

@@ -8,31 +8,30 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use nicache_replay::{SyntheticConfig, Trace, synthetic};
-use nicache_trace::Format;
 
-use crate::cli::{ReplayArgs, TraceFormat};
+use crate::cli::ReplayArgs;
 use crate::control::{Counters, Request, Response, ask};
 
 /// Replays a log and prints what came of it.
 pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
     let trace = match &arguments.log {
-        Some(log) => Trace::open(log, arguments.format.map(Format::from))?,
+        Some(log) => {
+            let trace = Trace::open(log, arguments.format)?;
+            if let Some(cut_off) = &trace.cut_off {
+                eprintln!(
+                    "{}: {cut_off}; the {} requests before that are replayed",
+                    log.display(),
+                    trace.requests.len()
+                );
+            }
+            trace
+        }
         None => synthetic(&SyntheticConfig { seed: arguments.seed, ..SyntheticConfig::default() }),
     };
     if arguments.speed.target.is_empty() {
         changes::execute(arguments, &trace)
     } else {
         speed::execute(arguments, &trace)
-    }
-}
-
-impl From<TraceFormat> for Format {
-    fn from(format: TraceFormat) -> Format {
-        match format {
-            TraceFormat::Common => Format::Common,
-            TraceFormat::Tsv => Format::Tsv,
-            TraceFormat::Worldcup => Format::WorldCup,
-        }
     }
 }
 
@@ -48,12 +47,15 @@ pub(super) fn show_trace(trace: &Trace) {
         counts.not_modified,
         counts.partial
     );
+    if let Some(cut_off) = &trace.cut_off {
+        println!("cut off    {cut_off}; the requests before that are taken");
+    }
     println!(
         "left out   {} bad lines, {} requests with other methods, {} answered by other statuses",
         counts.bad_lines, counts.other_methods, counts.other_statuses
     );
     println!(
-        "sizes      {} replies of {} files had fewer bytes than the file here, {} files have no size in the log",
+        "sizes      {} replies of {} files had fewer bytes than the file here (it changed, or was sent coded or in part), {} files have no size in the log",
         counts.other_sizes, counts.objects_of_other_sizes, counts.objects_without_size
     );
 }

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::cli::SimCommand;
 
-pub use curve::{play, totals_table};
+pub use curve::{figure_without, memory_fact, play, play_at, totals_table, varying_share, without_variants};
 
 /// Simulates, and shows what came out.
 pub fn execute(command: &SimCommand) -> Result<ExitCode> {

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use nicache_replay::{StaticSite, Trace};
-use nicache_trace::Format;
 
 use super::replay::show_trace;
 use crate::cli::{TraceCommand, TraceSiteArgs};
@@ -24,13 +23,14 @@ pub fn execute(command: &TraceCommand) -> Result<ExitCode> {
 }
 
 fn make_site(arguments: &TraceSiteArgs) -> Result<ExitCode> {
-    let trace = Trace::open(&arguments.log, arguments.format.map(Format::from))?;
+    let trace = Trace::open(&arguments.log, arguments.format)?;
     StaticSite::create(&arguments.folder, &trace)?;
     if arguments.json {
         let mut all = serde_json::to_value(trace.counts)?;
         all["files"] = trace.objects.len().into();
         all["bytes"] = trace.footprint_bytes().into();
         all["requests"] = trace.requests.len().into();
+        all["cut_off"] = trace.cut_off.clone().into();
         println!("{all}");
     } else {
         show_trace(&trace);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use nicache_study::{Changes, Choice, Replies, Room, Size, SplitBy, Unit, Writes, sizes_between};
+use nicache_study::{Changes, Choice, Replies, Room, Size, SplitBy, Unit, Variants, Writes, sizes_between};
 use nicache_trace::Format;
 
 /// Which trace, and what of it counts.
@@ -14,7 +14,8 @@ pub struct TraceOptions {
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
 
-    /// What they are: common, json, tsv, worldcup, nfs, vscsi, oracle-general, keys [default: as they look]
+    /// What they are: common, json, tsv, worldcup, nfs, vscsi, oracle-general, keys, csv, lis, u32, u64; a table without a line of names
+    /// with its columns: csv:time,key,size [default: as they look; u32 and u64 must be named]
     #[arg(long, value_name = "FORMAT", help_heading = "Trace")]
     pub format: Option<Format>,
 
@@ -48,6 +49,11 @@ pub struct WorkloadOptions {
     #[arg(long, value_enum, value_name = "WHEN", help_heading = "Workload")]
     pub changes: Option<ChangesOption>,
 
+    /// What tells the variants of a target apart, which are objects of their own (a script sent gzipped and plain): its coding where the log
+    /// has it, else sizes that come back (auto); one of these; or nothing (none)
+    #[arg(long, value_enum, value_name = "BY", default_value = "auto", help_heading = "Workload")]
+    pub variants: VariantsOption,
+
     /// What a write does: invalidate what is cached, or the same as a read [default: as-reads for disks, else invalidate]
     #[arg(long, value_enum, value_name = "EFFECT", help_heading = "Workload")]
     pub writes: Option<WritesOption>,
@@ -60,8 +66,10 @@ pub struct WorkloadOptions {
 /// Caches that are compared.
 #[derive(Debug, Clone, Args)]
 pub struct CacheOptions {
-    /// Policies: fifo, lru, mru, lfu, lfu-da, clock, random, 2q, lrfu, arc, lirs, gdsf, w-tinylfu, s3-fifo, sieve, popularity, and belady, the
-    /// bound. With an admission filter: lru+second-hit, s3-fifo+size:1M; all: every one
+    /// Policies: fifo, lru, mru, lfu, lfu-da, clock, random, 2q, lrfu, arc, lirs, gdsf, w-tinylfu, s3-fifo, sieve, popularity; belady, which
+    /// knows the future and is a bound for objects of one size only; and pfoo-l, a bound whatever the sizes. With settings: lirs:hir=5%,
+    /// lrfu:lambda=0.01, 2q:in=10%:out=75%, gdsf:cost=packets, w-tinylfu:window=5%, s3-fifo:small=5%, popularity:alpha=0.6; with an admission
+    /// filter: lru+second-hit, s3-fifo+size:1M; all: every one
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',', value_parser = parse_choices, help_heading = "Caches")]
     pub policies: Vec<Choices>,
 
@@ -249,6 +257,30 @@ impl From<ChangesOption> for Changes {
     }
 }
 
+/// See [`Variants`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum VariantsOption {
+    /// The coding where the log has it, else sizes that come back
+    Auto,
+    /// The coding
+    Coding,
+    /// Sizes that come back
+    Sizes,
+    /// Nothing: a target is one object
+    None,
+}
+
+impl From<VariantsOption> for Variants {
+    fn from(option: VariantsOption) -> Variants {
+        match option {
+            VariantsOption::Auto => Variants::Auto,
+            VariantsOption::Coding => Variants::Coding,
+            VariantsOption::Sizes => Variants::Sizes,
+            VariantsOption::None => Variants::None,
+        }
+    }
+}
+
 /// See [`Writes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WritesOption {
@@ -309,7 +341,8 @@ mod tests {
     fn rooms_policies_and_parts() {
         assert_eq!("slots:1600".parse(), Ok(RoomOption(Room::Slots(1600))));
         assert!("slots:0".parse::<RoomOption>().is_err() && "slots".parse::<RoomOption>().is_err());
-        assert_eq!(parse_choices("all").unwrap().0.len(), 17);
+        assert_eq!(parse_choices("all").unwrap().0.len(), 18);
+        assert!(parse_choices("lirs:hir=5%").is_ok() && parse_choices("lirs:x=1").unwrap_err().contains("hir"));
         assert!(parse_choices("lru+size:1M").is_ok() && parse_choices("x").unwrap_err().contains("there are fifo"));
         assert_eq!(parse_percent("10%"), Ok(0.1));
         assert!(parse_percent("100%").is_err() && parse_percent("-1").is_err());

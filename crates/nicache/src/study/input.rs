@@ -21,6 +21,10 @@ pub struct Loaded {
     pub config: LoadConfig,
     /// What was skipped, and what it was read as.
     pub read: Read,
+    /// The same with each target as one object, if some have variants.
+    pub without_variants: Option<Workload>,
+    /// Bytes of memory that loading took.
+    pub memory: usize,
 }
 
 /// How reading went.
@@ -34,6 +38,8 @@ pub struct Read {
     pub bad_records: u64,
     /// The first of them: where, how it begins, what is wrong.
     pub first_bad: Vec<String>,
+    /// Traces that end before their end, and why: what was read until there counts.
+    pub cut_off: Vec<String>,
 }
 
 /// Records that are handed on at once.
@@ -58,7 +64,9 @@ impl<F: FnMut(&Record, &[u8], Format) -> Result<()>> Take for F {
 }
 
 fn each(options: &TraceOptions, take: &mut impl Take) -> Result<Read> {
-    let mut read = Read { traces: Vec::new(), formats: Vec::new(), bad_records: 0, first_bad: Vec::new() };
+    let mut read =
+        Read { traces: Vec::new(), formats: Vec::new(), bad_records: 0, first_bad: Vec::new(), cut_off: Vec::new() };
+    let (mut good, mut strange) = (0u64, 0u64);
     let mut left = options.first.unwrap_or(u64::MAX);
     for path in &options.traces {
         let name = name(path);
@@ -77,12 +85,28 @@ fn each(options: &TraceOptions, take: &mut impl Take) -> Result<Read> {
         }
         take.flush()?;
         bar.finish_and_clear();
+        good += count;
+        strange += reader.bad().count - reader.bad().no_requests;
+        if let Some(damage) = reader.damage() {
+            read.cut_off.push(format!("{name}: {damage}; the {count} requests before that count"));
+        }
         read.formats.push(reader.format().to_string());
         read.bad_records += reader.bad().count;
         read.first_bad.extend(reader.bad().first.iter().map(|bad| show(&name, bad)));
         read.traces.push(name);
     }
     read.first_bad.truncate(8);
+    // More than half of it is something else: nothing that is said of the rest would be true of the whole.
+    if good > 0 && strange > good {
+        bail!(
+            "{}: only {good} of {} lines or records can be understood ({}), which is too little; if it is something else, say what with \
+             --format. The first of the others: {}",
+            read.traces.join(", "),
+            good + strange,
+            read.formats.join(", "),
+            read.first_bad.first().map_or("", String::as_str)
+        );
+    }
     Ok(read)
 }
 
@@ -97,22 +121,28 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// Makes a workload of traces.
-pub fn load(options: &TraceOptions, workload: &WorkloadOptions) -> Result<Loaded> {
-    load_with(options, workload, |_, _| {})
+/// Makes a workload of traces, of a sample of so many objects if there are more.
+pub fn load(options: &TraceOptions, workload: &WorkloadOptions, sample: Option<u32>) -> Result<Loaded> {
+    load_with(options, workload, sample, |_, _| {})
 }
 
 /// The same, and counts what is in them.
-pub fn load_and_count(options: &TraceOptions, workload: &WorkloadOptions) -> Result<(Loaded, Summary)> {
-    let mut census = Census::default();
-    let loaded = load_with(options, workload, |record, target| census.push(record, target))?;
-    Ok((loaded, census.summary()))
+pub fn load_and_count(
+    options: &TraceOptions,
+    workload: &WorkloadOptions,
+    sample: Option<u32>,
+) -> Result<(Loaded, Summary)> {
+    let mut census = sample.map_or_else(Census::default, Census::sampled);
+    let loaded = load_with(options, workload, sample, |record, target| census.push(record, target))?;
+    let memory = loaded.memory + census.memory();
+    Ok((Loaded { memory, ..loaded }, census.summary()))
 }
 
 /// Fills a workload in batches, and counts.
 struct Filling<'a, F> {
     options: &'a WorkloadOptions,
     dynamic: bool,
+    sample: Option<u32>,
     loader: Option<(Loader, LoadConfig)>,
     batch: Vec<Record>,
     count: F,
@@ -122,7 +152,13 @@ impl<F: FnMut(&Record, &[u8])> Take for Filling<'_, F> {
     #[inline]
     fn record(&mut self, record: &Record, target: &[u8], format: Format) -> Result<()> {
         if self.loader.is_none() {
-            let config = config(self.options, format, self.dynamic);
+            let config = LoadConfig { sample: self.sample, ..config(self.options, format, self.dynamic) };
+            if self.sample.is_some() && config.unit == Unit::Blocks {
+                bail!(
+                    "a sample follows objects, and {format} is studied in blocks: make each block an object first, with \
+                     `nicache trace convert --unit blocks`"
+                );
+            }
             self.loader = Some((Loader::new(&config), config));
         }
         (self.count)(record, target);
@@ -139,18 +175,26 @@ impl<F: FnMut(&Record, &[u8])> Take for Filling<'_, F> {
     }
 }
 
-fn load_with(options: &TraceOptions, workload: &WorkloadOptions, count: impl FnMut(&Record, &[u8])) -> Result<Loaded> {
+fn load_with(
+    options: &TraceOptions,
+    workload: &WorkloadOptions,
+    sample: Option<u32>,
+    count: impl FnMut(&Record, &[u8]),
+) -> Result<Loaded> {
     let batch = Vec::with_capacity(BATCH);
-    let mut filling = Filling { options: workload, dynamic: !options.static_only, loader: None, batch, count };
+    let mut filling = Filling { options: workload, dynamic: !options.static_only, sample, loader: None, batch, count };
     let read = each(options, &mut filling)?;
     warn(&read);
     let Some((loader, config)) = filling.loader else { bail!(nothing(&read)) };
-    let (mut loaded, totals) = loader.finish()?;
+    let memory = loader.memory();
+    let warm_up =
+        |loaded: Workload| Workload { warm_up: (loaded.accesses.len() as f64 * workload.warm_up) as usize, ..loaded };
+    let (loaded, totals, without) = loader.finish_both()?;
+    let without_variants = without.map(warm_up);
     if loaded.accesses.is_empty() {
         bail!("{}: none of its {} requests could be answered from a cache", read.traces.join(", "), totals.requests);
     }
-    loaded.warm_up = (loaded.accesses.len() as f64 * workload.warm_up) as usize;
-    Ok(Loaded { workload: loaded, totals, config, read })
+    Ok(Loaded { workload: warm_up(loaded), totals, config, read, without_variants, memory })
 }
 
 /// Reads traces record by record, with their names.
@@ -161,8 +205,8 @@ pub fn named_records(options: &TraceOptions, mut take: impl FnMut(&Record, &[u8]
 }
 
 /// Reads traces record by record.
-pub fn records(options: &TraceOptions, mut take: impl FnMut(&Record) -> Result<()>) -> Result<Read> {
-    let read = each(options, &mut |record: &Record, _: &[u8], _: Format| take(record))?;
+pub fn records(options: &TraceOptions, mut take: impl FnMut(&Record, Format) -> Result<()>) -> Result<Read> {
+    let read = each(options, &mut |record: &Record, _: &[u8], format: Format| take(record, format))?;
     warn(&read);
     Ok(read)
 }
@@ -170,6 +214,7 @@ pub fn records(options: &TraceOptions, mut take: impl FnMut(&Record) -> Result<(
 fn nothing(read: &Read) -> String {
     let what = format!("{} has no request that can be understood", read.traces.join(", "));
     match read.bad_records {
+        0 if !read.cut_off.is_empty() => format!("{what}: {}", read.cut_off.join("; ")),
         0 => format!("{what}: it is empty"),
         bad => format!(
             "{what} ({bad} bad lines, read as {}); if it is something else, say what with --format",
@@ -179,6 +224,9 @@ fn nothing(read: &Read) -> String {
 }
 
 fn warn(read: &Read) {
+    for cut_off in &read.cut_off {
+        eprintln!("{cut_off}");
+    }
     if read.bad_records > 0 {
         eprintln!("{} lines or records cannot be understood and are left out; the first ones:", read.bad_records);
         for bad in &read.first_bad {
@@ -191,7 +239,12 @@ fn config(options: &WorkloadOptions, format: Format, dynamic: bool) -> LoadConfi
     let (unit, changes, writes) = match format {
         Format::Vscsi => (Unit::Blocks, Changes::Never, Writes::AsReads),
         Format::Nfs => (Unit::Blocks, Changes::Any, Writes::Invalidate),
-        Format::OracleGeneral | Format::Keys => (Unit::Objects, Changes::Never, Writes::AsReads),
+        Format::Lis => (Unit::Blocks, Changes::Never, Writes::AsReads),
+        Format::OracleGeneral | Format::Keys | Format::U32 | Format::U64 => {
+            (Unit::Objects, Changes::Never, Writes::AsReads)
+        }
+        // A cache's or a disk's trace has no statuses.
+        Format::Csv(_) => (Unit::Objects, Changes::Small, Writes::Invalidate),
         Format::Common | Format::Json | Format::Tsv | Format::WorldCup => {
             (Unit::Objects, Changes::Small, Writes::Invalidate)
         }
@@ -203,5 +256,7 @@ fn config(options: &WorkloadOptions, format: Format, dynamic: bool) -> LoadConfi
         changes: options.changes.map_or(changes, Changes::from),
         writes: options.writes.map_or(writes, Writes::from),
         dynamic,
+        variants: options.variants.into(),
+        sample: None,
     }
 }

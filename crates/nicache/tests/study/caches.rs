@@ -120,3 +120,27 @@ fn what_changes_is_not_a_hit() {
     let never = json_of_input("sim curve --json --policies lru --changes never --sizes 1M -", log.as_bytes());
     assert_eq!(hits(&never, "lru"), [5]);
 }
+
+#[test]
+fn no_policy_surpasses_the_bound_with_sizes() {
+    let nasa = trace("nasa-aug95-first20000.txt.zst");
+    let found = json("sim curve --json --sizes 256K,1M,4M,16M --policies all", &[&nasa]);
+    let bound = hits(&found, "pfoo-l");
+    for curve in found["curves"].as_array().unwrap() {
+        let choice = curve["choice"].as_str().unwrap();
+        assert!(hits(&found, choice).iter().zip(&bound).all(|(hits, bound)| hits <= bound), "{choice}");
+        assert_eq!(curve["is_bound"], choice == "pfoo-l", "{choice}");
+        for point in curve["points"].as_array().unwrap() {
+            let of = |name: &str| point[name].as_f64().unwrap();
+            // Of all requests and all bytes, as everywhere.
+            let (requests, bytes) =
+                (found["totals"]["requests"].as_f64().unwrap(), found["totals"]["bytes"].as_f64().unwrap());
+            assert!((of("hit_rate") - of("request_hits") / requests).abs() < 1e-9);
+            assert!((of("byte_hit_rate") - of("hit_bytes") / bytes).abs() < 1e-9);
+        }
+    }
+    // Settings change what a policy does.
+    let set = json("sim curve --json --sizes 1M --policies lirs,lirs:hir=1%,2q,2q:in=60%", &[&nasa]);
+    assert_ne!(hits(&set, "lirs"), hits(&set, "lirs:hir=1%"));
+    assert_ne!(hits(&set, "2q"), hits(&set, "2q:in=60%"));
+}

@@ -17,6 +17,11 @@ fn a_report_figures_and_data_are_written() {
     let page = String::from_utf8(read("r.html")).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") || page.starts_with("<!doctype html>"));
     assert!(page.contains("default-src 'none'") && page.contains("W-TinyLFU"));
+    assert!(page.contains("Bound (PFOO-L)") && page.contains("Belady (no bound here)"));
+    assert!(
+        text.contains("Hit rate") && text.contains("Byte hit rate") && text.contains("Memory of this study"),
+        "{text}"
+    );
     for figure in ["requests", "bytes"] {
         assert!(read(&format!("f-{figure}.svg")).starts_with(b"<svg"));
         assert!(read(&format!("f-{figure}.png")).starts_with(b"\x89PNG"));

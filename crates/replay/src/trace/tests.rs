@@ -15,10 +15,6 @@ const LOG: &[u8] = b"a.example - - [01/Aug/1995:00:00:01 -0400] \"GET /x HTTP/1.
     b - - [soon] \"GET /x HTTP/1.0\" 200 1839\n\
     \xff\xfe [01/Aug/1995:00:00:03 -0400] \"\x16\x03 \x01\" 400 226\n";
 
-fn read(log: &[u8]) -> Trace {
-    Trace::read(log, None).unwrap().0
-}
-
 #[test]
 fn requests_are_read_and_the_rest_is_counted() {
     let (trace, format) = Trace::read(LOG, None).unwrap();
@@ -46,7 +42,7 @@ fn requests_are_read_and_the_rest_is_counted() {
 fn a_line_without_end_is_bad_and_the_next_is_read() {
     let mut log = vec![b'x'; 200_000];
     log.extend_from_slice(b"\nb - - [01/Aug/1995:00:00:03 -0400] \"GET /x HTTP/1.0\" 200 1\n");
-    let trace = read(&log);
+    let (trace, _) = Trace::read(&log[..], Some(Format::Common)).unwrap();
     assert_eq!((trace.requests.len(), trace.counts.bad_lines), (1, 1));
 }
 
@@ -65,11 +61,13 @@ fn binary_records_are_recognised_and_a_cut_off_one_is_bad() {
     let mut log = worldcup(894_016_802, 5, 7, 1234, 0, 0x42);
     log.extend(worldcup(894_016_803, 6, 7, 1235, 0, 0x42));
     log.extend(worldcup(894_016_803, 6, 7, 1235, 99, 0x42));
-    let (trace, format) = Trace::read(&log[..], None).unwrap();
+    let (_, format) = Trace::read(&log[..40], None).unwrap();
+    assert_eq!(format, Format::WorldCup);
+    let (trace, format) = Trace::read(&log[..], Some(format)).unwrap();
     assert_eq!((format, trace.requests.len(), trace.clients), (Format::WorldCup, 2, 2));
     assert_eq!((trace.objects[0].bytes, trace.counts.bad_lines), (1235, 1));
     log.truncate(53);
-    let (trace, _) = Trace::read(&log[..], None).unwrap();
+    let (trace, _) = Trace::read(&log[..], Some(format)).unwrap();
     assert_eq!((trace.requests.len(), trace.counts.bad_lines), (2, 1));
 }
 
@@ -131,6 +129,32 @@ fn errors_say_what_is_wrong() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let empty = Trace::open(file.path(), None).unwrap_err().to_string();
     assert!(empty.contains("common or combined"), "{empty}");
+}
+
+#[test]
+fn what_is_no_trace_or_mostly_not_is_refused() {
+    let elf = [&b"\x7fELF\x02\x01\x01\0"[..], &[0; 100]].concat();
+    for format in [None, Some(Format::U32)] {
+        let refused = Trace::read(&elf[..], format).map(|_| ()).unwrap_err();
+        assert!(matches!(refused, TraceError::Read { source: ReadError::NoTrace(_), .. }), "{refused}");
+    }
+    let mostly = b"a [01/Aug/1995:00:00:01 -0400] \"GET /x\" 200 1\nx\ny\n";
+    let refused = Trace::read(&mostly[..], None).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.contains("only 1 lines") && refused.contains("line 2: no time: x"), "{refused}");
+}
+
+/// A rotated log that is not finished: what is there is replayed, and the end is told.
+#[test]
+fn a_log_that_is_cut_off_is_read_as_far_as_it_goes() {
+    let Ok(packed) =
+        std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces/epa-http.txt.zst"))
+    else {
+        println!("skipped: the log is not there");
+        return;
+    };
+    let (trace, _) = Trace::read(&packed[..packed.len() / 2], None).unwrap();
+    assert!((10_000..40_000).contains(&trace.requests.len()), "{}", trace.requests.len());
+    assert!(trace.cut_off.as_ref().is_some_and(|told| told.contains("cut off near byte")), "{:?}", trace.cut_off);
 }
 
 proptest::proptest! {

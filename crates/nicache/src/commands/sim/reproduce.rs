@@ -11,7 +11,7 @@ use anyhow::Result;
 use nicache_study::{Room, Workload};
 
 use crate::cli::{SimReproduceArgs, StudyOption};
-use crate::options::study::{RepliesOption, RoomOption, TraceOptions, UnitOption, WorkloadOptions};
+use crate::options::study::{RepliesOption, RoomOption, TraceOptions, UnitOption, VariantsOption, WorkloadOptions};
 use crate::study::{input, output};
 
 /// Repeats a study.
@@ -43,10 +43,11 @@ fn load_each(traces: &[PathBuf], unit: UnitOption, room: Room) -> Result<Vec<Nam
             room: RoomOption(room),
             replies: RepliesOption::Whole,
             changes: Some(crate::options::study::ChangesOption::Never),
+            variants: VariantsOption::None,
             writes: None,
             warm_up: 0.0,
         };
-        let loaded = input::load(&options, &workload)?;
+        let loaded = input::load(&options, &workload, None)?;
         Ok(Named { name: short(&loaded.read.traces.join(", ")), workload: loaded.workload })
     };
     traces.iter().map(load).collect()

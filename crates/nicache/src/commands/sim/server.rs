@@ -12,7 +12,7 @@ use nicache_queueing::{
 use nicache_report::{
     Axis, Cell, Column, Fact, Figure, Point, Report, Row, Scale, Section, Series, Style, Table, Unit,
 };
-use nicache_study::{Sort, sort};
+use nicache_study::{Sort, coded_object, sent_bytes, sort};
 use serde_json::json;
 
 use crate::cli::SimServerArgs;
@@ -82,12 +82,12 @@ fn read_trace(path: &Path) -> Result<Vec<TraceRequest>> {
     let options = TraceOptions { traces: vec![path.to_owned()], format: None, first: None, static_only: false };
     let mut requests: Vec<TraceRequest> = Vec::new();
     let mut first_us = None;
-    input::records(&options, |record| {
+    input::records(&options, |record, _| {
         if sort(record, true) == Sort::Cacheable {
             let since_us = record.time_us.saturating_sub(*first_us.get_or_insert(record.time_us));
             let time = Time::from_seconds(since_us as f64 / 1e6).max(requests.last().map_or(Time(0), |last| last.time));
-            let bytes = u32::try_from(record.bytes.unwrap_or(0)).unwrap_or(u32::MAX);
-            requests.push(TraceRequest { time, id: record.object, bytes });
+            let bytes = u32::try_from(sent_bytes(record)).unwrap_or(u32::MAX);
+            requests.push(TraceRequest { time, id: coded_object(record), bytes });
         }
         Ok(())
     })?;

@@ -17,14 +17,14 @@ pub fn execute(arguments: &TraceConvertArgs) -> Result<ExitCode> {
     let failed = || format!("cannot write {}", arguments.output.display());
     let written = match arguments.to {
         Format::OracleGeneral => {
-            let loaded = input::load(&arguments.trace, &arguments.workload)?;
+            let loaded = input::load(&arguments.trace, &arguments.workload, None)?;
             let records: Vec<Record> = records(&loaded.workload).collect();
             let mut output = create(&arguments.output).with_context(failed)?;
             write_oracle_general(&mut output, &records).and_then(|()| output.flush()).with_context(failed)?;
             records.len() as u64
         }
         Format::Keys => {
-            let loaded = input::load(&arguments.trace, &arguments.workload)?;
+            let loaded = input::load(&arguments.trace, &arguments.workload, None)?;
             let mut writer = KeyWriter::new(create(&arguments.output).with_context(failed)?);
             for record in records(&loaded.workload) {
                 writer.write(&record).with_context(failed)?;

@@ -8,7 +8,8 @@ use nicache_study::{Choice, Curve, Objective, PERCENTILES, PolicyName, Size, Sum
 use serde_json::json;
 
 use crate::cli::TraceInfoArgs;
-use crate::commands::sim::totals_table;
+use crate::commands::sim::{memory_fact, totals_table};
+use crate::study::figures::Shown;
 use crate::study::input::Loaded;
 use crate::study::{figures, input, output};
 
@@ -17,7 +18,7 @@ const REUSE: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.99];
 
 /// Counts, and shows what there is.
 pub fn execute(arguments: &TraceInfoArgs) -> Result<ExitCode> {
-    let (loaded, summary) = input::load_and_count(&arguments.trace, &arguments.workload)?;
+    let (loaded, summary) = input::load_and_count(&arguments.trace, &arguments.workload, arguments.sample)?;
     let lru = reuse_curve(&loaded);
     let reuse = reuse(&lru);
     let mut json = serde_json::to_value(&summary)?;
@@ -49,7 +50,7 @@ fn reuse(curve: &Curve) -> Vec<(f64, Size)> {
 
 fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]) -> Report {
     let counts = &summary.counts;
-    let share = |part: u64| figures::show_share(part as f64 / counts.requests.max(1) as f64);
+    let shown = Shown::of(loaded);
     let first_uses = lru.points.last().map_or(0, |point| point.counts.misses());
     let mut facts = vec![
         Fact::new(
@@ -65,14 +66,19 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
         ),
         Fact::new("Footprint", Unit::Bytes.format(summary.footprint_bytes as f64), "all objects at their largest"),
         Fact::new(
-            "Best possible",
-            figures::show_share(lru.points.last().map_or(0.0, |point| Objective::Requests.share(point))),
+            "Best hit rate",
+            figures::show_share(lru.points.last().map_or(0.0, |point| shown.rate(Objective::Requests, point))),
             format!(
-                "of the cacheable requests, with room for everything; {} are first ones",
+                "of all requests, with room for everything; {} that could be hits are first ones",
                 Unit::Count.format(first_uses as f64)
             ),
         ),
     ];
+    facts.push(memory_fact(loaded));
+    if summary.sample_rate < 1.0 {
+        let rate = figures::show_share(summary.sample_rate);
+        facts.push(Fact::new("Sample", rate, "of the objects: what is said of objects and clients is an estimate"));
+    }
     if let Some(zipf) = summary.zipf {
         facts.push(Fact::new("Popularity", format!("rank^-{:.2}", zipf.exponent), format!("R² {:.2}", zipf.r_squared)));
     }
@@ -81,7 +87,7 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
         columns: vec![
             Column::new("Kind", Unit::Number),
             Column::new("Requests", Unit::Count),
-            Column::new("Share", Unit::Percent),
+            Column::new("Share of all", Unit::Percent),
         ],
         rows: [
             ("GET, reads", counts.gets),
@@ -105,11 +111,16 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
         .collect(),
     };
     let top = Table {
-        title: "The most popular objects".to_owned(),
+        title: if summary.sample_rate < 1.0 {
+            "The most popular objects of the sample"
+        } else {
+            "The most popular objects"
+        }
+        .to_owned(),
         columns: vec![
             Column::new("Object", Unit::Number),
             Column::new("Requests", Unit::Count),
-            Column::new("Share", Unit::Percent),
+            Column::new("Share of all", Unit::Percent),
             Column::new("Size", Unit::Bytes),
         ],
         rows: summary
@@ -134,7 +145,10 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
     };
     let popular = Table {
         title: "How popularity is spread".to_owned(),
-        columns: vec![Column::new("The most popular", Unit::Percent), Column::new("Requests they get", Unit::Percent)],
+        columns: vec![
+            Column::new("The most popular", Unit::Percent),
+            Column::new("Share of the requests that could come from a cache", Unit::Percent),
+        ],
         rows: [1.0, 10.0, 20.0]
             .iter()
             .zip(summary.top_shares)
@@ -152,7 +166,6 @@ fn report(loaded: &Loaded, summary: &Summary, lru: &Curve, reuse: &[(f64, Size)]
             .map(|(share, size)| Row::new([Cell::from(100.0 * share), Cell::from(size.0 as f64)]))
             .collect(),
     };
-    let _ = share;
     Report {
         title: "What is in the trace".to_owned(),
         subtitle: format!("{} ({})", loaded.read.traces.join(", "), loaded.read.formats.join(", ")),
@@ -222,10 +235,10 @@ fn rate_figure(summary: &Summary) -> Option<Figure> {
 }
 
 fn reuse_figure(lru: &Curve, loaded: &Loaded) -> Figure {
-    let mut figure = figures::curves(std::slice::from_ref(lru), loaded.workload.room).remove(0);
+    let mut figure = figures::curves(std::slice::from_ref(lru), &Shown::of(loaded)).remove(0);
     figure.id = "reuse".to_owned();
     figure.title = "Reuse: share of the requests whose object was used within so much memory before".to_owned();
     figure.caption = "The room of all objects used since the last use, which is what LRU needs to keep it.".to_owned();
-    figure.y.label = "Requests".to_owned();
+    figure.y.label = "Share of all requests".to_owned();
     figure
 }

@@ -35,7 +35,8 @@ pub fn reproduce(traces: &[Named]) -> (Report, Value) {
         title: "Hit rates".to_owned(),
         paragraphs: vec![
             "Popularity over time with hysteresis (alpha 0.75, periods of 30 s), which admits an object when it is asked for the second time; \
-             points: LRU; dashed: a policy that knows the future."
+             points: LRU; dashed: Belady, a policy that knows the future and evicts what is asked for again last. With objects of several sizes \
+             that is no bound. Hits are of the requests that can come from a cache, as in the paper."
                 .to_owned(),
         ],
         figures: vec![figure(&studies, Objective::Requests), figure(&studies, Objective::Bytes)],
