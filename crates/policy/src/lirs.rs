@@ -44,8 +44,8 @@ pub struct LirsConfig {
     pub hir_share: f64,
     /// The same of the bytes as soon as objects of different sizes have come, if it is more.
     ///
-    /// Default 0.2: on three web servers' logs it has up to 8 points more hits than 0.01 where memory is short, and as
-    /// many where it is not.
+    /// Default 0.2: on three web servers' logs it has 3 to 8 points more hits than 0.01 where memory is short, and about
+    /// as many where it is not.
     pub sized_hir_share: f64,
     /// How many times the memory the objects in the stack have, from 1 to 4.
     ///
