@@ -1,0 +1,176 @@
+//! Where a packet that belongs to no connection goes, and what of it is translated from then on.
+
+use nicache_tcp::Time;
+
+use crate::counters::Drop;
+use crate::forwarder::{Begun, Forwarder, Moment, Note, Packet};
+use crate::nat::{MappingError, MappingId};
+use crate::services::Chosen;
+use crate::tcp_track;
+use crate::tuple::{Endpoint, Protocol, Tuple};
+use crate::view::Transport;
+
+/// Back ends that are tried for a connection whose ends are taken at the first one.
+const TRIES: u32 = 8;
+/// Connections that are over and make room for one that needs a port.
+const PORTS_RECLAIMED_MAX: usize = 8;
+
+/// Where a packet leads.
+struct Lead {
+    to: Endpoint,
+    chosen: Option<Chosen>,
+    mapping: Option<MappingId>,
+    masquerade: Option<usize>,
+}
+
+impl Forwarder {
+    pub(crate) fn begin(
+        &mut self,
+        packet: &Packet<'_>,
+        tuple: &Tuple,
+        bytes: u64,
+        Moment { now, random }: Moment,
+    ) -> Result<Begun, Drop> {
+        let ruled = self.rules.find(tuple, packet.interface);
+        if !self.rules.passes(ruled, bytes, now) {
+            return Err(Drop::Rule);
+        }
+        let destination = tuple.destination;
+        if tuple.protocol == Protocol::Udp
+            && let Some(group) = self.groups.find(destination)
+        {
+            return Ok(Begun::Group(group));
+        }
+        let service = self.services.find(tuple.protocol, destination);
+        let is_begun = match packet.view.transport {
+            Transport::Tcp(segment) => tcp_track::begins(segment.flags),
+            Transport::Query { is_request } => is_request,
+            _ => true,
+        };
+        if service.is_none() && self.nat.find_external(tuple.protocol, destination).is_none() && self.owned.contains(&destination.address) {
+            let is_echo = matches!(packet.view.transport, Transport::Query { is_request: true });
+            return if is_echo && packet.view.fragment.is_none() { Ok(Begun::Echo) } else { Err(Drop::NoConnection) };
+        }
+        for attempt in 0..TRIES {
+            let lead = match service {
+                Some(service) => {
+                    // Another try, another place in the table.
+                    let asked = Tuple { source: Endpoint { port: tuple.source.port.wrapping_add(attempt as u16), ..tuple.source }, ..*tuple };
+                    let Some(chosen) = self.services.choose(service, &asked) else { return Ok(Begun::Nobody) };
+                    let masquerade = self.services.config(service).masquerade;
+                    Lead { to: self.services.endpoint(chosen), chosen: Some(chosen), mapping: None, masquerade }
+                }
+                None => self.lead(packet, tuple)?,
+            };
+            let Some(route) = self.routes.find(lead.to.address) else { return Ok(Begun::NoRoute) };
+            let is_moved = lead.to != destination;
+            let through = lead.masquerade.or_else(|| match route.interface == packet.interface {
+                false => self.interfaces[route.interface].masquerade,
+                // Who is reached by the interface that it came from would answer past us (hairpin, RFC 4787 section 6).
+                true => self.nat.external_of(destination.address).filter(|_| is_moved),
+            });
+            if !is_moved && through.is_none() {
+                return Ok(Begun::Untracked);
+            }
+            // What is in the middle of a connection that is not known would leave half translated. A service may
+            // have been taken over from another balancer, which chose the same back end.
+            if !is_begun && (through.is_some() || service.is_none()) {
+                return Err(Drop::NoConnection);
+            }
+            if lead.to.address.is_ipv4() != tuple.source.address.is_ipv4() {
+                return Err(Drop::NoRoute);
+            }
+            match self.insert(packet, tuple, &lead, through, ruled, now, random)? {
+                Some(id) => return Ok(Begun::Connection(id)),
+                None if service.is_some() => {}
+                None => break,
+            }
+        }
+        Err(Drop::TableFull)
+    }
+
+    /// Without a service: a mapping's inside end, or straight on.
+    fn lead(&self, packet: &Packet<'_>, tuple: &Tuple) -> Result<Lead, Drop> {
+        let Some(mapping) = self.nat.find_external(tuple.protocol, tuple.destination) else {
+            return Ok(Lead { to: tuple.destination, chosen: None, mapping: None, masquerade: None });
+        };
+        let is_from_inside = self.interfaces[packet.interface].masquerade.is_none();
+        if !is_from_inside && !self.nat.is_open(mapping) {
+            return Err(Drop::NoConnection);
+        }
+        let to = self.nat.get(mapping).ok_or(Drop::NoConnection)?.internal;
+        Ok(Lead { to, chosen: None, mapping: Some(mapping), masquerade: None })
+    }
+
+    /// `None`: its ends are another connection's.
+    fn insert(
+        &mut self,
+        packet: &Packet<'_>,
+        tuple: &Tuple,
+        lead: &Lead,
+        through: Option<usize>,
+        ruled: crate::rules::Ruled,
+        now: Time,
+        random: u32,
+    ) -> Result<Option<crate::conntrack::ConnectionId>, Drop> {
+        if let Some(old) = self.conntrack.in_the_way() {
+            self.end(old);
+            self.counters.pushed_out += 1;
+        }
+        let source = match through {
+            Some(through) => Some(self.hold(tuple, through, random)?),
+            None => None,
+        };
+        let from = source.and_then(|mapping| self.nat.get(mapping)).map_or(tuple.source, |mapping| mapping.external);
+        let outgoing = Tuple { protocol: tuple.protocol, source: from, destination: lead.to };
+        let note = Note {
+            source,
+            destination: lead.mapping,
+            chosen: lead.chosen,
+            ruled,
+            interface: packet.interface,
+            begun: now,
+            packets: [0; 2],
+            bytes: [0; 2],
+        };
+        match self.conntrack.insert(&packet.view, &outgoing, note, now) {
+            Ok(id) => {
+                if let Some(mapping) = lead.mapping {
+                    self.nat.hold_again(mapping);
+                }
+                if let Some(chosen) = lead.chosen {
+                    self.services.begin(chosen);
+                }
+                self.counters.begun += 1;
+                Ok(Some(id))
+            }
+            Err((error, _)) => {
+                if let Some(mapping) = source {
+                    self.nat.release(mapping);
+                }
+                match error {
+                    crate::conntrack::InsertError::Taken => Ok(None),
+                    _ => Err(Drop::TableFull),
+                }
+            }
+        }
+    }
+
+    /// A mapping for the source. If all ports are in use, connections that are over give theirs.
+    fn hold(&mut self, tuple: &Tuple, through: usize, random: u32) -> Result<MappingId, Drop> {
+        for _ in 0..=PORTS_RECLAIMED_MAX {
+            match self.nat.hold(tuple.protocol, tuple.source, through, random) {
+                Ok(mapping) => return Ok(mapping),
+                Err(MappingError::NoPort) => match self.conntrack.over() {
+                    Some(old) => {
+                        self.end(old);
+                        self.counters.pushed_out += 1;
+                    }
+                    None => break,
+                },
+                Err(_) => return Err(Drop::TableFull),
+            }
+        }
+        Err(Drop::PortsUsed)
+    }
+}

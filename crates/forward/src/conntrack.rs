@@ -1,0 +1,371 @@
+//! The connections that are known: found by either direction, forgotten by time, and bounded.
+//!
+//! Read first: RFC 4787 section 4.3, RFC 5382 section 5, RFC 5508 section 3.2, RFC 7857 section 2 for the times.
+//!
+//! Each state has one time after which a silent connection is forgotten, so connections of a state are in the order in which they lapse, and all of that is done in constant time.
+//! Those that nobody has answered yet have a share of their own: a flood of them pushes out the oldest of its kind, and never a connection that was answered (invariant F6).
+
+use std::hash::BuildHasher;
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use nicache_tcp::Time;
+
+use crate::lists::Lists;
+use crate::tcp_track::{Direction, Judged, TcpState, TcpTrack};
+use crate::tuple::{Protocol, Tuple};
+use crate::view::{Transport, View};
+
+/// What a connection is, as far as its time goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Begun, and not answered.
+    Opening = 0,
+    /// UDP or a query that was answered.
+    Datagrams = 1,
+    /// An echo that was answered.
+    Query = 2,
+    /// TCP whose handshake is over.
+    Open = 3,
+    /// TCP of which one end or both send no more.
+    Closing = 4,
+    /// TCP that is over in order.
+    TimeWait = 5,
+    /// TCP that was reset.
+    Reset = 6,
+}
+
+const PHASES: usize = 7;
+const ALL: [Phase; PHASES] = [
+    Phase::Opening,
+    Phase::Datagrams,
+    Phase::Query,
+    Phase::Open,
+    Phase::Closing,
+    Phase::TimeWait,
+    Phase::Reset,
+];
+/// Which of them make room for a new connection in a full table, and in what order: those that are over.
+const OVER: [Phase; 2] = [Phase::Reset, Phase::TimeWait];
+
+/// After how long without a packet a connection is forgotten.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Not answered. RFC 5382 allows 4 minutes for a handshake; a SYN is sent again after 1, 3, 7 and 15 seconds.
+    pub opening: Duration,
+    /// UDP: not below 2 minutes (RFC 4787, REQ-5).
+    pub datagrams: Duration,
+    /// Echo: 60 seconds (RFC 5508, REQ-2).
+    pub query: Duration,
+    /// TCP: not below 2 hours 4 minutes (RFC 5382, REQ-5).
+    pub open: Duration,
+    /// TCP while it closes: not below 4 minutes (RFC 5382, REQ-5).
+    pub closing: Duration,
+    /// TCP that is over in order: two segment lifetimes.
+    pub time_wait: Duration,
+    /// TCP that was reset.
+    pub reset: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            opening: Duration::from_secs(30),
+            datagrams: Duration::from_secs(300),
+            query: Duration::from_secs(60),
+            open: Duration::from_secs(7440),
+            closing: Duration::from_secs(240),
+            time_wait: Duration::from_secs(120),
+            reset: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Timeouts {
+    fn of(&self, phase: Phase) -> Duration {
+        match phase {
+            Phase::Opening => self.opening,
+            Phase::Datagrams => self.datagrams,
+            Phase::Query => self.query,
+            Phase::Open => self.open,
+            Phase::Closing => self.closing,
+            Phase::TimeWait => self.time_wait,
+            Phase::Reset => self.reset,
+        }
+    }
+}
+
+/// How much is known at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections in all.
+    pub connections: u32,
+    /// Connections among them that nobody has answered.
+    pub opening: u32,
+}
+
+/// A number of a connection, as long as it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectionId(pub u32);
+
+#[derive(Clone, Copy, Debug)]
+enum Track {
+    Tcp(TcpTrack),
+    Datagrams { is_answered: bool },
+}
+
+/// A connection. `T` is whatever its owner keeps beside it.
+#[derive(Clone, Debug)]
+pub struct Connection<T> {
+    original: Tuple,
+    reply: Tuple,
+    track: Track,
+    touched: Time,
+    /// The owner's.
+    pub note: T,
+}
+
+impl<T> Connection<T> {
+    /// How a direction is known when its packets come in.
+    pub fn incoming(&self, direction: Direction) -> Tuple {
+        match direction {
+            Direction::Original => self.original,
+            Direction::Reply => self.reply,
+        }
+    }
+
+    /// How the packets of a direction go out: the other direction comes in as their answer.
+    pub fn outgoing(&self, direction: Direction) -> Tuple {
+        self.incoming(direction.other()).reversed()
+    }
+
+    /// Where it stands.
+    pub fn phase(&self) -> Phase {
+        match &self.track {
+            Track::Datagrams { is_answered: false } => Phase::Opening,
+            Track::Datagrams { .. } if self.original.protocol == Protocol::Query => Phase::Query,
+            Track::Datagrams { .. } => Phase::Datagrams,
+            Track::Tcp(track) => match track.state() {
+                TcpState::SynSent | TcpState::SynReceived => Phase::Opening,
+                TcpState::Established => Phase::Open,
+                TcpState::Closing => Phase::Closing,
+                TcpState::TimeWait => Phase::TimeWait,
+                TcpState::Reset => Phase::Reset,
+            },
+        }
+    }
+
+    /// TCP's state.
+    pub fn tcp_state(&self) -> Option<TcpState> {
+        match &self.track {
+            Track::Tcp(track) => Some(track.state()),
+            Track::Datagrams { .. } => None,
+        }
+    }
+
+    /// When a packet of it came last.
+    pub fn touched(&self) -> Time {
+        self.touched
+    }
+}
+
+/// Why a connection is not begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InsertError {
+    /// There is no room.
+    #[error("the table of connections is full")]
+    Full,
+    /// One of its directions is another connection's already.
+    #[error("another connection has the same ends")]
+    Taken,
+    /// The packet begins nothing.
+    #[error("the packet belongs to no protocol that is tracked")]
+    Protocol,
+}
+
+/// See the module's head. All memory is allocated at creation.
+#[derive(Debug)]
+pub struct Conntrack<T> {
+    slots: Vec<Option<Connection<T>>>,
+    free: Vec<u32>,
+    /// Slot and direction: twice the slot, and one more for replies.
+    index: HashTable<u32>,
+    seed: FixedState,
+    lists: Lists<PHASES>,
+    timeouts: Timeouts,
+    limits: Limits,
+}
+
+impl<T> Conntrack<T> {
+    /// An empty table. `seed`: a number that clients cannot know, so that they cannot choose what collides.
+    pub fn new(limits: Limits, timeouts: Timeouts, seed: u64) -> Conntrack<T> {
+        let count = limits.connections;
+        Conntrack {
+            slots: (0..count).map(|_| None).collect(),
+            free: (0..count).rev().collect(),
+            index: HashTable::with_capacity(2 * count as usize),
+            seed: FixedState::with_seed(seed),
+            lists: Lists::new(count),
+            timeouts,
+            limits,
+        }
+    }
+
+    /// Connections in all.
+    pub fn len(&self) -> u32 {
+        self.limits.connections - self.free.len() as u32
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Connections in a phase.
+    pub fn count(&self, phase: Phase) -> u32 {
+        self.lists.len(phase as usize)
+    }
+
+    /// The connection and direction that a packet comes in by.
+    pub fn find(&self, tuple: &Tuple) -> Option<(ConnectionId, Direction)> {
+        let place = *self.index.find(self.hash(tuple), |place| self.tuple_at(*place) == *tuple)?;
+        let direction = if place & 1 == 0 { Direction::Original } else { Direction::Reply };
+        Some((ConnectionId(place / 2), direction))
+    }
+
+    /// A connection, if it is there.
+    pub fn get(&self, id: ConnectionId) -> Option<&Connection<T>> {
+        self.slots.get(id.0 as usize)?.as_ref()
+    }
+
+    /// The same, for its owner's note.
+    pub fn note_mut(&mut self, id: ConnectionId) -> Option<&mut T> {
+        Some(&mut self.slots.get_mut(id.0 as usize)?.as_mut()?.note)
+    }
+
+    /// All connections, for a list.
+    pub fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection<T>)> {
+        let numbered = self.slots.iter().enumerate();
+        numbered.filter_map(|(slot, connection)| Some((ConnectionId(slot as u32), connection.as_ref()?)))
+    }
+
+    /// What has to go before another connection fits, if anything has to. The owner takes it out with [`remove`](Self::remove).
+    pub fn in_the_way(&self) -> Option<ConnectionId> {
+        let opening = self.lists.len(Phase::Opening as usize);
+        if opening >= self.limits.opening {
+            return self.lists.first(Phase::Opening as usize).map(ConnectionId);
+        }
+        if !self.free.is_empty() {
+            return None;
+        }
+        let over = OVER.iter().find_map(|phase| self.lists.first(*phase as usize));
+        over.or_else(|| self.lists.first(Phase::Opening as usize)).map(ConnectionId)
+    }
+
+    /// A connection that is over and may go for its ports, the oldest first.
+    pub fn over(&self) -> Option<ConnectionId> {
+        OVER.iter().find_map(|phase| self.lists.first(*phase as usize)).map(ConnectionId)
+    }
+
+    /// A connection whose first packet is `view`, and whose packets leave as `outgoing`.
+    ///
+    /// # Errors
+    /// See [`InsertError`]; nothing has changed then.
+    pub fn insert(
+        &mut self,
+        view: &View,
+        outgoing: &Tuple,
+        note: T,
+        now: Time,
+    ) -> Result<ConnectionId, (InsertError, T)> {
+        let Some(original) = view.tuple() else { return Err((InsertError::Protocol, note)) };
+        let reply = outgoing.reversed();
+        if original == reply || self.find(&original).is_some() || self.find(&reply).is_some() {
+            return Err((InsertError::Taken, note));
+        }
+        if self.lists.len(Phase::Opening as usize) >= self.limits.opening {
+            return Err((InsertError::Full, note));
+        }
+        let Some(slot) = self.free.pop() else { return Err((InsertError::Full, note)) };
+        let track = match view.transport {
+            Transport::Tcp(segment) => Track::Tcp(TcpTrack::new(&segment)),
+            _ => Track::Datagrams { is_answered: false },
+        };
+        let connection = Connection { original, reply, track, touched: now, note };
+        self.lists.push(connection.phase() as usize, slot);
+        self.slots[slot as usize] = Some(connection);
+        for (place, tuple) in [(2 * slot, original), (2 * slot + 1, reply)] {
+            let (slots, seed) = (&self.slots, &self.seed);
+            let rehash = |place: &u32| seed.hash_one(tuple_of(slots, *place));
+            self.index.insert_unique(seed.hash_one(tuple), place, rehash);
+        }
+        Ok(ConnectionId(slot))
+    }
+
+    /// A packet of a connection. [`Judged::Begins`]: the connection is to be removed, and the packet begins another one.
+    pub fn handle(&mut self, id: ConnectionId, direction: Direction, view: &View, now: Time) -> Judged {
+        let Some(connection) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return Judged::Outside;
+        };
+        match (&mut connection.track, view.transport) {
+            (Track::Tcp(track), Transport::Tcp(segment)) => match track.handle(direction, &segment) {
+                Judged::Inside => {}
+                other => return other,
+            },
+            (Track::Datagrams { is_answered }, _) => *is_answered |= direction == Direction::Reply,
+            _ => return Judged::Outside,
+        }
+        connection.touched = now;
+        let phase = connection.phase() as usize;
+        self.lists.push(phase, id.0);
+        Judged::Inside
+    }
+
+    /// Takes a connection out.
+    pub fn remove(&mut self, id: ConnectionId) -> Option<Connection<T>> {
+        self.slots.get(id.0 as usize)?.as_ref()?;
+        for place in [2 * id.0, 2 * id.0 + 1] {
+            let hash = self.hash(&self.tuple_at(place));
+            if let Ok(found) = self.index.find_entry(hash, |other| *other == place) {
+                found.remove();
+            }
+        }
+        self.lists.remove(id.0);
+        self.free.push(id.0);
+        self.slots[id.0 as usize].take()
+    }
+
+    /// Takes out a connection that has lapsed, if there is one.
+    pub fn poll_lapsed(&mut self, now: Time) -> Option<Connection<T>> {
+        let lapsed = ALL.into_iter().find_map(|phase| {
+            let first = self.lists.first(phase as usize)?;
+            let touched = self.slots[first as usize].as_ref()?.touched;
+            (touched + self.timeouts.of(phase) <= now).then_some(first)
+        })?;
+        self.remove(ConnectionId(lapsed))
+    }
+
+    /// When a connection lapses next, if none has a packet before.
+    pub fn next_due(&self) -> Option<Time> {
+        let due = |phase: Phase| {
+            let first = self.lists.first(phase as usize)?;
+            Some(self.slots[first as usize].as_ref()?.touched + self.timeouts.of(phase))
+        };
+        ALL.into_iter().filter_map(due).min()
+    }
+
+    fn hash(&self, tuple: &Tuple) -> u64 {
+        self.seed.hash_one(tuple)
+    }
+
+    fn tuple_at(&self, place: u32) -> Tuple {
+        tuple_of(&self.slots, place)
+    }
+}
+
+fn tuple_of<T>(slots: &[Option<Connection<T>>], place: u32) -> Tuple {
+    let direction = if place & 1 == 0 { Direction::Original } else { Direction::Reply };
+    slots[place as usize / 2].as_ref().map_or(Tuple::NOBODY, |connection| connection.incoming(direction))
+}

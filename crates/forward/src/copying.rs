@@ -1,0 +1,189 @@
+//! Forwarding between ports where whole frames are at hand: the mode without a card, and the base that the others are compared with.
+//!
+//! A frame whose next hop is being asked for is held for a second at most; there is room for a few, and the oldest goes first.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::time::Duration;
+
+use nicache_port::{Burst, FrameBuf, Offload, Port, send_with_fallback};
+use nicache_tcp::Time;
+
+use crate::forwarder::{Decision, Forwarder, Head, Moment, Outgoing};
+
+/// Frames that wait for a neighbour's answer at most.
+const HELD_MAX: usize = 32;
+/// How long.
+const HELD_FOR: Duration = Duration::from_secs(1);
+
+/// What has been sent, and what not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyingCounters {
+    /// Frames that a port took.
+    pub sent: u64,
+    /// Frames that a port did not take.
+    pub send_failed: u64,
+    /// Frames that waited for a neighbour and were sent then.
+    pub held: u64,
+    /// Frames that waited for a neighbour in vain.
+    pub held_lost: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    frame: FrameBuf,
+    port: u8,
+    until: Time,
+}
+
+/// See the module's head. Ports are numbered as the interfaces of the forwarder name them.
+#[derive(Debug)]
+pub struct Copying<P> {
+    forwarder: Forwarder,
+    ports: Vec<P>,
+    burst: Burst,
+    head: Head,
+    held: VecDeque<Held>,
+    spare: Vec<FrameBuf>,
+    counters: CopyingCounters,
+}
+
+impl<P: Port> Copying<P> {
+    /// Between ports, so many frames of each in a turn.
+    pub fn new(forwarder: Forwarder, ports: Vec<P>, burst: usize) -> Copying<P> {
+        Copying {
+            forwarder,
+            ports,
+            burst: Burst::new(burst),
+            head: Head::new(),
+            held: VecDeque::with_capacity(HELD_MAX),
+            spare: (0..HELD_MAX).map(|_| FrameBuf::new()).collect(),
+            counters: CopyingCounters::default(),
+        }
+    }
+
+    /// The forwarder.
+    pub fn forwarder(&self) -> &Forwarder {
+        &self.forwarder
+    }
+
+    /// The forwarder, for changes.
+    pub fn forwarder_mut(&mut self) -> &mut Forwarder {
+        &mut self.forwarder
+    }
+
+    /// The ports.
+    pub fn ports(&self) -> &[P] {
+        &self.ports
+    }
+
+    /// What has been sent.
+    pub fn counters(&self) -> &CopyingCounters {
+        &self.counters
+    }
+
+    /// One turn over all ports; returns how many frames there were. `random` is called for each frame.
+    ///
+    /// # Errors
+    /// A port is broken.
+    pub fn turn(&mut self, now: Time, mut random: impl FnMut() -> u32) -> io::Result<usize> {
+        let mut frames = 0;
+        self.forwarder.expire(now);
+        let learned = self.forwarder.learned();
+        for port in 0..self.ports.len() {
+            frames += self.ports[port].receive(&mut self.burst)?;
+            let burst = std::mem::replace(&mut self.burst, Burst::new(0));
+            for frame in &burst {
+                let moment = Moment { now, random: random() };
+                self.pass(frame.data(), frame.offload(), port as u8, moment, Some(now + HELD_FOR));
+            }
+            self.burst = burst;
+        }
+        if self.forwarder.learned() != learned || self.held.front().is_some_and(|held| held.until <= now) {
+            self.try_again(now, &mut random);
+        }
+        while let Some((interface, question)) = self.forwarder.poll_question() {
+            self.send(interface, &question, &[], Offload::default());
+        }
+        for port in &mut self.ports {
+            port.flush()?;
+        }
+        Ok(frames)
+    }
+
+    /// False: it has to wait. `until`: how long it may be held.
+    fn pass(&mut self, data: &[u8], offload: Offload, port: u8, moment: Moment, until: Option<Time>) -> bool {
+        let mut head = std::mem::take(&mut self.head);
+        let decision = self.forwarder.handle(data, data.len(), port, offload, &mut head, moment);
+        let waits = decision == Decision::Wait;
+        match decision {
+            Decision::Forward(out) => self.send_out(&head, data, out),
+            Decision::Answer { interface } => self.send(interface, &head, &[], Offload::default()),
+            Decision::FanOut { group, targets } => {
+                for target in 0..targets {
+                    let one = self.forwarder.fan_out(
+                        data,
+                        data.len(),
+                        port,
+                        offload,
+                        (group, target),
+                        &mut head,
+                        moment.now,
+                    );
+                    if let Decision::Forward(out) = one {
+                        self.send_out(&head, data, out);
+                    }
+                }
+            }
+            Decision::Wait => {
+                if let Some(until) = until {
+                    self.hold(data, offload, port, until);
+                }
+            }
+            Decision::Drop(_) => {}
+        }
+        self.head = head;
+        !waits
+    }
+
+    fn hold(&mut self, data: &[u8], offload: Offload, port: u8, until: Time) {
+        let oldest = if self.spare.is_empty() { self.held.pop_front().map(|held| held.frame) } else { None };
+        self.counters.held_lost += u64::from(oldest.is_some());
+        let Some(mut frame) = oldest.or_else(|| self.spare.pop()) else { return };
+        if frame.copy_from(&[IoSlice::new(data)], offload).is_ok() {
+            self.held.push_back(Held { frame, port, until });
+        } else {
+            self.spare.push(frame);
+        }
+    }
+
+    fn try_again(&mut self, now: Time, random: &mut impl FnMut() -> u32) {
+        for _ in 0..self.held.len() {
+            let Some(held) = self.held.pop_front() else { break };
+            let moment = Moment { now, random: random() };
+            if self.pass(held.frame.data(), held.frame.offload(), held.port, moment, None) {
+                self.counters.held += 1;
+                self.spare.push(held.frame);
+            } else if held.until <= now {
+                self.counters.held_lost += 1;
+                self.spare.push(held.frame);
+            } else {
+                self.held.push_back(held);
+            }
+        }
+    }
+
+    fn send_out(&mut self, head: &[u8], data: &[u8], out: Outgoing) {
+        self.send(out.interface, head, &data[out.rest], out.offload);
+    }
+
+    fn send(&mut self, interface: usize, head: &[u8], rest: &[u8], offload: Offload) {
+        let port = usize::from(self.forwarder.interfaces()[interface].port);
+        let parts = [IoSlice::new(head), IoSlice::new(rest)];
+        let parts = if rest.is_empty() { &parts[..1] } else { &parts[..] };
+        match self.ports.get_mut(port).map(|port| send_with_fallback(port, parts, offload)) {
+            Some(Ok(_)) => self.counters.sent += 1,
+            _ => self.counters.send_failed += 1,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a forwarder has done, and why it has not passed something on.
+
+/// Why a packet is not passed on. One list for counters, metrics and messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Drop {
+    /// It came by an interface or a VLAN that is not set up.
+    Interface,
+    /// It is neither IP nor a question for an address, or not for our MAC address.
+    NotOurs,
+    /// Its headers are cut off, contradict themselves, or have a wrong checksum.
+    Malformed,
+    /// It has a source route.
+    SourceRoute,
+    /// Its source is an address that nobody can have.
+    Martian,
+    /// A rule says so.
+    Rule,
+    /// No route leads to its destination.
+    NoRoute,
+    /// It has passed too many routers.
+    Hops,
+    /// It is longer than the next link takes.
+    TooBig,
+    /// The MAC address of the next hop is not known.
+    Neighbour,
+    /// It belongs to no connection, and begins none.
+    NoConnection,
+    /// It would have left with an inside address, or without a translation (invariant F5).
+    Untranslated,
+    /// The table of connections is full.
+    TableFull,
+    /// All external ports are in use.
+    PortsUsed,
+    /// No back end is up.
+    NoBackEnd,
+    /// A later fragment whose first one is not known, or was dropped.
+    Fragment,
+    /// An error about a packet of which nothing is known.
+    StrayError,
+}
+
+impl Drop {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Drop; 17] = [
+        Drop::Interface,
+        Drop::NotOurs,
+        Drop::Malformed,
+        Drop::SourceRoute,
+        Drop::Martian,
+        Drop::Rule,
+        Drop::NoRoute,
+        Drop::Hops,
+        Drop::TooBig,
+        Drop::Neighbour,
+        Drop::NoConnection,
+        Drop::Untranslated,
+        Drop::TableFull,
+        Drop::PortsUsed,
+        Drop::NoBackEnd,
+        Drop::Fragment,
+        Drop::StrayError,
+    ];
+
+    /// For tables and metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Drop::Interface => "interface",
+            Drop::NotOurs => "not_ours",
+            Drop::Malformed => "malformed",
+            Drop::SourceRoute => "source_route",
+            Drop::Martian => "martian",
+            Drop::Rule => "rule",
+            Drop::NoRoute => "no_route",
+            Drop::Hops => "hops",
+            Drop::TooBig => "too_big",
+            Drop::Neighbour => "neighbour",
+            Drop::NoConnection => "no_connection",
+            Drop::Untranslated => "untranslated",
+            Drop::TableFull => "table_full",
+            Drop::PortsUsed => "ports_used",
+            Drop::NoBackEnd => "no_back_end",
+            Drop::Fragment => "fragment",
+            Drop::StrayError => "stray_error",
+        }
+    }
+}
+
+/// See the module's head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets looked at.
+    pub packets: u64,
+    /// Packets passed on; one that goes to several counts for each.
+    pub forwarded: u64,
+    /// Packets answered: questions for addresses, echoes, complaints.
+    pub answered: u64,
+    /// Packets not passed on, in the order of [`Drop::ALL`].
+    pub dropped: [u64; Drop::ALL.len()],
+    /// Connections begun.
+    pub begun: u64,
+    /// Connections that made room for others before their time.
+    pub pushed_out: u64,
+    /// Segments outside of their connection's windows, which were passed on.
+    pub outside: u64,
+    /// Errors of others that were translated.
+    pub errors: u64,
+    /// Errors of ours that were not sent, because there were too many.
+    pub errors_held_back: u64,
+}
+
+impl Counters {
+    /// Packets dropped for a reason.
+    pub fn dropped_for(&self, why: Drop) -> u64 {
+        self.dropped[why as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places() {
+        for (number, why) in Drop::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, number);
+        }
+    }
+}

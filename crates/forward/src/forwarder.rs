@@ -1,0 +1,829 @@
+//! Headers in, headers out: what becomes of a packet of which only the first bytes are looked at.
+//!
+//! ```text
+//!  frame ─▶ ours? ─▶ view ─┬─ connection known ─▶ rules ─▶ its state ─▶ translate ─┐
+//!                          ├─ begins one ─▶ rules ─▶ begin.rs ─────────▶ translate ─┤─▶ hops, route, size, neighbour ─▶ head
+//!                          ├─ error ─▶ connection of what it quotes ──▶ translate ──┤
+//!                          ├─ later fragment ─▶ where the first one went ───────────┤
+//!                          └─ anything else ────────────────────────────────────────┘
+//! ```
+//!
+//! Nothing here has a clock, sends, or holds a packet. Nothing allocates after creation, but for neighbours.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use nicache_port::{Checksum, Offload};
+use nicache_tcp::Time;
+use nicache_tcp::checksum::{same, sum};
+use nicache_tcp::frame::{ETHERNET_BYTES, Tags};
+
+use crate::conntrack::{ConnectionId, Conntrack, Limits, Timeouts};
+use crate::counters::{Counters, Drop};
+use crate::fan_out::{FanOut, Group};
+use crate::fragments::{Fate, Fragments};
+use crate::icmp::{self, Complaint};
+use crate::interface::Interface;
+use crate::nat::{External, Forwarded, MappingError, MappingId, Nat};
+use crate::neighbours::Neighbours;
+use crate::rewrite::{decrement_hops, readdress, translate};
+use crate::routes::{Route, Routes};
+use crate::rules::{Rule, Ruled, Rules};
+use crate::services::{Chosen, Health, ServiceConfig, Services};
+use crate::solicitation;
+use crate::tcp_track::{Direction, Judged};
+use crate::tuple::{Protocol, Tuple};
+use crate::view::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Transport, View, ViewError, network_of};
+
+/// Bytes of a head at most: headers of a packet that is passed on, or a whole frame of ours.
+pub const HEAD_BYTES_MAX: usize = 640;
+/// Questions for neighbours that wait to be sent at most.
+const QUESTIONS_MAX: usize = 64;
+/// Complaints per second, and at once (RFC 1812 section 4.3.2.8).
+const COMPLAINTS_PER_S: u64 = 1000;
+const COMPLAINTS_AT_ONCE: u64 = 50;
+/// Connections that are forgotten in one call at most.
+const LAPSED_MAX: usize = 64;
+
+const _: () = assert!(icmp::ERROR_FRAME_BYTES_MAX + 8 <= HEAD_BYTES_MAX);
+
+/// The first bytes of a frame that is to be sent.
+pub type Head = ArrayVec<u8, HEAD_BYTES_MAX>;
+
+/// How a forwarder is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its interfaces; elsewhere they are named by their place here.
+    pub interfaces: Vec<Interface>,
+    /// Ways that do not follow from the interfaces' addresses.
+    pub routes: Vec<Route>,
+    /// Addresses to the outside.
+    pub externals: Vec<External>,
+    /// Ports forwarded for good.
+    pub forwarded: Vec<Forwarded>,
+    /// Addresses that stand for back ends.
+    pub services: Vec<ServiceConfig>,
+    /// Addresses from which datagrams go to many.
+    pub groups: Vec<Group>,
+    /// What may pass.
+    pub rules: Vec<Rule>,
+    /// Connections at most: 1 KiB of memory each, with mapping.
+    pub limits: Limits,
+    /// When connections are forgotten.
+    pub timeouts: Timeouts,
+    /// Neighbours at most.
+    pub neighbours: usize,
+    /// Packets in pieces that are followed at once.
+    pub fragments: u32,
+    /// A number that nobody else knows.
+    pub secret: u64,
+    /// A number that all balancers of a service share.
+    pub balance_seed: u64,
+}
+
+impl Config {
+    /// With interfaces and nothing else.
+    pub fn new(interfaces: Vec<Interface>, secret: u64) -> Config {
+        Config {
+            interfaces,
+            routes: Vec::new(),
+            externals: Vec::new(),
+            forwarded: Vec::new(),
+            services: Vec::new(),
+            groups: Vec::new(),
+            rules: Vec::new(),
+            limits: Limits { connections: 65_536, opening: 16_384 },
+            timeouts: Timeouts::default(),
+            neighbours: 4096,
+            fragments: 1024,
+            secret,
+            balance_seed: 0,
+        }
+    }
+}
+
+/// What is kept beside a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Note {
+    /// The mapping of its source.
+    pub(crate) source: Option<MappingId>,
+    /// The mapping that its destination was found by.
+    pub(crate) destination: Option<MappingId>,
+    /// Its back end.
+    pub(crate) chosen: Option<Chosen>,
+    pub(crate) ruled: Ruled,
+    /// Where its first packet came in.
+    pub(crate) interface: usize,
+    /// When that was.
+    pub begun: Time,
+    /// Packets in the original direction, and back.
+    pub packets: [u64; 2],
+    /// Bytes of IP.
+    pub bytes: [u64; 2],
+}
+
+impl Note {
+    /// The back end that it was given to.
+    pub fn back_end(&self) -> Option<Chosen> {
+        self.chosen
+    }
+}
+
+/// When a packet came, and a number that nobody can guess.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// When.
+    pub now: Time,
+    /// The number.
+    pub random: u32,
+}
+
+/// A frame that is to be sent: the head, and behind it bytes of the frame that came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The interface.
+    pub interface: usize,
+    /// Which bytes of the frame that came in follow the head.
+    pub rest: Range<usize>,
+    /// The metadata of what is sent.
+    pub offload: Offload,
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is sent.
+    Forward(Outgoing),
+    /// It is sent to each target of a group, see [`Forwarder::fan_out`].
+    FanOut {
+        /// The group.
+        group: usize,
+        /// How many targets that has.
+        targets: usize,
+    },
+    /// The head is a frame of ours, which answers it.
+    Answer {
+        /// The interface that it goes out by.
+        interface: usize,
+    },
+    /// The next hop's MAC address is asked for. The frame may come again a little later; to drop it is right, too.
+    Wait,
+    /// It is dropped.
+    Drop(Drop),
+}
+
+/// A packet under consideration.
+pub(crate) struct Packet<'a> {
+    pub(crate) frame: &'a [u8],
+    pub(crate) view: View,
+    pub(crate) interface: usize,
+    pub(crate) offload: Offload,
+}
+
+impl Packet<'_> {
+    fn is_partial(&self) -> bool {
+        matches!(self.offload.checksum, Checksum::Partial { .. })
+    }
+}
+
+/// What is changed in a packet.
+enum Change<'a> {
+    Nothing,
+    Ends(Tuple),
+    Addresses(IpAddr, IpAddr),
+    Error { inner: &'a View, source: IpAddr, destination: IpAddr, quote: Tuple },
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Forwarder {
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) routes: Routes,
+    pub(crate) nat: Nat,
+    pub(crate) services: Services,
+    pub(crate) groups: FanOut,
+    pub(crate) rules: Rules,
+    pub(crate) conntrack: Conntrack<Note>,
+    neighbours: Neighbours,
+    fragments: Fragments,
+    /// Addresses that are ours, for which we answer.
+    pub(crate) owned: HashSet<IpAddr, FixedState>,
+    questions: ArrayVec<(usize, solicitation::Frame), QUESTIONS_MAX>,
+    complaints: u64,
+    complaints_at: Time,
+    pub(crate) counters: Counters,
+}
+
+impl Forwarder {
+    /// A forwarder without connections.
+    ///
+    /// # Errors
+    /// Two forwarded ports are the same, or one's address is not external.
+    pub fn new(config: Config, now: Time) -> Result<Forwarder, MappingError> {
+        let mut nat = Nat::new(config.externals, config.limits.connections, config.secret ^ 1);
+        for forwarded in config.forwarded {
+            nat.forward(forwarded)?;
+        }
+        let services = Services::new(config.services, config.balance_seed);
+        let groups = FanOut::new(config.groups);
+        let mut owned: HashSet<IpAddr, FixedState> =
+            config.interfaces.iter().flat_map(|interface| interface.addresses.iter().map(|(address, _)| *address)).collect();
+        owned.extend((0..).map_while(|number| nat.external(number)).map(|external| external.address));
+        owned.extend(services.addresses().map(|endpoint| endpoint.address));
+        owned.extend(groups.addresses().map(|endpoint| endpoint.address));
+        let links = config.interfaces.iter().enumerate().flat_map(|(number, interface)| {
+            let link = move |(address, len): &(IpAddr, u8)| {
+                let to = crate::prefix::Prefix::new(*address, *len)?;
+                Some(Route { to, interface: number, gateway: None })
+            };
+            interface.addresses.iter().filter_map(link)
+        });
+        Ok(Forwarder {
+            routes: Routes::new(links.chain(config.routes.iter().copied())),
+            rules: Rules::new(config.rules, now),
+            conntrack: Conntrack::new(config.limits, config.timeouts, config.secret ^ 2),
+            neighbours: Neighbours::new(config.neighbours, config.secret ^ 3),
+            fragments: Fragments::new(config.fragments, config.secret ^ 4),
+            interfaces: config.interfaces,
+            nat,
+            services,
+            groups,
+            owned,
+            questions: ArrayVec::new(),
+            complaints: COMPLAINTS_AT_ONCE,
+            complaints_at: now,
+            counters: Counters::default(),
+        })
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Its connections.
+    pub fn connections(&self) -> &Conntrack<Note> {
+        &self.conntrack
+    }
+
+    /// Its mappings.
+    pub fn nat(&self) -> &Nat {
+        &self.nat
+    }
+
+    /// Its services.
+    pub fn services(&self) -> &Services {
+        &self.services
+    }
+
+    /// Its interfaces.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// A back end does otherwise.
+    pub fn set_health(&mut self, chosen: Chosen, health: Health) {
+        self.services.set_health(chosen, health);
+    }
+
+    /// A link takes longer or shorter packets than before.
+    pub fn set_mtu(&mut self, interface: usize, mtu: u32) {
+        self.interfaces[interface].mtu = mtu;
+    }
+
+    /// A neighbour that is known for good, or told by whoever keeps them.
+    pub fn set_neighbour(&mut self, interface: usize, address: IpAddr, mac: [u8; 6]) {
+        self.neighbours.set(interface, address, mac);
+    }
+
+    /// Asks for a neighbour before anybody needs it.
+    pub fn look_for(&mut self, address: IpAddr, now: Time) {
+        if let Some(route) = self.routes.find(address).copied() {
+            self.resolve(&route, address, now);
+        }
+    }
+
+    /// How often a neighbour's address has become known: frames that wait may come again.
+    pub fn learned(&self) -> u64 {
+        self.neighbours.learned()
+    }
+
+    /// Another list of rules, also for connections that are there.
+    pub fn set_rules(&mut self, rules: Vec<Rule>, now: Time) {
+        self.rules.replace(rules, now);
+    }
+
+    /// Other routes, also for connections that are there.
+    pub fn set_routes(&mut self, routes: Routes) {
+        self.routes = routes;
+    }
+
+    /// A question for a neighbour that is to be sent, with its interface.
+    pub fn poll_question(&mut self) -> Option<(usize, solicitation::Frame)> {
+        self.questions.pop()
+    }
+
+    /// Forgets connections whose time is over, a bounded number of them. True: there may be more.
+    pub fn expire(&mut self, now: Time) -> bool {
+        for _ in 0..LAPSED_MAX {
+            let Some(connection) = self.conntrack.poll_lapsed(now) else { return false };
+            self.let_go(&connection.note);
+        }
+        true
+    }
+
+    /// When [`expire`](Self::expire) has something to do, if nothing comes before.
+    pub fn next_due(&self) -> Option<Time> {
+        self.conntrack.next_due()
+    }
+
+    /// A frame of `frame_len` bytes, of which `frame` are the first ones, has come in by a port. What is to be sent begins with `head`, which is written over.
+    pub fn handle(
+        &mut self,
+        frame: &[u8],
+        frame_len: usize,
+        port: u8,
+        offload: Offload,
+        head: &mut Head,
+        moment: Moment,
+    ) -> Decision {
+        self.counters.packets += 1;
+        head.clear();
+        let decision = self.decide(frame, frame_len, port, offload, head, moment).unwrap_or_else(Decision::Drop);
+        match &decision {
+            Decision::Forward(_) => self.counters.forwarded += 1,
+            Decision::Answer { .. } => self.counters.answered += 1,
+            Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
+            Decision::Wait => self.counters.dropped[Drop::Neighbour as usize] += 1,
+            Decision::FanOut { .. } => {}
+        }
+        decision
+    }
+
+    /// The head for one target of a group, of the same frame that [`handle`](Self::handle) was called with. A target that does not answer is told by the decision, and
+    /// delays no other.
+    pub fn fan_out(
+        &mut self,
+        frame: &[u8],
+        frame_len: usize,
+        port: u8,
+        offload: Offload,
+        (group, target): (usize, usize),
+        head: &mut Head,
+        now: Time,
+    ) -> Decision {
+        head.clear();
+        let decision = self.decide_target(frame, frame_len, port, offload, (group, target), head, now);
+        let decision = decision.unwrap_or_else(Decision::Drop);
+        match &decision {
+            Decision::Forward(_) => self.counters.forwarded += 1,
+            Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
+            _ => self.counters.dropped[Drop::Neighbour as usize] += 1,
+        }
+        decision
+    }
+
+    fn decide_target(
+        &mut self,
+        frame: &[u8],
+        frame_len: usize,
+        port: u8,
+        offload: Offload,
+        (group, target): (usize, usize),
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        let (packet, _) = self.look(frame, frame_len, port, offload)?.ok_or(Drop::NotOurs)?;
+        let group = self.groups.get(group);
+        let to = group.targets[target];
+        if packet.view.transport == Transport::Later {
+            let source = group.source.map_or(packet.view.source, |source| source.address);
+            return self.forward(&packet, &Change::Addresses(source, to.address), head, now);
+        }
+        let tuple = packet.view.tuple().ok_or(Drop::NotOurs)?;
+        let source = group.source.unwrap_or(tuple.source);
+        self.forward(&packet, &Change::Ends(Tuple { source, destination: to, ..tuple }), head, now)
+    }
+
+    /// Finds interface and packet. `None`: it is not IP, and begins at the place that is told with it.
+    fn look<'a>(
+        &self,
+        frame: &'a [u8],
+        frame_len: usize,
+        port: u8,
+        offload: Offload,
+    ) -> Result<Option<(Packet<'a>, bool)>, Drop> {
+        let interface = self.interface_of(frame, port)?;
+        let (kind, network_at) = network_of(frame).ok_or(Drop::Malformed)?;
+        if !matches!(kind, ETHERTYPE_IPV4 | ETHERTYPE_IPV6) {
+            return Ok(None);
+        }
+        let view = View::parse(frame, network_at, frame_len).map_err(|error| match error {
+            ViewError::SourceRoute => Drop::SourceRoute,
+            ViewError::Truncated | ViewError::Malformed | ViewError::Extensions => Drop::Malformed,
+        })?;
+        let is_v4 = view.source.is_ipv4();
+        let header_end = network_at + usize::from(frame[network_at] & 15) * 4;
+        let is_wrong = (kind == ETHERTYPE_IPV4) != is_v4
+            || is_v4 && !same(sum(&frame[network_at..header_end]), 0xffff)
+            || view.headers_end + 16 > HEAD_BYTES_MAX;
+        if is_wrong {
+            return Err(Drop::Malformed);
+        }
+        let is_to_us = frame[..6] == self.interfaces[interface].mac;
+        Ok(Some((Packet { frame, view, interface, offload }, is_to_us)))
+    }
+
+    fn interface_of(&self, frame: &[u8], port: u8) -> Result<usize, Drop> {
+        let (tags, _) = Tags::parse(frame).ok_or(Drop::Malformed)?;
+        // A tag that says only a priority names no VLAN.
+        let vlans = tags.vlans();
+        let is_it = |interface: &Interface| interface.port == port && interface.tags.vlans() == vlans;
+        self.interfaces.iter().position(is_it).ok_or(Drop::Interface)
+    }
+
+    fn decide(
+        &mut self,
+        frame: &[u8],
+        frame_len: usize,
+        port: u8,
+        offload: Offload,
+        head: &mut Head,
+        moment: Moment,
+    ) -> Result<Decision, Drop> {
+        let Some((packet, is_to_us)) = self.look(frame, frame_len, port, offload)? else {
+            return self.handle_arp(frame, port, head, moment.now);
+        };
+        let view = packet.view;
+        if solicitation::is_discovery(frame, &view) {
+            let message = solicitation::parse_discovery(frame, &view).ok_or(Drop::NotOurs)?;
+            return self.handle_message(packet.interface, &message, head, moment.now);
+        }
+        let is_for_group = || {
+            let tuple = view.tuple().filter(|tuple| tuple.protocol == Protocol::Udp);
+            tuple.is_some_and(|tuple| self.groups.find(tuple.destination).is_some())
+                || view.transport == Transport::Later && view.destination.is_multicast()
+        };
+        if !is_to_us && !(view.destination.is_multicast() && frame[0] & 1 == 1 && is_for_group()) {
+            return Err(Drop::NotOurs);
+        }
+        if is_martian(view.source) || self.owned.contains(&view.source) {
+            return Err(Drop::Martian);
+        }
+        let decision = match view.transport {
+            Transport::Later => return self.follow(&packet, head, moment.now),
+            Transport::Error(_) => return self.handle_error(&packet, head, moment.now),
+            Transport::Other => {
+                if self.owned.contains(&view.destination) {
+                    return Err(Drop::NotOurs);
+                }
+                let tuple = Tuple {
+                    protocol: Protocol::Query,
+                    source: crate::tuple::Endpoint::new(view.source, 0),
+                    destination: crate::tuple::Endpoint::new(view.destination, 0),
+                };
+                let ruled = self.rules.find(&tuple, packet.interface);
+                match self.rules.passes(ruled, view.packet_len() as u64, moment.now) {
+                    true => self.forward(&packet, &Change::Nothing, head, moment.now),
+                    false => Err(Drop::Rule),
+                }
+            }
+            Transport::Tcp(_) | Transport::Udp { .. } | Transport::Query { .. } => {
+                self.handle_connection(&packet, head, moment)
+            }
+        };
+        if view.fragment.is_some() {
+            let fate = match &decision {
+                Ok(Decision::Forward(_)) => forwarded_to(head),
+                Ok(Decision::FanOut { group, .. }) => Fate::FannedOut(*group),
+                _ => Fate::Dropped,
+            };
+            self.fragments.remember(&view, packet.interface, fate, moment.now);
+        }
+        decision
+    }
+
+    fn handle_connection(&mut self, packet: &Packet<'_>, head: &mut Head, moment: Moment) -> Result<Decision, Drop> {
+        let view = &packet.view;
+        let tuple = view.tuple().ok_or(Drop::NotOurs)?;
+        let bytes = view.packet_len() as u64;
+        let mut found = self.conntrack.find(&tuple);
+        if let Some((id, direction)) = found {
+            let Some(connection) = self.conntrack.get(id) else { return Err(Drop::NoConnection) };
+            let (mut ruled, chosen) = (connection.note.ruled, connection.note.chosen);
+            if !self.rules.is_current(ruled) {
+                ruled = self.rules.find(&connection.incoming(Direction::Original), connection.note.interface);
+                self.conntrack.note_mut(id).expect("it is there").ruled = ruled;
+            }
+            let leaves = direction == Direction::Original
+                && chosen.is_some_and(|chosen| self.services.must_leave(chosen, tuple.protocol, moment.now));
+            if leaves {
+                self.end(id);
+                found = None;
+            } else {
+                if !self.rules.passes(ruled, bytes, moment.now) {
+                    return Err(Drop::Rule);
+                }
+                match self.conntrack.handle(id, direction, view, moment.now) {
+                    Judged::Inside => {}
+                    Judged::Outside => self.counters.outside += 1,
+                    Judged::Begins => {
+                        self.end(id);
+                        found = None;
+                    }
+                }
+            }
+        }
+        let (id, direction) = match found {
+            Some(found) => found,
+            None => match self.begin(packet, &tuple, bytes, moment)? {
+                Begun::Connection(id) => (id, Direction::Original),
+                Begun::Untracked => return self.forward(packet, &Change::Nothing, head, moment.now),
+                Begun::Group(group) => {
+                    return Ok(Decision::FanOut { group, targets: self.groups.get(group).targets.len() });
+                }
+                Begun::Echo => return Ok(self.echo(packet, head)),
+                Begun::Nobody => return self.complain(Complaint::Unreachable, packet, Drop::NoBackEnd, head, moment.now),
+                Begun::NoRoute => return self.complain(Complaint::NoRoute, packet, Drop::NoRoute, head, moment.now),
+            },
+        };
+        let connection = self.conntrack.get(id).ok_or(Drop::NoConnection)?;
+        let change = Change::Ends(connection.outgoing(direction));
+        let note = self.conntrack.note_mut(id).ok_or(Drop::NoConnection)?;
+        note.packets[direction as usize] += 1;
+        note.bytes[direction as usize] += bytes;
+        self.forward(packet, &change, head, moment.now)
+    }
+
+    /// An error goes where the packet came from that it quotes.
+    fn handle_error(&mut self, packet: &Packet<'_>, head: &mut Head, now: Time) -> Result<Decision, Drop> {
+        let view = &packet.view;
+        let inner = icmp::quoted(packet.frame, view).map_err(|_| Drop::Malformed)?;
+        let known = inner.tuple().and_then(|quoted| self.conntrack.find(&quoted.reversed()));
+        let Some((id, direction)) = known else {
+            if self.owned.contains(&view.destination) {
+                return Err(Drop::StrayError);
+            }
+            return self.forward(packet, &Change::Nothing, head, now);
+        };
+        let connection = self.conntrack.get(id).ok_or(Drop::StrayError)?;
+        // It was sent to whoever the quoted packet seemed to come from, or it is not about that packet.
+        if view.destination != inner.source {
+            return Err(Drop::StrayError);
+        }
+        let quote = connection.incoming(direction.other());
+        let (before, after) = (connection.incoming(direction).source.address, connection.outgoing(direction).source.address);
+        let source = if view.source == before || before != after { after } else { view.source };
+        self.counters.errors += 1;
+        let change = Change::Error { inner: &inner, source, destination: quote.source.address, quote };
+        self.forward(packet, &change, head, now)
+    }
+
+    fn follow(&mut self, packet: &Packet<'_>, head: &mut Head, now: Time) -> Result<Decision, Drop> {
+        match self.fragments.find(&packet.view, packet.interface, now) {
+            Some(Fate::Forwarded { source, destination }) => {
+                self.forward(packet, &Change::Addresses(source, destination), head, now)
+            }
+            Some(Fate::FannedOut(group)) => {
+                Ok(Decision::FanOut { group, targets: self.groups.get(group).targets.len() })
+            }
+            Some(Fate::Dropped) | None => Err(Drop::Fragment),
+        }
+    }
+
+    /// Our own answer to an echo request, whose payload goes back as it is.
+    fn echo(&mut self, packet: &Packet<'_>, head: &mut Head) -> Decision {
+        let Packet { frame, view, .. } = packet;
+        let interface = &self.interfaces[packet.interface];
+        let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at before");
+        extend(head, &frame[6..12]);
+        extend(head, &interface.mac);
+        extend(head, &frame[12..view.headers_end]);
+        readdress(head, view, view.destination, view.source);
+        let kind: (u8, u8) = if view.source.is_ipv6() { (128, 129) } else { (8, 0) };
+        head[view.transport_at] = kind.1;
+        icmp_kind_changed(head, view, kind);
+        Decision::Forward(Outgoing {
+            interface: packet.interface,
+            rest: view.headers_end..view.end,
+            offload: packet.offload,
+        })
+    }
+
+    fn handle_arp(&mut self, frame: &[u8], port: u8, head: &mut Head, now: Time) -> Result<Decision, Drop> {
+        let interface = self.interface_of(frame, port)?;
+        let (kind, at) = network_of(frame).ok_or(Drop::Malformed)?;
+        if kind != ETHERTYPE_ARP {
+            return Err(Drop::NotOurs);
+        }
+        let message = solicitation::parse_arp(frame, at).ok_or(Drop::Malformed)?;
+        self.handle_message(interface, &message, head, now)
+    }
+
+    fn handle_message(
+        &mut self,
+        number: usize,
+        message: &solicitation::Message,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        let is_to_us = message.is_question && self.owned.contains(&message.target);
+        let Some((address, mac)) = message.told else { return Err(Drop::NotOurs) };
+        if self.owned.contains(&address) || is_martian(address) {
+            return Err(Drop::Martian);
+        }
+        // Only those on the link are its neighbours.
+        if self.routes.find(address).is_none_or(|route| route.interface != number) {
+            return Err(Drop::Martian);
+        }
+        self.neighbours.learn(number, address, mac, is_to_us, now);
+        if !is_to_us {
+            return Err(Drop::NotOurs);
+        }
+        let interface = &self.interfaces[number];
+        let frame = solicitation::answer(message.target, interface.mac, (address, mac), &interface.tags);
+        head.try_extend_from_slice(&frame).expect("it is short");
+        Ok(Decision::Answer { interface: number })
+    }
+
+    /// The last steps: hops, route, size, neighbour, and the head.
+    fn forward(
+        &mut self,
+        packet: &Packet<'_>,
+        change: &Change<'_>,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        let view = &packet.view;
+        let (source, destination) = match change {
+            Change::Nothing => (view.source, view.destination),
+            Change::Ends(tuple) => (tuple.source.address, tuple.destination.address),
+            Change::Addresses(source, destination) => (*source, *destination),
+            Change::Error { source, destination, .. } => (*source, *destination),
+        };
+        if view.hops <= 1 {
+            return self.complain(Complaint::HopsExceeded, packet, Drop::Hops, head, now);
+        }
+        let Some(route) = self.routes.find(destination).copied() else {
+            return self.complain(Complaint::NoRoute, packet, Drop::NoRoute, head, now);
+        };
+        let out = &self.interfaces[route.interface];
+        // Invariant F5: outside, only addresses that are ours.
+        if out.masquerade.is_some() && !self.owned.contains(&source) {
+            return Err(Drop::Untranslated);
+        }
+        let len = match packet.offload.gso {
+            Some(gso) => usize::from(gso.header_len).saturating_sub(view.network_at) + usize::from(gso.size),
+            None => view.packet_len(),
+        };
+        if len > out.mtu as usize {
+            return self.complain(Complaint::TooBig(out.mtu), packet, Drop::TooBig, head, now);
+        }
+        let Some(mac) = self.resolve(&route, destination, now) else { return Ok(Decision::Wait) };
+        let out = &self.interfaces[route.interface];
+        let consumed = match change {
+            Change::Error { inner, .. } => inner.headers_end.min(view.end),
+            _ => view.headers_end,
+        };
+        if consumed - view.network_at + ETHERNET_BYTES + out.tags.len() > HEAD_BYTES_MAX || consumed > packet.frame.len() {
+            return Err(Drop::Malformed);
+        }
+        let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at above");
+        extend(head, &mac);
+        extend(head, &out.mac);
+        extend(head, out.tags.bytes());
+        let kind = if view.source.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
+        extend(head, &kind.to_be_bytes());
+        let network_at = head.len();
+        extend(head, &packet.frame[view.network_at..consumed]);
+        let moved = view.moved(network_at);
+        decrement_hops(head, &moved);
+        match change {
+            Change::Nothing => {}
+            Change::Ends(tuple) => translate(head, &moved, tuple, packet.is_partial()),
+            Change::Addresses(source, destination) => {
+                readdress(head, &moved, *source, *destination);
+            }
+            Change::Error { inner, source, destination, quote } => {
+                let inner = inner.moved(inner.network_at - view.network_at + network_at);
+                icmp::translate_error(head, &moved, &inner, (*source, *destination), quote);
+            }
+        }
+        let offload = shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
+        Ok(Decision::Forward(Outgoing { interface: route.interface, rest: consumed..view.end, offload }))
+    }
+
+    /// The MAC address of the next hop, and a question for it if one is due.
+    fn resolve(&mut self, route: &Route, destination: IpAddr, now: Time) -> Option<[u8; 6]> {
+        let next = route.gateway.unwrap_or(destination);
+        let resolved = self.neighbours.resolve(route.interface, next, now);
+        if resolved.ask {
+            let interface = &self.interfaces[route.interface];
+            if let Some(source) = interface.address_for(next) {
+                // A question that finds no room is asked again when the next one is due.
+                let question = solicitation::ask(next, source, interface.mac, &interface.tags);
+                let _ = self.questions.try_push((route.interface, question));
+            }
+        }
+        resolved.mac
+    }
+
+    fn complain(
+        &mut self,
+        complaint: Complaint,
+        packet: &Packet<'_>,
+        why: Drop,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        let Packet { frame, view, .. } = packet;
+        let interface = &self.interfaces[packet.interface];
+        let Some(source) = interface.address_for(view.source).filter(|_| icmp::may_complain(frame, view)) else {
+            return Err(why);
+        };
+        let gained = now.since(self.complaints_at).as_nanos() * u128::from(COMPLAINTS_PER_S) / 1_000_000_000;
+        if gained > 0 {
+            self.complaints = (self.complaints + gained as u64).min(COMPLAINTS_AT_ONCE);
+            self.complaints_at = now;
+        }
+        if self.complaints == 0 {
+            self.counters.errors_held_back += 1;
+            return Err(why);
+        }
+        self.complaints -= 1;
+        self.counters.dropped[why as usize] += 1;
+        head.clear();
+        let error = icmp::complain(complaint, frame, view, source, interface.mac);
+        head.try_extend_from_slice(&error).expect("the head is as long");
+        Ok(Decision::Answer { interface: packet.interface })
+    }
+
+    /// Forgets a connection.
+    pub(crate) fn end(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.conntrack.remove(id) {
+            self.let_go(&connection.note);
+        }
+    }
+
+    fn let_go(&mut self, note: &Note) {
+        for mapping in [note.source, note.destination].into_iter().flatten() {
+            self.nat.release(mapping);
+        }
+        if let Some(chosen) = note.chosen {
+            self.services.end(chosen);
+        }
+    }
+}
+
+/// What a packet begins.
+pub(crate) enum Begun {
+    /// A connection.
+    Connection(ConnectionId),
+    /// Nothing: it is passed on as it is.
+    Untracked,
+    /// It goes to all of a group.
+    Group(usize),
+    /// It asks us for an echo.
+    Echo,
+    /// It is for a service that nobody serves.
+    Nobody,
+    /// There is no way to its destination.
+    NoRoute,
+}
+
+fn is_martian(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || v4.is_loopback(),
+        IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified() || v6.is_loopback(),
+    }
+}
+
+/// Where a head goes from and to.
+fn forwarded_to(head: &Head) -> Fate {
+    let view = network_of(head).and_then(|(_, at)| View::parse_quoted(head, at).ok());
+    view.map_or(Fate::Dropped, |view| Fate::Forwarded { source: view.source, destination: view.destination })
+}
+
+/// The metadata of a frame whose IP header was at `from` and is at `to`.
+fn shifted(offload: Offload, from: usize, to: usize) -> Option<Offload> {
+    if from == to {
+        return Some(offload);
+    }
+    let shift = |at: u16| u16::try_from(usize::from(at).checked_sub(from)? + to).ok();
+    let checksum = match offload.checksum {
+        Checksum::Partial { start, offset } => Checksum::Partial { start: shift(start)?, offset },
+        other => other,
+    };
+    let gso = match offload.gso {
+        Some(gso) => Some(nicache_port::Gso { header_len: shift(gso.header_len)?, ..gso }),
+        None => None,
+    };
+    Some(Offload { checksum, gso })
+}
+
+fn icmp_kind_changed(head: &mut Head, view: &View, (old, new): (u8, u8)) {
+    crate::rewrite::change_icmp(head, view, u16::from(old) << 8, u16::from(new) << 8);
+}

@@ -1,0 +1,48 @@
+//! Forwarding whose payload stays on the card: what a host does that sees headers, and sends back headers and the number of a place.
+//!
+//! Read first: Yocum and Chase 2001, "Payload Caching: High-Speed Data Forwarding for Network Intermediaries".
+//!
+//! | file | mechanism | read first |
+//! |---|---|---|
+//! | [`view`], [`rewrite`] | headers looked at, and changed with their checksums | RFC 791, RFC 8200, RFC 1624 |
+//! | [`tcp_track`], [`conntrack`] | connections of others | RFC 5382, RFC 7857 |
+//! | [`ports`], [`nat`] | inside addresses behind outside ones | RFC 4787 |
+//! | [`icmp`] | errors translated, and our own | RFC 5508, RFC 1812 |
+//! | [`fragments`] | later fragments | RFC 791 |
+//! | [`maglev`], [`services`] | one address for many back ends | Eisenbud et al. 2016 |
+//! | [`fan_out`] | one datagram to many | module head |
+//! | [`rules`] | what may pass | module head |
+//! | [`prefix`], [`routes`], [`neighbours`], [`solicitation`], [`interface`] | the next hop | RFC 1812, RFC 826, RFC 4861 |
+//! | [`forwarder`] | all of it, for one packet | module head |
+//! | [`copying`] | whole frames between ports | module head |
+//!
+//! Nothing here performs input or output or reads a clock: time and random numbers are arguments.
+
+#![forbid(unsafe_code)]
+
+mod begin;
+pub mod conntrack;
+pub mod copying;
+pub mod counters;
+pub mod fan_out;
+pub mod forwarder;
+pub mod fragments;
+pub mod icmp;
+pub mod interface;
+mod lists;
+pub mod maglev;
+pub mod nat;
+pub mod neighbours;
+pub mod ports;
+pub mod prefix;
+pub mod rewrite;
+pub mod routes;
+pub mod rules;
+pub mod services;
+pub mod solicitation;
+pub mod tcp_track;
+pub mod tuple;
+pub mod view;
+
+pub use counters::{Counters, Drop};
+pub use forwarder::{Config, Decision, Forwarder, HEAD_BYTES_MAX, Head, Moment, Outgoing};

@@ -1,0 +1,106 @@
+//! Which of several back ends a connection goes to, the same one each time, with few changes when a back end comes or goes.
+//!
+//! Read first: Eisenbud et al. 2016, "Maglev: A Fast and Reliable Software Network Load Balancer", section 3.4.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+
+/// Places of a table: a prime, and more than a hundred times the number of back ends (section 5.3 of the paper).
+pub const PLACES: usize = 65_537;
+/// Back ends of one table at most.
+pub const BACK_ENDS_MAX: usize = 512;
+
+const NOBODY: u16 = u16::MAX;
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Maglev {
+    table: Box<[u16]>,
+}
+
+impl Maglev {
+    /// A table for back ends, each with the number of its name and its weight; those with weight 0 get nothing. `seed`: the same for all who balance for one service.
+    ///
+    /// # Panics
+    /// If there are more than [`BACK_ENDS_MAX`].
+    pub fn new(back_ends: &[(u64, u16)], seed: u64) -> Maglev {
+        assert!(back_ends.len() <= BACK_ENDS_MAX, "{} back ends", back_ends.len());
+        let mut table = vec![NOBODY; PLACES].into_boxed_slice();
+        let heaviest = back_ends.iter().map(|(_, weight)| u32::from(*weight)).max().unwrap_or(0);
+        if heaviest == 0 {
+            return Maglev { table };
+        }
+        let hash = |name: u64, salt: u64| FixedState::with_seed(seed ^ salt).hash_one(name) as usize;
+        let ways: Vec<(usize, usize)> =
+            back_ends.iter().map(|(name, _)| (hash(*name, 1) % PLACES, hash(*name, 2) % (PLACES - 1) + 1)).collect();
+        let mut steps = vec![0usize; back_ends.len()];
+        let mut turns = vec![0u32; back_ends.len()];
+        let mut filled = 0;
+        while filled < PLACES {
+            for (number, (_, weight)) in back_ends.iter().enumerate() {
+                // The heaviest has a turn in each round, the others as often as their weight says.
+                turns[number] += u32::from(*weight);
+                if turns[number] < heaviest {
+                    continue;
+                }
+                turns[number] -= heaviest;
+                let (offset, skip) = ways[number];
+                let place = loop {
+                    let place = (offset + steps[number] * skip) % PLACES;
+                    steps[number] += 1;
+                    if table[place] == NOBODY {
+                        break place;
+                    }
+                };
+                table[place] = number as u16;
+                filled += 1;
+                if filled == PLACES {
+                    break;
+                }
+            }
+        }
+        Maglev { table }
+    }
+
+    /// The back end for a connection, by a hash of what it is known by. `None`: there is none.
+    pub fn find(&self, hash: u64) -> Option<usize> {
+        let number = self.table[(hash % PLACES as u64) as usize];
+        (number != NOBODY).then_some(usize::from(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(maglev: &Maglev, back_ends: usize) -> Vec<usize> {
+        let mut shares = vec![0; back_ends];
+        (0..PLACES as u64).filter_map(|hash| maglev.find(hash)).for_each(|number| shares[number] += 1);
+        shares
+    }
+
+    #[test]
+    fn by_weight() {
+        let maglev = Maglev::new(&[(10, 1), (11, 2), (12, 0), (13, 1)], 7);
+        let shares = shares(&maglev, 4);
+        assert_eq!(shares[2], 0);
+        for (share, expected) in [(shares[0], 0.25), (shares[1], 0.5), (shares[3], 0.25)] {
+            assert!((share as f64 / PLACES as f64 - expected).abs() < 0.01, "{shares:?}");
+        }
+        assert_eq!(Maglev::new(&[(1, 0)], 7).find(3), None);
+        assert_eq!(Maglev::new(&[], 7).find(3), None);
+    }
+
+    /// Section 5.3 of the paper: about the share of the one that went, and little else.
+    #[test]
+    fn few_change_when_one_goes() {
+        let all: Vec<(u64, u16)> = (0..10).map(|name| (name, 1)).collect();
+        let less: Vec<(u64, u16)> = all.iter().map(|(name, _)| (*name, u16::from(*name != 4))).collect();
+        let (before, after) = (Maglev::new(&all, 1), Maglev::new(&less, 1));
+        let moved = (0..PLACES as u64).filter(|hash| before.find(*hash) != after.find(*hash)).count();
+        let share = moved as f64 / PLACES as f64;
+        assert!((0.1..0.13).contains(&share), "{share}");
+        assert!((0..PLACES as u64).all(|hash| after.find(hash) != Some(4)));
+    }
+}

@@ -1,0 +1,168 @@
+//! What may pass: allow, drop, or so many bytes per second. The first rule that fits counts; what no rule fits passes.
+//!
+//! Rules hold for connections that are there, too: each remembers which rule it came under and of which version of the list.
+
+use std::ops::RangeInclusive;
+
+use nicache_tcp::Time;
+
+use crate::prefix::Prefix;
+use crate::tuple::{Protocol, Tuple};
+
+/// What becomes of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// They pass.
+    Allow,
+    /// They do not.
+    Drop,
+    /// They pass at a rate.
+    Limit {
+        /// Bytes of IP per second.
+        bytes_per_s: u64,
+        /// Bytes that may come at once.
+        burst_bytes: u64,
+    },
+}
+
+/// Which packets, and what becomes of them. Fields that are not set fit all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The interface that they come in by.
+    pub interface: Option<usize>,
+    /// Their protocol.
+    pub protocol: Option<Protocol>,
+    /// Who sends the first packet of the connection.
+    pub source: Option<Prefix>,
+    /// Who is to receive it, before any translation.
+    pub destination: Option<Prefix>,
+    /// The destination port.
+    pub ports: Option<RangeInclusive<u16>>,
+    /// See [`Action`].
+    pub action: Action,
+}
+
+impl Rule {
+    fn fits(&self, tuple: &Tuple, interface: usize) -> bool {
+        self.interface.is_none_or(|wanted| wanted == interface)
+            && self.protocol.is_none_or(|protocol| protocol == tuple.protocol)
+            && self.source.is_none_or(|prefix| prefix.contains(tuple.source.address))
+            && self.destination.is_none_or(|prefix| prefix.contains(tuple.destination.address))
+            && self.ports.as_ref().is_none_or(|ports| ports.contains(&tuple.destination.port))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    bytes: u64,
+    filled: Time,
+}
+
+/// The rule that something came under.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ruled {
+    version: u32,
+    rule: Option<u16>,
+}
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub struct Rules {
+    rules: Vec<Rule>,
+    buckets: Vec<Bucket>,
+    version: u32,
+}
+
+impl Rules {
+    /// From a list, of which the first 65 535 count.
+    pub fn new(rules: Vec<Rule>, now: Time) -> Rules {
+        let mut made = Rules::default();
+        made.replace(rules, now);
+        made
+    }
+
+    /// Another list, from now on.
+    pub fn replace(&mut self, mut rules: Vec<Rule>, now: Time) {
+        rules.truncate(usize::from(u16::MAX));
+        let bucket = |rule: &Rule| match rule.action {
+            Action::Limit { burst_bytes, .. } => Bucket { bytes: burst_bytes, filled: now },
+            Action::Allow | Action::Drop => Bucket { bytes: 0, filled: now },
+        };
+        self.buckets = rules.iter().map(bucket).collect();
+        self.rules = rules;
+        self.version = self.version.wrapping_add(1);
+    }
+
+    /// The rule for a connection.
+    pub fn find(&self, tuple: &Tuple, interface: usize) -> Ruled {
+        let rule = self.rules.iter().position(|rule| rule.fits(tuple, interface)).map(|rule| rule as u16);
+        Ruled { version: self.version, rule }
+    }
+
+    /// Whether a rule was found in this list.
+    pub fn is_current(&self, ruled: Ruled) -> bool {
+        ruled.version == self.version
+    }
+
+    /// Whether a packet of so many bytes may pass under a rule that is current.
+    pub fn passes(&mut self, ruled: Ruled, bytes: u64, now: Time) -> bool {
+        let Some(number) = ruled.rule.map(usize::from) else { return true };
+        match self.rules[number].action {
+            Action::Allow => true,
+            Action::Drop => false,
+            Action::Limit { bytes_per_s, burst_bytes } => {
+                let bucket = &mut self.buckets[number];
+                let elapsed = now.since(bucket.filled);
+                let gained = (elapsed.as_nanos() * u128::from(bytes_per_s) / 1_000_000_000) as u64;
+                if gained > 0 {
+                    bucket.bytes = bucket.bytes.saturating_add(gained).min(burst_bytes);
+                    bucket.filled = now;
+                }
+                if bucket.bytes < bytes {
+                    return false;
+                }
+                bucket.bytes -= bytes;
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tuple::Endpoint;
+
+    fn tuple(port: u16) -> Tuple {
+        let end = |last, port| Endpoint::new([10, 0, 0, last], port);
+        Tuple { protocol: Protocol::Tcp, source: end(1, 5), destination: end(2, port) }
+    }
+
+    #[test]
+    fn the_first_that_fits() {
+        let rule = |ports, action| Rule { ports: Some(ports), ..every(action) };
+        let mut rules =
+            Rules::new(vec![rule(80..=80, Action::Allow), rule(1..=1000, Action::Drop)], Time::ZERO);
+        let mut passes = |port| {
+            let ruled = rules.find(&tuple(port), 0);
+            rules.passes(ruled, 100, Time::ZERO)
+        };
+        assert_eq!([80, 81, 1000, 1001].map(&mut passes), [true, false, false, true]);
+    }
+
+    fn every(action: Action) -> Rule {
+        Rule { interface: None, protocol: None, source: None, destination: None, ports: None, action }
+    }
+
+    #[test]
+    fn so_many_bytes_per_second() {
+        let mut rules =
+            Rules::new(vec![every(Action::Limit { bytes_per_s: 10_000, burst_bytes: 3000 })], Time::ZERO);
+        let ruled = rules.find(&tuple(1), 0);
+        // Ten seconds of a packet of 1000 bytes each 10 milliseconds.
+        let passed = (0..1000).filter(|step| rules.passes(ruled, 1000, Time::from_millis(step * 10))).count();
+        assert!((102..=103).contains(&passed), "{passed}");
+        rules.replace(vec![every(Action::Drop)], Time::ZERO);
+        assert!(!rules.is_current(ruled));
+    }
+}

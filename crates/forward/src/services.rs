@@ -1,0 +1,174 @@
+//! Addresses that stand for several back ends.
+//!
+//! A back end that is down gets no new connections; those of TCP stay, because it may come back, and those of UDP leave it at once, because nothing else would end them. One that is
+//! drained gets no new connections, and keeps those it has until a deadline.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use nicache_tcp::Time;
+
+use crate::maglev::Maglev;
+use crate::tuple::{Endpoint, Protocol, Tuple};
+
+/// A back end, as it is set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackEnd {
+    /// Where it listens.
+    pub endpoint: Endpoint,
+    /// How much of the connections it gets, beside the others; 0: none.
+    pub weight: u16,
+}
+
+/// A service, as it is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceConfig {
+    /// Of TCP or UDP.
+    pub protocol: Protocol,
+    /// What clients speak to.
+    pub address: Endpoint,
+    /// Who answers.
+    pub back_ends: Vec<BackEnd>,
+    /// Back ends see an external address of ours, by its number, in the client's place.
+    pub masquerade: Option<usize>,
+}
+
+/// How a back end does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It answers.
+    Up,
+    /// It does not.
+    Down,
+    /// It is to have nothing more to do at the deadline.
+    Draining {
+        /// When what is left of its connections is ended.
+        until: Time,
+    },
+}
+
+#[derive(Debug)]
+struct Service {
+    config: ServiceConfig,
+    health: Vec<Health>,
+    connections: Vec<u32>,
+    table: Maglev,
+}
+
+/// All services.
+#[derive(Debug)]
+pub struct Services {
+    services: Vec<Service>,
+    seed: u64,
+}
+
+/// A back end of a service, by numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The service.
+    pub service: u16,
+    /// The back end.
+    pub back_end: u16,
+}
+
+impl Services {
+    /// From a list. `seed` chooses who gets what: with the same one several balancers agree.
+    pub fn new(configs: Vec<ServiceConfig>, seed: u64) -> Services {
+        let services = configs
+            .into_iter()
+            .map(|config| {
+                let count = config.back_ends.len();
+                let mut service = Service {
+                    health: vec![Health::Up; count],
+                    connections: vec![0; count],
+                    table: Maglev::new(&[], seed),
+                    config,
+                };
+                service.rebuild(seed);
+                service
+            })
+            .collect();
+        Services { services, seed }
+    }
+
+    /// The service that a packet is for.
+    pub fn find(&self, protocol: Protocol, address: Endpoint) -> Option<usize> {
+        self.services.iter().position(|service| (service.config.protocol, service.config.address) == (protocol, address))
+    }
+
+    /// Addresses of all services.
+    pub fn addresses(&self) -> impl Iterator<Item = Endpoint> + '_ {
+        self.services.iter().map(|service| service.config.address)
+    }
+
+    /// How a service is set up.
+    pub fn config(&self, service: usize) -> &ServiceConfig {
+        &self.services[service].config
+    }
+
+    /// The back end for a new connection of a client. `None`: none is up.
+    pub fn choose(&self, service: usize, tuple: &Tuple) -> Option<Chosen> {
+        let hash = FixedState::with_seed(self.seed).hash_one(tuple);
+        let back_end = self.services[service].table.find(hash)?;
+        Some(Chosen { service: service as u16, back_end: back_end as u16 })
+    }
+
+    /// Where a back end listens.
+    pub fn endpoint(&self, chosen: Chosen) -> Endpoint {
+        self.services[usize::from(chosen.service)].config.back_ends[usize::from(chosen.back_end)].endpoint
+    }
+
+    /// How a back end does.
+    pub fn health(&self, chosen: Chosen) -> Health {
+        self.services[usize::from(chosen.service)].health[usize::from(chosen.back_end)]
+    }
+
+    /// Connections that a back end has.
+    pub fn connections(&self, chosen: Chosen) -> u32 {
+        self.services[usize::from(chosen.service)].connections[usize::from(chosen.back_end)]
+    }
+
+    /// A back end does otherwise.
+    pub fn set_health(&mut self, chosen: Chosen, health: Health) {
+        let service = &mut self.services[usize::from(chosen.service)];
+        let old = std::mem::replace(&mut service.health[usize::from(chosen.back_end)], health);
+        if (old == Health::Up) != (health == Health::Up) {
+            service.rebuild(self.seed);
+        }
+    }
+
+    /// Whether a connection must leave its back end.
+    pub fn must_leave(&self, chosen: Chosen, protocol: Protocol, now: Time) -> bool {
+        match self.health(chosen) {
+            Health::Up => false,
+            Health::Down => protocol != Protocol::Tcp,
+            Health::Draining { until } => now >= until,
+        }
+    }
+
+    /// A connection has begun.
+    pub fn begin(&mut self, chosen: Chosen) {
+        self.services[usize::from(chosen.service)].connections[usize::from(chosen.back_end)] += 1;
+    }
+
+    /// A connection is forgotten.
+    pub fn end(&mut self, chosen: Chosen) {
+        self.services[usize::from(chosen.service)].connections[usize::from(chosen.back_end)] -= 1;
+    }
+}
+
+impl Service {
+    fn rebuild(&mut self, seed: u64) {
+        let name = |endpoint: &Endpoint| FixedState::with_seed(seed).hash_one(endpoint);
+        let list: Vec<(u64, u16)> = self
+            .config
+            .back_ends
+            .iter()
+            .zip(&self.health)
+            .map(|(back_end, health)| {
+                (name(&back_end.endpoint), if *health == Health::Up { back_end.weight } else { 0 })
+            })
+            .collect();
+        self.table = Maglev::new(&list, seed);
+    }
+}

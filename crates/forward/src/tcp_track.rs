@@ -1,0 +1,439 @@
+//! Where a TCP connection of others stands, by what is seen of it from the middle.
+//!
+//! Read first: van Rooij 2000, "Real Stateful TCP Packet Filtering in IP Filter", for the windows; RFC 5382 and RFC 7857 section 2 for the states.
+//!
+//! A segment outside of the windows changes nothing (invariant F7), and is passed on: the ends judge it better (RFC 5961).
+//!
+//! ```text
+//!  SynSent ─SYN,ACK─▶ SynReceived ─ACK─▶ Established ─FIN─▶ Closing ─FIN of the other, both acknowledged─▶ TimeWait
+//!     └──────────────────────┴──────── RST in the window ──────┴──────▶ Reset ─any other segment─▶ as before
+//!  TimeWait, Reset ─SYN with a later number─▶ SynSent
+//! ```
+
+use nicache_tcp::Seq;
+use nicache_tcp::wire::Flags;
+
+use crate::view::TcpView;
+
+/// How far an acknowledgment may be behind at least: more than any window without scaling (van Rooij 2000, section 3).
+const ACK_BEHIND_MAX: u32 = 66_000;
+
+/// A direction of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From who has begun it.
+    Original = 0,
+    /// Back.
+    Reply = 1,
+}
+
+impl Direction {
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Direction {
+        match self {
+            Direction::Original => Direction::Reply,
+            Direction::Reply => Direction::Original,
+        }
+    }
+}
+
+/// See the module's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TcpState {
+    /// A SYN was seen.
+    SynSent,
+    /// It was answered.
+    SynReceived,
+    /// The handshake is over, or the connection is older than what is known of it.
+    Established,
+    /// One end at least sends no more.
+    Closing,
+    /// Both ends have acknowledged that.
+    TimeWait,
+    /// Reset, as far as is known: the end may not have believed it (RFC 7857 section 2.2).
+    Reset,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Side {
+    /// Behind the last number that it has sent.
+    end: Seq,
+    /// Behind the last number that the other end has let it send.
+    max_end: Seq,
+    /// The largest window that it has offered; 0: it has sent nothing yet.
+    max_window: u32,
+    /// The last number that it has acknowledged.
+    acked: Seq,
+    scale: u8,
+    offers_scale: bool,
+    /// Behind its FIN.
+    fin: Option<Seq>,
+}
+
+/// What a segment means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// It belongs to the connection, whose state has followed.
+    Inside,
+    /// It does not fit; nothing has changed.
+    Outside,
+    /// It begins a new connection between the same ends.
+    Begins,
+}
+
+/// See the module's head.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpTrack {
+    state: TcpState,
+    /// Where it stood before a reset.
+    before_reset: TcpState,
+    sides: [Side; 2],
+}
+
+impl TcpTrack {
+    /// From a first segment, in the original direction. One that is no SYN belongs to a connection that is older than what is known of it.
+    pub fn new(segment: &TcpView) -> TcpTrack {
+        let end = segment.seq + segment.len();
+        let window = u32::from(segment.window).max(1);
+        let mut track =
+            TcpTrack { state: TcpState::SynSent, before_reset: TcpState::SynSent, sides: [Side::default(); 2] };
+        let [sender, receiver] = &mut track.sides;
+        if segment.flags.syn() {
+            *sender = Side {
+                end,
+                max_end: end,
+                max_window: window,
+                scale: segment.scale.unwrap_or(0),
+                offers_scale: segment.scale.is_some(),
+                ..Side::default()
+            };
+            return track;
+        }
+        // Nothing is known of its windows: they may be scaled as far as it goes.
+        let window = window << 14;
+        *sender = Side { end, max_end: end + window, max_window: window, acked: segment.ack, scale: 14, ..*sender };
+        *receiver = Side { end: segment.ack, max_end: segment.ack + window, scale: 14, ..*receiver };
+        track.state = if segment.flags.fin() { TcpState::Closing } else { TcpState::Established };
+        track
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> TcpState {
+        self.state
+    }
+
+    /// A segment in a direction.
+    pub fn handle(&mut self, direction: Direction, segment: &TcpView) -> Judged {
+        let flags = segment.flags;
+        if flags.syn() && !flags.ack() {
+            return self.handle_syn(direction, segment);
+        }
+        if flags.syn() {
+            return self.handle_syn_ack(direction, segment);
+        }
+        if self.state == TcpState::SynSent {
+            // Nothing but a reset answers a SYN otherwise.
+            let [original, _] = &self.sides;
+            let refuses = match direction {
+                Direction::Reply => flags.rst() && flags.ack() && segment.ack == original.end,
+                Direction::Original => flags.rst() && segment.seq == original.end,
+            };
+            return if refuses { self.reset() } else { Judged::Outside };
+        }
+        if !self.is_inside(direction, segment) {
+            return Judged::Outside;
+        }
+        if flags.rst() {
+            // What the receiver would not believe changes nothing: before what it has acknowledged (RFC 5961 section 3.2).
+            let receiver = &self.sides[direction.other() as usize];
+            let expected = if receiver.max_window == 0 { segment.seq } else { receiver.acked };
+            return if segment.seq.ge(expected) { self.reset() } else { Judged::Outside };
+        }
+        self.advance(direction, segment);
+        if self.state == TcpState::Reset {
+            self.state = self.before_reset;
+        }
+        if self.state == TcpState::SynReceived && direction == Direction::Original && flags.ack() {
+            self.state = TcpState::Established;
+        }
+        if flags.fin() {
+            self.sides[direction as usize].fin = Some(segment.seq + segment.len());
+            if self.state != TcpState::TimeWait {
+                self.state = TcpState::Closing;
+            }
+        }
+        let [original, reply] = &self.sides;
+        if let (Some(ours), Some(theirs)) = (original.fin, reply.fin)
+            && reply.acked.ge(ours)
+            && original.acked.ge(theirs)
+        {
+            self.state = TcpState::TimeWait;
+        }
+        Judged::Inside
+    }
+
+    fn handle_syn(&mut self, direction: Direction, segment: &TcpView) -> Judged {
+        let end = segment.seq + segment.len();
+        let side = &self.sides[direction as usize];
+        match (self.state, direction) {
+            // RFC 9293 section 3.6.1: behind the numbers of the old connection.
+            (TcpState::TimeWait, Direction::Original) if segment.seq.gt(side.end) => Judged::Begins,
+            (TcpState::Reset, Direction::Original) => Judged::Begins,
+            (TcpState::SynSent, Direction::Original) if end == side.end => Judged::Inside,
+            (TcpState::SynSent, Direction::Original) => Judged::Begins,
+            (TcpState::SynReceived, _) if end == side.end => Judged::Inside,
+            // Both begin at once (RFC 9293 section 3.5).
+            (TcpState::SynSent, Direction::Reply) => {
+                self.open(direction, segment);
+                self.state = TcpState::SynReceived;
+                Judged::Inside
+            }
+            _ => Judged::Outside,
+        }
+    }
+
+    fn handle_syn_ack(&mut self, direction: Direction, segment: &TcpView) -> Judged {
+        let (side, other) = (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
+        let is_new = self.state == TcpState::SynSent && direction == Direction::Reply && segment.ack == other.end;
+        if is_new {
+            self.open(direction, segment);
+            self.sides[direction as usize].acked = segment.ack;
+            let window = u32::from(segment.window).max(1);
+            let other = &mut self.sides[direction.other() as usize];
+            other.max_end = segment.ack + window;
+            self.state = TcpState::SynReceived;
+            return Judged::Inside;
+        }
+        let is_again = matches!(self.state, TcpState::SynReceived | TcpState::Established)
+            && segment.seq + 1 == side.end
+            && segment.ack.le(other.end);
+        if is_again || self.state == TcpState::SynReceived && segment.seq + 1 == side.end {
+            return Judged::Inside;
+        }
+        Judged::Outside
+    }
+
+    /// The first segment of an end, which is a SYN.
+    fn open(&mut self, direction: Direction, segment: &TcpView) {
+        let end = segment.seq + segment.len();
+        self.sides[direction as usize] = Side {
+            end,
+            max_end: end,
+            max_window: u32::from(segment.window).max(1),
+            scale: segment.scale.unwrap_or(0),
+            offers_scale: segment.scale.is_some(),
+            ..Side::default()
+        };
+        // RFC 7323 section 2.2: only if both offer it.
+        if !self.sides.iter().all(|side| side.offers_scale) {
+            self.sides.iter_mut().for_each(|side| side.scale = 0);
+        }
+    }
+
+    fn is_inside(&self, direction: Direction, segment: &TcpView) -> bool {
+        let (sender, receiver) = (&self.sides[direction as usize], &self.sides[direction.other() as usize]);
+        if sender.max_window == 0 {
+            // The first of a direction of which nothing is known, near what the other end has acknowledged.
+            return !segment.flags.ack() || segment.ack.le(receiver.end);
+        }
+        let end = segment.seq + segment.len();
+        let is_near = segment.seq.le(sender.max_end)
+            && (receiver.max_window == 0 || end.ge(sender.end + 0u32.wrapping_sub(receiver.max_window)));
+        if !segment.flags.ack() || receiver.max_window == 0 {
+            return is_near;
+        }
+        let behind = ACK_BEHIND_MAX.max(sender.max_window);
+        is_near && segment.ack.le(receiver.end) && segment.ack.ge(receiver.end + 0u32.wrapping_sub(behind))
+    }
+
+    fn advance(&mut self, direction: Direction, segment: &TcpView) {
+        let end = segment.seq + segment.len();
+        let (mut sender, mut receiver) = (self.sides[direction as usize], self.sides[direction.other() as usize]);
+        let window = u32::from(segment.window) << sender.scale;
+        if sender.max_window == 0 {
+            (sender.end, sender.max_end) = (end, sender.max_end.max(end));
+            sender.acked = segment.ack;
+        }
+        sender.max_window = sender.max_window.max(window).max(1);
+        if end.gt(sender.end) {
+            sender.end = end;
+        }
+        // What was passed on beyond the window that is known shows a larger one.
+        if end.gt(sender.max_end) {
+            sender.max_end = end;
+        }
+        if segment.flags.ack() {
+            if receiver.max_window == 0 && segment.ack.gt(receiver.end) {
+                receiver.end = segment.ack;
+            }
+            if segment.ack.gt(sender.acked) {
+                sender.acked = segment.ack;
+            }
+            // A window of 0 is asked about with one byte.
+            let allowed = segment.ack + window.max(1);
+            if allowed.gt(receiver.max_end) {
+                receiver.max_end = allowed;
+            }
+        }
+        (self.sides[direction as usize], self.sides[direction.other() as usize]) = (sender, receiver);
+    }
+
+    fn reset(&mut self) -> Judged {
+        if self.state != TcpState::Reset {
+            (self.before_reset, self.state) = (self.state, TcpState::Reset);
+        }
+        Judged::Inside
+    }
+}
+
+/// Whether a segment may begin a connection.
+pub fn begins(flags: Flags) -> bool {
+    flags.syn() && !flags.ack() && !flags.rst() && !flags.fin()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn segment(flags: Flags, seq: u32, ack: u32, payload_len: u32) -> TcpView {
+        TcpView { seq: Seq(seq), ack: Seq(ack), flags, window: 1000, scale: None, payload_len }
+    }
+
+    const ACK: Flags = Flags::ACK;
+
+    /// A connection with the numbers 100 and 500 before the handshake.
+    fn established() -> TcpTrack {
+        let mut track = TcpTrack::new(&segment(Flags::SYN, 100, 0, 0));
+        assert_eq!(track.handle(Direction::Reply, &segment(Flags::SYN | ACK, 500, 101, 0)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::SynReceived);
+        assert_eq!(track.handle(Direction::Original, &segment(ACK, 101, 501, 0)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Established);
+        track
+    }
+
+    #[test]
+    fn from_a_syn_to_time_wait() {
+        let mut track = established();
+        for (direction, segment, state) in [
+            (Direction::Original, segment(ACK, 101, 501, 300), TcpState::Established),
+            (Direction::Reply, segment(ACK, 501, 401, 900), TcpState::Established),
+            (Direction::Original, segment(ACK | Flags::FIN, 401, 1401, 0), TcpState::Closing),
+            (Direction::Reply, segment(ACK, 1401, 402, 500), TcpState::Closing),
+            (Direction::Reply, segment(ACK | Flags::FIN, 1901, 402, 0), TcpState::Closing),
+            (Direction::Original, segment(ACK, 402, 1902, 0), TcpState::TimeWait),
+            (Direction::Reply, segment(ACK | Flags::FIN, 1901, 402, 0), TcpState::TimeWait),
+        ] {
+            assert_eq!(track.handle(direction, &segment), Judged::Inside, "{segment:?}");
+            assert_eq!(track.state(), state, "{segment:?}");
+        }
+        let again = segment(Flags::SYN, 300, 0, 0);
+        assert_eq!(track.handle(Direction::Original, &again), Judged::Outside, "an old number");
+        assert_eq!(track.handle(Direction::Original, &segment(Flags::SYN, 90_000, 0, 0)), Judged::Begins);
+    }
+
+    #[test]
+    fn a_reset_must_be_one_that_the_end_believes() {
+        for (seq, ack, expected) in
+            [(501, 101, Judged::Inside), (400, 101, Judged::Outside), (501 + 2000, 101, Judged::Outside)]
+        {
+            let mut track = established();
+            let judged = track.handle(Direction::Reply, &segment(Flags::RST | ACK, seq, ack, 0));
+            assert_eq!(judged, expected, "{seq}");
+            assert_eq!(track.state() == TcpState::Reset, expected == Judged::Inside);
+        }
+        // RFC 7857 section 2.2: the end has not believed it.
+        let mut track = established();
+        track.handle(Direction::Reply, &segment(Flags::RST, 600, 0, 0));
+        assert_eq!(track.state(), TcpState::Reset);
+        assert_eq!(track.handle(Direction::Original, &segment(ACK, 101, 501, 10)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Established);
+    }
+
+    #[test]
+    fn a_refused_syn() {
+        for (flags, ack, state) in [
+            (Flags::RST | ACK, 101, TcpState::Reset),
+            (Flags::RST | ACK, 102, TcpState::SynSent),
+            (Flags::RST, 101, TcpState::SynSent),
+            (ACK, 101, TcpState::SynSent),
+            (Flags::SYN | ACK, 77, TcpState::SynSent),
+        ] {
+            let mut track = TcpTrack::new(&segment(Flags::SYN, 100, 0, 0));
+            track.handle(Direction::Reply, &segment(flags, 0, ack, 0));
+            assert_eq!(track.state(), state, "{flags:?} {ack}");
+        }
+    }
+
+    #[test]
+    fn both_begin_at_once() {
+        let mut track = TcpTrack::new(&segment(Flags::SYN, 100, 0, 0));
+        track.handle(Direction::Reply, &segment(Flags::SYN, 500, 0, 0));
+        track.handle(Direction::Original, &segment(Flags::SYN | ACK, 100, 501, 0));
+        track.handle(Direction::Reply, &segment(Flags::SYN | ACK, 500, 101, 0));
+        assert_eq!(track.handle(Direction::Original, &segment(ACK, 101, 501, 0)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Established);
+    }
+
+    #[test]
+    fn a_connection_that_is_older_than_what_is_known() {
+        let mut track = TcpTrack::new(&segment(ACK, 5000, 9000, 100));
+        assert_eq!(track.state(), TcpState::Established);
+        assert_eq!(track.handle(Direction::Reply, &segment(ACK, 9000, 5100, 4000)), Judged::Inside);
+        assert_eq!(track.handle(Direction::Original, &segment(ACK, 5100, 13_000, 100)), Judged::Inside);
+        assert_eq!(track.handle(Direction::Reply, &segment(ACK, 13_000, 5300, 1)), Judged::Outside, "of the future");
+    }
+
+    #[test]
+    fn windows_are_scaled_if_both_ends_say_so() {
+        let syn = |flags, seq, ack, scale| TcpView { scale, ..segment(flags, seq, ack, 0) };
+        for (theirs, allowed) in [(Some(7), 1000 << 7), (None, 1000)] {
+            let mut track = TcpTrack::new(&syn(Flags::SYN, 100, 0, Some(7)));
+            track.handle(Direction::Reply, &syn(Flags::SYN | ACK, 500, 101, theirs));
+            track.handle(Direction::Original, &segment(ACK, 101, 501, 0));
+            let beyond = |by: u32| segment(ACK, 501 + allowed + by, 101, 10);
+            assert_eq!(track.clone().handle(Direction::Reply, &beyond(0)), Judged::Inside);
+            assert_eq!(track.handle(Direction::Reply, &beyond(1)), Judged::Outside);
+        }
+    }
+
+    proptest! {
+        /// F7: whatever is outside changes nothing.
+        #[test]
+        fn outside_changes_nothing(segments in proptest::collection::vec((any::<bool>(), 0u8..64, any::<u32>(), any::<u32>(), 0u32..70_000, any::<bool>()), 1..60)) {
+            let mut track = established();
+            let (mut next, mut other) = (101u32, 501u32);
+            for (is_reply, flags, seq, ack, payload_len, is_near) in segments {
+                let direction = if is_reply { Direction::Reply } else { Direction::Original };
+                let (mine, theirs) = if is_reply { (&mut other, &mut next) } else { (&mut next, &mut other) };
+                let (seq, ack, payload_len) =
+                    if is_near { (mine.wrapping_add(seq % 3), *theirs, payload_len % 900) } else { (seq, ack, payload_len) };
+                let before = format!("{track:?}");
+                let segment = segment(Flags(flags), seq, ack, payload_len);
+                match track.handle(direction, &segment) {
+                    Judged::Inside if is_near && segment.flags.ack() && !segment.flags.syn() => {
+                        *mine = mine.wrapping_add(segment.len());
+                    }
+                    Judged::Inside => {}
+                    Judged::Outside => prop_assert_eq!(before, format!("{track:?}")),
+                    Judged::Begins => prop_assert!(matches!(track.state(), TcpState::TimeWait | TcpState::Reset | TcpState::SynSent)),
+                }
+            }
+        }
+
+        /// An attacker who does not know the numbers hits a window of 1000 rarely; whatever he sends, the connection goes on.
+        #[test]
+        fn a_blind_attacker(segments in proptest::collection::vec((0u8..64, any::<u32>(), any::<u32>()), 1..60)) {
+            let mut track = established();
+            for (flags, seq, ack) in segments {
+                // In the other half of the numbers.
+                let segment = segment(Flags(flags), seq % (1 << 30) + (1 << 30), ack, 0);
+                prop_assert_eq!(track.handle(Direction::Reply, &segment), Judged::Outside);
+            }
+            prop_assert_eq!(track.handle(Direction::Original, &segment(ACK, 101, 501, 100)), Judged::Inside);
+            prop_assert_eq!(track.state(), TcpState::Established);
+        }
+    }
+}
