@@ -65,7 +65,7 @@ impl Forwarder {
             let Some(route) = self.routes.find(lead.to.address) else { return Ok(Begun::NoRoute) };
             let is_moved = lead.to != destination;
             let through = lead.masquerade.or_else(|| match route.interface == packet.interface {
-                false => self.interfaces[route.interface].masquerade,
+                false => self.nat.choose(&self.interfaces[route.interface].masquerade, tuple.source.address),
                 // Who is reached by the interface that it came from would answer past us (hairpin, RFC 4787 section 6).
                 true => self.nat.external_of(destination.address).filter(|_| is_moved),
             });
@@ -77,7 +77,9 @@ impl Forwarder {
             if !is_begun && (through.is_some() || service.is_none()) {
                 return Err(Drop::NoConnection);
             }
-            if lead.to.address.is_ipv4() != tuple.source.address.is_ipv4() {
+            let is_v4 = tuple.source.address.is_ipv4();
+            let external = through.and_then(|through| self.nat.external(through));
+            if lead.to.address.is_ipv4() != is_v4 || external.is_some_and(|external| external.address.is_ipv4() != is_v4) {
                 return Err(Drop::NoRoute);
             }
             match self.insert(packet, tuple, &lead, through, ruled, now, random)? {
@@ -94,7 +96,7 @@ impl Forwarder {
         let Some(mapping) = self.nat.find_external(tuple.protocol, tuple.destination) else {
             return Ok(Lead { to: tuple.destination, chosen: None, mapping: None, masquerade: None });
         };
-        let is_from_inside = self.interfaces[packet.interface].masquerade.is_none();
+        let is_from_inside = self.interfaces[packet.interface].masquerade.is_empty();
         if !is_from_inside && !self.nat.is_open(mapping) {
             return Err(Drop::NoConnection);
         }

@@ -672,7 +672,7 @@ impl Forwarder {
         };
         let out = &self.interfaces[route.interface];
         // Invariant F5: outside, only addresses that are ours.
-        if out.masquerade.is_some() && !self.owned.contains(&source) {
+        if !out.masquerade.is_empty() && !self.owned.contains(&source) {
             return Err(Drop::Untranslated);
         }
         let len = match packet.offload.gso {

@@ -19,8 +19,9 @@ pub struct Interface {
     pub addresses: Vec<(IpAddr, u8)>,
     /// Bytes of the longest IP packet that the link takes.
     pub mtu: u32,
-    /// What leaves here gets an external address, by its number, unless it came from here.
-    pub masquerade: Option<usize>,
+    /// What leaves here gets one of these external addresses, by their numbers, unless it came from here. None: it keeps its own. With some, but none of
+    /// its version of IP, it does not leave.
+    pub masquerade: Vec<usize>,
 }
 
 impl Interface {

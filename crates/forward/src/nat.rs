@@ -128,6 +128,16 @@ impl Nat {
         self.outside.iter().position(|outside| outside.external.address == address)
     }
 
+    /// Which of several external addresses stands for an inside one: always the same (RFC 4787, REQ-2), of its version of IP.
+    pub fn choose(&self, among: &[usize], internal: IpAddr) -> Option<usize> {
+        let is_same = |number: &&usize| {
+            self.external(**number).is_some_and(|external| external.address.is_ipv4() == internal.is_ipv4())
+        };
+        let count = among.iter().filter(is_same).count() as u64;
+        let chosen = self.seed.hash_one(internal).checked_rem(count)?;
+        among.iter().filter(is_same).nth(chosen as usize).copied()
+    }
+
     /// Ports that an external address has left.
     pub fn free_ports(&self, through: usize, protocol: Protocol) -> u32 {
         self.outside[through].ports[protocol as usize].free()

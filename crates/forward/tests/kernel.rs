@@ -60,7 +60,7 @@ impl World {
             mac: [2, 0, 0, 0, 1, port],
             addresses: vec![(v4.parse().unwrap(), 24), (v6.parse().unwrap(), 64)],
             mtu: 1500,
-            masquerade: None,
+            masquerade: Vec::new(),
         };
         Config::new(vec![interface(0, "10.1.0.1", "fd01::1"), interface(1, "192.0.2.1", "fd02::1")], 77)
     }
@@ -163,7 +163,7 @@ fn a_client_behind_an_address() {
         .map(|text| External { address: address(text), ports: 1024..=65_535, filtering: Filtering::default() })
         .into();
     // The server knows no way to the client.
-    config.interfaces[1].masquerade = Some(0);
+    config.interfaces[1].masquerade = vec![0, 1];
     let file = world.file(24 << 20);
     let _nginx = nginx(&world.server, world.folder.path(), "one", "192.0.2.2:80");
     let running = world.start(config);

@@ -1,0 +1,342 @@
+//! Tables that are bounded (F6), connections that strangers do not disturb (F7), and back ends that come and go.
+
+mod packets;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use nicache_forward::conntrack::{Limits, Phase};
+use nicache_forward::fan_out::Group;
+use nicache_forward::rules::{Action, Rule};
+use nicache_forward::services::{BackEnd, Chosen, Health, ServiceConfig};
+use nicache_forward::tuple::{Endpoint, Protocol};
+use nicache_forward::{Decision, Drop, Head};
+use nicache_port::Offload;
+use nicache_tcp::Time;
+use packets::*;
+use proptest::prelude::*;
+use world::*;
+
+const LIMITS: Limits = Limits { connections: 64, opening: 16 };
+
+fn tcp(client: usize, port: u16, flags: u8, seq: u32, ack: u32) -> Recipe {
+    let recipe = Recipe::new(TCP, (address(CLIENTS[client]), port), (address(SERVERS[0]), 80));
+    Recipe { tcp: (seq, ack, flags), ..recipe }
+}
+
+/// What the server sends to whoever it sees.
+fn tcp_back(to: (std::net::IpAddr, u16), flags: u8, seq: u32, ack: u32) -> Recipe {
+    let recipe = Recipe::new(TCP, (address(SERVERS[0]), 80), to);
+    Recipe { tcp: (seq, ack, flags), ..recipe }
+}
+
+/// Opens a connection; what the server sees.
+fn open(world: &mut World, port: u16) -> (std::net::IpAddr, u16) {
+    let seen = world.try_leave(&tcp(0, port, SYN, 100, 0)).unwrap().from();
+    world.try_enter(&tcp_back(seen, SYN | ACK, 500, 101)).unwrap();
+    assert_eq!(world.try_leave(&tcp(0, port, ACK, 101, 501)).unwrap().from(), seen);
+    seen
+}
+
+fn goes_on(world: &mut World, port: u16, seen: (std::net::IpAddr, u16)) {
+    assert_eq!(world.try_leave(&tcp(0, port, ACK, 101, 501)).unwrap().from(), seen);
+    let back = world.try_enter(&tcp_back(seen, ACK, 501, 101)).unwrap();
+    assert_eq!((back.destination, back.ports.1), (address(CLIENTS[0]), port));
+}
+
+/// F6: a flood takes only its own share, and those who were answered stay.
+#[test]
+fn a_flood_of_syns() {
+    let mut world = World::new(|config| config.limits = LIMITS);
+    let open: Vec<_> = (0..40u16).map(|number| (number + 2000, open(&mut world, number + 2000))).collect();
+    for port in 10_000..20_000 {
+        world.try_leave(&tcp(1, port, SYN, 7, 0)).unwrap();
+    }
+    let table = world.forwarder.connections();
+    assert_eq!((table.count(Phase::Open), table.count(Phase::Opening)), (40, 16));
+    for (port, seen) in &open {
+        goes_on(&mut world, *port, *seen);
+    }
+    assert_eq!(world.forwarder.counters().pushed_out, 10_000 - 16);
+    // In the middle of a flood a handshake takes place.
+    for port in 20_000..20_010 {
+        world.try_leave(&tcp(1, port, SYN, 7, 0)).unwrap();
+    }
+    self::open(&mut world, 3000);
+}
+
+/// A table full of those who were answered takes no more, and gives way to none.
+#[test]
+fn a_full_table() {
+    let mut world = World::new(|config| config.limits = LIMITS);
+    let seen: Vec<_> = (0..64u16).map(|number| open(&mut world, 2000 + number)).collect();
+    assert_eq!(world.try_leave(&tcp(1, 9, SYN, 7, 0)).unwrap_err(), Drop::TableFull);
+    for (number, seen) in seen.iter().enumerate() {
+        goes_on(&mut world, 2000 + number as u16, *seen);
+    }
+    // One that is over makes room.
+    let first = seen[0];
+    world.try_leave(&tcp(0, 2000, RST, 101, 0)).unwrap();
+    world.try_leave(&tcp(1, 9, SYN, 7, 0)).unwrap();
+    assert_eq!(world.try_enter(&tcp_back(first, ACK, 501, 101)).unwrap_err(), Drop::NoConnection);
+}
+
+/// Ports run out; those of connections that are over come back at once, and no two have the same.
+#[test]
+fn ports_that_run_out() {
+    let mut world = World::new(|config| config.externals[0].ports = 5000..=5009);
+    let seen: BTreeSet<_> = (0..10u16).map(|number| open(&mut world, 100 + number).1).collect();
+    assert_eq!(seen.len(), 10);
+    assert!(seen.iter().all(|port| (5000..=5009).contains(port)));
+    assert_eq!(world.try_leave(&tcp(1, 9, SYN, 7, 0)).unwrap_err(), Drop::PortsUsed);
+    world.try_leave(&tcp(0, 104, RST, 101, 0)).unwrap();
+    world.try_leave(&tcp(1, 9, SYN, 7, 0)).unwrap();
+}
+
+/// F7, RFC 7857: what is outside of the windows changes nothing, from either side.
+#[test]
+fn strangers_who_guess() {
+    let mut world = World::new(|config| config.timeouts.reset = Duration::from_secs(1));
+    let seen = open(&mut world, 2000);
+    for seq in (0..1000u32).map(|step| 2_000_000 + step * 2_000_000) {
+        let _ = world.try_enter(&tcp_back(seen, RST, seq, 0));
+        let _ = world.try_enter(&tcp_back(seen, FIN | ACK, seq, 101));
+        let _ = world.try_enter(&tcp_back(seen, SYN, seq, 0));
+    }
+    assert_eq!(world.forwarder.connections().count(Phase::Open), 1);
+    world.now += Duration::from_secs(5);
+    world.forwarder.expire(world.now);
+    goes_on(&mut world, 2000, seen);
+}
+
+/// A tuple may come again in TIME-WAIT, with a later number (RFC 9293 section 3.6.1), and gets a connection of its own.
+#[test]
+fn the_same_ends_again() {
+    let mut world = World::new(|_| {});
+    let seen = open(&mut world, 2000);
+    world.try_leave(&tcp(0, 2000, FIN | ACK, 101, 501)).unwrap();
+    world.try_enter(&tcp_back(seen, FIN | ACK, 501, 102)).unwrap();
+    world.try_leave(&tcp(0, 2000, ACK, 102, 502)).unwrap();
+    assert_eq!(world.forwarder.connections().count(Phase::TimeWait), 1);
+    world.try_leave(&tcp(0, 2000, SYN, 90_000, 0)).unwrap();
+    let table = world.forwarder.connections();
+    assert_eq!((table.count(Phase::TimeWait), table.count(Phase::Opening), table.len()), (0, 1, 1));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send { client: usize, port: u16, protocol: u8, server: usize, flags: u8 },
+    Answer { number: usize, flags: u8 },
+    Wait(u16),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let flags = || prop_oneof![Just(SYN), Just(SYN | ACK), Just(ACK), Just(RST | ACK), Just(FIN | ACK), 0u8..64];
+    let step = prop_oneof![
+        6 => (0usize..2, 1u16..12, prop_oneof![Just(TCP), Just(UDP), Just(ICMP)], 0usize..2, flags())
+            .prop_map(|(client, port, protocol, server, flags)| Step::Send { client, port, protocol, server, flags }),
+        4 => (any::<usize>(), flags()).prop_map(|(number, flags)| Step::Answer { number, flags }),
+        1 => (1u16..400).prop_map(Step::Wait),
+    ];
+    proptest::collection::vec(step, 1..150)
+}
+
+proptest! {
+    /// F6: at no time do two inside ends have the same outside end, and one inside end has one (endpoint-independent mapping); in the end nothing is left.
+    #[test]
+    fn one_mapping_for_each_external_port(steps in steps()) {
+        let mut world = World::new(|config| {
+            config.limits = Limits { connections: 24, opening: 8 };
+            config.externals[0].ports = 100..=115;
+        });
+        // What is outside now, by protocol: the inside end, and the server that it speaks with.
+        let mut seen: Vec<(u8, (std::net::IpAddr, u16), (std::net::IpAddr, u16), usize)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Send { client, port, protocol, server, flags } => {
+                    let inside = (address(CLIENTS[client]), port);
+                    let there = (address(SERVERS[server]), if protocol == ICMP { 1 } else { 80 });
+                    let recipe = Recipe { tcp: (1000, 2000, flags), ..Recipe::new(protocol, inside, there) };
+                    if let Ok(left) = world.try_leave(&recipe) {
+                        let outside = left.from();
+                        prop_assert!((100..=115).contains(&outside.1));
+                        // Ask the forwarder who has that port now: it must answer this one.
+                        let kind = match protocol { TCP => Protocol::Tcp, UDP => Protocol::Udp, _ => Protocol::Query };
+                        let owner = world.forwarder.nat().find_external(kind, Endpoint::new(outside.0, outside.1)).unwrap();
+                        prop_assert_eq!(world.forwarder.nat().get(owner).unwrap().internal, Endpoint::new(inside.0, inside.1));
+                        seen.retain(|(other, at, ..)| (*other, *at) != (protocol, outside));
+                        seen.push((protocol, outside, inside, server));
+                    }
+                    let mapped: BTreeMap<_, _> = world.forwarder.connections().iter()
+                        .map(|(_, connection)| (connection.incoming(nicache_forward::tcp_track::Direction::Original), connection.outgoing(nicache_forward::tcp_track::Direction::Original)))
+                        .collect();
+                    let mut by_inside = BTreeMap::new();
+                    let mut by_outside = BTreeMap::new();
+                    for (incoming, outgoing) in mapped {
+                        let inside = (incoming.protocol, incoming.source);
+                        let outside = (outgoing.protocol, outgoing.source);
+                        prop_assert_eq!(*by_inside.entry(inside).or_insert(outside), outside);
+                        prop_assert_eq!(*by_outside.entry(outside).or_insert(inside), inside);
+                    }
+                }
+                Step::Answer { number, flags } if !seen.is_empty() => {
+                    let (protocol, outside, inside, server) = seen[number % seen.len()];
+                    let from = (address(SERVERS[server]), if protocol == ICMP { outside.1 } else { 80 });
+                    let to = if protocol == ICMP { (outside.0, 0) } else { outside };
+                    let recipe = Recipe { tcp: (2000, 1001, flags), ..Recipe::new(protocol, from, to) };
+                    if let Ok(came) = world.try_enter(&recipe) {
+                        prop_assert_eq!(came.destination, inside.0);
+                    }
+                }
+                Step::Answer { .. } => {}
+                Step::Wait(seconds) => {
+                    world.now += Duration::from_secs(u64::from(seconds));
+                    while world.forwarder.expire(world.now) {}
+                }
+            }
+            prop_assert!(world.forwarder.connections().len() <= 24);
+            prop_assert!(world.forwarder.connections().count(Phase::Opening) <= 8);
+        }
+        world.now += Duration::from_secs(100_000);
+        while world.forwarder.expire(world.now) {}
+        prop_assert!(world.forwarder.connections().is_empty() && world.forwarder.nat().is_empty());
+        for protocol in [Protocol::Tcp, Protocol::Udp, Protocol::Query] {
+            prop_assert_eq!(world.forwarder.nat().free_ports(0, protocol), 16);
+        }
+    }
+}
+
+/// A service outside, for the clients inside.
+fn service(protocol: Protocol, weights: [u16; 2]) -> ServiceConfig {
+    let back_end = |number: usize| BackEnd { endpoint: Endpoint::new(address(SERVERS[number]), 80), weight: weights[number] };
+    ServiceConfig {
+        protocol,
+        address: Endpoint::new(address("10.1.0.100"), 80),
+        back_ends: vec![back_end(0), back_end(1)],
+        masquerade: None,
+    }
+}
+
+fn to_service(protocol: u8, port: u16, flags: u8) -> Recipe {
+    let recipe = Recipe::new(protocol, (address(CLIENTS[0]), port), (address("10.1.0.100"), 80));
+    Recipe { tcp: (100, 0, flags), ..recipe }
+}
+
+const BOTH: [Chosen; 2] = [Chosen { service: 0, back_end: 0 }, Chosen { service: 0, back_end: 1 }];
+
+/// keepalived#2163: UDP leaves a back end that is dead at once, TCP stays, and nobody new is sent there.
+#[test]
+fn a_back_end_that_dies() {
+    for (protocol, number) in [(Protocol::Udp, UDP), (Protocol::Tcp, TCP)] {
+        let mut world = World::new(|config| {
+            config.services = vec![service(protocol, [1, 1])];
+            config.interfaces[1].masquerade = vec![];
+        });
+        let before: Vec<_> =
+            (0..50).map(|port| world.try_leave(&to_service(number, port + 1, SYN)).unwrap().destination).collect();
+        assert_eq!(BOTH.map(|chosen| world.forwarder.services().connections(chosen)).iter().sum::<u32>(), 50);
+        assert!(BOTH.iter().all(|chosen| world.forwarder.services().connections(*chosen) > 10));
+        world.forwarder.set_health(BOTH[0], Health::Down);
+        for (port, before) in before.into_iter().enumerate() {
+            let after = world.try_leave(&to_service(number, port as u16 + 1, SYN)).unwrap().destination;
+            match protocol {
+                Protocol::Tcp => assert_eq!(after, before),
+                _ => assert_eq!(after, address(SERVERS[1])),
+            }
+        }
+        for port in 100..150 {
+            assert_eq!(world.try_leave(&to_service(number, port, SYN)).unwrap().destination, address(SERVERS[1]));
+        }
+        world.forwarder.set_health(BOTH[1], Health::Down);
+        let refused = world.try_leave(&to_service(number, 200, SYN)).unwrap();
+        assert_eq!((refused.protocol, refused.destination), (ICMP, address(CLIENTS[0])), "unreachable");
+    }
+}
+
+/// k8s#57841: a drained back end keeps what it has, gets nothing new, and is left alone at the deadline.
+#[test]
+fn a_back_end_that_is_drained() {
+    let mut world = World::new(|config| {
+        config.services = vec![service(Protocol::Udp, [1, 0])];
+        config.interfaces[1].masquerade = vec![];
+    });
+    assert_eq!(world.try_leave(&to_service(UDP, 1, 0)).unwrap().destination, address(SERVERS[0]));
+    world.forwarder.set_health(BOTH[0], Health::Draining { until: Time::ZERO + Duration::from_secs(10) });
+    world.now = Time::ZERO + Duration::from_secs(9);
+    assert_eq!(world.try_leave(&to_service(UDP, 1, 0)).unwrap().destination, address(SERVERS[0]));
+    assert_eq!(world.try_leave(&to_service(UDP, 2, 0)).unwrap().protocol, ICMP, "nothing new");
+    world.now = Time::ZERO + Duration::from_secs(10);
+    assert_eq!(world.try_leave(&to_service(UDP, 1, 0)).unwrap().protocol, ICMP, "the deadline");
+    assert_eq!(world.forwarder.services().connections(BOTH[0]), 0);
+}
+
+/// Rules hold for connections that are there.
+#[test]
+fn a_rule_that_comes_later() {
+    let mut world = World::new(|_| {});
+    let seen = open(&mut world, 2000);
+    let drop = Rule {
+        interface: None,
+        protocol: Some(Protocol::Tcp),
+        source: Some("10.1.0.2".parse().unwrap()),
+        destination: None,
+        ports: Some(80..=80),
+        action: Action::Drop,
+    };
+    world.forwarder.set_rules(vec![drop], world.now);
+    assert_eq!(world.try_leave(&tcp(0, 2000, ACK, 101, 501)).unwrap_err(), Drop::Rule);
+    assert_eq!(world.try_enter(&tcp_back(seen, ACK, 501, 101)).unwrap_err(), Drop::Rule);
+    assert!(world.try_leave(&tcp(1, 2000, SYN, 1, 0)).is_ok());
+    world.forwarder.set_rules(vec![], world.now);
+    goes_on(&mut world, 2000, seen);
+}
+
+/// samplicator#72: one datagram to many; one target that does not answer delays nobody.
+#[test]
+fn one_to_many() {
+    let mut world = World::new(|config| {
+        config.interfaces[1].masquerade = vec![];
+        config.groups = vec![Group {
+            address: Endpoint::new(address("10.1.0.200"), 514),
+            targets: vec![
+                Endpoint::new(address(SERVERS[0]), 1000),
+                Endpoint::new(address("192.0.2.77"), 1001),
+                Endpoint::new(address(SERVERS[1]), 1002),
+            ],
+            source: None,
+        }];
+    });
+    let recipe = Recipe {
+        payload: vec![9; 600],
+        ..Recipe::new(UDP, (address(CLIENTS[0]), 7), (address("10.1.0.200"), 514))
+    };
+    for (frames, offload) in [(vec![recipe.frame()], recipe.offload()), (recipe.fragments(304, 8), Offload::default())] {
+        let mut bytes = BTreeMap::<_, Vec<u8>>::new();
+        for frame in &frames {
+            let mut head = Head::new();
+            let moment = nicache_forward::Moment { now: world.now, random: 0 };
+            let decision = world.forwarder.handle(frame, frame.len(), INSIDE, offload, &mut head, moment);
+            assert_eq!(decision, Decision::FanOut { group: 0, targets: 3 });
+            for target in 0..3 {
+                let one = world.forwarder.fan_out(frame, frame.len(), INSIDE, offload, (0, target), &mut head, world.now);
+                match one {
+                    Decision::Forward(out) => {
+                        let sent = [&head[..], &frame[out.rest]].concat();
+                        let seen = verify(&sent, out.offload).unwrap();
+                        assert_eq!(seen.source, address(CLIENTS[0]));
+                        bytes.entry((seen.destination, target)).or_default().extend(&sent[seen.transport_at..]);
+                    }
+                    other => assert_eq!((other, target), (Decision::Wait, 1)),
+                }
+            }
+        }
+        assert_eq!(bytes.len(), 2);
+        for ((destination, target), transport) in bytes {
+            let seen = Seen { destination, ..Seen::of(&frames[0]) };
+            verify_transport(&seen, &transport, Offload::default()).unwrap();
+            assert_eq!(transport[2..4], (1000 + target as u16).to_be_bytes());
+        }
+    }
+    assert!(world.forwarder.poll_question().is_some(), "the one who does not answer is asked for");
+}
