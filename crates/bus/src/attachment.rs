@@ -1,7 +1,7 @@
 //! What a card and its host share besides the window, from the moment that both are there until one of them is gone.
 //!
 //! ```text
-//! byte      0  "nicache1"
+//! byte      0  "nicache2"
 //!          64  what has crossed the bus: one word per class, then transfers           the card writes
 //!         128  where the card runs                                                the card writes
 //!         192  where the host runs                                                the host writes
@@ -32,7 +32,7 @@ pub const DONE: usize = 256;
 /// Entries of the rings of free buffers and of received frames.
 pub const FRAMES: usize = 1024;
 
-const MAGIC: u64 = u64::from_le_bytes(*b"nicache1");
+const MAGIC: u64 = u64::from_le_bytes(*b"nicache2");
 const COUNTERS_AT: usize = 64;
 const CARD_AT: usize = 128;
 const HOST_AT: usize = 192;

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!            host                                                card
-//!   commands    ──▶ ring of descriptors ──▶  insert, append_mm, append_cache     16 bytes each, see descriptor.rs
+//!   commands    ──▶ ring of descriptors ──▶  insert, fetch, append_mm, append_cache     16 bytes each, see descriptor.rs
 //!   done        ◀── ring of completions ◀──  size of the cache, errors
 //!   free        ──▶ ring of buffers     ──▶  where received frames may go
 //!   received    ◀── ring of buffers     ◀──  where one is, and how long
@@ -34,7 +34,9 @@ pub mod window;
 
 pub use attachment::{Attachment, CardSide, Counted, HostSide};
 pub use class::{BusClass, BusCounters};
-pub use descriptor::{Command, Completion, DescriptorError, Flags, Received, Segmentation};
+pub use descriptor::{
+    CachePlace, Command, Completion, DescriptorError, Flags, Post, Received, ReceivedChecksum, ReceivedGso, Segmentation,
+};
 pub use doorbell::Doorbell;
 pub use model::{BusModel, Meter};
 pub use presence::{Peer, Presence};

@@ -231,6 +231,17 @@ impl<M: RingMemory> Consumer<M> {
         Ok(Some(entry))
     }
 
+    /// The entry that [`pop`](Self::pop) would take. The producer may change it before that.
+    ///
+    /// # Errors
+    /// The producer is broken.
+    pub fn peek(&mut self) -> Result<Option<Entry>, RingError> {
+        let before = self.next;
+        let entry = self.pop();
+        self.next = before;
+        entry
+    }
+
     /// Entries that can be popped now.
     ///
     /// # Errors
@@ -262,10 +273,18 @@ impl<M: RingMemory> Consumer<M> {
     /// # Errors
     /// The producer is broken.
     pub fn sleep_until_entry(&mut self) -> Result<bool, RingError> {
-        self.memory.store(WANTED_ENTRY, self.next, Ordering::Relaxed);
+        self.sleep_until_more_than(0)
+    }
+
+    /// The same for when more than so many entries can be popped. True: there were not more at this moment.
+    ///
+    /// # Errors
+    /// The producer is broken.
+    pub fn sleep_until_more_than(&mut self, entries: u64) -> Result<bool, RingError> {
+        self.memory.store(WANTED_ENTRY, self.next + entries, Ordering::Relaxed);
         self.memory.fence();
         self.look()?;
-        Ok(self.published == self.next)
+        Ok(self.published - self.next <= entries)
     }
 }
 

@@ -1,13 +1,18 @@
-//! The network interface data cache: a region of card memory without any structure of its own.
+//! The network interface data cache: a region of card memory without any structure of its own, but that each block knows which load it has.
 
 use std::io;
 use std::ops::Range;
 
+use nicache_bus::descriptor::{GENERATION_BLOCK_BYTES, Refusal};
 use nicache_memory::{Arena, HugePages};
 
 /// Bytes at offsets that the host chooses.
 #[derive(Debug)]
-pub struct Cache(Option<Arena>);
+pub struct Cache {
+    arena: Option<Arena>,
+    /// Of each block; 0: none.
+    generations: Box<[u16]>,
+}
 
 impl Cache {
     /// So many bytes, all 0, in large pages if there are any.
@@ -15,14 +20,43 @@ impl Cache {
     /// # Errors
     /// There is no such memory.
     pub fn new(bytes: u32) -> io::Result<Cache> {
-        if bytes == 0 {
-            return Ok(Cache(None));
+        let generations = vec![0; bytes.div_ceil(GENERATION_BLOCK_BYTES) as usize].into_boxed_slice();
+        let arena = if bytes == 0 { None } else { Some(Arena::new(bytes as usize, HugePages::Try)?) };
+        Ok(Cache { arena, generations })
+    }
+
+    /// Whatever it has is void.
+    pub fn clear(&mut self) {
+        self.generations.fill(0);
+    }
+
+    fn blocks(offset: u32, len: u32) -> Range<usize> {
+        let end = u64::from(offset) + u64::from(len);
+        (offset / GENERATION_BLOCK_BYTES) as usize..end.div_ceil(u64::from(GENERATION_BLOCK_BYTES)) as usize
+    }
+
+    /// Some of its bytes, if all of them are of a generation; 0: of any.
+    ///
+    /// # Errors
+    /// [`Refusal::Cache`] if they are not there, [`Refusal::Stale`] if they are of another load.
+    pub fn get_of(&self, offset: u32, len: u32, generation: u16) -> Result<&[u8], Refusal> {
+        let bytes = self.get(offset, len).ok_or(Refusal::Cache)?;
+        let is_right = |block: &u16| *block == generation;
+        if generation != 0 && !self.generations[Cache::blocks(offset, len)].iter().all(is_right) {
+            return Err(Refusal::Stale);
         }
-        Arena::new(bytes as usize, HugePages::Try).map(|arena| Cache(Some(arena)))
+        Ok(bytes)
+    }
+
+    /// Room for another load of some of its bytes, if they are there.
+    pub fn load(&mut self, offset: u32, len: u32, generation: u16) -> Option<&mut [u8]> {
+        self.range(offset, len)?;
+        self.generations[Cache::blocks(offset, len)].fill(generation);
+        self.get_mut(offset, len)
     }
 
     fn memory(&self) -> &[u8] {
-        self.0.as_ref().map_or(&[], Arena::bytes)
+        self.arena.as_ref().map_or(&[], Arena::bytes)
     }
 
     /// Its size in bytes.
@@ -43,7 +77,7 @@ impl Cache {
     /// The same, to be written.
     pub fn get_mut(&mut self, offset: u32, len: u32) -> Option<&mut [u8]> {
         let range = self.range(offset, len)?;
-        self.0.as_mut().map(|arena| &mut arena.bytes_mut()[range])
+        self.arena.as_mut().map(|arena| &mut arena.bytes_mut()[range])
     }
 }
 
@@ -58,5 +92,19 @@ mod tests {
         assert_eq!(cache.get(7, 3), Some(&b"\0ab"[..]));
         assert!(cache.get(8, 3).is_none() && cache.get_mut(u32::MAX, u32::MAX).is_none());
         assert_eq!(cache.get(10, 0), Some(&b""[..]));
+    }
+
+    #[test]
+    fn another_load_is_found() {
+        let mut cache = Cache::new(3 * 4096).unwrap();
+        cache.load(4096, 4096, 7).unwrap().fill(1);
+        assert!(cache.get_of(4096, 4096, 7).is_ok() && cache.get_of(4196, 10, 7).is_ok() && cache.get_of(4000, 4096, 0).is_ok());
+        for (offset, len, generation) in [(4096, 1, 8), (4095, 2, 7), (8191, 2, 7), (0, 1, 7)] {
+            assert_eq!(cache.get_of(offset, len, generation), Err(Refusal::Stale));
+        }
+        assert_eq!(cache.get_of(12_288, 1, 7), Err(Refusal::Cache));
+        assert!(cache.load(12_287, 2, 9).is_none());
+        cache.clear();
+        assert_eq!(cache.get_of(4096, 1, 7), Err(Refusal::Stale));
     }
 }

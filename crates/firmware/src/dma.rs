@@ -29,6 +29,11 @@ impl Dma {
         self.busy_until_ns
     }
 
+    /// Whether so many bytes are in the window.
+    pub fn contains(&self, mmaddr: u64, len: u32) -> bool {
+        mmaddr.checked_add(u64::from(len)).is_some_and(|end| end <= self.window.bytes())
+    }
+
     /// From host memory to the card.
     ///
     /// # Errors

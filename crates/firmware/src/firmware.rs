@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nicache_bus::descriptor::Refusal;
+use nicache_bus::descriptor::{PORTS_MAX, Refusal};
 use nicache_bus::{
     BusClass, BusCounters, CardSide, Command, Completion, Flags, Meter, Peer, PushError, RingError, Window,
 };
@@ -11,7 +11,7 @@ use nicache_port::{Burst, Port, send_with_fallback};
 use crate::cache::Cache;
 use crate::counters::FirmwareCounters;
 use crate::dma::Dma;
-use crate::receive::deliver;
+use crate::receive::{Delivered, deliver};
 use crate::transmit::Packet;
 
 /// Commands in one turn at most, so that frames are received meanwhile.
@@ -56,15 +56,17 @@ pub enum Progress {
 /// The card, see the module's head.
 #[derive(Debug)]
 pub struct Firmware<P> {
-    port: P,
+    ports: Vec<P>,
     side: CardSide,
     dma: Dma,
     cache: Cache,
     packet: Packet,
     burst: Burst,
-    single: Burst,
-    /// The host has given no buffers, so that frames stay where they are.
-    is_starved: bool,
+    /// The port that the frames of the burst came by, and how many of them are done with.
+    burst_port: usize,
+    delivered: usize,
+    /// The host has given no more buffers than these, so that frames stay where they are.
+    starved_with: Option<u64>,
     /// The host is to be rung for, since this time.
     bell_owed_ns: Option<u64>,
     counters: FirmwareCounters,
@@ -83,15 +85,33 @@ impl<P: Port> Firmware<P> {
         cache_bytes: u32,
         meter: Option<Arc<Meter>>,
     ) -> std::io::Result<Firmware<P>> {
+        Firmware::with_ports(vec![port], side, window, cache_bytes, meter)
+    }
+
+    /// The same with several ports, which descriptors name by their places.
+    ///
+    /// # Errors
+    /// There is no memory for the cache, no port, or more of them than descriptors can name.
+    pub fn with_ports(
+        ports: Vec<P>,
+        side: CardSide,
+        window: Arc<Window>,
+        cache_bytes: u32,
+        meter: Option<Arc<Meter>>,
+    ) -> std::io::Result<Firmware<P>> {
+        if !(1..=usize::from(PORTS_MAX)).contains(&ports.len()) {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "a card has 1 to 16 ports"));
+        }
         Ok(Firmware {
-            port,
+            ports,
             side,
             dma: Dma::new(window, meter),
             cache: Cache::new(cache_bytes)?,
             packet: Packet::new(),
             burst: Burst::new(FRAMES_MAX),
-            single: Burst::new(1),
-            is_starved: false,
+            burst_port: 0,
+            delivered: 0,
+            starved_with: None,
             bell_owed_ns: None,
             counters: FirmwareCounters::default(),
             told: BusCounters::default(),
@@ -108,14 +128,24 @@ impl<P: Port> Firmware<P> {
         self.dma.counters()
     }
 
-    /// The wire port.
+    /// The first wire port.
     pub fn port(&self) -> &P {
-        &self.port
+        &self.ports[0]
     }
 
-    /// The wire port, for a card that begins anew.
+    /// All wire ports.
+    pub fn ports(&self) -> &[P] {
+        &self.ports
+    }
+
+    /// The first wire port, for a card that begins anew.
     pub fn into_port(self) -> P {
-        self.port
+        self.into_ports().swap_remove(0)
+    }
+
+    /// All wire ports, for a card that begins anew.
+    pub fn into_ports(self) -> Vec<P> {
+        self.ports
     }
 
     /// Where the card runs, and where the host does.
@@ -177,12 +207,16 @@ impl<P: Port> Firmware<P> {
     pub fn prepare_sleep(&mut self) -> Result<bool, Broken> {
         self.side.bell.hear();
         let is_quiet = self.side.commands.sleep_until_entry()?;
-        Ok(is_quiet && (!self.is_starved || self.side.free.sleep_until_entry()?))
+        let is_full = match self.starved_with {
+            Some(buffers) => self.side.free.sleep_until_more_than(buffers)?,
+            None => true,
+        };
+        Ok(is_quiet && is_full)
     }
 
     /// Whether frames wait for buffers of the host: then it is only the bell that is worth waking for.
     pub fn is_starved(&self) -> bool {
-        self.is_starved
+        self.starved_with.is_some()
     }
 
     fn execute(&mut self, now_ns: u64) -> Result<u64, Broken> {
@@ -209,7 +243,9 @@ impl<P: Port> Firmware<P> {
         }
         self.dma.cross_entries(executed, now_ns);
         if executed > 0 {
-            self.port.flush()?;
+            for port in &mut self.ports {
+                port.flush()?;
+            }
         }
         if self.side.commands.release() | self.side.done.publish() {
             self.bell_owed_ns.get_or_insert(now_ns);
@@ -221,20 +257,38 @@ impl<P: Port> Firmware<P> {
         match command {
             Command::CacheInit => {
                 self.packet.clear();
+                self.cache.clear();
                 self.answer(Completion::CacheSize { bytes: self.cache.bytes() }, now_ns)?;
             }
-            Command::CacheInsert { mmaddr, ncoffset, len } => {
-                let Some(place) = self.cache.get_mut(ncoffset, len) else { return Ok(Err(Refusal::Cache)) };
+            Command::CacheInsert { mmaddr, ncoffset, len, generation } => {
+                // A refused one leaves the cache as it was.
+                if !self.dma.contains(mmaddr, len) {
+                    let is_there = self.cache.get(ncoffset, len).is_some();
+                    return Ok(Err(if is_there { Refusal::Window } else { Refusal::Cache }));
+                }
+                let Some(place) = self.cache.load(ncoffset, len, generation) else { return Ok(Err(Refusal::Cache)) };
                 if self.dma.read(mmaddr, place, BusClass::Content, now_ns).is_err() {
                     return Ok(Err(Refusal::Window));
                 }
             }
-            Command::AppendMm { mmaddr, len, flags, class, segmentation } => {
+            Command::CacheFetch { mmaddr, ncoffset, len, generation } => {
+                let bytes = match self.cache.get_of(ncoffset, len, generation) {
+                    Ok(bytes) => bytes,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
+                if self.dma.write(mmaddr, bytes, BusClass::Content, now_ns).is_err() {
+                    return Ok(Err(Refusal::Window));
+                }
+            }
+            Command::AppendMm { mmaddr, len, flags, class, port, segmentation } => {
                 if flags.has(Flags::FIRST) {
                     if self.packet.is_begun() {
                         self.counters.dropped += 1;
                     }
-                    self.packet.begin(flags, segmentation);
+                    self.packet.begin(flags, port, segmentation);
+                    if usize::from(port) >= self.ports.len() {
+                        return Ok(Err(Refusal::Packet));
+                    }
                 }
                 if self.packet.is_spoilt() {
                     return Ok(self.end(flags));
@@ -245,14 +299,14 @@ impl<P: Port> Firmware<P> {
                 }
                 return Ok(self.end(flags));
             }
-            Command::AppendCache { ncoffset, len, flags } => {
+            Command::AppendCache { ncoffset, len, flags, generation } => {
                 if self.packet.is_spoilt() {
                     return Ok(self.end(flags));
                 }
-                if self.cache.get(ncoffset, len).is_none() {
-                    return Ok(Err(Refusal::Cache));
+                if let Err(refusal) = self.cache.get_of(ncoffset, len, generation) {
+                    return Ok(Err(refusal));
                 }
-                if !self.packet.append_cache(ncoffset, len) {
+                if !self.packet.append_cache(ncoffset, len, generation) {
                     return Ok(Err(Refusal::Packet));
                 }
                 self.counters.cache_bytes += u64::from(len);
@@ -270,8 +324,11 @@ impl<P: Port> Firmware<P> {
         let spoilt = self.packet.is_spoilt();
         let sent = match self.packet.gather(&self.cache) {
             _ if spoilt => Ok(false),
-            Some((parts, offload)) => Ok(send_with_fallback(&mut self.port, &parts, offload).is_ok()),
-            None => Err(Refusal::Packet),
+            Ok((parts, offload)) => {
+                let port = &mut self.ports[self.packet.port()];
+                Ok(send_with_fallback(port, &parts, offload).is_ok())
+            }
+            Err(refusal) => Err(refusal),
         };
         self.packet.clear();
         match sent {
@@ -293,17 +350,33 @@ impl<P: Port> Firmware<P> {
     }
 
     fn receive(&mut self, now_ns: u64) -> Result<u64, Broken> {
-        // What there is no buffer for waits in the port's own queue.
-        let room = self.side.free.available()?.min(self.side.received.room()?);
-        self.is_starved = room == 0;
-        if self.is_starved {
-            return Ok(0);
-        }
-        let burst = if room >= FRAMES_MAX as u64 { &mut self.burst } else { &mut self.single };
-        let frames = self.port.receive(burst)?;
-        let mut entries = 0;
-        for frame in &*burst {
-            entries += deliver(frame, &mut self.side, &mut self.dma, &mut self.counters, now_ns)?;
+        let (mut frames, mut entries) = (0, 0);
+        self.starved_with = None;
+        // What the last turn has left, and then one burst of each port, from the one on whose turn it is.
+        for asked in 0..=self.ports.len() {
+            while self.delivered < self.burst.len() && self.starved_with.is_none() {
+                let (frame, port) = (&self.burst.frames()[self.delivered], self.burst_port as u8);
+                let Firmware { side, cache, dma, counters, .. } = self;
+                match deliver(frame, port, side, cache, dma, counters, now_ns)? {
+                    Delivered::Done(crossed) => {
+                        (frames, entries) = (frames + 1, entries + crossed);
+                        self.delivered += 1;
+                    }
+                    Delivered::Wait(buffers) => self.starved_with = Some(buffers),
+                }
+            }
+            if asked == self.ports.len() || frames >= FRAMES_MAX || self.starved_with.is_some() {
+                break;
+            }
+            // What there is no buffer for waits in the port's own queue.
+            let available = self.side.free.available()?;
+            if available == 0 || self.side.received.room()? == 0 {
+                self.starved_with = Some(available);
+                break;
+            }
+            self.burst_port = (self.burst_port + 1) % self.ports.len();
+            self.delivered = 0;
+            self.ports[self.burst_port].receive(&mut self.burst)?;
         }
         self.dma.cross_entries(entries, now_ns);
         if self.side.free.release() | self.side.received.publish() {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! commands ─▶ transmit.rs  a packet is gathered: headers copied from the window, content by reference from cache.rs, out through the port
-//! port ─────▶ receive.rs   a frame is copied into a buffer that the host gave
+//! ports ────▶ receive.rs   a frame is copied into buffers that the host posted, or its payload stays in cache.rs (split.rs: where that begins)
 //! dma.rs      every copy over the bus: counted by class, and as slow as a modelled bus
 //! ```
 //!
@@ -20,6 +20,7 @@ mod counters;
 mod dma;
 mod firmware;
 mod receive;
+mod split;
 mod transmit;
 
 pub use counters::FirmwareCounters;

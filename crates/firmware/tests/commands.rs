@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nicache_bus::descriptor::Refusal;
 use nicache_bus::{
-    Attachment, BusClass, BusModel, Command, Completion, Flags, HostSide, Meter, Received, Segmentation, Window,
+    Attachment, BusClass, BusModel, Command, Completion, Flags, HostSide, Meter, Post, Received, Segmentation, Window,
 };
 use nicache_firmware::{Broken, Firmware, FirmwareCounters, Progress};
 use nicache_port::{Burst, Capabilities, MemoryPort, Offload, Port, memory_wire};
@@ -60,7 +60,7 @@ impl Bench {
 
 fn headers(mmaddr: u64, len: u32, flags: Flags) -> Command {
     let class = BusClass::NetworkHeaders;
-    Command::AppendMm { mmaddr, len, flags, class, segmentation: Segmentation::default() }
+    Command::AppendMm { mmaddr, len, flags, class, port: 0, segmentation: Segmentation::default() }
 }
 
 const HEADER: &[u8] = b"fourteen bytes";
@@ -70,9 +70,9 @@ fn content_crosses_once() {
     let mut bench = Bench::new(Capabilities::FULL, None);
     bench.window.write(0, HEADER).unwrap();
     bench.window.write(4096, &[7; 4096]).unwrap();
-    bench.say(&[Command::CacheInit, Command::CacheInsert { mmaddr: 4096, ncoffset: 8192, len: 4096 }]);
+    bench.say(&[Command::CacheInit, Command::CacheInsert { mmaddr: 4096, ncoffset: 8192, len: 4096, generation: 0 }]);
     for _ in 0..10 {
-        let rest = Command::AppendCache { ncoffset: 8192 + 100, len: 1000, flags: Flags::LAST };
+        let rest = Command::AppendCache { ncoffset: 8192 + 100, len: 1000, flags: Flags::LAST, generation: 0 };
         bench.say(&[headers(0, 14, Flags::FIRST), rest]);
     }
     bench.settle();
@@ -92,7 +92,7 @@ fn content_crosses_once() {
 fn a_host_that_sleeps_beside_the_card_is_rung_for() {
     for is_busy in [false, true] {
         let mut bench = Bench::new(Capabilities::FULL, None);
-        let place = Received { mmaddr: 8192, len: 2048, checksums_right: false };
+        let place = Post::whole(8192, 2048);
         bench.host.free.push(place.encode()).unwrap();
         let _ = bench.host.free.publish();
         bench.host.bell.hear();
@@ -102,7 +102,7 @@ fn a_host_that_sleeps_beside_the_card_is_rung_for() {
         let mut is_rung = false;
         for turn in 0..10 {
             if is_busy {
-                bench.say(&[Command::CacheInsert { mmaddr: 4096, ncoffset: 0, len: 4096 }]);
+                bench.say(&[Command::CacheInsert { mmaddr: 4096, ncoffset: 0, len: 4096, generation: 0 }]);
             }
             let progress = bench.card.turn(turn * 50_000).unwrap();
             is_rung |= bench.host.bell.hear();
@@ -130,8 +130,8 @@ fn a_super_frame_is_cut_for_a_port_that_cannot() {
         let flags = Flags::FIRST.with(Flags::CHECKSUM);
         let class = BusClass::NetworkHeaders;
         bench.say(&[
-            Command::AppendMm { mmaddr: 0, len: 54, flags, class, segmentation },
-            Command::AppendCache { ncoffset: 0, len: 3000, flags: Flags::LAST },
+            Command::AppendMm { mmaddr: 0, len: 54, flags, class, port: 0, segmentation },
+            Command::AppendCache { ncoffset: 0, len: 3000, flags: Flags::LAST, generation: 0 },
         ]);
         bench.settle();
         assert_eq!(bench.frames().len(), frames);
@@ -142,10 +142,10 @@ fn a_super_frame_is_cut_for_a_port_that_cannot() {
 fn what_cannot_be_is_refused_and_the_card_goes_on() {
     let mut bench = Bench::new(Capabilities::FULL, None);
     bench.window.write(0, HEADER).unwrap();
-    let cache = |ncoffset, len, flags| Command::AppendCache { ncoffset, len, flags };
+    let cache = |ncoffset, len, flags| Command::AppendCache { ncoffset, len, flags, generation: 0 };
     bench.say(&[
-        Command::CacheInsert { mmaddr: 0, ncoffset: CACHE_BYTES - 1, len: 2 },
-        Command::CacheInsert { mmaddr: WINDOW_BYTES as u64 - 1, ncoffset: 0, len: 2 },
+        Command::CacheInsert { mmaddr: 0, ncoffset: CACHE_BYTES - 1, len: 2, generation: 0 },
+        Command::CacheInsert { mmaddr: WINDOW_BYTES as u64 - 1, ncoffset: 0, len: 2, generation: 0 },
         cache(0, 1, Flags::LAST),
         headers(0, 14, Flags::FIRST),
         cache(CACHE_BYTES, 1, Flags::default()),
@@ -175,7 +175,7 @@ fn what_cannot_be_is_refused_and_the_card_goes_on() {
 #[test]
 fn frames_go_where_the_host_says() {
     let mut bench = Bench::new(Capabilities::FULL, None);
-    let place = |mmaddr, len| Received { mmaddr, len, checksums_right: false }.encode();
+    let place = |mmaddr, len| Post::whole(mmaddr, len).encode();
     for entry in [place(4096, 2048), place(8192, 10), place(u64::from(u32::MAX), 2048)] {
         bench.host.free.push(entry).unwrap();
     }

@@ -4,6 +4,7 @@
 //!
 //! | file | mechanism | read first |
 //! |---|---|---|
+//! | [`pcache`] | which buffer is in which place of the card | Yocum and Chase 2001, section 4.1 |
 //! | [`view`], [`rewrite`] | headers looked at, and changed with their checksums | RFC 791, RFC 8200, RFC 1624 |
 //! | [`tcp_track`], [`conntrack`] | connections of others | RFC 5382, RFC 7857 |
 //! | [`ports`], [`nat`] | inside addresses behind outside ones | RFC 4787 |
@@ -20,10 +21,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backend;
 mod begin;
+pub mod bus;
 pub mod conntrack;
 pub mod copying;
 pub mod counters;
+pub mod engine;
 pub mod fan_out;
 pub mod forwarder;
 pub mod fragments;
@@ -31,8 +35,10 @@ pub mod icmp;
 pub mod interface;
 mod lists;
 pub mod maglev;
+pub mod modes;
 pub mod nat;
 pub mod neighbours;
+pub mod pcache;
 pub mod ports;
 pub mod prefix;
 pub mod rewrite;

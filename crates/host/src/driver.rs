@@ -156,7 +156,7 @@ impl Driver {
         let mmaddr = self.headers_at + self.side.commands.next() % COMMANDS as u64 * HEADER_PLACE_BYTES;
         window.write(mmaddr, headers.bytes)?;
         let segmentation = Segmentation { size: headers.segment, header_len: len, transport: headers.transport };
-        commands.push(Command::AppendMm { mmaddr, len: u32::from(len), flags, class, segmentation });
+        commands.push(Command::AppendMm { mmaddr, len: u32::from(len), flags, class, port: 0, segmentation });
         for mbuf in payload.iter().filter(|mbuf| !mbuf.is_empty()) {
             match *mbuf {
                 Mbuf::Bytes { mmaddr, len, class, .. } => commands.push(append_mm(mmaddr, len, class)),
@@ -199,7 +199,12 @@ impl Driver {
             return Ok(false);
         }
         let Some(ncoffset) = self.directory.update(page.block, page.revision) else { return Ok(false) };
-        let insert = Command::CacheInsert { mmaddr: pages.mmaddr(number), ncoffset, len: u32::from(page.len) };
+        let insert = Command::CacheInsert {
+            mmaddr: pages.mmaddr(number),
+            ncoffset,
+            len: u32::from(page.len),
+            generation: 0,
+        };
         match self.side.commands.push(insert.encode()) {
             Ok(()) => {}
             Err(PushError::Peer(error)) => return Err(error),
@@ -259,7 +264,7 @@ impl Driver {
                 Some(held) if held.block == block && held.revision == revision => {
                     let offset = self.directory.insert(block, revision);
                     if let Some(ncoffset) = offset {
-                        commands.push(Command::CacheInsert { mmaddr, ncoffset, len: u32::from(held.len) });
+                        commands.push(Command::CacheInsert { mmaddr, ncoffset, len: u32::from(held.len), generation: 0 });
                     }
                     offset
                 }
@@ -277,7 +282,7 @@ impl Driver {
                     *before += len;
                     return;
                 }
-                Command::AppendCache { ncoffset, len, flags: Flags::default() }
+                Command::AppendCache { ncoffset, len, flags: Flags::default(), generation: 0 }
             }
             None => {
                 self.counters.copied_bytes += u64::from(len);
@@ -329,7 +334,7 @@ impl Driver {
 }
 
 fn append_mm(mmaddr: u64, len: u32, class: BusClass) -> Command {
-    Command::AppendMm { mmaddr, len, flags: Flags::default(), class, segmentation: Segmentation::default() }
+    Command::AppendMm { mmaddr, len, flags: Flags::default(), class, port: 0, segmentation: Segmentation::default() }
 }
 
 const _: () = assert!(BLOCK_BYTES <= u16::MAX as u64, "parts of pages are u16");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nicache_bus::attachment::{COMMANDS, DONE, FRAMES};
 use nicache_bus::descriptor::Refusal;
-use nicache_bus::{CardSide, Command, Completion, Flags as CommandFlags, Received};
+use nicache_bus::{CardSide, Command, Completion, Flags as CommandFlags, Received, ReceivedChecksum};
 use nicache_host::server::Broken;
 use nicache_port::{Capabilities, FaultRates};
 use std::net::Ipv4Addr;
@@ -443,8 +443,8 @@ fn do_it(world: &World, side: &mut CardSide, shared: &nicache_bus::Window, deed:
                 world.window().write(mmaddr, &bytes).unwrap();
             }
             // Some are longer than a buffer.
-            let len = bytes.len() as u64 + if place % 8 == 0 { 2048 } else { 0 };
-            let frame = Received { mmaddr, len, checksums_right: true };
+            let len = bytes.len() as u32 + if place % 8 == 0 { 2048 } else { 0 };
+            let frame = Received { mmaddr, len, checksum: ReceivedChecksum::Valid, ..Received::default() };
             let _ = side.received.push(frame.encode());
         }
         Deed::TakeCommands => take_all(&mut side.commands),

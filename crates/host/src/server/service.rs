@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nicache_bus::{Doorbell, HostSide, Peer, Presence, PushError, Received, RingError, Window, WindowError};
+use nicache_bus::{
+    Doorbell, HostSide, Peer, Post, Presence, PushError, Received, ReceivedChecksum, RingError, Window, WindowError,
+};
 use nicache_coherence::Epoch;
 use nicache_http::{DateCache, KeyConfig};
 use nicache_tcp::frame::{HEADERS_BYTES_MAX, write_headers};
@@ -216,7 +218,7 @@ impl Service {
         self.detach(card);
         let frames_at = self.layout.frames_at(card);
         for number in 0..FRAMES {
-            let place = Received { mmaddr: frames_at + number * FRAME_BYTES, len: FRAME_BYTES, checksums_right: false };
+            let place = Post::whole(frames_at + number * FRAME_BYTES, FRAME_BYTES as u32);
             match side.free.push(place.encode()) {
                 Ok(()) => {}
                 Err(PushError::Peer(error)) => return Err(error.into()),
@@ -385,7 +387,7 @@ impl Service {
             let is_place = received.mmaddr >= first
                 && received.mmaddr < first + FRAMES * FRAME_BYTES
                 && (received.mmaddr - first).is_multiple_of(FRAME_BYTES)
-                && received.len <= FRAME_BYTES;
+                && u64::from(received.len) <= FRAME_BYTES;
             if !is_place {
                 self.counters.frames_refused += 1;
                 continue;
@@ -393,7 +395,7 @@ impl Service {
             // The card may change it at any time: it is looked at in private.
             let frame = &mut bytes[..received.len as usize];
             self.window.read(received.mmaddr, frame)?;
-            let place = Received { len: FRAME_BYTES, checksums_right: false, ..received };
+            let place = Post::whole(received.mmaddr, FRAME_BYTES as u32);
             match driver.side().free.push(place.encode()) {
                 Ok(()) => {}
                 Err(PushError::Peer(error)) => return Err(error.into()),
@@ -401,7 +403,8 @@ impl Service {
                 Err(PushError::Full) => self.counters.frames_refused += 1,
             }
             self.counters.frames += 1;
-            self.handle_frame(card, frame, received.checksums_right, now)?;
+            let is_right = received.checksum != ReceivedChecksum::Unverified;
+            self.handle_frame(card, frame, is_right, now)?;
         }
         if let Some(driver) = &mut self.cards[card].driver {
             driver.poll_done()?;

@@ -1,0 +1,789 @@
+//! A forwarder with a card: receives are posted, frames wait in a queue, heads and what follows them are sent, and entries come back.
+//!
+//! Read first: Yocum and Chase 2001, sections 3, 4.1 and 4.2.
+//!
+//! ```text
+//!  free buffers ─▶ post ─▶ (card) ─▶ poll: receipts become frames ─▶ queue ─▶ decide ─▶ send ─▶ (card) ─▶ done ─▶ free buffers
+//!                   │ an entry for each, or none                       │ rewrites headers     │ from its entry, from memory, or lost
+//! ```
+//!
+//! The rule that keeps bytes apart (invariant F1): an entry is posted again only when every packet that names it is done, and a buffer is posted again only when nothing refers to
+//! it. A packet is done when its last command is.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use nicache_bus::{Received, ReceivedChecksum, ReceivedGso};
+use nicache_port::{Checksum, Gso, GsoKind, Offload};
+use nicache_tcp::Time;
+
+use crate::backend::{BUFFER_BYTES, Backend, Broken, ENTRY_BYTES, Extent, Loaded, PAYLOAD_AT, Receipt};
+use crate::forwarder::{Decision, Forwarder, HEAD_BYTES_MAX, Head, Moment, Outgoing};
+use crate::modes::{Mode, Pressure};
+use crate::pcache::{Advice, Bound, BufferId, Order, Pcache, SendBind};
+use crate::view::{TCP, Transport, View, network_of};
+
+/// Parts of a frame at most.
+const PIECES_MAX: usize = 64;
+/// Frames that wait for a neighbour's answer at most, and how long.
+const WAITING_MAX: usize = 32;
+const WAITING_FOR: Duration = Duration::from_secs(1);
+
+/// How an engine is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineConfig {
+    /// See [`Mode`].
+    pub mode: Mode,
+    /// Which entry of a queue goes first.
+    pub order: Order,
+    /// Entries of the card's cache, of 4 KiB.
+    pub entries: u32,
+    /// Buffers of main memory, of 4352 bytes.
+    pub buffers: u32,
+    /// Receives that are posted at once at most; each holds an entry.
+    pub posts: u32,
+    /// Frames that wait to be forwarded at most; what comes then is dropped.
+    pub queue: usize,
+}
+
+/// What an engine has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineCounters {
+    /// Frames received.
+    pub received: u64,
+    /// Packets given to the card.
+    pub sent: u64,
+    /// Bytes sent from the card's cache.
+    pub card_bytes: u64,
+    /// Bytes sent from main memory.
+    pub memory_bytes: u64,
+    /// Frames dropped because the queue was full.
+    pub queue_full: u64,
+    /// Packets not sent, because the card had lost their payload (direct).
+    pub lost: u64,
+    /// Entries fetched before they were taken.
+    pub spilled: u64,
+    /// Receives posted without an entry, because none could be had.
+    pub posted_whole: u64,
+    /// Packets with more parts, or longer heads, than the card takes.
+    pub too_long: u64,
+    /// Frames that waited for a neighbour in vain.
+    pub waited_in_vain: u64,
+    /// What the card told that cannot be.
+    pub refused_receipts: u64,
+    /// Commands that the card refused.
+    pub refused: u64,
+}
+
+/// What is known of a buffer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Buffer {
+    is_posted: bool,
+    /// Whether an entry was posted with it.
+    with_entry: bool,
+    /// A frame that is not done with has it.
+    is_held: bool,
+    /// Its payload is in main memory, too.
+    in_memory: bool,
+    /// Packets and fetches under way that refer to it.
+    under_way: u32,
+    is_fetched: bool,
+    /// Bytes of payload.
+    len: u32,
+}
+
+/// A part of a frame.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    buffer: BufferId,
+    frame_at: usize,
+    len: usize,
+    /// Where it is in the buffer, if it is there.
+    at: u32,
+    /// It is in an entry.
+    is_split: bool,
+}
+
+/// A frame that has come.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    look: ArrayVec<u8, HEAD_BYTES_MAX>,
+    len: usize,
+    port: u8,
+    offload: Offload,
+    pieces: ArrayVec<Piece, PIECES_MAX>,
+}
+
+impl Frame {
+    /// Its first bytes: the headers, and of a frame that was not split some more.
+    pub fn look(&self) -> &[u8] {
+        &self.look
+    }
+
+    /// All of its bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none; there is no such frame.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The port that it came in by.
+    pub fn port(&self) -> u8 {
+        self.port
+    }
+
+    /// What is known of its checksum and segments.
+    pub fn offload(&self) -> Offload {
+        self.offload
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    done: u64,
+    buffer: BufferId,
+    kind: Use,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Memory,
+    Entry,
+    Fetch,
+}
+
+/// What became of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is on its way.
+    Yes,
+    /// There is no room for it now; nothing has changed.
+    Full,
+    /// It never will be.
+    No,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Engine<B> {
+    backend: B,
+    config: EngineConfig,
+    pcache: Pcache,
+    pressure: Pressure,
+    buffers: Box<[Buffer]>,
+    free: Vec<BufferId>,
+    posted: u32,
+    /// Entries of frames that are not done with, whose bytes only the card has.
+    precious: u32,
+    /// A frame whose last part has not come.
+    partial: Option<Box<Frame>>,
+    queue: VecDeque<Box<Frame>>,
+    waiting: VecDeque<(Box<Frame>, Time)>,
+    #[allow(clippy::vec_box, reason = "frames go to and fro, and are long")]
+    spare: Vec<Box<Frame>>,
+    under_way: VecDeque<UnderWay>,
+    head: Head,
+    learned: u64,
+    counters: EngineCounters,
+    #[cfg(test)]
+    pub(crate) forgets_release_rule: bool,
+}
+
+impl<B: Backend> Engine<B> {
+    /// With a backend whose cache is empty.
+    pub fn new(backend: B, config: EngineConfig) -> Engine<B> {
+        let entries = if config.mode == Mode::Copy { 0 } else { config.entries };
+        Engine {
+            pcache: Pcache::new(entries, config.buffers, config.order),
+            pressure: Pressure::default(),
+            buffers: vec![Buffer::default(); config.buffers as usize].into_boxed_slice(),
+            free: (0..config.buffers).rev().map(BufferId).collect(),
+            posted: 0,
+            precious: 0,
+            partial: None,
+            queue: VecDeque::with_capacity(config.queue + 1),
+            waiting: VecDeque::with_capacity(WAITING_MAX),
+            spare: Vec::new(),
+            under_way: VecDeque::new(),
+            head: Head::new(),
+            learned: 0,
+            counters: EngineCounters::default(),
+            backend,
+            config,
+            #[cfg(test)]
+            forgets_release_rule: false,
+        }
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> &EngineCounters {
+        &self.counters
+    }
+
+    /// Which buffer is in which entry.
+    pub fn pcache(&self) -> &Pcache {
+        &self.pcache
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pcache_mut(&mut self) -> &mut Pcache {
+        &mut self.pcache
+    }
+
+    /// The card.
+    pub fn backend(&mut self) -> &mut B {
+        &mut self.backend
+    }
+
+    /// Frames that wait to be forwarded.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Buffers that nothing refers to.
+    pub fn free_buffers(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Packets and fetches that the card is not done with, counted once for each buffer that they refer to.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Takes what the card is done with and what it has received, and posts receives.
+    ///
+    /// # Errors
+    /// The card is broken. A new engine begins at a new attachment.
+    pub fn poll(&mut self) -> Result<(), Broken> {
+        self.counters.refused += self.backend.poll_refused()?;
+        let done = self.backend.done()?;
+        while let Some(over) = self.under_way.pop_front_if(|use_of| use_of.done <= done) {
+            self.complete(over);
+        }
+        while let Some(receipt) = self.backend.poll_received()? {
+            self.handle_receipt(&receipt)?;
+        }
+        self.post()?;
+        self.backend.flush();
+        Ok(())
+    }
+
+    /// The frame that has waited longest. It is to be [`finish`](Self::finish)ed, or [`put_back`](Self::put_back).
+    pub fn take(&mut self) -> Option<Box<Frame>> {
+        self.queue.pop_front()
+    }
+
+    /// A frame that could not be sent yet, to come first again.
+    pub fn put_back(&mut self, frame: Box<Frame>) {
+        self.queue.push_front(frame);
+    }
+
+    /// Nothing more is to be sent of a frame.
+    pub fn finish(&mut self, frame: Box<Frame>) {
+        for piece in &frame.pieces {
+            self.let_go(piece.buffer);
+        }
+        self.spare.push(frame);
+    }
+
+    /// Sends a head and a range of a frame's bytes behind it. `is_again`: the same bytes are sent again afterwards, so it is worth having them on the card.
+    ///
+    /// # Errors
+    /// The card is broken.
+    pub fn send(
+        &mut self,
+        frame: &Frame,
+        head: &[u8],
+        rest: Range<usize>,
+        offload: Offload,
+        port: u8,
+        is_again: bool,
+    ) -> Result<Sent, Broken> {
+        if !fits(head, offload) {
+            self.counters.too_long += 1;
+            return Ok(Sent::No);
+        }
+        let parts = frame.pieces.iter().filter(|piece| !overlap(piece, &rest).is_empty());
+        let count = parts.clone().count();
+        if count > self.backend.capabilities().extents_max {
+            self.counters.too_long += 1;
+            return Ok(Sent::No);
+        }
+        // Each part may have to be inserted first.
+        if self.backend.room()? < 1 + 2 * count as u64 {
+            return Ok(Sent::Full);
+        }
+        let is_lost = |piece: &Piece| {
+            piece.is_split && !self.buffers[piece.buffer.0 as usize].in_memory && self.pcache.cached(piece.buffer).is_none()
+        };
+        if parts.clone().any(is_lost) {
+            self.counters.lost += 1;
+            return Ok(Sent::No);
+        }
+        let mut extents = ArrayVec::<Extent, PIECES_MAX>::new();
+        let mut uses = ArrayVec::<(BufferId, Use), PIECES_MAX>::new();
+        for piece in parts {
+            let range = overlap(piece, &rest);
+            let (at, len) = ((range.start - piece.frame_at) as u32, range.len() as u32);
+            let loaded = if piece.is_split { self.bind(piece.buffer, is_again)? } else { None };
+            match loaded {
+                Some(loaded) => {
+                    self.counters.card_bytes += u64::from(len);
+                    uses.push((piece.buffer, Use::Entry));
+                    extents.push(Extent::Card { loaded, at, len });
+                }
+                None => {
+                    self.counters.memory_bytes += u64::from(len);
+                    uses.push((piece.buffer, Use::Memory));
+                    extents.push(Extent::Memory { buffer: piece.buffer, at: piece.at + at, len });
+                }
+            }
+        }
+        let done = self.backend.send(port, head, &extents, offload)?;
+        self.counters.sent += 1;
+        for (buffer, kind) in uses {
+            self.buffers[buffer.0 as usize].under_way += 1;
+            let use_of = UnderWay { done, buffer, kind };
+            #[cfg(test)]
+            if self.forgets_release_rule {
+                self.complete(use_of);
+                continue;
+            }
+            self.under_way.push_back(use_of);
+        }
+        Ok(Sent::Yes)
+    }
+
+    /// Changes bytes of a frame's payload in main memory, where they must be: the card's copy is no longer right.
+    ///
+    /// # Errors
+    /// The card is broken. False: the bytes are not in main memory, or are being sent.
+    pub fn change(&mut self, frame: &Frame, at: usize, bytes: &[u8]) -> Result<bool, Broken> {
+        let range = at..at + bytes.len();
+        let Some(piece) = frame.pieces.iter().find(|piece| piece.frame_at <= at && range.end <= piece.frame_at + piece.len)
+        else {
+            return Ok(false);
+        };
+        let buffer = self.buffers[piece.buffer.0 as usize];
+        if piece.is_split && !buffer.in_memory || buffer.under_way > 0 {
+            return Ok(false);
+        }
+        self.backend.write(piece.buffer, piece.at + (at - piece.frame_at) as u32, bytes)?;
+        self.pcache.pc_invalidate_binding(piece.buffer);
+        Ok(true)
+    }
+
+    /// Sends a frame of our own.
+    ///
+    /// # Errors
+    /// The card is broken.
+    pub fn send_own(&mut self, frame: &[u8], port: u8) -> Result<Sent, Broken> {
+        if self.backend.room()? < 1 {
+            return Ok(Sent::Full);
+        }
+        self.backend.send(port, frame, &[], Offload::default())?;
+        self.counters.sent += 1;
+        Ok(Sent::Yes)
+    }
+
+    /// Forwards so many of the frames that wait. Returns how many that were. `random` is called for each.
+    ///
+    /// # Errors
+    /// The card is broken.
+    pub fn forward(
+        &mut self,
+        forwarder: &mut Forwarder,
+        most: usize,
+        now: Time,
+        mut random: impl FnMut() -> u32,
+    ) -> Result<usize, Broken> {
+        if forwarder.learned() != self.learned || self.waiting.front().is_some_and(|(_, until)| *until <= now) {
+            self.learned = forwarder.learned();
+            for _ in 0..self.waiting.len() {
+                let Some((frame, until)) = self.waiting.pop_front() else { break };
+                let moment = Moment { now, random: random() };
+                if let Some(frame) = self.pass(forwarder, frame, moment)? {
+                    self.wait_again(frame, until, now);
+                }
+            }
+        }
+        let mut count = 0;
+        while count < most {
+            let Some(frame) = self.take() else { break };
+            let moment = Moment { now, random: random() };
+            match self.pass(forwarder, frame, moment)? {
+                None => count += 1,
+                Some(frame) if self.backend.room()? < 1 + 2 * PIECES_MAX as u64 => {
+                    self.put_back(frame);
+                    break;
+                }
+                Some(frame) => {
+                    count += 1;
+                    self.wait_again(frame, now + WAITING_FOR, now);
+                }
+            }
+        }
+        while self.backend.room()? > 0
+            && let Some((interface, question)) = forwarder.poll_question()
+        {
+            self.send_own(&question, forwarder.interfaces()[interface].port)?;
+        }
+        self.backend.flush();
+        Ok(count)
+    }
+
+    /// What becomes of one frame. It comes back if it has to wait, for a neighbour or for room.
+    fn pass(
+        &mut self,
+        forwarder: &mut Forwarder,
+        frame: Box<Frame>,
+        moment: Moment,
+    ) -> Result<Option<Box<Frame>>, Broken> {
+        // So that a connection's state does not advance by a packet that is looked at twice.
+        if self.backend.room()? < 1 + 2 * PIECES_MAX as u64 {
+            return Ok(Some(frame));
+        }
+        let mut head = std::mem::take(&mut self.head);
+        let decision =
+            forwarder.handle(&frame.look, frame.len, frame.port, frame.offload, &mut head, moment);
+        let port_of = |forwarder: &Forwarder, interface: usize| forwarder.interfaces()[interface].port;
+        match decision {
+            Decision::Forward(Outgoing { interface, rest, offload }) => {
+                self.send(&frame, &head, rest, offload, port_of(forwarder, interface), false)?;
+            }
+            Decision::FanOut { group, targets } => {
+                for target in 0..targets {
+                    let (look, len, port) = (&frame.look, frame.len, frame.port);
+                    let one =
+                        forwarder.fan_out(look, len, port, frame.offload, (group, target), &mut head, moment.now);
+                    if let Decision::Forward(Outgoing { interface, rest, offload }) = one {
+                        // A target for which there is no room gets none: others do not wait for it.
+                        let port = port_of(forwarder, interface);
+                        self.send(&frame, &head, rest, offload, port, target + 1 < targets)?;
+                    }
+                }
+            }
+            Decision::Answer { interface } => {
+                self.send_own(&head, port_of(forwarder, interface))?;
+            }
+            Decision::Wait => {
+                self.head = head;
+                return Ok(Some(frame));
+            }
+            Decision::Drop(_) => {}
+        }
+        self.head = head;
+        self.finish(frame);
+        Ok(None)
+    }
+
+    fn wait_again(&mut self, frame: Box<Frame>, until: Time, now: Time) {
+        if until <= now || self.waiting.len() >= WAITING_MAX {
+            self.counters.waited_in_vain += 1;
+            self.finish(frame);
+        } else {
+            self.waiting.push_back((frame, until));
+        }
+    }
+
+    /// The entry that a buffer's payload is sent from. `None`: it is sent from main memory.
+    fn bind(&mut self, buffer: BufferId, is_again: bool) -> Result<Option<Loaded>, Broken> {
+        let is_cached = self.pcache.cached(buffer).is_some();
+        // To load an entry for one send alone would only push out others.
+        let may_load = is_again && self.pcache.next_evicted().is_some_and(|evicted| evicted.is_none_or(|old| !self.is_precious(old)));
+        if !is_cached && !may_load {
+            return Ok(None);
+        }
+        match self.pcache.pc_send_bind(buffer) {
+            Ok(SendBind::Hit(Bound { entry, generation, .. })) => Ok(Some(Loaded { entry, generation })),
+            Ok(SendBind::Miss(Bound { entry, generation, .. })) => {
+                let loaded = Loaded { entry, generation };
+                self.backend.insert(buffer, loaded, self.buffers[buffer.0 as usize].len)?;
+                Ok(Some(loaded))
+            }
+            Ok(SendBind::Uncached) | Err(_) => Ok(None),
+        }
+    }
+
+    /// Only the card has its bytes, and they are still wanted.
+    fn is_precious(&self, buffer: BufferId) -> bool {
+        let Buffer { is_held, in_memory, .. } = self.buffers[buffer.0 as usize];
+        is_held && !in_memory
+    }
+
+    fn complete(&mut self, UnderWay { buffer, kind, .. }: UnderWay) {
+        if kind != Use::Memory && self.pcache.pc_send_complete(buffer).is_err() {
+            debug_assert!(false, "a send of {buffer:?} was not pending");
+        }
+        let known = &mut self.buffers[buffer.0 as usize];
+        known.under_way -= 1;
+        if kind == Use::Fetch {
+            self.precious -= u32::from(known.is_held && !known.in_memory);
+            known.in_memory = true;
+            known.is_fetched = false;
+            self.pcache.pc_advise(buffer, Advice::Demote);
+        }
+        self.free_if_unused(buffer);
+    }
+
+    fn free_if_unused(&mut self, buffer: BufferId) {
+        let Buffer { is_posted, is_held, under_way, .. } = self.buffers[buffer.0 as usize];
+        if !is_posted && !is_held && under_way == 0 {
+            self.free.push(buffer);
+        }
+    }
+
+    /// A frame is done with a buffer; headers and payload of a frame may have the same one.
+    fn let_go(&mut self, buffer: BufferId) {
+        let known = &mut self.buffers[buffer.0 as usize];
+        if !std::mem::take(&mut known.is_held) {
+            return;
+        }
+        self.precious -= u32::from(known.with_entry && !known.in_memory);
+        if known.under_way == 0 {
+            // What was never sent will not be.
+            self.pcache.pc_advise(buffer, Advice::Demote);
+        }
+        self.free_if_unused(buffer);
+    }
+
+    fn handle_receipt(&mut self, Receipt { buffer, report }: &Receipt) -> Result<(), Broken> {
+        let known = &mut self.buffers[buffer.0 as usize];
+        let bytes_max = if report.is_split { u32::from(report.header_len) + ENTRY_BYTES } else { BUFFER_BYTES };
+        if !std::mem::take(&mut known.is_posted) {
+            self.counters.refused_receipts += 1;
+            return Ok(());
+        }
+        self.posted -= 1;
+        let with_entry = known.with_entry;
+        let is_odd = report.len > bytes_max
+            || report.is_split && (!with_entry || report.len <= u32::from(report.header_len))
+            || report.len == 0 && !report.is_unused
+            || u32::from(report.header_len) > PAYLOAD_AT;
+        let is_split = report.is_split && !is_odd && report.len > 0;
+        if with_entry && self.pcache.pc_receive_complete(*buffer, is_split).is_err() {
+            debug_assert!(false, "a receive into {buffer:?} was not pending");
+        }
+        let known = &mut self.buffers[buffer.0 as usize];
+        known.with_entry = is_split;
+        if is_odd || report.len == 0 {
+            self.counters.refused_receipts += u64::from(is_odd);
+            self.free_if_unused(*buffer);
+            return self.drop_partial();
+        }
+        known.is_held = true;
+        known.in_memory = !is_split || report.is_copied;
+        known.len = report.len - u32::from(report.header_len);
+        self.precious += u32::from(!known.in_memory);
+        if report.is_first {
+            self.drop_partial()?;
+            self.partial = Some(self.spare.pop().unwrap_or_else(Frame::boxed));
+            self.begin(*buffer, report)?;
+        }
+        let Some(mut frame) = self.partial.take() else {
+            self.counters.refused_receipts += 1;
+            self.let_go(*buffer);
+            return Ok(());
+        };
+        if !frame.add(*buffer, report) {
+            self.counters.refused_receipts += 1;
+            self.let_go(*buffer);
+            self.finish(frame);
+            return Ok(());
+        }
+        if !report.is_last {
+            self.partial = Some(frame);
+            return Ok(());
+        }
+        self.counters.received += 1;
+        frame.offload = frame.offload_of(frame.offload);
+        if self.queue.len() >= self.config.queue {
+            self.counters.queue_full += 1;
+            self.finish(frame);
+        } else {
+            self.queue.push_back(frame);
+        }
+        Ok(())
+    }
+
+    /// A frame whose rest does not come.
+    fn drop_partial(&mut self) -> Result<(), Broken> {
+        if let Some(frame) = self.partial.take() {
+            self.counters.refused_receipts += 1;
+            self.finish(frame);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, buffer: BufferId, report: &Received) -> Result<(), Broken> {
+        let Some(frame) = &mut self.partial else { return Ok(()) };
+        frame.clear();
+        frame.port = report.port;
+        let look = if report.is_split { u32::from(report.header_len) } else { report.len };
+        let mut bytes = [0; HEAD_BYTES_MAX];
+        let bytes = &mut bytes[..(look as usize).min(HEAD_BYTES_MAX)];
+        self.backend.read(buffer, 0, bytes)?;
+        frame.look.try_extend_from_slice(bytes).expect("it is as long");
+        frame.offload = offload_told(report);
+        Ok(())
+    }
+
+    fn post(&mut self) -> Result<(), Broken> {
+        while self.posted < self.config.posts
+            && let Some(buffer) = self.free.pop()
+        {
+            // It is used for something else now.
+            self.pcache.pc_invalidate_binding(buffer);
+            let split = self.entry_for(buffer)?;
+            let posted = split.map(|(bound, copy): (Bound, bool)| {
+                (Loaded { entry: bound.entry, generation: bound.generation }, copy)
+            });
+            self.buffers[buffer.0 as usize] =
+                Buffer { is_posted: true, with_entry: split.is_some(), ..Buffer::default() };
+            self.posted += 1;
+            if !self.backend.post(buffer, posted)? {
+                // There are never more posts than the ring has places, unless the card holds them back.
+                if split.is_some() {
+                    let _ = self.pcache.pc_receive_complete(buffer, false);
+                }
+                self.buffers[buffer.0 as usize] = Buffer::default();
+                self.posted -= 1;
+                self.free.push(buffer);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// An entry for a receive, and whether the payload is to be copied, too. `None`: the whole frame goes to main memory.
+    fn entry_for(&mut self, buffer: BufferId) -> Result<Option<(Bound, bool)>, Broken> {
+        if self.config.mode == Mode::Copy {
+            return Ok(None);
+        }
+        let copy = match self.config.mode {
+            Mode::Pcache => true,
+            Mode::Adaptive => self.pressure.look(self.precious, self.pcache.entries()),
+            _ => false,
+        };
+        match self.pcache.next_evicted() {
+            Some(Some(old)) if self.is_precious(old) && self.config.mode != Mode::Direct => {
+                self.spill(old)?;
+                self.counters.posted_whole += 1;
+                Ok(None)
+            }
+            Some(_) => {
+                let bound = self.pcache.pc_receive_bind(buffer).ok().flatten();
+                Ok(bound.map(|bound| (bound, copy)))
+            }
+            None => {
+                self.counters.posted_whole += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Fetches what would be lost, so that its entry can go.
+    fn spill(&mut self, buffer: BufferId) -> Result<(), Broken> {
+        if self.buffers[buffer.0 as usize].is_fetched || self.backend.room()? < 1 {
+            return Ok(());
+        }
+        let Ok(SendBind::Hit(Bound { entry, generation, .. })) = self.pcache.pc_send_bind(buffer) else { return Ok(()) };
+        let len = self.buffers[buffer.0 as usize].len;
+        let done = self.backend.fetch(buffer, Loaded { entry, generation }, len)?;
+        let known = &mut self.buffers[buffer.0 as usize];
+        known.is_fetched = true;
+        known.under_way += 1;
+        self.counters.spilled += 1;
+        self.under_way.push_back(UnderWay { done, buffer, kind: Use::Fetch });
+        Ok(())
+    }
+}
+
+impl Frame {
+    fn boxed() -> Box<Frame> {
+        let (look, pieces) = (ArrayVec::new(), ArrayVec::new());
+        Box::new(Frame { look, len: 0, port: 0, offload: Offload::default(), pieces })
+    }
+
+    fn clear(&mut self) {
+        (self.len, self.offload) = (0, Offload::default());
+        self.look.clear();
+        self.pieces.clear();
+    }
+
+    /// False: there are too many parts.
+    fn add(&mut self, buffer: BufferId, report: &Received) -> bool {
+        let len = report.len as usize;
+        let header_len = usize::from(report.header_len);
+        let (headers, payload) = if report.is_split { (header_len, len - header_len) } else { (len, 0) };
+        let mut add = |len: usize, at: u32, is_split: bool| {
+            let piece = Piece { buffer, frame_at: self.len, len, at, is_split };
+            self.len += len;
+            len == 0 || self.pieces.try_push(piece).is_ok()
+        };
+        add(headers, 0, false) && add(payload, PAYLOAD_AT, true)
+    }
+
+    /// The metadata with the positions that follow from the headers. What contradicts them is not believed.
+    fn offload_of(&self, told: Offload) -> Offload {
+        let unknown = Offload::default();
+        let plain = Offload { gso: None, ..told };
+        if !matches!(told.checksum, Checksum::Partial { .. }) {
+            return plain;
+        }
+        let view = network_of(&self.look).and_then(|(_, at)| View::parse(&self.look, at, self.len).ok());
+        let Some(view) = view.filter(|view| view.fragment.is_none()) else { return unknown };
+        let (offset, kind) = match view.transport {
+            Transport::Tcp(_) if view.source.is_ipv4() => (16, GsoKind::Tcp4),
+            Transport::Tcp(_) => (16, GsoKind::Tcp6),
+            Transport::Udp { .. } => (6, GsoKind::Udp),
+            _ => return unknown,
+        };
+        let checksum = Checksum::Partial { start: view.transport_at as u16, offset };
+        let Some(gso) = told.gso else { return Offload { checksum, gso: None } };
+        let header_len = view.headers_end as u16;
+        let is_right = gso.kind == kind && gso.size > 0 && usize::from(header_len) < self.len;
+        let ecn = view.protocol == TCP && self.look[view.transport_at + 13] & 0x80 != 0;
+        let gso = is_right.then_some(Gso { kind, size: gso.size, header_len, ecn });
+        Offload { checksum, gso }
+    }
+}
+
+/// As the card tells it, without positions.
+fn offload_told(report: &Received) -> Offload {
+    let checksum = match report.checksum {
+        ReceivedChecksum::Unverified => Checksum::Unverified,
+        ReceivedChecksum::Valid => Checksum::Valid,
+        ReceivedChecksum::Partial => Checksum::Partial { start: 0, offset: 0 },
+    };
+    let gso = report.gso.map(|(kind, size)| {
+        let kind = match kind {
+            ReceivedGso::Tcp4 => GsoKind::Tcp4,
+            ReceivedGso::Tcp6 => GsoKind::Tcp6,
+            ReceivedGso::Udp => GsoKind::Udp,
+        };
+        Gso { kind, size, header_len: 0, ecn: false }
+    });
+    Offload { checksum, gso }
+}
+
+/// Whether a head fits what descriptors can say of it.
+fn fits(head: &[u8], offload: Offload) -> bool {
+    let short = |at: u16| at <= u16::from(u8::MAX);
+    let checksum = match offload.checksum {
+        Checksum::Partial { start, .. } => short(start),
+        _ => true,
+    };
+    checksum && offload.gso.is_none_or(|gso| short(gso.header_len) && usize::from(gso.header_len) == head.len())
+}
+
+/// Which bytes of a range a part has.
+fn overlap(piece: &Piece, range: &Range<usize>) -> Range<usize> {
+    let start = range.start.max(piece.frame_at);
+    start..range.end.min(piece.frame_at + piece.len).max(start)
+}
