@@ -33,6 +33,8 @@ pub struct Bus {
     window: Arc<Window>,
     buffers: u32,
     refused: u64,
+    #[cfg(test)]
+    pub(crate) forgets_generations: bool,
 }
 
 impl Bus {
@@ -43,7 +45,14 @@ impl Bus {
 
     /// At a new attachment, with so many buffers.
     pub fn new(side: HostSide, window: Arc<Window>, buffers: u32) -> Bus {
-        Bus { side, window, buffers, refused: 0 }
+        Bus {
+            side,
+            window,
+            buffers,
+            refused: 0,
+            #[cfg(test)]
+            forgets_generations: false,
+        }
     }
 
     /// The rings.
@@ -53,6 +62,14 @@ impl Bus {
 
     fn place(buffer: BufferId) -> u64 {
         HEADS_BYTES + u64::from(buffer.0) * u64::from(BUFFER_BYTES)
+    }
+
+    fn generation(&self, loaded: Loaded) -> u16 {
+        #[cfg(test)]
+        if self.forgets_generations {
+            return 0;
+        }
+        loaded.generation
     }
 
     fn push(&mut self, command: Command) -> Result<u64, Broken> {
@@ -151,7 +168,7 @@ impl Backend for Bus {
                     ncoffset: loaded.entry.0 * ENTRY_BYTES + at,
                     len,
                     flags,
-                    generation: loaded.generation,
+                    generation: self.generation(loaded),
                 },
             })?;
         }

@@ -348,13 +348,14 @@ impl<B: Backend> Engine<B> {
         self.counters.sent += 1;
         for (buffer, kind) in uses {
             self.buffers[buffer.0 as usize].under_way += 1;
-            let use_of = UnderWay { done, buffer, kind };
             #[cfg(test)]
-            if self.forgets_release_rule {
-                self.complete(use_of);
-                continue;
-            }
-            self.under_way.push_back(use_of);
+            let kind = if self.forgets_release_rule && kind == Use::Entry {
+                let _ = self.pcache.pc_send_complete(buffer);
+                Use::Memory
+            } else {
+                kind
+            };
+            self.under_way.push_back(UnderWay { done, buffer, kind });
         }
         Ok(Sent::Yes)
     }
@@ -787,3 +788,6 @@ fn overlap(piece: &Piece, range: &Range<usize>) -> Range<usize> {
     let start = range.start.max(piece.frame_at);
     start..range.end.min(piece.frame_at + piece.len).max(start)
 }
+
+#[cfg(test)]
+mod tests;
