@@ -21,6 +21,8 @@
 //!
 //! [`sim`]: how fast traces are played back against policies, and curves made, beside libCacheSim.
 //!
+//! [`yocum`]: what payload caching is worth to a forwarder: the paper's tables from a model of its machine.
+//!
 //! Unsafe code is confined to `wire/namespace.rs` (`unshare(2)`).
 
 #![deny(unsafe_code)]
@@ -36,6 +38,7 @@ pub mod siege;
 pub mod sim;
 mod summary;
 pub mod wire;
+pub mod yocum;
 
 pub use progress::Stop;
 pub use summary::Summary;

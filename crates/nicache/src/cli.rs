@@ -13,7 +13,7 @@ use nicache_trace::Format;
 
 pub use bench::{
     BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs,
-    BenchSiegeArgs, BenchSimArgs, BenchWireArgs, DynamicPart, SiegeAttack,
+    BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
 };
 pub use study::{
     ObjectiveOption, SimCommand, SimCurveArgs, SimReproduceArgs, SimServerArgs, StudyOption, TraceAdviseArgs,

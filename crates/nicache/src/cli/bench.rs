@@ -56,6 +56,9 @@ pub enum BenchCommand {
     /// The card alone: nanoseconds per request of each kind
     #[command(after_help = "Example: nicache bench pipeline --only hit")]
     Pipeline(BenchPipelineArgs),
+    /// What payload caching is worth to a forwarder: the tables of Yocum and Chase 2001, from a model of their machine and nicache's payload cache
+    #[command(after_help = "Example: nicache bench yocum --json > yocum.json")]
+    Yocum(BenchYocumArgs),
 }
 
 const BENCH_KIM_EXAMPLES: &str = "Examples:
@@ -423,4 +426,18 @@ pub struct BenchPipelineArgs {
     /// Only kinds of requests whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
+}
+
+/// Arguments of `bench yocum`.
+#[derive(Debug, Args)]
+pub struct BenchYocumArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Packets of each cell of Figure 5
+    #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1000..=100_000_000))]
+    pub packets: u64,
+    /// Seed of the arrivals
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
 }

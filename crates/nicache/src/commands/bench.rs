@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bench::{Stop, curves, dynamic, impair, kim, pipeline, sets, siege, sim, wire};
+use nicache_bench::{Stop, curves, dynamic, impair, kim, pipeline, sets, siege, sim, wire, yocum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{
     BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs,
-    BenchSiegeArgs, BenchSimArgs, BenchWireArgs, DynamicPart, SiegeAttack,
+    BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
 };
 
 /// Measures, and prints what came out.
@@ -27,6 +27,7 @@ pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Siege(arguments) => run_siege(arguments),
         BenchCommand::Sim(arguments) => run_sim(arguments),
         BenchCommand::Pipeline(arguments) => run_pipeline(arguments),
+        BenchCommand::Yocum(arguments) => run_yocum(arguments),
     }
 }
 
@@ -338,6 +339,16 @@ fn run_pipeline(arguments: &BenchPipelineArgs) -> Result<ExitCode> {
         println!("{}", serde_json::to_string(&report)?);
     } else {
         print!("{}", report.table());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_yocum(arguments: &BenchYocumArgs) -> Result<ExitCode> {
+    let report = yocum::run(&yocum::Plan { packets: arguments.packets, seed: arguments.seed });
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print!("{report}");
     }
     Ok(ExitCode::SUCCESS)
 }
