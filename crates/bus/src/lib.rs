@@ -35,7 +35,8 @@ pub mod window;
 pub use attachment::{Attachment, CardSide, Counted, HostSide};
 pub use class::{BusClass, BusCounters};
 pub use descriptor::{
-    CachePlace, Command, Completion, DescriptorError, Flags, Post, Received, ReceivedChecksum, ReceivedGso, Segmentation,
+    CachePlace, Command, Completion, DescriptorError, Flags, Post, Received, ReceivedChecksum, ReceivedGso,
+    Segmentation,
 };
 pub use doorbell::Doorbell;
 pub use model::{BusModel, Meter};

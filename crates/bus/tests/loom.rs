@@ -189,6 +189,8 @@ struct Run {
     publish: u64,
     /// Entries released at once; more if the consumer finds no further one.
     release: u64,
+    /// Entries that the consumer waits for at once, and looks at before it takes them.
+    together: u64,
     /// Whether the producer writes each entry twice, and takes the first one back.
     retracts: bool,
     sleep: Sleep,
@@ -201,6 +203,7 @@ const ONE_BY_ONE: Run = Run {
     entries: 4,
     publish: 1,
     release: 1,
+    together: 1,
     retracts: false,
     sleep: Sleep::SilenceLast,
     flaw: Flaw::Nothing,
@@ -250,6 +253,17 @@ impl Run {
     fn consume(self, mut ring: Consumer<Side>, [entry_bell, room_bell]: &[Bell; 2]) {
         let mut number = 0;
         while number < self.entries {
+            let wanted = self.together.min(self.entries - number);
+            if self.together > 1 && ring.available().unwrap() < wanted {
+                if ring.release() {
+                    room_bell.ring();
+                }
+                entry_bell.sleep(self.sleep, || ring.sleep_until_more_than(wanted - 1).unwrap());
+                continue;
+            }
+            if self.together > 1 {
+                assert_eq!(ring.peek().unwrap(), Some(entry(number + 1)));
+            }
             let popped = ring.pop().unwrap();
             if let Some(popped) = popped {
                 number += 1;
@@ -283,6 +297,12 @@ fn the_firmwares_way_to_sleep() {
 #[test]
 fn published_in_batches() {
     Run { publish: 2, ..ONE_BY_ONE }.check(PREEMPTIONS);
+}
+
+/// A frame that needs several buffers.
+#[test]
+fn waited_for_together() {
+    Run { together: 2, ..ONE_BY_ONE }.check(PREEMPTIONS);
 }
 
 #[test]

@@ -98,7 +98,11 @@ mod tests {
     fn another_load_is_found() {
         let mut cache = Cache::new(3 * 4096).unwrap();
         cache.load(4096, 4096, 7).unwrap().fill(1);
-        assert!(cache.get_of(4096, 4096, 7).is_ok() && cache.get_of(4196, 10, 7).is_ok() && cache.get_of(4000, 4096, 0).is_ok());
+        assert!(
+            cache.get_of(4096, 4096, 7).is_ok()
+                && cache.get_of(4196, 10, 7).is_ok()
+                && cache.get_of(4000, 4096, 0).is_ok()
+        );
         for (offset, len, generation) in [(4096, 1, 8), (4095, 2, 7), (8191, 2, 7), (0, 1, 7)] {
             assert_eq!(cache.get_of(offset, len, generation), Err(Refusal::Stale));
         }

@@ -17,9 +17,7 @@ pub struct FirmwareCounters {
     pub cache_bytes: u64,
     /// Frames handed to the host.
     pub received: u64,
-    /// Frames for which the host had given no buffer.
-    pub receive_no_buffer: u64,
-    /// Frames whose buffer was too small, or no buffer.
+    /// Frames whose buffers were too small, or no buffers.
     pub receive_refused: u64,
     /// Refusals of which the host could not be told.
     pub untold: u64,

@@ -65,7 +65,7 @@ pub struct Firmware<P> {
     /// The port that the frames of the burst came by, and how many of them are done with.
     burst_port: usize,
     delivered: usize,
-    /// The host has given no more buffers than these, so that frames stay where they are.
+    /// More buffers than these are needed, so that frames stay where they are.
     starved_with: Option<u64>,
     /// The host is to be rung for, since this time.
     bell_owed_ns: Option<u64>,

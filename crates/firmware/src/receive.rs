@@ -24,7 +24,7 @@ pub const BUFFERS_MAX: usize = 64;
 pub enum Delivered {
     /// It is done with, handed over or dropped. So many entries of rings crossed.
     Done(u64),
-    /// It needs more buffers than there are, which are so many.
+    /// It needs more buffers than so many.
     Wait(u64),
 }
 
@@ -40,21 +40,22 @@ pub fn deliver(
 ) -> Result<Delivered, RingError> {
     let available = side.free.available()?;
     let Some(first) = side.free.peek()?.map(Post::decode) else { return Ok(Delivered::Wait(0)) };
-    let needed = buffers_needed(&first, frame.len());
+    let needed = buffers_needed(&first, frame.data());
+    let room = side.received.room()?;
     if needed > FRAMES.min(BUFFERS_MAX) as u64 {
         // It would never fit. The first buffer comes back, so that the host learns of it.
         counters.receive_refused += 1;
         side.free.pop()?;
         return give_back(&[first], side, counters);
     }
-    if needed > available || needed > side.received.room()? {
-        return Ok(Delivered::Wait(available.min(needed - 1)));
+    if needed > available || needed > room {
+        return Ok(Delivered::Wait(needed - 1));
     }
     let mut taken = ArrayVec::<Post, BUFFERS_MAX>::new();
     let mut reports = ArrayVec::<Received, BUFFERS_MAX>::new();
     let mut filling = Filling { data: frame.data(), at: 0, cache, dma, now_ns };
     let mut is_over = false;
-    while !is_over && taken.len() < needed as usize {
+    while !is_over && taken.len() < BUFFERS_MAX.min(room as usize) {
         let Some(post) = side.free.pop()?.map(Post::decode) else { break };
         taken.push(post);
         let Some(report) = filling.fill(&post) else { break };
@@ -92,16 +93,19 @@ pub fn deliver(
     Ok(Delivered::Done(2 * count as u64))
 }
 
-/// As many as a frame can need, if those behind the first one are like it.
-fn buffers_needed(first: &Post, frame_len: usize) -> u64 {
+/// As many as a frame needs, if those behind the first one have a block each.
+fn buffers_needed(first: &Post, data: &[u8]) -> u64 {
     if !first.chain {
         return 1;
     }
-    let bytes = match first.split {
-        Some(_) => GENERATION_BLOCK_BYTES.min(first.len.saturating_sub(HEADER_PLACE_BYTES)),
-        None => first.len,
+    let block = GENERATION_BLOCK_BYTES as usize;
+    let begun = match (first.split, split::header_len(data)) {
+        (Some(_), Some(header_len)) if data.len() > header_len + LOOK_AHEAD_BYTES => {
+            header_len + block.min(first.len.saturating_sub(HEADER_PLACE_BYTES) as usize)
+        }
+        _ => first.len as usize,
     };
-    1 + frame_len.div_ceil(bytes.max(1) as usize) as u64
+    1 + data.len().saturating_sub(begun).div_ceil(block) as u64
 }
 
 /// A frame on its way into buffers.

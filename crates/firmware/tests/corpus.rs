@@ -19,3 +19,8 @@ fn replay(target: &str, exercise: fn(&[u8])) {
 fn commands() {
     replay("commands", exercise::commands);
 }
+
+#[test]
+fn receive() {
+    replay("receive", exercise::receive);
+}
