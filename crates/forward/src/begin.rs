@@ -3,7 +3,8 @@
 use nicache_tcp::Time;
 
 use crate::counters::Drop;
-use crate::forwarder::{Begun, Forwarder, Moment, Note, Packet};
+use crate::decision::Moment;
+use crate::forwarder::{Begun, Forwarder, Note, Packet};
 use crate::nat::{MappingError, MappingId};
 use crate::services::Chosen;
 use crate::tcp_track;
@@ -47,7 +48,10 @@ impl Forwarder {
             Transport::Query { is_request } => is_request,
             _ => true,
         };
-        if service.is_none() && self.nat.find_external(tuple.protocol, destination).is_none() && self.owned.contains(&destination.address) {
+        if service.is_none()
+            && self.nat.find_external(tuple.protocol, destination).is_none()
+            && self.owned.contains(&destination.address)
+        {
             let is_echo = matches!(packet.view.transport, Transport::Query { is_request: true });
             return if is_echo && packet.view.fragment.is_none() { Ok(Begun::Echo) } else { Err(Drop::NoConnection) };
         }
@@ -55,7 +59,10 @@ impl Forwarder {
             let lead = match service {
                 Some(service) => {
                     // Another try, another place in the table.
-                    let asked = Tuple { source: Endpoint { port: tuple.source.port.wrapping_add(attempt as u16), ..tuple.source }, ..*tuple };
+                    let asked = Tuple {
+                        source: Endpoint { port: tuple.source.port.wrapping_add(attempt as u16), ..tuple.source },
+                        ..*tuple
+                    };
                     let Some(chosen) = self.services.choose(service, &asked) else { return Ok(Begun::Nobody) };
                     let masquerade = self.services.config(service).masquerade;
                     Lead { to: self.services.endpoint(chosen), chosen: Some(chosen), mapping: None, masquerade }
@@ -79,7 +86,9 @@ impl Forwarder {
             }
             let is_v4 = tuple.source.address.is_ipv4();
             let external = through.and_then(|through| self.nat.external(through));
-            if lead.to.address.is_ipv4() != is_v4 || external.is_some_and(|external| external.address.is_ipv4() != is_v4) {
+            if lead.to.address.is_ipv4() != is_v4
+                || external.is_some_and(|external| external.address.is_ipv4() != is_v4)
+            {
                 return Err(Drop::NoRoute);
             }
             match self.insert(packet, tuple, &lead, through, ruled, now, random)? {

@@ -14,7 +14,7 @@ use nicache_bus::{
 use nicache_port::{Checksum, Offload};
 
 use crate::backend::{BUFFER_BYTES, Backend, Broken, Capabilities, ENTRY_BYTES, Extent, Loaded, PAYLOAD_AT, Receipt};
-use crate::forwarder::HEAD_BYTES_MAX;
+use crate::decision::HEAD_BYTES_MAX;
 use crate::pcache::BufferId;
 
 const _: () = assert!(PAYLOAD_AT == HEADER_PLACE_BYTES && ENTRY_BYTES == GENERATION_BLOCK_BYTES);
@@ -112,7 +112,9 @@ impl Backend for Bus {
             let report = Received::decode(entry);
             let at = report.mmaddr.wrapping_sub(HEADS_BYTES);
             let number = at / u64::from(BUFFER_BYTES);
-            if report.mmaddr >= HEADS_BYTES && at.is_multiple_of(u64::from(BUFFER_BYTES)) && number < u64::from(self.buffers)
+            if report.mmaddr >= HEADS_BYTES
+                && at.is_multiple_of(u64::from(BUFFER_BYTES))
+                && number < u64::from(self.buffers)
             {
                 return Ok(Some(Receipt { buffer: BufferId(number as u32), report }));
             }
@@ -152,7 +154,8 @@ impl Backend for Bus {
             flags = flags.with(Flags::LAST);
         }
         let class = BusClass::NetworkHeaders;
-        let mut done = self.push(Command::AppendMm { mmaddr, len: head.len() as u32, flags, class, port, segmentation })?;
+        let mut done =
+            self.push(Command::AppendMm { mmaddr, len: head.len() as u32, flags, class, port, segmentation })?;
         for (number, extent) in extents.iter().enumerate() {
             let flags = if number + 1 == extents.len() { Flags::LAST } else { Flags::default() };
             done = self.push(match *extent {

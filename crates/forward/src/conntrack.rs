@@ -38,15 +38,8 @@ pub enum Phase {
 }
 
 const PHASES: usize = 7;
-const ALL: [Phase; PHASES] = [
-    Phase::Opening,
-    Phase::Datagrams,
-    Phase::Query,
-    Phase::Open,
-    Phase::Closing,
-    Phase::TimeWait,
-    Phase::Reset,
-];
+const ALL: [Phase; PHASES] =
+    [Phase::Opening, Phase::Datagrams, Phase::Query, Phase::Open, Phase::Closing, Phase::TimeWait, Phase::Reset];
 /// Which of them make room for a new connection in a full table, and in what order: those that are over.
 const OVER: [Phase; 2] = [Phase::Reset, Phase::TimeWait];
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use nicache_port::{Burst, FrameBuf, Offload, Port, send_with_fallback};
 use nicache_tcp::Time;
 
-use crate::forwarder::{Decision, Forwarder, Head, Moment, Outgoing};
+use crate::decision::{Decision, Head, Moment, Outgoing};
+use crate::forwarder::Forwarder;
 
 /// Frames that wait for a neighbour's answer at most.
 const HELD_MAX: usize = 32;
@@ -121,15 +122,8 @@ impl<P: Port> Copying<P> {
             Decision::Answer { interface } => self.send(interface, &head, &[], Offload::default()),
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
-                    let one = self.forwarder.fan_out(
-                        data,
-                        data.len(),
-                        port,
-                        offload,
-                        (group, target),
-                        &mut head,
-                        moment.now,
-                    );
+                    let one =
+                        self.forwarder.fan_out(data, data.len(), port, offload, (group, target), &mut head, moment.now);
                     if let Decision::Forward(out) = one {
                         self.send_out(&head, data, out);
                     }

@@ -15,18 +15,18 @@ use std::ops::Range;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use nicache_bus::{Received, ReceivedChecksum, ReceivedGso};
-use nicache_port::{Checksum, Gso, GsoKind, Offload};
+use nicache_bus::Received;
+use nicache_port::Offload;
 use nicache_tcp::Time;
 
-use crate::backend::{BUFFER_BYTES, Backend, Broken, ENTRY_BYTES, Extent, Loaded, PAYLOAD_AT, Receipt};
-use crate::forwarder::{Decision, Forwarder, HEAD_BYTES_MAX, Head, Moment, Outgoing};
+use crate::backend::{BUFFER_BYTES, Backend, Broken, ENTRY_BYTES, Extent, Loaded, Receipt};
+use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Moment, Outgoing};
+use crate::forwarder::Forwarder;
+pub use crate::frame::Frame;
+use crate::frame::{PIECES_MAX, Piece, fits, offload_told, overlap};
 use crate::modes::{Mode, Pressure};
 use crate::pcache::{Advice, Bound, BufferId, Order, Pcache, SendBind};
-use crate::view::{TCP, Transport, View, network_of};
 
-/// Parts of a frame at most.
-const PIECES_MAX: usize = 64;
 /// Frames that wait for a neighbour's answer at most, and how long.
 const WAITING_MAX: usize = 32;
 const WAITING_FOR: Duration = Duration::from_secs(1);
@@ -83,6 +83,8 @@ struct Buffer {
     is_posted: bool,
     /// Whether an entry was posted with it.
     with_entry: bool,
+    /// Whether its payload was to be copied, too.
+    with_copy: bool,
     /// A frame that is not done with has it.
     is_held: bool,
     /// Its payload is in main memory, too.
@@ -92,55 +94,6 @@ struct Buffer {
     is_fetched: bool,
     /// Bytes of payload.
     len: u32,
-}
-
-/// A part of a frame.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    buffer: BufferId,
-    frame_at: usize,
-    len: usize,
-    /// Where it is in the buffer, if it is there.
-    at: u32,
-    /// It is in an entry.
-    is_split: bool,
-}
-
-/// A frame that has come.
-#[derive(Clone, Debug)]
-pub struct Frame {
-    look: ArrayVec<u8, HEAD_BYTES_MAX>,
-    len: usize,
-    port: u8,
-    offload: Offload,
-    pieces: ArrayVec<Piece, PIECES_MAX>,
-}
-
-impl Frame {
-    /// Its first bytes: the headers, and of a frame that was not split some more.
-    pub fn look(&self) -> &[u8] {
-        &self.look
-    }
-
-    /// All of its bytes.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it has none; there is no such frame.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The port that it came in by.
-    pub fn port(&self) -> u8 {
-        self.port
-    }
-
-    /// What is known of its checksum and segments.
-    pub fn offload(&self) -> Offload {
-        self.offload
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -319,7 +272,9 @@ impl<B: Backend> Engine<B> {
             return Ok(Sent::Full);
         }
         let is_lost = |piece: &Piece| {
-            piece.is_split && !self.buffers[piece.buffer.0 as usize].in_memory && self.pcache.cached(piece.buffer).is_none()
+            piece.is_split
+                && !self.buffers[piece.buffer.0 as usize].in_memory
+                && self.pcache.cached(piece.buffer).is_none()
         };
         if parts.clone().any(is_lost) {
             self.counters.lost += 1;
@@ -366,7 +321,8 @@ impl<B: Backend> Engine<B> {
     /// The card is broken. False: the bytes are not in main memory, or are being sent.
     pub fn change(&mut self, frame: &Frame, at: usize, bytes: &[u8]) -> Result<bool, Broken> {
         let range = at..at + bytes.len();
-        let Some(piece) = frame.pieces.iter().find(|piece| piece.frame_at <= at && range.end <= piece.frame_at + piece.len)
+        let Some(piece) =
+            frame.pieces.iter().find(|piece| piece.frame_at <= at && range.end <= piece.frame_at + piece.len)
         else {
             return Ok(false);
         };
@@ -450,8 +406,7 @@ impl<B: Backend> Engine<B> {
             return Ok(Some(frame));
         }
         let mut head = std::mem::take(&mut self.head);
-        let decision =
-            forwarder.handle(&frame.look, frame.len, frame.port, frame.offload, &mut head, moment);
+        let decision = forwarder.handle(&frame.look, frame.len, frame.port, frame.offload, &mut head, moment);
         let port_of = |forwarder: &Forwarder, interface: usize| forwarder.interfaces()[interface].port;
         match decision {
             Decision::Forward(Outgoing { interface, rest, offload }) => {
@@ -460,8 +415,7 @@ impl<B: Backend> Engine<B> {
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
                     let (look, len, port) = (&frame.look, frame.len, frame.port);
-                    let one =
-                        forwarder.fan_out(look, len, port, frame.offload, (group, target), &mut head, moment.now);
+                    let one = forwarder.fan_out(look, len, port, frame.offload, (group, target), &mut head, moment.now);
                     if let Decision::Forward(Outgoing { interface, rest, offload }) = one {
                         // A target for which there is no room gets none: others do not wait for it.
                         let port = port_of(forwarder, interface);
@@ -496,7 +450,8 @@ impl<B: Backend> Engine<B> {
     fn bind(&mut self, buffer: BufferId, is_again: bool) -> Result<Option<Loaded>, Broken> {
         let is_cached = self.pcache.cached(buffer).is_some();
         // To load an entry for one send alone would only push out others.
-        let may_load = is_again && self.pcache.next_evicted().is_some_and(|evicted| evicted.is_none_or(|old| !self.is_precious(old)));
+        let may_load = is_again
+            && self.pcache.next_evicted().is_some_and(|evicted| evicted.is_none_or(|old| !self.is_precious(old)));
         if !is_cached && !may_load {
             return Ok(None);
         }
@@ -561,11 +516,11 @@ impl<B: Backend> Engine<B> {
             return Ok(());
         }
         self.posted -= 1;
-        let with_entry = known.with_entry;
+        let (with_entry, with_copy) = (known.with_entry, known.with_copy);
         let is_odd = report.len > bytes_max
             || report.is_split && (!with_entry || report.len <= u32::from(report.header_len))
             || report.len == 0 && !report.is_unused
-            || u32::from(report.header_len) > PAYLOAD_AT;
+            || report.header_len > 0 && !(report.is_split && report.is_first);
         let is_split = report.is_split && !is_odd && report.len > 0;
         if with_entry && self.pcache.pc_receive_complete(*buffer, is_split).is_err() {
             debug_assert!(false, "a receive into {buffer:?} was not pending");
@@ -578,7 +533,7 @@ impl<B: Backend> Engine<B> {
             return self.drop_partial();
         }
         known.is_held = true;
-        known.in_memory = !is_split || report.is_copied;
+        known.in_memory = !is_split || report.is_copied && with_copy;
         known.len = report.len - u32::from(report.header_len);
         self.precious += u32::from(!known.in_memory);
         if report.is_first {
@@ -633,161 +588,8 @@ impl<B: Backend> Engine<B> {
         frame.offload = offload_told(report);
         Ok(())
     }
-
-    fn post(&mut self) -> Result<(), Broken> {
-        while self.posted < self.config.posts
-            && let Some(buffer) = self.free.pop()
-        {
-            // It is used for something else now.
-            self.pcache.pc_invalidate_binding(buffer);
-            let split = self.entry_for(buffer)?;
-            let posted = split.map(|(bound, copy): (Bound, bool)| {
-                (Loaded { entry: bound.entry, generation: bound.generation }, copy)
-            });
-            self.buffers[buffer.0 as usize] =
-                Buffer { is_posted: true, with_entry: split.is_some(), ..Buffer::default() };
-            self.posted += 1;
-            if !self.backend.post(buffer, posted)? {
-                // There are never more posts than the ring has places, unless the card holds them back.
-                if split.is_some() {
-                    let _ = self.pcache.pc_receive_complete(buffer, false);
-                }
-                self.buffers[buffer.0 as usize] = Buffer::default();
-                self.posted -= 1;
-                self.free.push(buffer);
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// An entry for a receive, and whether the payload is to be copied, too. `None`: the whole frame goes to main memory.
-    fn entry_for(&mut self, buffer: BufferId) -> Result<Option<(Bound, bool)>, Broken> {
-        if self.config.mode == Mode::Copy {
-            return Ok(None);
-        }
-        let copy = match self.config.mode {
-            Mode::Pcache => true,
-            Mode::Adaptive => self.pressure.look(self.precious, self.pcache.entries()),
-            _ => false,
-        };
-        match self.pcache.next_evicted() {
-            Some(Some(old)) if self.is_precious(old) && self.config.mode != Mode::Direct => {
-                self.spill(old)?;
-                self.counters.posted_whole += 1;
-                Ok(None)
-            }
-            Some(_) => {
-                let bound = self.pcache.pc_receive_bind(buffer).ok().flatten();
-                Ok(bound.map(|bound| (bound, copy)))
-            }
-            None => {
-                self.counters.posted_whole += 1;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Fetches what would be lost, so that its entry can go.
-    fn spill(&mut self, buffer: BufferId) -> Result<(), Broken> {
-        if self.buffers[buffer.0 as usize].is_fetched || self.backend.room()? < 1 {
-            return Ok(());
-        }
-        let Ok(SendBind::Hit(Bound { entry, generation, .. })) = self.pcache.pc_send_bind(buffer) else { return Ok(()) };
-        let len = self.buffers[buffer.0 as usize].len;
-        let done = self.backend.fetch(buffer, Loaded { entry, generation }, len)?;
-        let known = &mut self.buffers[buffer.0 as usize];
-        known.is_fetched = true;
-        known.under_way += 1;
-        self.counters.spilled += 1;
-        self.under_way.push_back(UnderWay { done, buffer, kind: Use::Fetch });
-        Ok(())
-    }
 }
 
-impl Frame {
-    fn boxed() -> Box<Frame> {
-        let (look, pieces) = (ArrayVec::new(), ArrayVec::new());
-        Box::new(Frame { look, len: 0, port: 0, offload: Offload::default(), pieces })
-    }
-
-    fn clear(&mut self) {
-        (self.len, self.offload) = (0, Offload::default());
-        self.look.clear();
-        self.pieces.clear();
-    }
-
-    /// False: there are too many parts.
-    fn add(&mut self, buffer: BufferId, report: &Received) -> bool {
-        let len = report.len as usize;
-        let header_len = usize::from(report.header_len);
-        let (headers, payload) = if report.is_split { (header_len, len - header_len) } else { (len, 0) };
-        let mut add = |len: usize, at: u32, is_split: bool| {
-            let piece = Piece { buffer, frame_at: self.len, len, at, is_split };
-            self.len += len;
-            len == 0 || self.pieces.try_push(piece).is_ok()
-        };
-        add(headers, 0, false) && add(payload, PAYLOAD_AT, true)
-    }
-
-    /// The metadata with the positions that follow from the headers. What contradicts them is not believed.
-    fn offload_of(&self, told: Offload) -> Offload {
-        let unknown = Offload::default();
-        let plain = Offload { gso: None, ..told };
-        if !matches!(told.checksum, Checksum::Partial { .. }) {
-            return plain;
-        }
-        let view = network_of(&self.look).and_then(|(_, at)| View::parse(&self.look, at, self.len).ok());
-        let Some(view) = view.filter(|view| view.fragment.is_none()) else { return unknown };
-        let (offset, kind) = match view.transport {
-            Transport::Tcp(_) if view.source.is_ipv4() => (16, GsoKind::Tcp4),
-            Transport::Tcp(_) => (16, GsoKind::Tcp6),
-            Transport::Udp { .. } => (6, GsoKind::Udp),
-            _ => return unknown,
-        };
-        let checksum = Checksum::Partial { start: view.transport_at as u16, offset };
-        let Some(gso) = told.gso else { return Offload { checksum, gso: None } };
-        let header_len = view.headers_end as u16;
-        let is_right = gso.kind == kind && gso.size > 0 && usize::from(header_len) < self.len;
-        let ecn = view.protocol == TCP && self.look[view.transport_at + 13] & 0x80 != 0;
-        let gso = is_right.then_some(Gso { kind, size: gso.size, header_len, ecn });
-        Offload { checksum, gso }
-    }
-}
-
-/// As the card tells it, without positions.
-fn offload_told(report: &Received) -> Offload {
-    let checksum = match report.checksum {
-        ReceivedChecksum::Unverified => Checksum::Unverified,
-        ReceivedChecksum::Valid => Checksum::Valid,
-        ReceivedChecksum::Partial => Checksum::Partial { start: 0, offset: 0 },
-    };
-    let gso = report.gso.map(|(kind, size)| {
-        let kind = match kind {
-            ReceivedGso::Tcp4 => GsoKind::Tcp4,
-            ReceivedGso::Tcp6 => GsoKind::Tcp6,
-            ReceivedGso::Udp => GsoKind::Udp,
-        };
-        Gso { kind, size, header_len: 0, ecn: false }
-    });
-    Offload { checksum, gso }
-}
-
-/// Whether a head fits what descriptors can say of it.
-fn fits(head: &[u8], offload: Offload) -> bool {
-    let short = |at: u16| at <= u16::from(u8::MAX);
-    let checksum = match offload.checksum {
-        Checksum::Partial { start, .. } => short(start),
-        _ => true,
-    };
-    checksum && offload.gso.is_none_or(|gso| short(gso.header_len) && usize::from(gso.header_len) == head.len())
-}
-
-/// Which bytes of a range a part has.
-fn overlap(piece: &Piece, range: &Range<usize>) -> Range<usize> {
-    let start = range.start.max(piece.frame_at);
-    start..range.end.min(piece.frame_at + piece.len).max(start)
-}
-
+mod posting;
 #[cfg(test)]
 mod tests;

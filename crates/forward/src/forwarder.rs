@@ -11,7 +11,6 @@
 //! Nothing here has a clock, sends, or holds a packet. Nothing allocates after creation, but for neighbours.
 
 use std::net::IpAddr;
-use std::ops::Range;
 
 use arrayvec::ArrayVec;
 use foldhash::fast::FixedState;
@@ -19,91 +18,31 @@ use hashbrown::HashSet;
 use nicache_port::{Checksum, Offload};
 use nicache_tcp::Time;
 use nicache_tcp::checksum::{same, sum};
-use nicache_tcp::frame::{ETHERNET_BYTES, Tags};
+use nicache_tcp::frame::Tags;
 
-use crate::conntrack::{ConnectionId, Conntrack, Limits, Timeouts};
+use crate::config::Config;
+use crate::conntrack::{ConnectionId, Conntrack};
 use crate::counters::{Counters, Drop};
-use crate::fan_out::{FanOut, Group};
+use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Moment};
+use crate::fan_out::FanOut;
 use crate::fragments::{Fate, Fragments};
 use crate::icmp::{self, Complaint};
 use crate::interface::Interface;
-use crate::nat::{External, Forwarded, MappingError, MappingId, Nat};
+use crate::nat::{MappingError, MappingId, Nat};
 use crate::neighbours::Neighbours;
-use crate::rewrite::{decrement_hops, readdress, translate};
+use crate::onward::{COMPLAINTS_AT_ONCE, Change};
 use crate::routes::{Route, Routes};
 use crate::rules::{Rule, Ruled, Rules};
-use crate::services::{Chosen, Health, ServiceConfig, Services};
+use crate::services::{Chosen, Health, Services};
 use crate::solicitation;
 use crate::tcp_track::{Direction, Judged};
 use crate::tuple::{Protocol, Tuple};
 use crate::view::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Transport, View, ViewError, network_of};
 
-/// Bytes of a head at most: headers of a packet that is passed on, or a whole frame of ours.
-pub const HEAD_BYTES_MAX: usize = 640;
 /// Questions for neighbours that wait to be sent at most.
 const QUESTIONS_MAX: usize = 64;
-/// Complaints per second, and at once (RFC 1812 section 4.3.2.8).
-const COMPLAINTS_PER_S: u64 = 1000;
-const COMPLAINTS_AT_ONCE: u64 = 50;
 /// Connections that are forgotten in one call at most.
 const LAPSED_MAX: usize = 64;
-
-const _: () = assert!(icmp::ERROR_FRAME_BYTES_MAX + 8 <= HEAD_BYTES_MAX);
-
-/// The first bytes of a frame that is to be sent.
-pub type Head = ArrayVec<u8, HEAD_BYTES_MAX>;
-
-/// How a forwarder is set up.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Its interfaces; elsewhere they are named by their place here.
-    pub interfaces: Vec<Interface>,
-    /// Ways that do not follow from the interfaces' addresses.
-    pub routes: Vec<Route>,
-    /// Addresses to the outside.
-    pub externals: Vec<External>,
-    /// Ports forwarded for good.
-    pub forwarded: Vec<Forwarded>,
-    /// Addresses that stand for back ends.
-    pub services: Vec<ServiceConfig>,
-    /// Addresses from which datagrams go to many.
-    pub groups: Vec<Group>,
-    /// What may pass.
-    pub rules: Vec<Rule>,
-    /// Connections at most: 1 KiB of memory each, with mapping.
-    pub limits: Limits,
-    /// When connections are forgotten.
-    pub timeouts: Timeouts,
-    /// Neighbours at most.
-    pub neighbours: usize,
-    /// Packets in pieces that are followed at once.
-    pub fragments: u32,
-    /// A number that nobody else knows.
-    pub secret: u64,
-    /// A number that all balancers of a service share.
-    pub balance_seed: u64,
-}
-
-impl Config {
-    /// With interfaces and nothing else.
-    pub fn new(interfaces: Vec<Interface>, secret: u64) -> Config {
-        Config {
-            interfaces,
-            routes: Vec::new(),
-            externals: Vec::new(),
-            forwarded: Vec::new(),
-            services: Vec::new(),
-            groups: Vec::new(),
-            rules: Vec::new(),
-            limits: Limits { connections: 65_536, opening: 16_384 },
-            timeouts: Timeouts::default(),
-            neighbours: 4096,
-            fragments: 1024,
-            secret,
-            balance_seed: 0,
-        }
-    }
-}
 
 /// What is kept beside a connection.
 #[derive(Clone, Copy, Debug)]
@@ -132,49 +71,6 @@ impl Note {
     }
 }
 
-/// When a packet came, and a number that nobody can guess.
-#[derive(Clone, Copy, Debug)]
-pub struct Moment {
-    /// When.
-    pub now: Time,
-    /// The number.
-    pub random: u32,
-}
-
-/// A frame that is to be sent: the head, and behind it bytes of the frame that came in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outgoing {
-    /// The interface.
-    pub interface: usize,
-    /// Which bytes of the frame that came in follow the head.
-    pub rest: Range<usize>,
-    /// The metadata of what is sent.
-    pub offload: Offload,
-}
-
-/// What becomes of a frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// It is sent.
-    Forward(Outgoing),
-    /// It is sent to each target of a group, see [`Forwarder::fan_out`].
-    FanOut {
-        /// The group.
-        group: usize,
-        /// How many targets that has.
-        targets: usize,
-    },
-    /// The head is a frame of ours, which answers it.
-    Answer {
-        /// The interface that it goes out by.
-        interface: usize,
-    },
-    /// The next hop's MAC address is asked for. The frame may come again a little later; to drop it is right, too.
-    Wait,
-    /// It is dropped.
-    Drop(Drop),
-}
-
 /// A packet under consideration.
 pub(crate) struct Packet<'a> {
     pub(crate) frame: &'a [u8],
@@ -184,17 +80,9 @@ pub(crate) struct Packet<'a> {
 }
 
 impl Packet<'_> {
-    fn is_partial(&self) -> bool {
+    pub(crate) fn is_partial(&self) -> bool {
         matches!(self.offload.checksum, Checksum::Partial { .. })
     }
-}
-
-/// What is changed in a packet.
-enum Change<'a> {
-    Nothing,
-    Ends(Tuple),
-    Addresses(IpAddr, IpAddr),
-    Error { inner: &'a View, source: IpAddr, destination: IpAddr, quote: Tuple },
 }
 
 /// See the module's head.
@@ -207,13 +95,13 @@ pub struct Forwarder {
     pub(crate) groups: FanOut,
     pub(crate) rules: Rules,
     pub(crate) conntrack: Conntrack<Note>,
-    neighbours: Neighbours,
+    pub(crate) neighbours: Neighbours,
     fragments: Fragments,
     /// Addresses that are ours, for which we answer.
     pub(crate) owned: HashSet<IpAddr, FixedState>,
-    questions: ArrayVec<(usize, solicitation::Frame), QUESTIONS_MAX>,
-    complaints: u64,
-    complaints_at: Time,
+    pub(crate) questions: ArrayVec<(usize, solicitation::Frame), QUESTIONS_MAX>,
+    pub(crate) complaints: u64,
+    pub(crate) complaints_at: Time,
     pub(crate) counters: Counters,
 }
 
@@ -229,8 +117,11 @@ impl Forwarder {
         }
         let services = Services::new(config.services, config.balance_seed);
         let groups = FanOut::new(config.groups);
-        let mut owned: HashSet<IpAddr, FixedState> =
-            config.interfaces.iter().flat_map(|interface| interface.addresses.iter().map(|(address, _)| *address)).collect();
+        let mut owned: HashSet<IpAddr, FixedState> = config
+            .interfaces
+            .iter()
+            .flat_map(|interface| interface.addresses.iter().map(|(address, _)| *address))
+            .collect();
         owned.extend((0..).map_while(|number| nat.external(number)).map(|external| external.address));
         owned.extend(services.addresses().map(|endpoint| endpoint.address));
         owned.extend(groups.addresses().map(|endpoint| endpoint.address));
@@ -546,7 +437,9 @@ impl Forwarder {
                     return Ok(Decision::FanOut { group, targets: self.groups.get(group).targets.len() });
                 }
                 Begun::Echo => return Ok(self.echo(packet, head)),
-                Begun::Nobody => return self.complain(Complaint::Unreachable, packet, Drop::NoBackEnd, head, moment.now),
+                Begun::Nobody => {
+                    return self.complain(Complaint::Unreachable, packet, Drop::NoBackEnd, head, moment.now);
+                }
                 Begun::NoRoute => return self.complain(Complaint::NoRoute, packet, Drop::NoRoute, head, moment.now),
             },
         };
@@ -575,7 +468,8 @@ impl Forwarder {
             return Err(Drop::StrayError);
         }
         let quote = connection.incoming(direction.other());
-        let (before, after) = (connection.incoming(direction).source.address, connection.outgoing(direction).source.address);
+        let (before, after) =
+            (connection.incoming(direction).source.address, connection.outgoing(direction).source.address);
         let source = if view.source == before || before != after { after } else { view.source };
         self.counters.errors += 1;
         let change = Change::Error { inner: &inner, source, destination: quote.source.address, quote };
@@ -592,25 +486,6 @@ impl Forwarder {
             }
             Some(Fate::Dropped) | None => Err(Drop::Fragment),
         }
-    }
-
-    /// Our own answer to an echo request, whose payload goes back as it is.
-    fn echo(&mut self, packet: &Packet<'_>, head: &mut Head) -> Decision {
-        let Packet { frame, view, .. } = packet;
-        let interface = &self.interfaces[packet.interface];
-        let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at before");
-        extend(head, &frame[6..12]);
-        extend(head, &interface.mac);
-        extend(head, &frame[12..view.headers_end]);
-        readdress(head, view, view.destination, view.source);
-        let kind: (u8, u8) = if view.source.is_ipv6() { (128, 129) } else { (8, 0) };
-        head[view.transport_at] = kind.1;
-        icmp_kind_changed(head, view, kind);
-        Decision::Forward(Outgoing {
-            interface: packet.interface,
-            rest: view.headers_end..view.end,
-            offload: packet.offload,
-        })
     }
 
     fn handle_arp(&mut self, frame: &[u8], port: u8, head: &mut Head, now: Time) -> Result<Decision, Drop> {
@@ -647,118 +522,6 @@ impl Forwarder {
         let frame = solicitation::answer(message.target, interface.mac, (address, mac), &interface.tags);
         head.try_extend_from_slice(&frame).expect("it is short");
         Ok(Decision::Answer { interface: number })
-    }
-
-    /// The last steps: hops, route, size, neighbour, and the head.
-    fn forward(
-        &mut self,
-        packet: &Packet<'_>,
-        change: &Change<'_>,
-        head: &mut Head,
-        now: Time,
-    ) -> Result<Decision, Drop> {
-        let view = &packet.view;
-        let (source, destination) = match change {
-            Change::Nothing => (view.source, view.destination),
-            Change::Ends(tuple) => (tuple.source.address, tuple.destination.address),
-            Change::Addresses(source, destination) => (*source, *destination),
-            Change::Error { source, destination, .. } => (*source, *destination),
-        };
-        if view.hops <= 1 {
-            return self.complain(Complaint::HopsExceeded, packet, Drop::Hops, head, now);
-        }
-        let Some(route) = self.routes.find(destination).copied() else {
-            return self.complain(Complaint::NoRoute, packet, Drop::NoRoute, head, now);
-        };
-        let out = &self.interfaces[route.interface];
-        // Invariant F5: outside, only addresses that are ours.
-        if !out.masquerade.is_empty() && !self.owned.contains(&source) {
-            return Err(Drop::Untranslated);
-        }
-        let len = match packet.offload.gso {
-            Some(gso) => usize::from(gso.header_len).saturating_sub(view.network_at) + usize::from(gso.size),
-            None => view.packet_len(),
-        };
-        if len > out.mtu as usize {
-            return self.complain(Complaint::TooBig(out.mtu), packet, Drop::TooBig, head, now);
-        }
-        let Some(mac) = self.resolve(&route, destination, now) else { return Ok(Decision::Wait) };
-        let out = &self.interfaces[route.interface];
-        let consumed = match change {
-            Change::Error { inner, .. } => inner.headers_end.min(view.end),
-            _ => view.headers_end,
-        };
-        if consumed - view.network_at + ETHERNET_BYTES + out.tags.len() > HEAD_BYTES_MAX || consumed > packet.frame.len() {
-            return Err(Drop::Malformed);
-        }
-        let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at above");
-        extend(head, &mac);
-        extend(head, &out.mac);
-        extend(head, out.tags.bytes());
-        let kind = if view.source.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
-        extend(head, &kind.to_be_bytes());
-        let network_at = head.len();
-        extend(head, &packet.frame[view.network_at..consumed]);
-        let moved = view.moved(network_at);
-        decrement_hops(head, &moved);
-        match change {
-            Change::Nothing => {}
-            Change::Ends(tuple) => translate(head, &moved, tuple, packet.is_partial()),
-            Change::Addresses(source, destination) => {
-                readdress(head, &moved, *source, *destination);
-            }
-            Change::Error { inner, source, destination, quote } => {
-                let inner = inner.moved(inner.network_at - view.network_at + network_at);
-                icmp::translate_error(head, &moved, &inner, (*source, *destination), quote);
-            }
-        }
-        let offload = shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
-        Ok(Decision::Forward(Outgoing { interface: route.interface, rest: consumed..view.end, offload }))
-    }
-
-    /// The MAC address of the next hop, and a question for it if one is due.
-    fn resolve(&mut self, route: &Route, destination: IpAddr, now: Time) -> Option<[u8; 6]> {
-        let next = route.gateway.unwrap_or(destination);
-        let resolved = self.neighbours.resolve(route.interface, next, now);
-        if resolved.ask {
-            let interface = &self.interfaces[route.interface];
-            if let Some(source) = interface.address_for(next) {
-                // A question that finds no room is asked again when the next one is due.
-                let question = solicitation::ask(next, source, interface.mac, &interface.tags);
-                let _ = self.questions.try_push((route.interface, question));
-            }
-        }
-        resolved.mac
-    }
-
-    fn complain(
-        &mut self,
-        complaint: Complaint,
-        packet: &Packet<'_>,
-        why: Drop,
-        head: &mut Head,
-        now: Time,
-    ) -> Result<Decision, Drop> {
-        let Packet { frame, view, .. } = packet;
-        let interface = &self.interfaces[packet.interface];
-        let Some(source) = interface.address_for(view.source).filter(|_| icmp::may_complain(frame, view)) else {
-            return Err(why);
-        };
-        let gained = now.since(self.complaints_at).as_nanos() * u128::from(COMPLAINTS_PER_S) / 1_000_000_000;
-        if gained > 0 {
-            self.complaints = (self.complaints + gained as u64).min(COMPLAINTS_AT_ONCE);
-            self.complaints_at = now;
-        }
-        if self.complaints == 0 {
-            self.counters.errors_held_back += 1;
-            return Err(why);
-        }
-        self.complaints -= 1;
-        self.counters.dropped[why as usize] += 1;
-        head.clear();
-        let error = icmp::complain(complaint, frame, view, source, interface.mac);
-        head.try_extend_from_slice(&error).expect("the head is as long");
-        Ok(Decision::Answer { interface: packet.interface })
     }
 
     /// Forgets a connection.
@@ -805,25 +568,4 @@ fn is_martian(address: IpAddr) -> bool {
 fn forwarded_to(head: &Head) -> Fate {
     let view = network_of(head).and_then(|(_, at)| View::parse_quoted(head, at).ok());
     view.map_or(Fate::Dropped, |view| Fate::Forwarded { source: view.source, destination: view.destination })
-}
-
-/// The metadata of a frame whose IP header was at `from` and is at `to`.
-fn shifted(offload: Offload, from: usize, to: usize) -> Option<Offload> {
-    if from == to {
-        return Some(offload);
-    }
-    let shift = |at: u16| u16::try_from(usize::from(at).checked_sub(from)? + to).ok();
-    let checksum = match offload.checksum {
-        Checksum::Partial { start, offset } => Checksum::Partial { start: shift(start)?, offset },
-        other => other,
-    };
-    let gso = match offload.gso {
-        Some(gso) => Some(nicache_port::Gso { header_len: shift(gso.header_len)?, ..gso }),
-        None => None,
-    };
-    Some(Offload { checksum, gso })
-}
-
-fn icmp_kind_changed(head: &mut Head, view: &View, (old, new): (u8, u8)) {
-    crate::rewrite::change_icmp(head, view, u16::from(old) << 8, u16::from(new) << 8);
 }

@@ -206,8 +206,7 @@ impl Nat {
             return Err(MappingError::Full);
         }
         let outside = &mut self.outside[through];
-        let port =
-            outside.ports[protocol as usize].take(internal.port, random).ok_or(MappingError::NoPort)?;
+        let port = outside.ports[protocol as usize].take(internal.port, random).ok_or(MappingError::NoPort)?;
         let external = Endpoint { address: outside.external.address, port };
         Ok(self.add(Mapping { protocol, internal, external, through, connections: 1, is_forwarded: false }))
     }
@@ -238,7 +237,8 @@ impl Nat {
         if self.free.is_empty() {
             return Err(MappingError::Full);
         }
-        if self.find_external(protocol, external).is_some() || self.find_internal(protocol, internal, through).is_some() {
+        if self.find_external(protocol, external).is_some() || self.find_internal(protocol, internal, through).is_some()
+        {
             return Err(MappingError::Taken);
         }
         let ports = &mut self.outside[through].ports[protocol as usize];

@@ -432,9 +432,9 @@ mod tests {
         pcache.pc_invalidate_binding(B[2]);
         assert_eq!(pcache.next_evicted(), Some(None), "what is free goes first of all");
         pcache.pc_advise(B[1], Advice::Promote);
-        let order: Vec<_> = [B[4], B[5], B[2], B[1]].map(|buffer| {
-            pcache.pc_receive_bind(buffer).unwrap().map(|bound| bound.evicted)
-        }).into();
+        let order: Vec<_> = [B[4], B[5], B[2], B[1]]
+            .map(|buffer| pcache.pc_receive_bind(buffer).unwrap().map(|bound| bound.evicted))
+            .into();
         assert_eq!(order, [Some(None), Some(Some(B[0])), Some(Some(B[1])), Some(Some(B[3]))]);
         assert_eq!(pcache.pc_receive_bind(B[0]), Ok(None), "all are pending");
         assert_eq!(pcache.pc_receive_bind(B[4]), Err(BindError::Pending(B[4])));

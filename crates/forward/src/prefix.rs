@@ -87,7 +87,9 @@ mod tests {
         let prefix = |text: &str| text.parse::<Prefix>().unwrap();
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         assert!(prefix("0.0.0.0/0").contains(address("255.1.2.3")) && !prefix("0.0.0.0/0").contains(address("::1")));
-        assert!(prefix("10.1.2.3/8").contains(address("10.255.0.0")) && !prefix("10.0.0.0/8").contains(address("11.0.0.0")));
+        assert!(
+            prefix("10.1.2.3/8").contains(address("10.255.0.0")) && !prefix("10.0.0.0/8").contains(address("11.0.0.0"))
+        );
         assert!(prefix("fd00::1").contains(address("fd00::1")) && !prefix("fd00::1").contains(address("fd00::2")));
         assert!(prefix("::/0").contains(address("ff02::1")));
         for odd in ["10.0.0.0/33", "::/129", "x", "1.2.3.4/", ""] {

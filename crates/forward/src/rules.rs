@@ -141,8 +141,7 @@ mod tests {
     #[test]
     fn the_first_that_fits() {
         let rule = |ports, action| Rule { ports: Some(ports), ..every(action) };
-        let mut rules =
-            Rules::new(vec![rule(80..=80, Action::Allow), rule(1..=1000, Action::Drop)], Time::ZERO);
+        let mut rules = Rules::new(vec![rule(80..=80, Action::Allow), rule(1..=1000, Action::Drop)], Time::ZERO);
         let mut passes = |port| {
             let ruled = rules.find(&tuple(port), 0);
             rules.passes(ruled, 100, Time::ZERO)
@@ -156,8 +155,7 @@ mod tests {
 
     #[test]
     fn so_many_bytes_per_second() {
-        let mut rules =
-            Rules::new(vec![every(Action::Limit { bytes_per_s: 10_000, burst_bytes: 3000 })], Time::ZERO);
+        let mut rules = Rules::new(vec![every(Action::Limit { bytes_per_s: 10_000, burst_bytes: 3000 })], Time::ZERO);
         let ruled = rules.find(&tuple(1), 0);
         // Ten seconds of a packet of 1000 bytes each 10 milliseconds.
         let passed = (0..1000).filter(|step| rules.passes(ruled, 1000, Time::from_millis(step * 10))).count();

@@ -93,7 +93,9 @@ impl Services {
 
     /// The service that a packet is for.
     pub fn find(&self, protocol: Protocol, address: Endpoint) -> Option<usize> {
-        self.services.iter().position(|service| (service.config.protocol, service.config.address) == (protocol, address))
+        self.services
+            .iter()
+            .position(|service| (service.config.protocol, service.config.address) == (protocol, address))
     }
 
     /// Addresses of all services.

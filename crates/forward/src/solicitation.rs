@@ -59,7 +59,8 @@ pub fn parse_arp(frame: &[u8], at: usize) -> Option<Message> {
 pub fn parse_discovery(frame: &[u8], view: &View) -> Option<Message> {
     let IpAddr::V6(source) = view.source else { return None };
     let message = frame.get(view.transport_at..view.end)?;
-    if view.protocol != ICMPV6 || view.hops != HOPS || view.fragment.is_some() || message.len() < 24 || message[1] != 0 {
+    if view.protocol != ICMPV6 || view.hops != HOPS || view.fragment.is_some() || message.len() < 24 || message[1] != 0
+    {
         return None;
     }
     let IpAddr::V6(destination) = view.destination else { return None };
@@ -146,14 +147,8 @@ fn ethernet(to: Mac, from: Mac, tags: &Tags, kind: u16) -> Frame {
 
 fn arp(operation: u16, sender: (Mac, Ipv4Addr), target: (Mac, Ipv4Addr), to: Mac, tags: &Tags) -> Frame {
     let mut frame = ethernet(to, sender.0, tags, crate::view::ETHERTYPE_ARP);
-    let parts: [&[u8]; 6] = [
-        &ARP_ETHERNET_IPV4,
-        &operation.to_be_bytes(),
-        &sender.0,
-        &sender.1.octets(),
-        &target.0,
-        &target.1.octets(),
-    ];
+    let parts: [&[u8]; 6] =
+        [&ARP_ETHERNET_IPV4, &operation.to_be_bytes(), &sender.0, &sender.1.octets(), &target.0, &target.1.octets()];
     parts.into_iter().for_each(|part| frame.try_extend_from_slice(part).expect("room for ARP"));
     frame
 }

@@ -201,7 +201,8 @@ fn one_address_for_three_back_ends() {
     let mut config = world.config();
     let services = [("10.1.0.100", "192.0.2"), ("fd01::100", "fd02:")].map(|(vip, net)| {
         let separator = if net.contains(':') { ":" } else { "." };
-        let back_end = |last: u16| BackEnd { endpoint: Endpoint::new(address(&format!("{net}{separator}{last}")), 80), weight: 1 };
+        let back_end =
+            |last: u16| BackEnd { endpoint: Endpoint::new(address(&format!("{net}{separator}{last}")), 80), weight: 1 };
         ServiceConfig {
             protocol: Protocol::Tcp,
             address: Endpoint::new(address(vip), 80),

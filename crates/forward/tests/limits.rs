@@ -209,7 +209,8 @@ proptest! {
 
 /// A service outside, for the clients inside.
 fn service(protocol: Protocol, weights: [u16; 2]) -> ServiceConfig {
-    let back_end = |number: usize| BackEnd { endpoint: Endpoint::new(address(SERVERS[number]), 80), weight: weights[number] };
+    let back_end =
+        |number: usize| BackEnd { endpoint: Endpoint::new(address(SERVERS[number]), 80), weight: weights[number] };
     ServiceConfig {
         protocol,
         address: Endpoint::new(address("10.1.0.100"), 80),
@@ -307,11 +308,10 @@ fn one_to_many() {
             source: None,
         }];
     });
-    let recipe = Recipe {
-        payload: vec![9; 600],
-        ..Recipe::new(UDP, (address(CLIENTS[0]), 7), (address("10.1.0.200"), 514))
-    };
-    for (frames, offload) in [(vec![recipe.frame()], recipe.offload()), (recipe.fragments(304, 8), Offload::default())] {
+    let recipe =
+        Recipe { payload: vec![9; 600], ..Recipe::new(UDP, (address(CLIENTS[0]), 7), (address("10.1.0.200"), 514)) };
+    for (frames, offload) in [(vec![recipe.frame()], recipe.offload()), (recipe.fragments(304, 8), Offload::default())]
+    {
         let mut bytes = BTreeMap::<_, Vec<u8>>::new();
         for frame in &frames {
             let mut head = Head::new();
@@ -319,7 +319,8 @@ fn one_to_many() {
             let decision = world.forwarder.handle(frame, frame.len(), INSIDE, offload, &mut head, moment);
             assert_eq!(decision, Decision::FanOut { group: 0, targets: 3 });
             for target in 0..3 {
-                let one = world.forwarder.fan_out(frame, frame.len(), INSIDE, offload, (0, target), &mut head, world.now);
+                let one =
+                    world.forwarder.fan_out(frame, frame.len(), INSIDE, offload, (0, target), &mut head, world.now);
                 match one {
                     Decision::Forward(out) => {
                         let sent = [&head[..], &frame[out.rest]].concat();

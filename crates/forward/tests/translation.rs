@@ -209,7 +209,8 @@ proptest! {
 fn a_stray_reset_stays_inside() {
     let mut world = World::new(|_| {});
     for flags in [RST, RST | ACK, ACK, SYN | ACK, FIN | ACK] {
-        let recipe = Recipe { tcp: (9, 9, flags), ..Recipe::new(TCP, (address(CLIENTS[0]), 5), (address(SERVERS[0]), 80)) };
+        let recipe =
+            Recipe { tcp: (9, 9, flags), ..Recipe::new(TCP, (address(CLIENTS[0]), 5), (address(SERVERS[0]), 80)) };
         assert_eq!(world.handle(&recipe.frame(), INSIDE, recipe.offload()).unwrap_err(), Drop::NoConnection);
     }
 }
@@ -224,11 +225,17 @@ fn two_behind_the_same_address() {
             internal: Endpoint::new(address(CLIENTS[1]), 5353),
         }];
     });
-    let ask = Recipe { payload: b"question".into(), ..Recipe::new(UDP, (address(CLIENTS[0]), 4000), (address(EXTERNALS[0]), 53)) };
+    let ask = Recipe {
+        payload: b"question".into(),
+        ..Recipe::new(UDP, (address(CLIENTS[0]), 4000), (address(EXTERNALS[0]), 53))
+    };
     let (interface, frame, offload) = world.handle(&ask.frame(), INSIDE, ask.offload()).unwrap();
     let seen = verify(&frame, offload).unwrap();
     assert_eq!(interface, usize::from(INSIDE));
-    assert_eq!((seen.from(), seen.destination, seen.ports.1), ((address(EXTERNALS[0]), 4000), address(CLIENTS[1]), 5353));
+    assert_eq!(
+        (seen.from(), seen.destination, seen.ports.1),
+        ((address(EXTERNALS[0]), 4000), address(CLIENTS[1]), 5353)
+    );
     let answer = Recipe::new(UDP, (address(CLIENTS[1]), 5353), (address(EXTERNALS[0]), 4000));
     let (_, frame, offload) = world.handle(&answer.frame(), INSIDE, answer.offload()).unwrap();
     let seen = verify(&frame, offload).unwrap();
@@ -263,7 +270,8 @@ fn too_big() {
         assert!(quote.len() >= least && *quote == recipe.frame()[14..14 + quote.len()], "as it came");
     }
     // RFC 1812 section 4.3.2.8: not for each of a flood.
-    let recipe = Recipe { payload: vec![1; 1280], ..Recipe::new(UDP, (address(CLIENTS[0]), 5), (address(SERVERS[0]), 7)) };
+    let recipe =
+        Recipe { payload: vec![1; 1280], ..Recipe::new(UDP, (address(CLIENTS[0]), 5), (address(SERVERS[0]), 7)) };
     let answered = (0..1000).filter(|_| world.handle(&recipe.frame(), INSIDE, recipe.offload()).is_ok()).count();
     assert!(answered < 50, "{answered}");
 }
@@ -278,7 +286,9 @@ fn what_is_not_passed_on() {
     let value = !sum(&[&routed[14..24], &[0, 0], &routed[26..42]].concat());
     routed[24..26].copy_from_slice(&value.to_be_bytes());
     assert_eq!(world.handle(&routed, INSIDE, Offload::default()).unwrap_err(), Drop::SourceRoute);
-    for (source, why) in [("127.0.0.1", Drop::Martian), ("255.255.255.255", Drop::Martian), (EXTERNALS[0], Drop::Martian)] {
+    for (source, why) in
+        [("127.0.0.1", Drop::Martian), ("255.255.255.255", Drop::Martian), (EXTERNALS[0], Drop::Martian)]
+    {
         let recipe = Recipe { source: address(source), ..good.clone() };
         assert_eq!(world.handle(&recipe.frame(), INSIDE, Offload::default()).unwrap_err(), why, "{source}");
     }

@@ -199,12 +199,8 @@ impl Driver {
             return Ok(false);
         }
         let Some(ncoffset) = self.directory.update(page.block, page.revision) else { return Ok(false) };
-        let insert = Command::CacheInsert {
-            mmaddr: pages.mmaddr(number),
-            ncoffset,
-            len: u32::from(page.len),
-            generation: 0,
-        };
+        let insert =
+            Command::CacheInsert { mmaddr: pages.mmaddr(number), ncoffset, len: u32::from(page.len), generation: 0 };
         match self.side.commands.push(insert.encode()) {
             Ok(()) => {}
             Err(PushError::Peer(error)) => return Err(error),
@@ -264,7 +260,12 @@ impl Driver {
                 Some(held) if held.block == block && held.revision == revision => {
                     let offset = self.directory.insert(block, revision);
                     if let Some(ncoffset) = offset {
-                        commands.push(Command::CacheInsert { mmaddr, ncoffset, len: u32::from(held.len), generation: 0 });
+                        commands.push(Command::CacheInsert {
+                            mmaddr,
+                            ncoffset,
+                            len: u32::from(held.len),
+                            generation: 0,
+                        });
                     }
                     offset
                 }

@@ -50,7 +50,10 @@ impl Namespace {
         let command = command.to_owned();
         self.run(move || {
             let mut words = command.split_whitespace();
-            Command::new(words.next().unwrap()).args(words).output().unwrap_or_else(|error| panic!("{command}: {error}"))
+            Command::new(words.next().unwrap())
+                .args(words)
+                .output()
+                .unwrap_or_else(|error| panic!("{command}: {error}"))
         })
     }
 
@@ -68,7 +71,8 @@ impl Namespace {
     }
 
     pub fn start(&self, program: &str, arguments: &[&str]) -> Process {
-        let (program, arguments) = (program.to_owned(), arguments.iter().map(|word| word.to_string()).collect::<Vec<_>>());
+        let (program, arguments) =
+            (program.to_owned(), arguments.iter().map(|word| word.to_string()).collect::<Vec<_>>());
         Process(self.run(move || {
             Command::new(&program)
                 .args(arguments)

@@ -35,7 +35,9 @@ pub struct Recipe {
 
 impl std::fmt::Debug for Recipe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Recipe { source, destination, hops, extras, protocol, ports, tcp, payload, is_partial, is_unsummed, .. } = self;
+        let Recipe {
+            source, destination, hops, extras, protocol, ports, tcp, payload, is_partial, is_unsummed, ..
+        } = self;
         let short = &payload[..payload.len().min(16)];
         write!(f, "protocol {protocol} {source} {destination} {ports:?} hops {hops} extras {extras} tcp {tcp:?} ")?;
         write!(f, "payload {} {short:?} partial {is_partial} unsummed {is_unsummed}", payload.len())
@@ -109,7 +111,8 @@ impl Recipe {
         if self.protocol == UDP && self.is_unsummed {
             return out;
         }
-        let pseudo = if self.protocol == ICMP { Vec::new() } else { pseudo(self.source, self.destination, self.protocol, len) };
+        let pseudo =
+            if self.protocol == ICMP { Vec::new() } else { pseudo(self.source, self.destination, self.protocol, len) };
         let value = if self.is_partial {
             sum(&pseudo)
         } else {
@@ -193,7 +196,9 @@ impl Recipe {
         let transport = self.transport();
         let count = transport.len().div_ceil(bytes);
         let pieces = transport.chunks(bytes).enumerate();
-        pieces.map(|(number, piece)| self.frame_of(piece, Some(((number * bytes) as u16, number + 1 < count, id)))).collect()
+        pieces
+            .map(|(number, piece)| self.frame_of(piece, Some(((number * bytes) as u16, number + 1 < count, id))))
+            .collect()
     }
 
     /// An ICMP error from somebody about a packet, of which so many bytes are quoted.
@@ -255,7 +260,9 @@ impl Seen {
         }
         let ports = match protocol {
             TCP | UDP if frame.len() >= transport_at + 4 => (word(transport_at), word(transport_at + 2)),
-            ICMP | ICMPV6 if frame.len() >= transport_at + 6 => (word(transport_at + 4), u16::from(matches!(frame[transport_at], 8 | 128))),
+            ICMP | ICMPV6 if frame.len() >= transport_at + 6 => {
+                (word(transport_at + 4), u16::from(matches!(frame[transport_at], 8 | 128)))
+            }
             _ => (0, 0),
         };
         let tags = frame[12..network_at - 2].to_vec();
@@ -303,11 +310,19 @@ pub fn verify_transport(seen: &Seen, transport: &[u8], offload: Offload) -> Resu
         _ => return Ok(()),
     };
     let value = u16::from_be_bytes([transport[field], transport[field + 1]]);
-    let pseudo = if seen.protocol == ICMP { Vec::new() } else { pseudo(seen.source, seen.destination, seen.protocol, transport.len()) };
+    let pseudo = if seen.protocol == ICMP {
+        Vec::new()
+    } else {
+        pseudo(seen.source, seen.destination, seen.protocol, transport.len())
+    };
     if matches!(offload.checksum, Checksum::Partial { .. }) {
         let right = sum(&pseudo);
         // Both spellings of zero are the same sum.
-        return if value == right || value % 0xffff == right % 0xffff { Ok(()) } else { Err(format!("partial {value:04x}, not {right:04x}")) };
+        return if value == right || value % 0xffff == right % 0xffff {
+            Ok(())
+        } else {
+            Err(format!("partial {value:04x}, not {right:04x}"))
+        };
     }
     if seen.protocol == UDP && value == 0 {
         return Ok(());

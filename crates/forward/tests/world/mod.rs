@@ -42,10 +42,13 @@ impl World {
             mtu: 1500,
             masquerade,
         };
-        let mut config =
-            Config::new(vec![interface(INSIDE, ["10.1.0.1", "fd01::1"], vec![]), interface(OUTSIDE, EXTERNALS, vec![0, 1])], 5);
-        config.externals =
-            EXTERNALS.map(|text| External { address: address(text), ports: 1024..=65_535, filtering: Filtering::default() }).into();
+        let mut config = Config::new(
+            vec![interface(INSIDE, ["10.1.0.1", "fd01::1"], vec![]), interface(OUTSIDE, EXTERNALS, vec![0, 1])],
+            5,
+        );
+        config.externals = EXTERNALS
+            .map(|text| External { address: address(text), ports: 1024..=65_535, filtering: Filtering::default() })
+            .into();
         adjust(&mut config);
         let mut forwarder = Forwarder::new(config, Time::ZERO).unwrap();
         for (port, hosts) in [(INSIDE, CLIENTS), (OUTSIDE, SERVERS)] {
@@ -60,9 +63,7 @@ impl World {
         let mut head = Head::new();
         let moment = Moment { now: self.now, random: self.random.u32(..) };
         match self.forwarder.handle(frame, frame.len(), port, offload, &mut head, moment) {
-            Decision::Forward(out) => {
-                Ok((out.interface, [&head[..], &frame[out.rest]].concat(), out.offload))
-            }
+            Decision::Forward(out) => Ok((out.interface, [&head[..], &frame[out.rest]].concat(), out.offload)),
             Decision::Answer { interface } => Ok((interface, head.to_vec(), Offload::default())),
             Decision::Drop(why) => Err(why),
             Decision::Wait => Err(Drop::Neighbour),

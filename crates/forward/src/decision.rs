@@ -1,0 +1,60 @@
+//! What becomes of a frame.
+
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+use nicache_port::Offload;
+use nicache_tcp::Time;
+
+use crate::counters::Drop;
+use crate::icmp;
+
+/// Bytes of a head at most: headers of a packet that is passed on, or a whole frame of ours.
+pub const HEAD_BYTES_MAX: usize = 640;
+const _: () = assert!(icmp::ERROR_FRAME_BYTES_MAX + 8 <= HEAD_BYTES_MAX);
+
+/// The first bytes of a frame that is to be sent.
+pub type Head = ArrayVec<u8, HEAD_BYTES_MAX>;
+
+/// When a packet came, and a number that nobody can guess.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// When.
+    pub now: Time,
+    /// The number.
+    pub random: u32,
+}
+
+/// A frame that is to be sent: the head, and behind it bytes of the frame that came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The interface.
+    pub interface: usize,
+    /// Which bytes of the frame that came in follow the head.
+    pub rest: Range<usize>,
+    /// The metadata of what is sent.
+    pub offload: Offload,
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It is sent.
+    Forward(Outgoing),
+    /// It is sent to each target of a group, see [`Forwarder::fan_out`].
+    FanOut {
+        /// The group.
+        group: usize,
+        /// How many targets that has.
+        targets: usize,
+    },
+    /// The head is a frame of ours, which answers it.
+    Answer {
+        /// The interface that it goes out by.
+        interface: usize,
+    },
+    /// The next hop's MAC address is asked for. The frame may come again a little later; to drop it is right, too.
+    Wait,
+    /// It is dropped.
+    Drop(Drop),
+}

@@ -1,0 +1,185 @@
+//! The last steps of a packet that is passed on: hops, route, size, next hop, and its head; or what is said to its sender instead.
+
+use std::net::IpAddr;
+
+use nicache_port::{Checksum, Offload};
+use nicache_tcp::Time;
+use nicache_tcp::frame::ETHERNET_BYTES;
+
+use crate::counters::Drop;
+use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Outgoing};
+use crate::forwarder::{Forwarder, Packet};
+use crate::icmp::{self, Complaint};
+use crate::rewrite::{decrement_hops, readdress, translate};
+use crate::routes::Route;
+use crate::solicitation;
+use crate::tuple::Tuple;
+use crate::view::{ETHERTYPE_IPV4, ETHERTYPE_IPV6, View};
+
+/// Complaints per second, and at once (RFC 1812 section 4.3.2.8).
+const COMPLAINTS_PER_S: u64 = 1000;
+pub(crate) const COMPLAINTS_AT_ONCE: u64 = 50;
+
+/// What is changed in a packet.
+pub(crate) enum Change<'a> {
+    Nothing,
+    Ends(Tuple),
+    Addresses(IpAddr, IpAddr),
+    Error { inner: &'a View, source: IpAddr, destination: IpAddr, quote: Tuple },
+}
+
+impl Forwarder {
+    /// The last steps: hops, route, size, neighbour, and the head.
+    pub(crate) fn forward(
+        &mut self,
+        packet: &Packet<'_>,
+        change: &Change<'_>,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        let view = &packet.view;
+        let (source, destination) = match change {
+            Change::Nothing => (view.source, view.destination),
+            Change::Ends(tuple) => (tuple.source.address, tuple.destination.address),
+            Change::Addresses(source, destination) => (*source, *destination),
+            Change::Error { source, destination, .. } => (*source, *destination),
+        };
+        if view.hops <= 1 {
+            return self.complain(Complaint::HopsExceeded, packet, Drop::Hops, head, now);
+        }
+        let Some(route) = self.routes.find(destination).copied() else {
+            return self.complain(Complaint::NoRoute, packet, Drop::NoRoute, head, now);
+        };
+        let out = &self.interfaces[route.interface];
+        // Invariant F5: outside, only addresses that are ours.
+        if !out.masquerade.is_empty() && !self.owned.contains(&source) {
+            return Err(Drop::Untranslated);
+        }
+        let len = match packet.offload.gso {
+            Some(gso) => usize::from(gso.header_len).saturating_sub(view.network_at) + usize::from(gso.size),
+            None => view.packet_len(),
+        };
+        if len > out.mtu as usize {
+            return self.complain(Complaint::TooBig(out.mtu), packet, Drop::TooBig, head, now);
+        }
+        let Some(mac) = self.resolve(&route, destination, now) else { return Ok(Decision::Wait) };
+        let out = &self.interfaces[route.interface];
+        let consumed = match change {
+            Change::Error { inner, .. } => inner.headers_end.min(view.end),
+            _ => view.headers_end,
+        };
+        if consumed - view.network_at + ETHERNET_BYTES + out.tags.len() > HEAD_BYTES_MAX
+            || consumed > packet.frame.len()
+        {
+            return Err(Drop::Malformed);
+        }
+        let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at above");
+        extend(head, &mac);
+        extend(head, &out.mac);
+        extend(head, out.tags.bytes());
+        let kind = if view.source.is_ipv4() { ETHERTYPE_IPV4 } else { ETHERTYPE_IPV6 };
+        extend(head, &kind.to_be_bytes());
+        let network_at = head.len();
+        extend(head, &packet.frame[view.network_at..consumed]);
+        let moved = view.moved(network_at);
+        decrement_hops(head, &moved);
+        match change {
+            Change::Nothing => {}
+            Change::Ends(tuple) => translate(head, &moved, tuple, packet.is_partial()),
+            Change::Addresses(source, destination) => {
+                readdress(head, &moved, *source, *destination);
+            }
+            Change::Error { inner, source, destination, quote } => {
+                let inner = inner.moved(inner.network_at - view.network_at + network_at);
+                icmp::translate_error(head, &moved, &inner, (*source, *destination), quote);
+            }
+        }
+        let offload = shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
+        Ok(Decision::Forward(Outgoing { interface: route.interface, rest: consumed..view.end, offload }))
+    }
+
+    /// The MAC address of the next hop, and a question for it if one is due.
+    pub(crate) fn resolve(&mut self, route: &Route, destination: IpAddr, now: Time) -> Option<[u8; 6]> {
+        let next = route.gateway.unwrap_or(destination);
+        let resolved = self.neighbours.resolve(route.interface, next, now);
+        if resolved.ask {
+            let interface = &self.interfaces[route.interface];
+            if let Some(source) = interface.address_for(next) {
+                // A question that finds no room is asked again when the next one is due.
+                let question = solicitation::ask(next, source, interface.mac, &interface.tags);
+                let _ = self.questions.try_push((route.interface, question));
+            }
+        }
+        resolved.mac
+    }
+
+    pub(crate) fn complain(
+        &mut self,
+        complaint: Complaint,
+        packet: &Packet<'_>,
+        why: Drop,
+        head: &mut Head,
+        now: Time,
+    ) -> Result<Decision, Drop> {
+        let Packet { frame, view, .. } = packet;
+        let interface = &self.interfaces[packet.interface];
+        let Some(source) = interface.address_for(view.source).filter(|_| icmp::may_complain(frame, view)) else {
+            return Err(why);
+        };
+        let gained = now.since(self.complaints_at).as_nanos() * u128::from(COMPLAINTS_PER_S) / 1_000_000_000;
+        if gained > 0 {
+            self.complaints = (self.complaints + gained as u64).min(COMPLAINTS_AT_ONCE);
+            self.complaints_at = now;
+        }
+        if self.complaints == 0 {
+            self.counters.errors_held_back += 1;
+            return Err(why);
+        }
+        self.complaints -= 1;
+        self.counters.dropped[why as usize] += 1;
+        head.clear();
+        let error = icmp::complain(complaint, frame, view, source, interface.mac);
+        head.try_extend_from_slice(&error).expect("the head is as long");
+        Ok(Decision::Answer { interface: packet.interface })
+    }
+
+    /// Our own answer to an echo request, whose payload goes back as it is.
+    pub(crate) fn echo(&mut self, packet: &Packet<'_>, head: &mut Head) -> Decision {
+        let Packet { frame, view, .. } = packet;
+        let interface = &self.interfaces[packet.interface];
+        let extend = |head: &mut Head, bytes: &[u8]| head.try_extend_from_slice(bytes).expect("looked at before");
+        extend(head, &frame[6..12]);
+        extend(head, &interface.mac);
+        extend(head, &frame[12..view.headers_end]);
+        readdress(head, view, view.destination, view.source);
+        let kind: (u8, u8) = if view.source.is_ipv6() { (128, 129) } else { (8, 0) };
+        head[view.transport_at] = kind.1;
+        icmp_kind_changed(head, view, kind);
+        Decision::Forward(Outgoing {
+            interface: packet.interface,
+            rest: view.headers_end..view.end,
+            offload: packet.offload,
+        })
+    }
+}
+
+/// The metadata of a frame whose IP header was at `from` and is at `to`.
+fn shifted(offload: Offload, from: usize, to: usize) -> Option<Offload> {
+    if from == to {
+        return Some(offload);
+    }
+    let shift = |at: u16| u16::try_from(usize::from(at).checked_sub(from)? + to).ok();
+    let checksum = match offload.checksum {
+        Checksum::Partial { start, offset } => Checksum::Partial { start: shift(start)?, offset },
+        other => other,
+    };
+    let gso = match offload.gso {
+        Some(gso) => Some(nicache_port::Gso { header_len: shift(gso.header_len)?, ..gso }),
+        None => None,
+    };
+    Some(Offload { checksum, gso })
+}
+
+fn icmp_kind_changed(head: &mut Head, view: &View, (old, new): (u8, u8)) {
+    crate::rewrite::change_icmp(head, view, u16::from(old) << 8, u16::from(new) << 8);
+}
