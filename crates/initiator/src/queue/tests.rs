@@ -1,0 +1,198 @@
+use std::collections::{HashMap, HashSet};
+
+use super::*;
+use crate::lun::BLOCK_BYTES;
+
+fn limits() -> Limits {
+    Limits { depth_max: 4, unflushed_bytes_max: 8 * BLOCK_BYTES, transfer_bytes_max: 2 * BLOCK_BYTES, patience: Duration::from_secs(10) }
+}
+
+fn write(block: u64, byte: u8) -> Operation {
+    Operation::Write { offset: block * BLOCK_BYTES as u64, data: vec![Bytes::from(vec![byte; BLOCK_BYTES])] }
+}
+
+fn up() -> (Queue<u32>, Instant) {
+    let now = Instant::now();
+    let mut queue = Queue::new("lun".into(), limits(), now);
+    queue.handle_session_up();
+    (queue, now)
+}
+
+#[test]
+fn commands_wait_for_a_session_and_fail_when_none_comes() {
+    let now = Instant::now();
+    let mut queue = Queue::new("lun".into(), limits(), now);
+    queue.handle_command(write(0, 1), 7);
+    assert!(queue.poll_command(now).is_none());
+    queue.handle_session_down("connection refused".into(), now + Duration::from_secs(9));
+    queue.handle_time(now + Duration::from_secs(9));
+    assert!(queue.poll_finished().is_none());
+    queue.handle_time(now + Duration::from_secs(10));
+    let (caller, _, result) = queue.poll_finished().unwrap();
+    assert_eq!(caller, 7);
+    assert!(result.unwrap_err().to_string().contains("gave up after 10 s without the target: connection refused"));
+    // Closed for good, also if a session comes.
+    queue.handle_session_up();
+    queue.handle_command(write(0, 1), 8);
+    assert!(queue.poll_command(now).is_none());
+    assert!(queue.poll_finished().unwrap().2.is_err());
+}
+
+#[test]
+fn a_busy_target_gets_the_command_again_after_a_pause_until_patience_ends() {
+    let (mut queue, now) = up();
+    queue.handle_command(Operation::Flush, 1);
+    let command = queue.poll_command(now).unwrap();
+    queue.handle_answer(command, Verdict::Later("busy".into()), now);
+    assert!(queue.poll_command(now).is_none());
+    assert_eq!(queue.next_time(), Some(now + PAUSE));
+    let command = queue.poll_command(now + PAUSE).unwrap();
+    queue.handle_answer(command, Verdict::Later("busy".into()), now + Duration::from_secs(11));
+    assert!(matches!(queue.poll_finished().unwrap().2, Err(LunError::Failed { command: "flush", .. })));
+}
+
+#[test]
+fn a_new_session_writes_again_what_no_flush_covered_before_anything_else() {
+    let (mut queue, now) = up();
+    for (block, caller) in [(0, 1), (1, 2), (2, 3)] {
+        queue.handle_command(write(block, block as u8), caller);
+        let command = queue.poll_command(now).unwrap();
+        queue.handle_answer(command, Verdict::Done, now);
+    }
+    queue.handle_command(write(1, 9), 4);
+    let newer = queue.poll_command(now).unwrap();
+    queue.handle_session_down("reset".into(), now);
+    queue.handle_answer(newer, Verdict::NextSession, now);
+    queue.handle_session_up();
+    let first = queue.poll_command(now).unwrap();
+    let second = queue.poll_command(now).unwrap();
+    assert!(queue.poll_command(now).is_none(), "the newer write of block 1 waits for the older one");
+    queue.handle_answer(second, Verdict::Done, now);
+    assert!(queue.poll_command(now).is_none());
+    queue.handle_answer(first, Verdict::Done, now);
+    let newer = queue.poll_command(now).unwrap();
+    assert!(matches!(&newer.operation, Operation::Write { data, .. } if data[0][0] == 9));
+}
+
+#[test]
+fn a_replay_that_fails_loses_the_unit() {
+    let (mut queue, now) = up();
+    queue.handle_command(write(0, 1), 1);
+    let command = queue.poll_command(now).unwrap();
+    queue.handle_answer(command, Verdict::Done, now);
+    queue.handle_session_down("reset".into(), now);
+    queue.handle_session_up();
+    let replay = queue.poll_command(now).unwrap();
+    queue.handle_answer(replay, Verdict::Failed("medium error".into()), now);
+    assert!(queue.is_lost());
+}
+
+#[test]
+fn much_without_a_flush_is_flushed() {
+    let (mut queue, now) = up();
+    for block in 0..9 {
+        queue.handle_command(write(block, 1), 1);
+        let command = queue.poll_command(now).unwrap();
+        queue.handle_answer(command, Verdict::Done, now);
+    }
+    let command = queue.poll_command(now).unwrap();
+    assert!(matches!(command.operation, Operation::Flush));
+    queue.handle_answer(command, Verdict::Done, now);
+    assert!(queue.poll_command(now).is_none());
+}
+
+/// A target with a volatile cache that it loses whenever a session ends.
+#[derive(Default)]
+struct Target {
+    stable: HashMap<u64, u8>,
+    cache: HashMap<u64, u8>,
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 256, ..Default::default() })]
+
+    /// Whatever breaks when: what a flush acknowledged is durable at the target, and a read sees the last completed write.
+    #[test]
+    fn nothing_acknowledged_is_lost(seed: u64) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut queue, now) = up();
+        let mut target = Target::default();
+        let mut flying: Vec<Command<u32>> = Vec::new();
+        // By block: the value of the last write, which is complete or not.
+        let mut written: HashMap<u64, (u8, bool)> = HashMap::new();
+        let mut owed: HashMap<u32, HashMap<u64, u8>> = HashMap::new();
+        let mut busy: HashSet<u64> = HashSet::new();
+        let mut blocks: HashMap<u32, u64> = HashMap::new();
+        let mut durable: HashMap<u64, u8> = HashMap::new();
+        for caller in 0..300_u32 {
+            match random.u32(0..10) {
+                0..5 => {
+                    let (block, byte) = (random.u64(0..8), random.u8(..));
+                    if busy.insert(block) {
+                        queue.handle_command(write(block, byte), caller);
+                        written.insert(block, (byte, false));
+                        blocks.insert(caller, block);
+                        durable.remove(&block);
+                    }
+                }
+                5 => {
+                    queue.handle_command(Operation::Flush, caller);
+                    owed.insert(caller, written.iter().filter(|w| w.1.1).map(|w| (*w.0, w.1.0)).collect());
+                }
+                6 => {
+                    target.cache.clear();
+                    queue.handle_session_down("power cut".into(), now);
+                    while let Some(command) = flying.pop() {
+                        queue.handle_answer(command, Verdict::NextSession, now);
+                    }
+                    queue.handle_session_up();
+                }
+                _ => {}
+            }
+            while let Some(command) = queue.poll_command(now) {
+                flying.push(command);
+            }
+            for _ in 0..random.usize(0..4).min(flying.len()) {
+                let command = flying.swap_remove(random.usize(..flying.len()));
+                let verdict = match random.u32(0..12) {
+                    0 => Verdict::Again,
+                    1 if matches!(command.operation, Operation::Flush) => {
+                        // The target drops what it could not write.
+                        target.cache.clear();
+                        Verdict::Failed("medium error".into())
+                    }
+                    _ => Verdict::Done,
+                };
+                if verdict == Verdict::Done {
+                    match &command.operation {
+                        Operation::Write { offset, data } => {
+                            for (i, piece) in data.iter().enumerate() {
+                                target.cache.insert(offset / BLOCK_BYTES as u64 + i as u64, piece[0]);
+                            }
+                        }
+                        Operation::Flush => target.stable.extend(target.cache.drain()),
+                        Operation::Read { .. } => {}
+                    }
+                }
+                queue.handle_answer(command, verdict, now);
+                while let Some((caller, _, result)) = queue.poll_finished() {
+                    if let Some(block) = blocks.remove(&caller) {
+                        proptest::prop_assert!(result.is_ok());
+                        busy.remove(&block);
+                        written.get_mut(&block).unwrap().1 = true;
+                    } else if result.is_ok() {
+                        for (block, byte) in owed.remove(&caller).unwrap() {
+                            // Unless it is written anew meanwhile.
+                            if written[&block] == (byte, true) {
+                                durable.insert(block, byte);
+                            }
+                        }
+                    }
+                }
+                for (block, byte) in &durable {
+                    proptest::prop_assert_eq!(target.stable.get(block), Some(byte), "block {}", block);
+                }
+            }
+        }
+    }
+}

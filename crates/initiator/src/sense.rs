@@ -1,0 +1,117 @@
+//! What a target's answer means for the command that it answers.
+//!
+//! Read first: SPC-4, sections 4.5 (sense data) and 5.4 (status), SAM-5 section 5.3.
+
+/// GOOD.
+pub(crate) const GOOD: i32 = 0x00;
+/// CHECK CONDITION: the sense data say what is the matter.
+const CHECK_CONDITION: i32 = 0x02;
+/// CONDITION MET.
+const CONDITION_MET: i32 = 0x04;
+/// BUSY.
+const BUSY: i32 = 0x08;
+/// RESERVATION CONFLICT: the unit belongs to another initiator.
+const RESERVATION_CONFLICT: i32 = 0x18;
+/// TASK SET FULL.
+const TASK_SET_FULL: i32 = 0x28;
+/// ACA ACTIVE.
+const ACA_ACTIVE: i32 = 0x30;
+/// TASK ABORTED.
+const TASK_ABORTED: i32 = 0x40;
+/// libiscsi: the session ended first.
+pub(crate) const CANCELLED: i32 = 0x0F00_0000;
+
+/// A sense key and the additional sense code with its qualifier (ASC in the high byte).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sense {
+    /// The sense key, 0 to 15.
+    pub key: u8,
+    /// The additional sense code and its qualifier: 0x2900 is "power on, reset, or bus device reset occurred".
+    pub code: u16,
+}
+
+/// What to do with a command that was answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It was executed.
+    Done,
+    /// It was not executed, for a reason that passes: send it again at once.
+    Again,
+    /// The target is busy: send it again after a pause.
+    Later(String),
+    /// The session is no more: send it again in the next one.
+    NextSession,
+    /// The target's storage is full.
+    Full(String),
+    /// It failed for good.
+    Failed(String),
+}
+
+/// Judges an answer: a SCSI status (or libiscsi's own) and, for CHECK CONDITION, the sense.
+pub fn judge(status: i32, sense: Sense) -> Verdict {
+    match status {
+        GOOD | CONDITION_MET => Verdict::Done,
+        CHECK_CONDITION => judge_sense(sense),
+        BUSY | TASK_SET_FULL | ACA_ACTIVE => Verdict::Later(format!("the target is busy (status {status:#04x})")),
+        // Another initiator's command (CLEAR TASK SET) or a reset; SAM-5 section 5.3.1.
+        TASK_ABORTED => Verdict::Again,
+        RESERVATION_CONFLICT => Verdict::Failed("another initiator has reserved the unit".to_owned()),
+        status if status & 0x0F00_0000 != 0 => Verdict::NextSession,
+        status => Verdict::Failed(format!("unknown status {status:#x}")),
+    }
+}
+
+fn judge_sense(sense: Sense) -> Verdict {
+    let code = format!("sense key {:#x}, code {:02x}/{:02x}", sense.key, sense.code >> 8, sense.code & 0xFF);
+    match (sense.key, sense.code) {
+        // NO SENSE and RECOVERED ERROR: the command was completed.
+        (0x0 | 0x1, _) => Verdict::Done,
+        // NOT READY: becoming ready, or an operation in progress.
+        (0x2, 0x0400..=0x041F) => Verdict::Later(format!("the unit is not ready ({code})")),
+        (0x2, _) => Verdict::Failed(format!("the unit is not ready ({code})")),
+        (0x3, _) => Verdict::Failed(format!("medium error ({code})")),
+        (0x4, _) => Verdict::Failed(format!("hardware error ({code})")),
+        (0x5, _) => Verdict::Failed(format!("illegal request ({code})")),
+        // UNIT ATTENTION: something changed, and the command was not executed. A changed size is for the operator, who must start anew.
+        (0x6, 0x2A09) => Verdict::Failed(format!("the size of the unit changed ({code})")),
+        (0x6, _) => Verdict::Again,
+        // SPACE ALLOCATION FAILED WRITE PROTECT: a thin unit is full.
+        (0x7, 0x2707) => Verdict::Full(format!("space allocation failed ({code})")),
+        (0x7, _) => Verdict::Failed(format!("the unit is write-protected ({code})")),
+        (0xB, _) => Verdict::Later(format!("the target aborted the command ({code})")),
+        _ => Verdict::Failed(code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(key: u8, code: u16) -> Verdict {
+        judge(CHECK_CONDITION, Sense { key, code })
+    }
+
+    #[test]
+    fn what_passes_is_sent_again_and_what_does_not_fails() {
+        assert_eq!(judge(GOOD, Sense::default()), Verdict::Done);
+        assert_eq!(check(0x6, 0x2900), Verdict::Again);
+        assert!(matches!(check(0x2, 0x0401), Verdict::Later(_)));
+        assert!(matches!(check(0x3, 0x1100), Verdict::Failed(reason) if reason.contains("11/00")));
+        assert!(matches!(check(0x7, 0x2707), Verdict::Full(_)));
+        assert!(matches!(check(0x7, 0x2700), Verdict::Failed(_)));
+        assert!(matches!(judge(BUSY, Sense::default()), Verdict::Later(_)));
+        assert_eq!(judge(CANCELLED, Sense::default()), Verdict::NextSession);
+        assert!(matches!(judge(RESERVATION_CONFLICT, Sense::default()), Verdict::Failed(_)));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_answer_has_a_verdict(status: i32, key: u8, code: u16) {
+            let verdict = judge(status, Sense { key, code });
+            // No failure is taken for success: only GOOD, CONDITION MET and a recovered error are.
+            if verdict == Verdict::Done {
+                proptest::prop_assert!(status == GOOD || status == CONDITION_MET || (status == CHECK_CONDITION && key < 2));
+            }
+        }
+    }
+}
