@@ -1,7 +1,7 @@
 //! A unit of an iSCSI target: a thread that owns the session, and commands from any thread.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -182,6 +182,10 @@ impl Lun for IscsiLun {
 
     fn flush(&self) -> Result<(), LunError> {
         self.finish(&self.submit(Operation::Flush)).map(drop)
+    }
+
+    fn descriptors(&self) -> Vec<RawFd> {
+        vec![self.shared.wake.as_raw_fd()]
     }
 }
 

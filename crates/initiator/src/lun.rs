@@ -1,6 +1,7 @@
 //! What a logical unit is to the layers above it.
 
 use std::io;
+use std::os::fd::RawFd;
 
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
@@ -96,6 +97,11 @@ pub trait Lun: Send + Sync {
 
     /// SYNCHRONIZE CACHE: makes every write that was complete before durable.
     fn flush(&self) -> Result<(), LunError>;
+
+    /// The descriptors that callers' threads use inside the calls above, for threads with a table of descriptors of their own.
+    fn descriptors(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
 
     /// Checks that a command is made of whole blocks inside the unit.
     fn check_range(&self, offset: u64, pieces: impl Iterator<Item = usize>) -> Result<u64, LunError>

@@ -1,0 +1,130 @@
+//! The process that owns device and mount, and outlives the server.
+//!
+//! It holds no keys and no data. When the server ends in order, it unmounts while the server still answers; when the server dies, it
+//! aborts the connection first, so that nothing waits for an answer that never comes.
+//!
+//! A killed server may never end: a thread of it that waits for a page, in the kernel, waits for the server itself. It holds every
+//! descriptor, so neither the socket nor the FUSE connection closes. So the supervisor also looks whether its parent is being killed.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Pid;
+
+use crate::detached;
+use crate::node::{BlockNode, LoopOverFuse};
+use crate::protocol::{ToServer, ToSupervisor, receive, send};
+
+/// Is the supervisor: standard input is the socket to the server. Returns when device and mount are gone.
+pub fn supervise() -> io::Result<()> {
+    // The server decides when it is time: a signal from the terminal goes to both.
+    // SAFETY: ignoring a signal runs no code of ours.
+    unsafe {
+        libc::signal(libc::SIGINT, libc::SIG_IGN);
+        libc::signal(libc::SIGHUP, libc::SIG_IGN);
+        libc::signal(libc::SIGTERM, libc::SIG_IGN);
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+    let _ = rustix::process::setsid();
+    let server = rustix::process::getppid();
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    let Some((ToSupervisor::Begin { mkfs }, _)) = receive(&socket)? else { return Ok(()) };
+    let (node, root) = match begin(&socket, mkfs) {
+        Ok(begun) => begun,
+        Err(reason) => {
+            let _ = send(&socket, &ToServer::Failed { reason }, None);
+            return Ok(());
+        }
+    };
+    let device = node.path().to_owned();
+    let is_told = send(&socket, &ToServer::Mounted { device: device.clone() }, Some(root.as_fd())).is_ok();
+    let in_order = is_told && wait_for_end(&socket, server);
+    if !in_order {
+        tracing::error!("the server of {device} died: its device is taken away");
+        if let Err(error) = node.abort() {
+            tracing::error!("{device}: abort: {error}");
+        }
+    }
+    // Unmounts before it returns, while the server or the abort answers.
+    drop(root);
+    drop(node);
+    if in_order {
+        let _ = send(&socket, &ToServer::Ended, None);
+    }
+    Ok(())
+}
+
+/// Waits for the server's word (true) or its death (false).
+fn wait_for_end(socket: &OwnedFd, server: Option<Pid>) -> bool {
+    let pause = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+    loop {
+        let mut fds = [PollFd::new(socket, PollFlags::IN)];
+        match poll(&mut fds, Some(&pause)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            _ => return matches!(receive(socket), Ok(Some((ToSupervisor::End, _)))),
+        }
+        if is_dying(server) {
+            return false;
+        }
+    }
+}
+
+/// Whether the parent is not the server any more, its first thread has ended, or that was told to end at once.
+fn is_dying(server: Option<Pid>) -> bool {
+    let parent = rustix::process::getppid();
+    let Some(parent) = parent.filter(|_| parent == server) else { return true };
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{}/status", parent.as_raw_nonzero())) else { return true };
+    is_dying_status(&status)
+}
+
+/// `/proc/PID/status`: a zombie, or SIGKILL pending (proc(5)).
+fn is_dying_status(status: &str) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default();
+    let has_kill = |name: &str| u64::from_str_radix(field(name), 16).is_ok_and(|set| set & (1 << (libc::SIGKILL - 1)) != 0);
+    field("State:").starts_with(['Z', 'X']) || has_kill("SigPnd:") || has_kill("ShdPnd:")
+}
+
+fn begin(socket: &OwnedFd, mkfs: bool) -> Result<(LoopOverFuse, OwnedFd), String> {
+    let (connection, unserved) = LoopOverFuse::prepare().map_err(|error| format!("FUSE: {error}"))?;
+    send(socket, &ToServer::Serve, Some(connection.as_fd())).map_err(|error| error.to_string())?;
+    // If this process kept it, the server's death would not end the connection.
+    drop(connection);
+    let node = unserved.attach().map_err(|error| format!("loop device: {error}"))?;
+    let mounted = make_and_mount(node.path(), mkfs);
+    let root = mounted.inspect_err(|_| {
+        let _ = node.abort();
+    })?;
+    Ok((node, root))
+}
+
+fn make_and_mount(device: &str, mkfs: bool) -> Result<OwnedFd, String> {
+    if mkfs {
+        let output = Command::new("mkfs.ext4")
+            .args(["-q", "-F", "-b", "4096", "-E", "nodiscard", "-O", "^inline_data,^encrypt,^verity", device])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("mkfs.ext4: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("mkfs.ext4: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        }
+    }
+    detached::ext4(device).map_err(|error| format!("mount: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_dying_status;
+
+    #[test]
+    fn the_dying_are_known_by_their_status() {
+        let status = |state: &str, own: &str, shared: &str| format!("Name:\tx\nState:\t{state}\nSigPnd:\t{own}\nShdPnd:\t{shared}\n");
+        assert!(!is_dying_status(&status("S (sleeping)", "0000000000000000", "0000000000000000")));
+        assert!(!is_dying_status(&status("D (disk sleep)", "0000000000000000", "0000000000004002")));
+        assert!(is_dying_status(&status("D (disk sleep)", "0000000000000100", "0000000000000000")));
+        assert!(is_dying_status(&status("S (sleeping)", "0000000000000000", "0000000000000100")));
+        assert!(is_dying_status(&status("Z (zombie)", "0000000000000000", "0000000000000000")));
+        assert!(!is_dying_status(&std::fs::read_to_string("/proc/self/status").unwrap()));
+    }
+}

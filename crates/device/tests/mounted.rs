@@ -1,0 +1,174 @@
+//! A real device and a real file system, over units in memory.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nicache_device::{DeviceError, MountOptions, Mounted, Plain, missing, supervise};
+use nicache_initiator::{Fault, Kind, MemoryLun};
+
+/// Not a test: the supervisor of the others, which start this program again.
+#[test]
+fn supervisor_process() {
+    if std::env::var_os("NICACHE_SUPERVISOR").is_some() {
+        supervise().unwrap();
+        std::process::exit(0);
+    }
+}
+
+fn options(mkfs: bool) -> MountOptions {
+    let mut supervisor = Command::new(std::env::current_exe().unwrap());
+    supervisor.args(["supervisor_process", "--exact"]).env("NICACHE_SUPERVISOR", "1").stdout(Stdio::null());
+    MountOptions { mkfs, threads: 4, supervisor, unmount_max: Duration::from_secs(60) }
+}
+
+fn skipped() -> bool {
+    let missing = missing();
+    if let Some(missing) = missing {
+        println!("skipped: there is no {missing}");
+    }
+    missing.is_some()
+}
+
+/// A file below the root, through the descriptor: the mount has no path.
+fn open(mounted: &Mounted, name: &str, create: bool) -> std::io::Result<File> {
+    let path = format!("/proc/self/fd/{}/{name}", mounted.root().as_raw_fd());
+    File::options().read(true).write(true).create(create).open(path)
+}
+
+fn fsck(lun: &MemoryLun) {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    lun.save(&image).unwrap();
+    let output = Command::new("e2fsck").args(["-f", "-n"]).arg(&image).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn is_attached(device: &str) -> bool {
+    let name = Path::new(device).file_name().unwrap().to_str().unwrap();
+    // Another test may have taken the device again; then the file behind it is its own.
+    std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).is_ok_and(|file| file.contains("/disk"))
+}
+
+#[test]
+fn a_file_outlives_mounts_and_nobody_else_sees_them() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let blocks = || Arc::new(Plain(lun.clone()));
+    assert!(matches!(Mounted::open(blocks(), options(false)), Err(DeviceError::Unsuitable { .. })));
+    let mounted = Mounted::open(blocks(), options(true)).unwrap();
+    assert!(mounted.is_supervised());
+    open(&mounted, "file", true).unwrap().write_all(b"content").unwrap();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(mounted.device()), "{mounts}");
+    mounted.close().unwrap();
+    fsck(&lun);
+    assert!(matches!(Mounted::open(blocks(), options(true)), Err(DeviceError::NotEmpty { .. })));
+    let mounted = Mounted::open(blocks(), options(false)).unwrap();
+    let mut content = String::new();
+    open(&mounted, "file", false).unwrap().read_to_string(&mut content).unwrap();
+    assert_eq!(content, "content");
+    drop(mounted);
+    fsck(&lun);
+}
+
+#[test]
+fn a_flush_that_fails_fails_the_fsync() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let mounted = Mounted::open(Arc::new(Plain(lun.clone())), options(true)).unwrap();
+    let mut file = open(&mounted, "file", true).unwrap();
+    file.write_all(b"content").unwrap();
+    file.sync_all().unwrap();
+    let flushes = lun.count(Kind::Flush);
+    assert!(flushes > 0);
+    lun.set_faults(|kind, _, _| (kind == Kind::Flush).then_some(Fault::Failure));
+    file.write_all(b"more").unwrap();
+    assert!(file.sync_all().is_err());
+    lun.resume();
+    drop(file);
+    drop(mounted);
+}
+
+#[test]
+fn a_server_without_its_supervisor_unmounts_by_itself() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let mounted = Mounted::open(Arc::new(Plain(lun.clone())), options(true)).unwrap();
+    open(&mounted, "file", true).unwrap().write_all(b"content").unwrap();
+    let device = mounted.device().to_owned();
+    let pid = rustix::process::Pid::from_raw(mounted.supervisor_id() as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    until("the server notices", || !mounted.is_supervised());
+    assert_eq!(std::fs::metadata(format!("/proc/self/fd/{}/file", mounted.root().as_raw_fd())).unwrap().len(), 7);
+    let _ = mounted.close();
+    until("the device is free", || !is_attached(&device));
+    fsck(&lun);
+}
+
+/// Not a test: a server that waits to be killed.
+#[test]
+fn server_process() {
+    if std::env::var_os("NICACHE_SERVER").is_none() {
+        return;
+    }
+    let mounted = Mounted::open(Arc::new(Plain(Arc::new(MemoryLun::new(64 << 20)))), options(true)).unwrap();
+    let mut file = open(&mounted, "file", true).unwrap();
+    file.write_all(&[7; 1 << 20]).unwrap();
+    println!("serving {} {}", mounted.device(), mounted.supervisor_id());
+    loop {
+        // Under way when the end comes.
+        file.write_all(&[7; 4096]).unwrap();
+        let _ = file.sync_data();
+        let _ = rustix::fs::seek(file.as_fd(), rustix::fs::SeekFrom::Start(0));
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_nothing_behind() {
+    if skipped() {
+        return;
+    }
+    for and_supervisor in [false, true, false] {
+        let mut server = Command::new(std::env::current_exe().unwrap())
+            .args(["server_process", "--exact", "--nocapture"])
+            .env("NICACHE_SERVER", "1")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let line = lines.find(|line| line.contains("serving ")).unwrap();
+        let mut words = line.split("serving ").nth(1).unwrap().split(' ');
+        let (device, supervisor) = (words.next().unwrap().to_owned(), words.next().unwrap().trim().to_owned());
+        std::thread::sleep(Duration::from_millis(50));
+        if and_supervisor {
+            let pid = rustix::process::Pid::from_raw(supervisor.parse().unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+        server.kill().unwrap();
+        server.wait().unwrap();
+        until("the supervisor ends", || {
+            let status = std::fs::read_to_string(format!("/proc/{supervisor}/stat"));
+            status.map_or(true, |status| status.contains(") Z"))
+        });
+        until("the device is free", || !is_attached(&device));
+    }
+}
