@@ -6,9 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, fstat, open, openat};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen,
-};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen};
 
 /// A FUSE file system without a server so far: its connection's descriptor, and its root.
 pub(crate) fn fuse() -> io::Result<(OwnedFd, OwnedFd)> {

@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nicache_initiator::LunError;
-use rustix::fs::{Mode, OFlags, openat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use thiserror::Error;
 
@@ -102,8 +102,8 @@ impl Mounted {
         inspect(&*blocks, options.mkfs)?;
         let refused = |reason: String| DeviceError::Refused { name: name.clone(), reason };
         let io_refused = |error: io::Error| refused(error.to_string());
-        let (socket, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(|e| io_refused(e.into()))?;
+        let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(|e| io_refused(e.into()))?;
         let mut supervisor =
             options.supervisor.stdin(Stdio::from(theirs)).spawn().map_err(|e| refused(format!("supervisor: {e}")))?;
         // The command keeps its copy of the socket, whose end is to be noticed.

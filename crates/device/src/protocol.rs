@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
 };
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +35,11 @@ pub(crate) enum ToServer {
     Ended,
 }
 
-pub(crate) fn send<M: Serialize>(socket: &impl AsFd, message: &M, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+pub(crate) fn send<M: Serialize>(
+    socket: &impl AsFd,
+    message: &M,
+    descriptor: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -82,7 +82,8 @@ fn is_dying(server: Option<Pid>) -> bool {
 /// `/proc/PID/status`: a zombie, or SIGKILL pending (proc(5)).
 fn is_dying_status(status: &str) -> bool {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim).unwrap_or_default();
-    let has_kill = |name: &str| u64::from_str_radix(field(name), 16).is_ok_and(|set| set & (1 << (libc::SIGKILL - 1)) != 0);
+    let has_kill =
+        |name: &str| u64::from_str_radix(field(name), 16).is_ok_and(|set| set & (1 << (libc::SIGKILL - 1)) != 0);
     field("State:").starts_with(['Z', 'X']) || has_kill("SigPnd:") || has_kill("ShdPnd:")
 }
 
@@ -119,7 +120,9 @@ mod tests {
 
     #[test]
     fn the_dying_are_known_by_their_status() {
-        let status = |state: &str, own: &str, shared: &str| format!("Name:\tx\nState:\t{state}\nSigPnd:\t{own}\nShdPnd:\t{shared}\n");
+        let status = |state: &str, own: &str, shared: &str| {
+            format!("Name:\tx\nState:\t{state}\nSigPnd:\t{own}\nShdPnd:\t{shared}\n")
+        };
         assert!(!is_dying_status(&status("S (sleeping)", "0000000000000000", "0000000000000000")));
         assert!(!is_dying_status(&status("D (disk sleep)", "0000000000000000", "0000000000004002")));
         assert!(is_dying_status(&status("D (disk sleep)", "0000000000000100", "0000000000000000")));

@@ -105,9 +105,7 @@ pub enum Wait {
 pub fn write_back(file: &File, offset: u64, bytes: u64, wait: Wait) -> io::Result<()> {
     let flags = match wait {
         Wait::No => libc::SYNC_FILE_RANGE_WRITE,
-        Wait::Yes => {
-            libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER
-        }
+        Wait::Yes => libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER,
     };
     let out_of_range = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let (offset, bytes) = (i64::try_from(offset).map_err(out_of_range)?, i64::try_from(bytes).map_err(out_of_range)?);
@@ -166,6 +164,26 @@ pub fn generation(file: &File) -> io::Result<u32> {
     // SAFETY: the descriptor is open, and the buffer is as long as the longest that the call may write.
     match unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_GETVERSION, generation.as_mut_ptr()) } {
         0 => Ok(generation[0]),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Why a file's pages do not simply go to their places on the device; None if they do.
+pub fn not_plain(file: &File) -> io::Result<Option<&'static str>> {
+    /// `_IOR('f', 1, long)`.
+    const FS_IOC_GETFLAGS: libc::c_ulong = 0x8008_6601;
+    const KINDS: [(u32, &str); 5] = [
+        (0x4000, "its data goes through the journal (chattr +j)"),
+        (0x800, "it is encrypted"),
+        (0x10_0000, "it has fs-verity"),
+        (0x1000_0000, "its data is in its inode"),
+        (0x4, "it is compressed"),
+    ];
+    // The kernel writes an `int` although the number says `long`.
+    let mut flags = [0_u32; 2];
+    // SAFETY: the descriptor is open, and the buffer is as long as the longest that the call may write.
+    match unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_GETFLAGS, flags.as_mut_ptr()) } {
+        0 => Ok(KINDS.into_iter().find(|(flag, _)| flags[0] & flag != 0).map(|(_, reason)| reason)),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -83,7 +83,8 @@ impl IscsiLun {
     pub fn open(url: &TargetUrl, options: &IscsiOptions) -> Result<IscsiLun, LunError> {
         let name = url.to_string();
         let refused = |reason: String| LunError::Refused { lun: name.clone(), reason };
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| refused(format!("eventfd: {e}")))?;
+        let wake =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| refused(format!("eventfd: {e}")))?;
         let shared = Arc::new(Shared { submitted: Mutex::default(), wake, sessions: AtomicU64::new(0) });
         let mut random = [0; 6];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
@@ -126,7 +127,8 @@ impl IscsiLun {
     }
 
     fn finish(&self, result: &Receiver<(Operation, Result<(), LunError>)>) -> Result<Operation, LunError> {
-        let ended = || LunError::Lost { lun: self.name.clone(), waited_s: 0, reason: "the session's thread ended".to_owned() };
+        let ended =
+            || LunError::Lost { lun: self.name.clone(), waited_s: 0, reason: "the session's thread ended".to_owned() };
         let (operation, result) = result.recv().map_err(|_| ended())?;
         result.map(|()| operation)
     }
@@ -348,7 +350,11 @@ impl Driver {
             }
             queue.handle_time(Instant::now());
             if queue.is_lost() {
-                tracing::error!("{}: given up after {} s without the target", self.url, self.options.patience.as_secs());
+                tracing::error!(
+                    "{}: given up after {} s without the target",
+                    self.url,
+                    self.options.patience.as_secs()
+                );
                 // Its callers want to know now.
                 return None;
             }

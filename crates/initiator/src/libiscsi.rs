@@ -38,7 +38,8 @@ mod raw {
         pub(super) sense_ascq: c_int,
     }
 
-    const _: () = assert!(std::mem::offset_of!(ScsiTask, residual) == 40 && std::mem::offset_of!(ScsiTask, sense_ascq) == 56);
+    const _: () =
+        assert!(std::mem::offset_of!(ScsiTask, residual) == 40 && std::mem::offset_of!(ScsiTask, sense_ascq) == 56);
 
     #[repr(C)]
     pub(super) struct TargetPortal {
@@ -81,7 +82,11 @@ mod raw {
             callback: Callback,
             private: *mut c_void,
         ) -> c_int;
-        pub(super) fn iscsi_discovery_async(iscsi: *mut IscsiContext, callback: Callback, private: *mut c_void) -> c_int;
+        pub(super) fn iscsi_discovery_async(
+            iscsi: *mut IscsiContext,
+            callback: Callback,
+            private: *mut c_void,
+        ) -> c_int;
         pub(super) fn iscsi_logout_async(iscsi: *mut IscsiContext, callback: Callback, private: *mut c_void) -> c_int;
         pub(super) fn iscsi_get_fd(iscsi: *mut IscsiContext) -> c_int;
         pub(super) fn iscsi_which_events(iscsi: *mut IscsiContext) -> c_int;
@@ -114,7 +119,12 @@ mod raw {
             fua_nv: c_int,
             group: c_int,
         ) -> *mut ScsiTask;
-        pub(super) fn scsi_cdb_synchronizecache10(lba: c_int, blocks: c_int, sync_nv: c_int, immediate: c_int) -> *mut ScsiTask;
+        pub(super) fn scsi_cdb_synchronizecache10(
+            lba: c_int,
+            blocks: c_int,
+            sync_nv: c_int,
+            immediate: c_int,
+        ) -> *mut ScsiTask;
         pub(super) fn scsi_cdb_readcapacity16() -> *mut ScsiTask;
         pub(super) fn scsi_task_set_iov_in(task: *mut ScsiTask, iov: *mut libc::iovec, count: c_int);
         pub(super) fn scsi_task_set_iov_out(task: *mut ScsiTask, iov: *mut libc::iovec, count: c_int);
@@ -452,7 +462,9 @@ impl Context {
         match error.trim_end() {
             "" => "no reason given".to_owned(),
             // That hides the reason, which libiscsi does not keep.
-            hidden if hidden.starts_with("iscsi_service_reconnect") => "the portal refuses or closed the connection".to_owned(),
+            hidden if hidden.starts_with("iscsi_service_reconnect") => {
+                "the portal refuses or closed the connection".to_owned()
+            }
             told => told.to_owned(),
         }
     }

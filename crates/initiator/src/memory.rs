@@ -144,7 +144,12 @@ impl MemoryLun {
     }
 
     /// Counts the command and lets its fault happen.
-    fn begin(&self, kind: Kind, offset: u64, bytes: u64) -> Result<MutexGuard<'_, State>, (Fault, MutexGuard<'_, State>)> {
+    fn begin(
+        &self,
+        kind: Kind,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<MutexGuard<'_, State>, (Fault, MutexGuard<'_, State>)> {
         let mut state = self.lock();
         state.counts[kind as usize] += 1;
         let fault = state.faults.as_mut().and_then(|faults| faults(kind, offset, bytes));

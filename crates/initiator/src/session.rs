@@ -35,7 +35,12 @@ pub(crate) struct Session {
 
 impl Session {
     /// Connects to one portal, logs in, and asks for the unit's size.
-    pub(crate) fn open(url: &TargetUrl, portal: &str, identity: &Identity, deadline: Instant) -> Result<Session, String> {
+    pub(crate) fn open(
+        url: &TargetUrl,
+        portal: &str,
+        identity: &Identity,
+        deadline: Instant,
+    ) -> Result<Session, String> {
         let mut context = Context::new(&identity.initiator, SessionType::Normal, identity.isid)?;
         context.set_target(&url.target)?;
         set_credentials(&mut context, url.credentials.as_ref(), url.target_credentials.as_ref())?;
@@ -50,7 +55,8 @@ impl Session {
     fn ask_capacity(&mut self, deadline: Instant) -> Result<Capacity, String> {
         // A unit that was just reset says so once to each command (UNIT ATTENTION).
         for _ in 0..8 {
-            let tag = self.issue(Request::Capacity(BytesMut::zeroed(32))).map_err(|_| "READ CAPACITY could not be sent")?;
+            let tag =
+                self.issue(Request::Capacity(BytesMut::zeroed(32))).map_err(|_| "READ CAPACITY could not be sent")?;
             let answer = drive(&mut self.context, deadline, Context::poll_answer)?;
             debug_assert_eq!(answer.tag, tag);
             match (judge(answer.status, answer.sense), answer.request) {
@@ -81,7 +87,12 @@ impl Session {
     }
 
     /// Waits for the target, for `wake`, or until `until`. An error ends the session.
-    pub(crate) fn wait(&mut self, wake: BorrowedFd<'_>, until: Option<Instant>, silence_max: Duration) -> Result<(), String> {
+    pub(crate) fn wait(
+        &mut self,
+        wake: BorrowedFd<'_>,
+        until: Option<Instant>,
+        silence_max: Duration,
+    ) -> Result<(), String> {
         let silence_ends = (self.context.in_flight() > 0).then(|| self.heard + silence_max);
         if silence_ends.is_some_and(|end| end <= Instant::now()) {
             return Err(format!("no answer for {} s", silence_max.as_secs()));
@@ -123,7 +134,11 @@ pub(crate) fn discover(
     Ok(found)
 }
 
-fn set_credentials(context: &mut Context, own: Option<&Credentials>, target: Option<&Credentials>) -> Result<(), String> {
+fn set_credentials(
+    context: &mut Context,
+    own: Option<&Credentials>,
+    target: Option<&Credentials>,
+) -> Result<(), String> {
     if let Some(Credentials { user, password }) = own {
         context.set_credentials(user, password)?;
     }
@@ -135,8 +150,14 @@ fn set_credentials(context: &mut Context, own: Option<&Credentials>, target: Opt
 
 /// READ CAPACITY (16)'s parameter data (SBC-3, section 5.16.2): the last block and the length of a block.
 fn parse_capacity(data: &[u8]) -> Result<Capacity, String> {
-    let last = data.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes)).ok_or("READ CAPACITY's answer is too short")?;
-    let length = data.get(8..).unwrap_or_default().first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes)).ok_or("READ CAPACITY's answer is too short")?;
+    let last =
+        data.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes)).ok_or("READ CAPACITY's answer is too short")?;
+    let length = data
+        .get(8..)
+        .unwrap_or_default()
+        .first_chunk::<4>()
+        .map(|bytes| u32::from_be_bytes(*bytes))
+        .ok_or("READ CAPACITY's answer is too short")?;
     if ![512, 1024, 2048, 4096].contains(&length) {
         return Err(format!("a unit with blocks of {length} bytes is not supported"));
     }
@@ -146,7 +167,11 @@ fn parse_capacity(data: &[u8]) -> Result<Capacity, String> {
 }
 
 /// Services a context until `done` has something.
-fn drive<T>(context: &mut Context, deadline: Instant, mut done: impl FnMut(&mut Context) -> Option<T>) -> Result<T, String> {
+fn drive<T>(
+    context: &mut Context,
+    deadline: Instant,
+    mut done: impl FnMut(&mut Context) -> Option<T>,
+) -> Result<T, String> {
     loop {
         if let Some(result) = done(context) {
             return Ok(result);

@@ -55,7 +55,8 @@ impl Unflushed {
         for (&at, (_, block)) in &self.blocks {
             match writes.last_mut() {
                 Some((start, data))
-                    if *start + (data.len() * BLOCK_BYTES) as u64 == at && (data.len() + 1) * BLOCK_BYTES <= bytes_max =>
+                    if *start + (data.len() * BLOCK_BYTES) as u64 == at
+                        && (data.len() + 1) * BLOCK_BYTES <= bytes_max =>
                 {
                     data.push(block.clone());
                 }

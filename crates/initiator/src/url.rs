@@ -61,7 +61,9 @@ pub enum UrlError {
     #[error("a target has at most {PORTALS_MAX} portals here")]
     Portals,
     /// The target's name is malformed.
-    #[error("{0:?} is not the name of a target (iqn., eui. or naa., at most {NAME_BYTES_MAX} letters, digits, '.', '-' and ':')")]
+    #[error(
+        "{0:?} is not the name of a target (iqn., eui. or naa., at most {NAME_BYTES_MAX} letters, digits, '.', '-' and ':')"
+    )]
     Target(String),
     /// The unit's number is malformed.
     #[error("{0:?} is not the number of a unit (0 to 255)")]
@@ -123,7 +125,10 @@ fn parse_portal(text: &str) -> Result<String, UrlError> {
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
         };
-        if host.is_empty() || host.len() > 253 || !host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-')) {
+        if host.is_empty()
+            || host.len() > 253
+            || !host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+        {
             return Err(wrong());
         }
         (host.to_owned(), port)

@@ -116,7 +116,8 @@ fn chap_both_ways_and_wrong_secrets() {
 fn discovery_and_a_portal_that_does_not_answer() {
     let options = TargetOptions { ports: vec![3261], ..TargetOptions::default() };
     let Some(unit) = unit(&options) else { return };
-    let found = discover("127.0.0.1:3299,127.0.0.1", None, "iqn.2026-11.org.nicache:test", Duration::from_secs(5)).unwrap();
+    let found =
+        discover("127.0.0.1:3299,127.0.0.1", None, "iqn.2026-11.org.nicache:test", Duration::from_secs(5)).unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].name, nicache_target::NAME);
     assert!(found[0].portals.contains(&"127.0.0.1:3260".to_owned()), "{found:?}");

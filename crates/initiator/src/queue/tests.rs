@@ -4,7 +4,12 @@ use super::*;
 use crate::lun::BLOCK_BYTES;
 
 fn limits() -> Limits {
-    Limits { depth_max: 4, unflushed_bytes_max: 8 * BLOCK_BYTES, transfer_bytes_max: 2 * BLOCK_BYTES, patience: Duration::from_secs(10) }
+    Limits {
+        depth_max: 4,
+        unflushed_bytes_max: 8 * BLOCK_BYTES,
+        transfer_bytes_max: 2 * BLOCK_BYTES,
+        patience: Duration::from_secs(10),
+    }
 }
 
 fn write(block: u64, byte: u8) -> Operation {

@@ -1,0 +1,567 @@
+//! The two indexes and how chunks move between them: no I/O and no clock.
+//!
+//! A chunk that a client wrote is found by file and block (FHO) until its key arrives at the device; then by block of the device (LBN). The
+//! move is *remapping* (Peng et al., section 3.4). Chunks by FHO are pinned; chunks by LBN are what the logical unit has, and go when the
+//! policy says so.
+//!
+//! A read that fills the LBN index and a write of the same block may overlap. A fill that a write overtook is not kept, and of two writes
+//! of one block at once neither is, because nobody knows their order.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use nicache_initiator::BLOCK_BYTES;
+use nicache_payload::FileId;
+use nicache_policy::{Key, Policy, Removal};
+
+use crate::key::Sequence;
+use crate::places::{Lbn, Places};
+
+type Map<K, V> = HashMap<K, V, RandomState>;
+
+/// A key that is in the file system and has not arrived at the device, and its payload.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) file: FileId,
+    pub(crate) block: u64,
+    pub(crate) valid_bytes: u32,
+    pub(crate) chunk: Bytes,
+}
+
+/// What a block that a client wrote is in the file system.
+#[derive(Clone, Debug)]
+pub(crate) enum Dirty {
+    /// A key.
+    Keyed(Sequence),
+    /// Its bytes, because there are fewer than a key has. Nothing tells when they arrive, so they stay until a flush of the file ends.
+    Literal(Bytes),
+}
+
+/// Where a block of a file is.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// Here.
+    Chunk(Bytes),
+    /// On the device.
+    At(Lbn),
+    /// The file system has to say.
+    Unknown,
+}
+
+#[derive(Debug, Default)]
+struct FileEntry {
+    dirty: BTreeMap<u64, Dirty>,
+    places: Places,
+    has_failed: bool,
+}
+
+/// Writes of a block that are under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Writes {
+    count: u32,
+    is_contested: bool,
+}
+
+/// Reads of a block that are under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Fills {
+    count: u32,
+    is_stale: bool,
+}
+
+pub(crate) struct Index {
+    files: Map<FileId, FileEntry>,
+    pending: Map<Sequence, Pending>,
+    clean: Map<Lbn, Bytes>,
+    policy: Box<dyn Policy>,
+    writes: Map<Lbn, Writes>,
+    fills: Map<Lbn, Fills>,
+    next_sequence: u64,
+    runs: usize,
+    runs_max: usize,
+    pub(crate) hits_fho: u64,
+    pub(crate) hits_lbn: u64,
+    pub(crate) misses: u64,
+    pub(crate) remapped: u64,
+}
+
+impl Index {
+    /// `runs_max` bounds what is known of files' places.
+    pub(crate) fn new(policy: Box<dyn Policy>, runs_max: usize) -> Index {
+        Index {
+            files: Map::default(),
+            pending: Map::default(),
+            clean: Map::default(),
+            policy,
+            writes: Map::default(),
+            fills: Map::default(),
+            next_sequence: 1,
+            runs: 0,
+            runs_max,
+            hits_fho: 0,
+            hits_lbn: 0,
+            misses: 0,
+            remapped: 0,
+        }
+    }
+
+    // Reads.
+
+    /// Where `blocks` blocks of a file are; used chunks count as used.
+    pub(crate) fn find(&mut self, file: FileId, block: u64, blocks: u64, mut see: impl FnMut(Found)) {
+        let Some(entry) = self.files.get(&file) else {
+            (0..blocks).for_each(|_| see(Found::Unknown));
+            return;
+        };
+        let mut run = None::<(Lbn, u64)>;
+        for block in block..block + blocks {
+            run = run.and_then(|(lbn, behind)| (behind > 1).then(|| (Lbn(lbn.0 + 1), behind - 1)));
+            if !entry.dirty.is_empty() {
+                let chunk = match entry.dirty.get(&block) {
+                    Some(Dirty::Keyed(sequence)) => self.pending.get(sequence).map(|pending| pending.chunk.clone()),
+                    Some(Dirty::Literal(chunk)) => Some(chunk.clone()),
+                    None => None,
+                };
+                if let Some(chunk) = chunk {
+                    self.hits_fho += 1;
+                    see(Found::Chunk(chunk));
+                    continue;
+                }
+            }
+            run = run.or_else(|| entry.places.find(block));
+            let Some((lbn, _)) = run else {
+                see(Found::Unknown);
+                continue;
+            };
+            see(look_up(&self.clean, &mut *self.policy, &mut self.hits_lbn, lbn));
+        }
+    }
+
+    /// The chunk of a block of the device.
+    pub(crate) fn find_lbn(&mut self, lbn: Lbn) -> Found {
+        look_up(&self.clean, &mut *self.policy, &mut self.hits_lbn, lbn)
+    }
+
+    /// What the kernel reads, which is not use in the policy's sense.
+    pub(crate) fn peek_lbn(&self, lbn: Lbn) -> Option<Bytes> {
+        self.clean.get(&lbn).cloned()
+    }
+
+    /// A block is about to be read from the logical unit.
+    pub(crate) fn begin_fill(&mut self, lbn: Lbn) {
+        self.misses += 1;
+        let fills = self.fills.entry(lbn).or_default();
+        fills.count += 1;
+        fills.is_stale |= self.writes.contains_key(&lbn);
+    }
+
+    /// It was read (or not).
+    pub(crate) fn end_fill(&mut self, lbn: Lbn, chunk: Option<Bytes>) {
+        let Some(fills) = self.fills.get_mut(&lbn) else { return };
+        fills.count -= 1;
+        let is_stale = fills.is_stale;
+        if fills.count == 0 {
+            self.fills.remove(&lbn);
+        }
+        if let Some(chunk) = chunk.filter(|_| !is_stale) {
+            self.insert_clean(lbn, chunk);
+        }
+    }
+
+    /// The file system said where blocks are.
+    pub(crate) fn handle_places(&mut self, file: FileId, block: u64, lbn: Lbn, blocks: u64) {
+        if self.runs >= self.runs_max {
+            self.forget_places();
+        }
+        let entry = self.files.entry(file).or_default();
+        let before = entry.places.runs();
+        entry.places.insert(block, lbn, blocks);
+        self.runs = self.runs + entry.places.runs() - before;
+    }
+
+    // Writes by clients.
+
+    /// Names a new key for a block's payload. It is pinned from now on.
+    pub(crate) fn register(&mut self, pending: Pending) -> Sequence {
+        let sequence = Sequence(self.next_sequence);
+        self.next_sequence += 1;
+        self.pending.insert(sequence, pending);
+        sequence
+    }
+
+    /// The file system did not take the key.
+    pub(crate) fn unregister(&mut self, sequence: Sequence) {
+        self.pending.remove(&sequence);
+    }
+
+    /// The file system has the key: reads see its payload.
+    pub(crate) fn publish(&mut self, file: FileId, block: u64, sequence: Sequence) {
+        // It may have arrived already.
+        let is_pending = self.pending.contains_key(&sequence);
+        let entry = self.files.entry(file).or_default();
+        let before = match is_pending {
+            true => entry.dirty.insert(block, Dirty::Keyed(sequence)),
+            false => entry.dirty.remove(&block),
+        };
+        self.drop_pending(before);
+    }
+
+    /// The file system has the bytes of a short block.
+    pub(crate) fn publish_literal(&mut self, file: FileId, block: u64, chunk: Bytes) {
+        let before = self.files.entry(file).or_default().dirty.insert(block, Dirty::Literal(chunk));
+        self.drop_pending(before);
+    }
+
+    /// The file ends after `blocks` blocks: what was behind is gone.
+    pub(crate) fn cut(&mut self, file: FileId, blocks: u64) {
+        let Some(entry) = self.files.get_mut(&file) else { return };
+        let gone = entry.dirty.split_off(&blocks);
+        let before = entry.places.runs();
+        entry.places.remove(blocks, u64::MAX - blocks);
+        self.runs = self.runs + entry.places.runs() - before;
+        for dirty in gone.into_values() {
+            self.drop_pending(Some(dirty));
+        }
+        self.forget_if_empty(file);
+    }
+
+    /// These short blocks have been written (those that were not replaced meanwhile).
+    pub(crate) fn handle_literals_written(&mut self, file: FileId, written: &[(u64, Bytes)]) {
+        let Some(entry) = self.files.get_mut(&file) else { return };
+        for (block, chunk) in written {
+            // A later write has another chunk.
+            if matches!(entry.dirty.get(block), Some(Dirty::Literal(current)) if current.as_ptr() == chunk.as_ptr()) {
+                entry.dirty.remove(block);
+            }
+        }
+        self.forget_if_empty(file);
+    }
+
+    /// The blocks that have not arrived, and their keys.
+    pub(crate) fn keys_of(&self, file: FileId) -> Vec<(u64, Sequence, u32)> {
+        let Some(entry) = self.files.get(&file) else { return Vec::new() };
+        let keyed = entry.dirty.iter().filter_map(|(block, dirty)| match dirty {
+            Dirty::Keyed(sequence) => Some((*block, *sequence, self.pending.get(sequence)?.valid_bytes)),
+            Dirty::Literal(_) => None,
+        });
+        keyed.collect()
+    }
+
+    /// The short blocks that are not known to have arrived.
+    pub(crate) fn literals_of(&self, file: FileId) -> Vec<(u64, Bytes)> {
+        let Some(entry) = self.files.get(&file) else { return Vec::new() };
+        let literals = entry.dirty.iter().filter_map(|(block, dirty)| match dirty {
+            Dirty::Literal(chunk) => Some((*block, chunk.clone())),
+            Dirty::Keyed(_) => None,
+        });
+        literals.collect()
+    }
+
+    pub(crate) fn dirty_blocks(&self, file: FileId) -> usize {
+        self.files.get(&file).map_or(0, |entry| entry.dirty.len())
+    }
+
+    /// A write of this file failed at the logical unit; true the first time after [`Index::take_failed`].
+    fn fail(&mut self, file: FileId) {
+        self.files.entry(file).or_default().has_failed = true;
+    }
+
+    pub(crate) fn has_failed(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|entry| entry.has_failed)
+    }
+
+    pub(crate) fn take_failed(&mut self, file: FileId) -> bool {
+        let failed = self.files.get_mut(&file).is_some_and(|entry| std::mem::take(&mut entry.has_failed));
+        self.forget_if_empty(file);
+        failed
+    }
+
+    // Writes by the kernel.
+
+    /// The payload of a key that came to the device.
+    pub(crate) fn payload(&self, sequence: Sequence) -> Option<&Pending> {
+        self.pending.get(&sequence)
+    }
+
+    /// A key's block was refused together with another: it did not arrive.
+    pub(crate) fn handle_refused(&mut self, sequence: Sequence) {
+        if let Some(file) = self.pending.get(&sequence).map(|pending| pending.file) {
+            self.fail(file);
+        }
+    }
+
+    /// A block is about to be written to the logical unit.
+    pub(crate) fn begin_write(&mut self, lbn: Lbn) {
+        let writes = self.writes.entry(lbn).or_default();
+        writes.count += 1;
+        writes.is_contested |= writes.count > 1;
+        if let Some(fills) = self.fills.get_mut(&lbn) {
+            fills.is_stale = true;
+        }
+        self.remove_clean(lbn);
+    }
+
+    /// It was written; `key` if it was payload.
+    pub(crate) fn end_write(&mut self, lbn: Lbn, key: Option<Sequence>, is_written: bool) {
+        let Some(writes) = self.writes.get_mut(&lbn) else { return };
+        writes.count -= 1;
+        let is_contested = writes.is_contested;
+        if writes.count == 0 {
+            self.writes.remove(&lbn);
+        }
+        let Some(sequence) = key else { return };
+        if !is_written {
+            // It stays pinned, and is written again.
+            if let Some(file) = self.pending.get(&sequence).map(|pending| pending.file) {
+                self.fail(file);
+            }
+            return;
+        }
+        let Some(Pending { file, block, chunk, .. }) = self.pending.remove(&sequence) else { return };
+        self.remapped += 1;
+        self.handle_places(file, block, lbn, 1);
+        if let Some(entry) = self.files.get_mut(&file)
+            && matches!(entry.dirty.get(&block), Some(Dirty::Keyed(current)) if *current == sequence)
+        {
+            entry.dirty.remove(&block);
+        }
+        if !is_contested {
+            self.insert_clean(lbn, chunk);
+        }
+    }
+
+    // Memory.
+
+    /// Evicts a chunk that the logical unit has, too. None: there is none.
+    pub(crate) fn evict(&mut self) -> Option<Bytes> {
+        let victim = self.policy.evict(None)?;
+        self.clean.remove(&Lbn(unmix(victim.0)))
+    }
+
+    pub(crate) fn clean_chunks(&self) -> usize {
+        self.clean.len()
+    }
+
+    pub(crate) fn pending_chunks(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(crate) fn files(&self) -> usize {
+        self.files.len()
+    }
+
+    fn insert_clean(&mut self, lbn: Lbn, chunk: Bytes) {
+        self.remove_clean(lbn);
+        let key = policy_key(lbn);
+        // The request was counted when it was looked up; a policy learns of a miss before an insertion.
+        let _ = self.policy.handle_miss(key, Some(BLOCK_BYTES as u64));
+        if self.policy.handle_insert(key, BLOCK_BYTES as u64).is_ok() {
+            self.clean.insert(lbn, chunk);
+        }
+    }
+
+    fn remove_clean(&mut self, lbn: Lbn) {
+        if self.clean.remove(&lbn).is_some() {
+            self.policy.handle_remove(policy_key(lbn), Removal::Purged);
+        }
+    }
+
+    fn drop_pending(&mut self, dirty: Option<Dirty>) {
+        if let Some(Dirty::Keyed(sequence)) = dirty {
+            self.pending.remove(&sequence);
+        }
+    }
+
+    fn forget_if_empty(&mut self, file: FileId) {
+        if let Some(entry) = self.files.get(&file)
+            && entry.dirty.is_empty()
+            && !entry.has_failed
+            && entry.places.runs() == 0
+        {
+            self.files.remove(&file);
+        }
+    }
+
+    /// Forgets what the file system can say again.
+    fn forget_places(&mut self) {
+        self.files.retain(|_, entry| {
+            entry.places = Places::default();
+            entry.has_failed || !entry.dirty.is_empty()
+        });
+        self.runs = 0;
+    }
+}
+
+fn look_up(clean: &Map<Lbn, Bytes>, policy: &mut dyn Policy, hits: &mut u64, lbn: Lbn) -> Found {
+    match clean.get(&lbn) {
+        Some(chunk) => {
+            policy.handle_hit(policy_key(lbn));
+            *hits += 1;
+            Found::Chunk(chunk.clone())
+        }
+        None => Found::At(lbn),
+    }
+}
+
+/// An odd factor and its inverse modulo 2^64: keys of policies are spread, and say their block again.
+const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
+const UNMIX: u64 = 0xF1DE_83E1_9937_733D;
+
+fn policy_key(lbn: Lbn) -> Key {
+    Key(lbn.0.wrapping_mul(MIX))
+}
+
+fn unmix(key: u64) -> u64 {
+    key.wrapping_mul(UNMIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use nicache_policy::Lru;
+
+    use super::*;
+
+    const FILE: FileId = FileId { inode: 12, generation: 1 };
+
+    fn index() -> Index {
+        Index::new(Box::new(Lru::new(1 << 20, 256)), 1000)
+    }
+
+    fn chunk(byte: u8) -> Bytes {
+        Bytes::from(vec![byte; BLOCK_BYTES])
+    }
+
+    fn write(index: &mut Index, block: u64, byte: u8) -> Sequence {
+        let sequence = index.register(Pending { file: FILE, block, valid_bytes: 4096, chunk: chunk(byte) });
+        index.publish(FILE, block, sequence);
+        sequence
+    }
+
+    fn arrive(index: &mut Index, lbn: u64, sequence: Sequence) {
+        index.begin_write(Lbn(lbn));
+        index.end_write(Lbn(lbn), Some(sequence), true);
+    }
+
+    fn read(index: &mut Index, block: u64) -> Result<u8, Option<u64>> {
+        let mut found = Err(None);
+        index.find(FILE, block, 1, |one| {
+            found = match one {
+                Found::Chunk(chunk) => Ok(chunk[0]),
+                Found::At(lbn) => Err(Some(lbn.0)),
+                Found::Unknown => Err(None),
+            }
+        });
+        found
+    }
+
+    #[test]
+    fn a_chunk_is_found_by_file_and_then_by_block() {
+        let mut index = index();
+        let sequence = write(&mut index, 3, 7);
+        assert_eq!(read(&mut index, 3), Ok(7));
+        assert!(index.evict().is_none(), "it is pinned");
+        arrive(&mut index, 50, sequence);
+        assert_eq!(read(&mut index, 3), Ok(7));
+        assert_eq!((index.pending_chunks(), index.clean_chunks(), index.remapped), (0, 1, 1));
+        assert!(index.evict().is_some());
+        assert_eq!(read(&mut index, 3), Err(Some(50)));
+    }
+
+    #[test]
+    fn a_key_that_arrives_before_it_is_published_is_not_pinned_for_ever() {
+        let mut index = index();
+        let old = write(&mut index, 0, 1);
+        let new = index.register(Pending { file: FILE, block: 0, valid_bytes: 4096, chunk: chunk(2) });
+        arrive(&mut index, 50, new);
+        index.publish(FILE, 0, new);
+        assert_eq!(read(&mut index, 0), Ok(2));
+        assert_eq!(index.pending_chunks(), 0);
+        assert!(index.payload(old).is_none());
+    }
+
+    #[test]
+    fn an_older_key_that_arrives_does_not_hide_a_newer_one() {
+        let mut index = index();
+        let old = write(&mut index, 0, 1);
+        let new = index.register(Pending { file: FILE, block: 0, valid_bytes: 4096, chunk: chunk(2) });
+        arrive(&mut index, 50, old);
+        index.publish(FILE, 0, new);
+        assert_eq!(read(&mut index, 0), Ok(2));
+    }
+
+    #[test]
+    fn a_fill_that_a_write_overtook_is_not_kept() {
+        let mut index = index();
+        index.begin_fill(Lbn(5));
+        index.begin_write(Lbn(5));
+        index.end_write(Lbn(5), None, true);
+        index.end_fill(Lbn(5), Some(chunk(1)));
+        assert!(matches!(index.find_lbn(Lbn(5)), Found::At(_)));
+        // One that begins later is.
+        index.begin_fill(Lbn(5));
+        index.end_fill(Lbn(5), Some(chunk(2)));
+        assert!(matches!(index.find_lbn(Lbn(5)), Found::Chunk(chunk) if chunk[0] == 2));
+        // One that begins during a write is not.
+        index.begin_write(Lbn(5));
+        index.begin_fill(Lbn(5));
+        index.end_write(Lbn(5), None, true);
+        index.end_fill(Lbn(5), Some(chunk(3)));
+        assert!(matches!(index.find_lbn(Lbn(5)), Found::At(_)));
+    }
+
+    #[test]
+    fn of_two_writes_of_a_block_at_once_neither_is_kept() {
+        let mut index = index();
+        let sequence = write(&mut index, 0, 1);
+        index.begin_write(Lbn(5));
+        index.begin_write(Lbn(5));
+        index.end_write(Lbn(5), Some(sequence), true);
+        index.end_write(Lbn(5), None, true);
+        assert_eq!(read(&mut index, 0), Err(Some(5)));
+    }
+
+    #[test]
+    fn a_write_that_fails_keeps_its_payload_and_is_told_once() {
+        let mut index = index();
+        let sequence = write(&mut index, 0, 1);
+        index.begin_write(Lbn(5));
+        index.end_write(Lbn(5), Some(sequence), false);
+        assert_eq!(read(&mut index, 0), Ok(1));
+        assert_eq!(index.keys_of(FILE), [(0, sequence, 4096)]);
+        assert!(index.take_failed(FILE) && !index.take_failed(FILE));
+    }
+
+    #[test]
+    fn what_is_cut_is_forgotten() {
+        let mut index = index();
+        let first = write(&mut index, 0, 1);
+        let second = write(&mut index, 1, 2);
+        let third = write(&mut index, 2, 3);
+        arrive(&mut index, 9, third);
+        index.cut(FILE, 1);
+        assert!(index.payload(first).is_some() && index.payload(second).is_none());
+        assert_eq!((read(&mut index, 1), read(&mut index, 2)), (Err(None), Err(None)));
+        index.cut(FILE, 0);
+        assert_eq!((index.files(), index.pending_chunks()), (0, 0));
+    }
+
+    #[test]
+    fn places_are_bounded_and_dirty_files_stay() {
+        let mut index = Index::new(Box::new(Lru::new(1 << 20, 256)), 10);
+        write(&mut index, 0, 1);
+        for inode in 0..100 {
+            index.handle_places(FileId { inode: 100 + inode, generation: 0 }, 0, Lbn(inode * 2), 1);
+        }
+        assert!(index.files() <= 12, "{}", index.files());
+        assert_eq!(read(&mut index, 0), Ok(1));
+    }
+
+    #[test]
+    fn a_policy_key_says_its_block() {
+        for lbn in [0, 1, 77, u64::MAX] {
+            assert_eq!(unmix(policy_key(Lbn(lbn)).0), lbn);
+        }
+    }
+}
