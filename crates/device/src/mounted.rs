@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -91,7 +91,8 @@ pub struct Mounted {
     root: Option<(OwnedFd, OwnedFd)>,
     supervisor: Child,
     server: Option<JoinHandle<io::Result<()>>>,
-    served: Receiver<()>,
+    /// Behind a lock only so that the mount can be shared between threads.
+    served: Mutex<Receiver<()>>,
     unmount_max: Duration,
 }
 
@@ -116,7 +117,7 @@ impl Mounted {
         })?;
         let root = open_folder(&mount).map_err(|error| refused(format!("root: {error}")))?;
         let (root, server, unmount_max) = (Some((mount, root)), Some(server), options.unmount_max);
-        Ok(Mounted { name, device, socket, root, supervisor, server, served, unmount_max })
+        Ok(Mounted { name, device, socket, root, supervisor, server, served: Mutex::new(served), unmount_max })
     }
 
     /// The root of the file system, an open folder. Copies of it, and files below, keep it mounted.
@@ -160,7 +161,8 @@ impl Mounted {
             }
         }
         let _ = send(&self.socket, &ToSupervisor::End, None);
-        match self.served.recv_timeout(self.unmount_max) {
+        let served = self.served.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match served.recv_timeout(self.unmount_max) {
             Err(RecvTimeoutError::Timeout) => {
                 // The supervisor notices, and aborts.
                 let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);

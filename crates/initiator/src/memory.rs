@@ -211,7 +211,8 @@ impl Lun for MemoryLun {
         };
         for (i, (at, block)) in blocks(offset, data).enumerate() {
             if fault.is_none() || i % 2 == 1 {
-                state.volatile.entry(at).or_default().push(block);
+                // A copy: the unit's memory is its own, as a target's is.
+                state.volatile.entry(at).or_default().push(Bytes::copy_from_slice(&block));
             }
         }
         fault.map_or(Ok(()), |fault| Err(self.error(fault, "write")))

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt as _;
 
+use nicache_filemap::{Wait, drop_pages, write_back};
 use nicache_initiator::BLOCK_BYTES;
 use nicache_payload::FileId;
 use rustix::io::Errno;
@@ -52,7 +53,13 @@ pub(crate) fn write_keys(cache: &Cache, file: &File, blocks: &[(u64, Sequence, u
 }
 
 /// Puts the keys of everything that did not arrive into the file again. The caller has the file's lock.
+///
+/// The pages go first. ext4 takes a page whose write failed for one with a place, and would write it there without calling the place
+/// written: after a crash the block would read as zeroes.
 pub(crate) fn put_again(cache: &Cache, file: &File, id: FileId) -> io::Result<()> {
+    // What fails now is put again below.
+    let _ = write_back(file, 0, 0, Wait::Yes);
+    drop_pages(file, 0, 0)?;
     let (keys, literals) = {
         let index = cache.index();
         (index.keys_of(id), index.literals_of(id))

@@ -1,0 +1,219 @@
+//! A unit that fails, stalls, or is full; memory that runs out.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use nicache_initiator::{Fault, Kind, MemoryLun};
+use nicache_ncache::CacheOptions;
+use nicache_payload::{Payload, Stability};
+
+use crate::harness::*;
+
+/// Payload goes to the second half of these units, far from inodes, bitmaps and journal.
+fn fail_data(lun: &MemoryLun, fault: Fault) {
+    lun.set_faults(move |kind, offset, _| (kind == Kind::Write && offset >= 48 << 20).then_some(fault));
+}
+
+/// A file whose blocks are in the second half.
+fn far_file(gateway: &Gateway) -> (std::fs::File, nicache_payload::FileId) {
+    let (ballast, _) = gateway.open("ballast");
+    rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, 60 << 20).unwrap();
+    let (file, id) = gateway.open("far");
+    rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 1 << 20).unwrap();
+    ballast.sync_all().unwrap();
+    file.sync_all().unwrap();
+    let extents = nicache_filemap::extents(&file, 0, 1 << 20, true).unwrap();
+    assert!(!extents.is_empty());
+    (file, id)
+}
+
+#[test]
+fn an_error_of_a_write_reaches_commit_and_nothing_is_lost() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(128 << 20));
+    let gateway = Gateway::new(lun.clone(), CacheOptions::default(), true);
+    let nicache = &*gateway.nicache;
+    let (file, id) = far_file(&gateway);
+    let data = pattern(1, 1, 0, 1 << 20);
+    write(nicache, &file, 0, &data);
+    let verifier = nicache.verifier();
+    fail_data(&lun, Fault::Failure);
+    let result = nicache.commit(&file, id);
+    lun.resume();
+    assert!(result.is_err(), "where is the file's data?");
+    assert_ne!(nicache.verifier(), verifier);
+    // This server did not crash, so it still has the bytes; and the next commit writes them.
+    assert!(read(nicache, &file, 0, data.len()) == data);
+    nicache.commit(&file, id).unwrap();
+    assert_eq!(gateway.cache.figures().dirty_chunks, 0);
+    gateway.cache.evict_all();
+    assert!(read(nicache, &file, 0, data.len()) == data);
+    assert_no_tag(&lun, &gateway.cache);
+    let cut = Arc::new(lun.cut(1));
+    replayed(&cut, |mounted| {
+        let found = std::fs::read(path(mounted, "far")).unwrap();
+        let wrong: Vec<usize> = (0..256).filter(|i| found[i * BLOCK..(i + 1) * BLOCK] != data[i * BLOCK..(i + 1) * BLOCK]).collect();
+        let zero = wrong.iter().filter(|i| found[*i * BLOCK..(*i + 1) * BLOCK].iter().all(|b| *b == 0)).count();
+        assert!(wrong.is_empty(), "blocks {wrong:?} of {} bytes, {zero} of them zeroes", found.len());
+    });
+    drop(file);
+    gateway.close();
+}
+
+#[test]
+fn an_error_of_a_flush_reaches_commit() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let gateway = Gateway::new(lun.clone(), CacheOptions::default(), true);
+    let (file, id) = gateway.open("file");
+    write(&*gateway.nicache, &file, 0, &pattern(1, 1, 0, 8192));
+    gateway.nicache.commit(&file, id).unwrap();
+    let verifier = gateway.nicache.verifier();
+    // Overwriting needs no journal, so only this flush can tell.
+    write(&*gateway.nicache, &file, 0, &pattern(1, 2, 0, 8192));
+    lun.set_faults(|kind, _, _| (kind == Kind::Flush).then_some(Fault::Failure));
+    assert!(gateway.nicache.commit(&file, id).is_err());
+    assert_ne!(gateway.nicache.verifier(), verifier);
+    lun.resume();
+    drop(file);
+    let Gateway { nicache, mounted, .. } = gateway;
+    drop(nicache);
+    // The file system may have stopped itself.
+    let _ = mounted.close();
+}
+
+#[test]
+fn a_full_file_system_says_so_and_keeps_what_it_has() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(32 << 20));
+    let gateway = Gateway::new(lun.clone(), CacheOptions::default(), true);
+    let nicache = &*gateway.nicache;
+    let (file, id) = gateway.open("file");
+    let (mut written, part) = (0, 300_000);
+    let error = loop {
+        let data = [Bytes::from(pattern(1, 1, written, part))];
+        match nicache.write(&file, id, written as u64, &data, Stability::Unstable) {
+            Ok(()) => written += part,
+            Err(error) => break error,
+        }
+        assert!(written < 40 << 20);
+    };
+    assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+    nicache.commit(&file, id).unwrap();
+    assert!(read(nicache, &file, 0, written) == pattern(1, 1, 0, written));
+    assert_eq!(gateway.cache.figures().dirty_chunks, 0);
+    nicache.resize(&file, id, 5000).unwrap();
+    // The space is there again, and what was in it is not seen (N5).
+    let (other, other_id) = gateway.open("other");
+    nicache.resize(&other, other_id, 4 << 20).unwrap();
+    write(nicache, &other, 1 << 20, &pattern(2, 1, 1 << 20, 4096));
+    let mut model = vec![0; 4 << 20];
+    model[1 << 20..(1 << 20) + 4096].copy_from_slice(&pattern(2, 1, 1 << 20, 4096));
+    assert!(read(nicache, &other, 0, 4 << 20) == model);
+    drop((file, other));
+    assert_no_tag(&lun, &gateway.cache);
+    gateway.close();
+    assert_unit_clean(&lun);
+}
+
+#[test]
+fn a_stalled_unit_holds_commits_and_not_hits() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let gateway = Gateway::new(lun.clone(), CacheOptions::default(), true);
+    let (file, id) = gateway.open("file");
+    let data = pattern(1, 1, 0, 65536);
+    write(&*gateway.nicache, &file, 0, &data);
+    lun.set_faults(|kind, _, _| (kind != Kind::Read).then_some(Fault::Stall));
+    let is_committed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            gateway.nicache.commit(&file, id).unwrap();
+            is_committed.store(true, Ordering::SeqCst);
+        });
+        while lun.stalled() == 0 {
+            std::thread::yield_now();
+        }
+        assert!(read(&*gateway.nicache, &file, 0, data.len()) == data);
+        assert!(!is_committed.load(Ordering::SeqCst));
+        lun.resume();
+    });
+    drop(file);
+    gateway.close();
+}
+
+/// N7, with back-pressure: more is written than fits, by several at once, onto a unit that keeps nothing in memory.
+#[test]
+fn memory_is_bounded_and_writers_wait() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(256 << 20));
+    let options = CacheOptions { bytes_max: 6 << 20, dirty_bytes_max: 2 << 20, ..CacheOptions::default() };
+    let gateway = Gateway::new(lun.clone(), options, true);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let (file, id) = gateway.open(&format!("file{thread}"));
+                let step = 1 << 20;
+                for at in (0..20 * step).step_by(step) {
+                    // Half of them across blocks, so with copies.
+                    write(&*gateway.nicache, &file, at as u64 + u64::from(thread), &pattern(thread, 1, at, step));
+                }
+                for at in (0..20 * step).step_by(step) {
+                    let back = read(&*gateway.nicache, &file, at as u64 + u64::from(thread), step);
+                    assert!(back == pattern(thread, 1, at, step), "file {thread} at {at}");
+                }
+                gateway.nicache.commit(&file, id).unwrap();
+            });
+        }
+    });
+    let figures = gateway.cache.figures();
+    assert!(figures.bytes_most <= 6 << 20 && figures.dirty_chunks == 0, "{figures:?}");
+    gateway.close();
+    assert_unit_clean(&lun);
+}
+
+#[test]
+fn replies_that_nobody_takes_stop_readers_and_not_the_cache() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let options = CacheOptions { bytes_max: 4 << 20, patience: Duration::from_millis(200), ..CacheOptions::default() };
+    let gateway = Gateway::new(lun, options, true);
+    let (file, id) = gateway.open("file");
+    for part in 0..8 {
+        write(&*gateway.nicache, &file, part << 20, &pattern(1, 1, (part as usize) << 20, 1 << 20));
+    }
+    gateway.nicache.commit(&file, id).unwrap();
+    let mut replies = Vec::new();
+    let error = loop {
+        match gateway.nicache.read(&file, id, (replies.len() as u64) << 19, 1 << 19) {
+            Ok(reply) => replies.push(reply),
+            Err(error) => break error,
+        }
+        assert!(replies.len() < 16);
+    };
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    // Each still has its own bytes.
+    for (i, reply) in replies.iter().enumerate() {
+        assert!(reply.concat() == pattern(1, 1, i << 19, 1 << 19));
+    }
+    drop(replies);
+    assert!(read(&*gateway.nicache, &file, 0, 1 << 20) == pattern(1, 1, 0, 1 << 20));
+    drop(file);
+    gateway.close();
+}

@@ -1,0 +1,139 @@
+//! N3 and N5 under concurrency: readers, writers, truncation, eviction, write-back and removal, against what the files must contain.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+
+use nicache_initiator::MemoryLun;
+use nicache_ncache::CacheOptions;
+use nicache_payload::{Payload, Stability};
+
+use crate::harness::*;
+
+const FILES: u8 = 6;
+const BYTES_MAX: usize = 300_000;
+
+/// Every whole word of a file is of this file and of its place, or zero.
+fn assert_own(file: u8, offset: usize, data: &[u8]) {
+    let skip = (8 - offset % 8) % 8;
+    for (i, word) in data.get(skip..).unwrap_or_default().chunks_exact(8).enumerate() {
+        let word = u64::from_le_bytes(word.try_into().unwrap());
+        let at = ((offset + skip) / 8 + i) as u64;
+        // A word that two writes share in parts has its file's number, too, unless part of it was cut.
+        let is_own = word & 0xFF == u64::from(file) && word >> 24 == at;
+        assert!(word == 0 || is_own || word & 0xFF == 0 || word >> 24 == at, "file {file} at word {at}: {word:#x}");
+    }
+}
+
+fn run(seed: u64, time: Duration) {
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let options = CacheOptions { bytes_max: 4 << 20, dirty_bytes_max: 1 << 19, ..CacheOptions::default() };
+    let gateway = Gateway::new(lun.clone(), options, true);
+    let models: Vec<RwLock<Vec<u8>>> = (0..FILES).map(|_| RwLock::default()).collect();
+    let stop = AtomicBool::new(false);
+    let (gateway_ref, models_ref, stop_ref) = (&gateway, &models, &stop);
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed << 8 | thread);
+                let mut version = 0_u16;
+                while !stop_ref.load(Ordering::Relaxed) {
+                    let number = random.u8(..FILES);
+                    let nicache = &*gateway_ref.nicache;
+                    // Readers go on with the file that they opened, also when it is removed.
+                    let mut model = models_ref[usize::from(number)].write().unwrap();
+                    let (file, id) = gateway_ref.open(&format!("file{number}"));
+                    match random.u32(0..20) {
+                        0..10 => {
+                            version = version.wrapping_add(1);
+                            let is_aligned = random.bool();
+                            let unit = if is_aligned { 4096 } else { 1 };
+                            let offset = random.usize(..BYTES_MAX / 2) / unit * unit;
+                            let len = (length(&mut random, 17) / unit * unit).max(unit);
+                            let data = pattern(number + 1, version, offset, len);
+                            let pieces = pieces(&mut random, &data);
+                            let stability = if random.u32(0..20) == 0 { Stability::FileSync } else { Stability::Unstable };
+                            nicache.write(&file, id, offset as u64, &pieces, stability).unwrap();
+                            let size = model.len().max(offset + len);
+                            model.resize(size, 0);
+                            model[offset..offset + len].copy_from_slice(&data);
+                        }
+                        10..13 => {
+                            let size = match random.u32(0..3) {
+                                0 => random.usize(..BYTES_MAX),
+                                1 => model.len().saturating_sub(random.usize(..5000)),
+                                _ => model.len() / 2,
+                            };
+                            nicache.resize(&file, id, size as u64).unwrap();
+                            model.resize(size, 0);
+                        }
+                        13 => {
+                            std::fs::remove_file(gateway_ref.path(&format!("file{number}"))).unwrap();
+                            model.clear();
+                        }
+                        14..16 => nicache.commit(&file, id).unwrap(),
+                        16..18 => gateway_ref.cache.evict_all(),
+                        _ => {
+                            assert!(read(nicache, &file, 0, BYTES_MAX * 2) == *model, "file {number}");
+                        }
+                    }
+                }
+            });
+        }
+        for thread in 10..13_u64 {
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed << 8 | thread);
+                while !stop_ref.load(Ordering::Relaxed) {
+                    let number = random.u8(..FILES);
+                    let (offset, len) = (random.usize(..BYTES_MAX), length(&mut random, 18));
+                    if random.bool() {
+                        let model = models_ref[usize::from(number)].read().unwrap();
+                        let (file, _) = gateway_ref.open(&format!("file{number}"));
+                        let expected = &model[offset.min(model.len())..(offset + len).min(model.len())];
+                        let back = read(&*gateway_ref.nicache, &file, offset as u64, len);
+                        assert!(back == expected, "file {number}, {len} at {offset}");
+                    } else {
+                        // At the same time as writers.
+                        let (file, _) = gateway_ref.open(&format!("file{number}"));
+                        assert_own(number + 1, offset, &read(&*gateway_ref.nicache, &file, offset as u64, len));
+                    }
+                }
+            });
+        }
+        let deadline = Instant::now() + time;
+        while Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+            assert_no_tag(&lun, &gateway.cache);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    for (number, model) in models.iter().enumerate() {
+        let (file, id) = gateway.open(&format!("file{number}"));
+        gateway.nicache.commit(&file, id).unwrap();
+        assert!(read(&*gateway.nicache, &file, 0, BYTES_MAX * 2) == *model.read().unwrap(), "file {number} at the end");
+    }
+    let figures = gateway.cache.figures();
+    assert!(figures.hits_fho > 0 && figures.hits_lbn > 0 && figures.misses > 0 && figures.remapped > 0, "{figures:?}");
+    gateway.close();
+    assert_unit_clean(&lun);
+    replayed(&lun, |mounted| {
+        for (number, model) in models.iter().enumerate() {
+            assert!(std::fs::read(path(mounted, &format!("file{number}"))).unwrap() == *model.read().unwrap());
+        }
+    });
+}
+
+#[test]
+fn reads_return_what_was_written() {
+    if !skipped() {
+        run(1, Duration::from_secs(5));
+    }
+}
+
+/// `cargo test --test gateway -- --ignored oracle`; SECONDS says for how long, SEED with which numbers.
+#[test]
+#[ignore = "takes as long as SECONDS says"]
+fn reads_return_what_was_written_for_long() {
+    let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
+    run(number("SEED", 7), Duration::from_secs(number("SECONDS", 60)));
+}
