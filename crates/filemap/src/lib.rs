@@ -121,6 +121,26 @@ pub fn drop_pages(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
     Ok(fadvise(file, offset, std::num::NonZeroU64::new(bytes), Advice::DontNeed)?)
 }
 
+/// Whether the page cache has the page with this byte of a file. The file is readable, and writable or the caller's own (mincore(2)).
+pub fn is_cached(file: &File, offset: u64) -> io::Result<bool> {
+    const PAGE: usize = 4096;
+    let start =
+        i64::try_from(offset - offset % PAGE as u64).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: a new mapping, which is not touched; nothing else has its address.
+    let page =
+        unsafe { libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), start) };
+    if page == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let mut resident = 0_u8;
+    // SAFETY: the mapping is one page long, and so the answer is one byte.
+    let result = unsafe { libc::mincore(page, PAGE, &raw mut resident) };
+    let error = io::Error::last_os_error();
+    // SAFETY: the mapping of above, which nothing refers to.
+    unsafe { libc::munmap(page, PAGE) };
+    if result == 0 { Ok(resident & 1 != 0) } else { Err(error) }
+}
+
 /// What the page cache holds of a file, in pages.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -239,6 +259,7 @@ mod tests {
         file.write_all_at(&[1; 65536], 0).unwrap();
         let Ok(pages) = cached_pages(&file) else { return println!("skipped: this kernel has no cachestat") };
         assert!(pages.cached >= 1);
+        assert!(is_cached(&file, 5000).unwrap());
         write_back(&file, 0, 0, Wait::Yes).unwrap();
         drop_pages(&file, 0, 0).unwrap();
         assert_eq!(cached_pages(&file).unwrap().dirty, 0);

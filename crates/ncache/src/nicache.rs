@@ -12,9 +12,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use nicache_filemap::{Wait, drop_pages, extents, write_back};
+use nicache_filemap::{Wait, drop_pages, extents, is_cached, write_back};
 use nicache_initiator::BLOCK_BYTES;
 use nicache_payload::{Extent, FileId, Payload, Stability};
 use rustix::io::Errno;
@@ -32,6 +33,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 /// Keys by one system call: two vectors each, of at most 1024.
 const KEYS_PER_CALL: usize = 256;
+/// How often a page is asked to go, a millisecond apart.
+const FENCE_ATTEMPTS: usize = 1000;
 
 /// Files whose payload is in the cache.
 pub struct Nicache {
@@ -265,17 +268,28 @@ impl Nicache {
         self.put(file, id, &[Put { block, valid_bytes, chunk }])
     }
 
-    /// Writes and drops the page that holds a file's end, so that the kernel's version of it cannot outlive a newer one.
+    /// Writes and drops the file's pages, if its end is inside one: neither the kernel's version of that page nor a key in it can outlive
+    /// a newer one. All pages, because several may be one folio.
     fn fence(&self, file: &File, id: FileId, end: u64) -> io::Result<()> {
         if end.is_multiple_of(BLOCK) {
             return Ok(());
         }
-        let start = end - end % BLOCK;
         let literals = self.cache.index().literals_of(id);
-        write_back(file, start, BLOCK, Wait::Yes)?;
-        let written: Vec<(u64, Bytes)> = literals.into_iter().filter(|(block, _)| *block == start / BLOCK).collect();
-        self.cache.index().handle_literals_written(id, &written);
-        drop_pages(file, start, BLOCK)
+        write_back(file, 0, 0, Wait::Yes)?;
+        self.cache.index().handle_literals_written(id, &literals);
+        // A page that somebody looks at stays: the kernel's own write-back, for a moment.
+        for _ in 0..FENCE_ATTEMPTS {
+            drop_pages(file, 0, 0)?;
+            if !is_cached(file, end)? {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            write_back(file, 0, 0, Wait::Yes)?;
+        }
+        Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            format!("inode {}: the page of its end stays in use", id.inode),
+        ))
     }
 
     fn sync(&self, file: &File, id: FileId, stability: Stability) -> io::Result<()> {
@@ -368,14 +382,18 @@ impl Payload for Nicache {
         let old = self::size(file)?;
         if size != old {
             self.put_tail(file, id, old, size, charge)?;
+            self.flusher.note(file, id)?;
+        }
+        if size < old {
+            // The kernel zeroes what is behind the end in its page. A key in there that has arrived would go to the device once more.
+            self.fence(file, id, size)?;
         }
         file.set_len(size)?;
         if size < old {
             self.cache.index().cut(id, size.div_ceil(BLOCK));
+            self.fence(file, id, size)?;
         }
-        self.fence(file, id, size.min(old))?;
-        self.fence(file, id, size)?;
-        self.flusher.note(file, id)
+        Ok(())
     }
 
     fn verifier(&self) -> u64 {

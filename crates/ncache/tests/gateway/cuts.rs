@@ -19,7 +19,11 @@ fn check(name: &str, states: &States, found: &[u8], seed: u64) {
     let sizes = states.iter().map(Vec::len);
     let (least, most) = (sizes.clone().min().unwrap(), sizes.max().unwrap());
     // The size follows the data that arrives, so it may be between two states.
-    assert!((least..=most).contains(&found.len()), "cut {seed}: {name} has {} bytes, not {least} to {most}", found.len());
+    assert!(
+        (least..=most).contains(&found.len()),
+        "cut {seed}: {name} has {} bytes, not {least} to {most}",
+        found.len()
+    );
     for (i, block) in found.chunks(BLOCK).enumerate() {
         let is_known = states.iter().any(|state| {
             let of_state = &state[(i * BLOCK).min(state.len())..((i + 1) * BLOCK).min(state.len())];

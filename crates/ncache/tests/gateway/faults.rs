@@ -54,10 +54,13 @@ fn an_error_of_a_write_reaches_commit_and_nothing_is_lost() {
     gateway.cache.evict_all();
     assert!(read(nicache, &file, 0, data.len()) == data);
     assert_no_tag(&lun, &gateway.cache);
+    // The kernel tells everybody of the error once.
+    let _ = rustix::fs::syncfs(gateway.mounted.root());
     let cut = Arc::new(lun.cut(1));
     replayed(&cut, |mounted| {
         let found = std::fs::read(path(mounted, "far")).unwrap();
-        let wrong: Vec<usize> = (0..256).filter(|i| found[i * BLOCK..(i + 1) * BLOCK] != data[i * BLOCK..(i + 1) * BLOCK]).collect();
+        let wrong: Vec<usize> =
+            (0..256).filter(|i| found[i * BLOCK..(i + 1) * BLOCK] != data[i * BLOCK..(i + 1) * BLOCK]).collect();
         let zero = wrong.iter().filter(|i| found[*i * BLOCK..(*i + 1) * BLOCK].iter().all(|b| *b == 0)).count();
         assert!(wrong.is_empty(), "blocks {wrong:?} of {} bytes, {zero} of them zeroes", found.len());
     });

@@ -85,7 +85,8 @@ fn kills(rounds: u16) {
         until("the supervisor ends", || {
             std::fs::read_to_string(format!("/proc/{supervisor}/stat")).map_or(true, |stat| stat.contains(") Z"))
         });
-        let lun: Arc<dyn Lun> = Arc::new(IscsiLun::open(&target.url().parse().unwrap(), &IscsiOptions::default()).unwrap());
+        let lun: Arc<dyn Lun> =
+            Arc::new(IscsiLun::open(&target.url().parse().unwrap(), &IscsiOptions::default()).unwrap());
         let mounted = Mounted::open(Arc::new(Plain(lun)), mount_options(false)).unwrap();
         for (round, number) in &committed {
             let found = std::fs::read(path(&mounted, &format!("r{round}-{number}"))).unwrap();

@@ -73,7 +73,11 @@ fn three_modes_and_their_copies() {
     let before = CopyClass::ALL.map(bytes);
     assert!(read(&*gateway.nicache, &file, 0, data.len()) == data);
     assert_eq!(CopyClass::ALL.map(bytes), before, "a hit copies nothing");
-    assert_eq!((bytes(CopyClass::PageCacheIn), bytes(CopyClass::Edge)), (0, 0), "a write of whole blocks copies no payload");
+    assert_eq!(
+        (bytes(CopyClass::PageCacheIn), bytes(CopyClass::Edge)),
+        (0, 0),
+        "a write of whole blocks copies no payload"
+    );
     assert_eq!(bytes(CopyClass::Key), 1 << 20);
     gateway.nicache.commit(&file, id).unwrap();
     // Chunks are the request's own memory.
