@@ -1,0 +1,201 @@
+//! The duplicate-request cache: a request that must run once, runs once, however often it comes.
+//!
+//! A client that hears no answer sends the same call again, often on a new connection and from another port, while the first may still be under way. What makes two calls the same: the client's
+//! address, the call's number (XID), the procedure, the credential, and a checksum of the arguments, because a client that starts anew uses numbers again. A call that is under
+//! way has an entry, too: its repetition waits for the same answer.
+//!
+//! The oldest answers go first when there are too many, or after some minutes. No answer outlasts the server.
+
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hash};
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+
+use crate::protocol::Procedure;
+
+/// What makes two calls the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct CallKey {
+    /// The client's address. Not its port, which may be another one on a new connection.
+    pub client: IpAddr,
+    /// The client's number for the call.
+    pub xid: u32,
+    /// The procedure.
+    pub procedure: Procedure,
+    /// Of credential and arguments.
+    pub checksum: u128,
+}
+
+/// What to do with a call.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// It is new: execute it, then [`complete`](Duplicates::complete) it.
+    Run,
+    /// It was executed before: this was the answer.
+    Repeat(Box<[u8]>),
+    /// It is under way, and the answer goes to the one who asked now, too.
+    Wait,
+    /// It is under way and asked for too often: no answer.
+    Drop,
+}
+
+/// How many ask for the same call while it is under way.
+const WAITING_MAX: usize = 4;
+const SHARDS: usize = 16;
+
+/// The cache. `W` is where to send an answer.
+#[derive(Debug)]
+pub struct Duplicates<W> {
+    shards: [Mutex<Shard<W>>; SHARDS],
+    hasher: foldhash::quality::RandomState,
+    shard_max: usize,
+    age_max: Duration,
+}
+
+#[derive(Debug)]
+struct Shard<W> {
+    entries: HashMap<CallKey, Entry<W>, foldhash::fast::RandomState>,
+    /// Answered ones, oldest first.
+    answered: VecDeque<(CallKey, Instant)>,
+}
+
+#[derive(Debug)]
+enum Entry<W> {
+    UnderWay(Vec<W>),
+    Answered(Box<[u8]>),
+}
+
+impl<W> Duplicates<W> {
+    /// Remembers at most `answers_max` answers, of some 300 bytes each, for `age_max`.
+    #[must_use]
+    pub fn new(answers_max: usize, age_max: Duration) -> Self {
+        let shard = || Shard { entries: HashMap::default(), answered: VecDeque::new() };
+        Self {
+            shards: std::array::from_fn(|_| Mutex::new(shard())),
+            hasher: foldhash::quality::RandomState::default(),
+            shard_max: answers_max.div_ceil(SHARDS),
+            age_max,
+        }
+    }
+
+    /// The checksum of what a call consists of.
+    #[must_use]
+    pub fn checksum(&self, parts: &[&[u8]]) -> u128 {
+        let half = |salt: u64| self.hasher.hash_one((salt, parts));
+        u128::from(half(1)) << 64 | u128::from(half(2))
+    }
+
+    fn shard(&self, key: &CallKey) -> MutexGuard<'_, Shard<W>> {
+        self.shards[key.checksum as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call came. `waiter` says where an answer would go.
+    pub fn admit(&self, key: CallKey, waiter: impl FnOnce() -> W) -> Admission {
+        let mut shard = self.shard(&key);
+        match shard.entries.get_mut(&key) {
+            None => {
+                shard.entries.insert(key, Entry::UnderWay(Vec::new()));
+                Admission::Run
+            }
+            Some(Entry::Answered(answer)) => Admission::Repeat(answer.clone()),
+            Some(Entry::UnderWay(waiting)) if waiting.len() < WAITING_MAX => {
+                waiting.push(waiter());
+                Admission::Wait
+            }
+            Some(Entry::UnderWay(_)) => Admission::Drop,
+        }
+    }
+
+    /// A call was executed. Returns who else waits for the answer.
+    pub fn complete(&self, key: CallKey, answer: &[u8], now: Instant) -> Vec<W> {
+        let mut shard = self.shard(&key);
+        let before = shard.entries.insert(key, Entry::Answered(answer.into()));
+        shard.answered.push_back((key, now));
+        let excess = shard.answered.len().saturating_sub(self.shard_max);
+        shard.forget(excess);
+        match before {
+            Some(Entry::UnderWay(waiting)) => waiting,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Forgets answers that are too old.
+    pub fn sweep(&self, now: Instant) {
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_old = |at: Instant| now.saturating_duration_since(at) > self.age_max;
+            let old = shard.answered.iter().take_while(|&&(_, at)| is_old(at)).count();
+            shard.forget(old);
+        }
+    }
+
+    /// How many answers are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).answered.len()).sum()
+    }
+}
+
+impl<W> Shard<W> {
+    fn forget(&mut self, count: usize) {
+        for (key, _) in self.answered.drain(..count) {
+            self.entries.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(xid: u32, checksum: u128) -> CallKey {
+        CallKey { client: "192.0.2.1".parse().unwrap(), xid, procedure: Procedure::Remove, checksum }
+    }
+
+    #[test]
+    fn a_call_runs_once() {
+        let cache = Duplicates::new(64, Duration::from_secs(100));
+        let now = Instant::now();
+        assert_eq!(cache.admit(key(1, 5), || 'a'), Admission::Run);
+        for waiter in ['b', 'c', 'd', 'e'] {
+            assert_eq!(cache.admit(key(1, 5), || waiter), Admission::Wait);
+        }
+        assert_eq!(cache.admit(key(1, 5), || 'f'), Admission::Drop);
+        assert_eq!(cache.complete(key(1, 5), b"done", now), ['b', 'c', 'd', 'e']);
+        assert_eq!(cache.admit(key(1, 5), || 'g'), Admission::Repeat((*b"done").into()));
+        assert_eq!(cache.admit(key(1, 6), || 'h'), Admission::Run, "other arguments");
+        assert_eq!(cache.admit(key(2, 5), || 'h'), Admission::Run, "another number");
+        let other = CallKey { client: "192.0.2.2".parse().unwrap(), ..key(1, 5) };
+        assert_eq!(cache.admit(other, || 'h'), Admission::Run, "another client");
+        let other = CallKey { procedure: Procedure::RmDir, ..key(1, 5) };
+        assert_eq!(cache.admit(other, || 'h'), Admission::Run, "another procedure");
+    }
+
+    #[test]
+    fn it_is_bounded_and_forgets_the_oldest_first() {
+        let cache: Duplicates<()> = Duplicates::new(SHARDS * 4, Duration::from_secs(100));
+        let now = Instant::now();
+        for xid in 0..10 {
+            assert_eq!(cache.admit(key(xid, 0), || ()), Admission::Run);
+            cache.complete(key(xid, 0), b"x", now + Duration::from_secs(xid.into()));
+        }
+        assert_eq!(cache.len(), 4, "all are in one shard");
+        assert!(matches!(cache.admit(key(9, 0), || ()), Admission::Repeat(_)));
+        assert_eq!(cache.admit(key(5, 0), || ()), Admission::Run);
+        cache.sweep(now + Duration::from_secs(108));
+        assert!(matches!(cache.admit(key(9, 0), || ()), Admission::Repeat(_)));
+        cache.sweep(now + Duration::from_secs(110));
+        assert_eq!(cache.len(), 0);
+        assert_eq!(cache.admit(key(5, 0), || ()), Admission::Wait, "what is under way stays");
+    }
+
+    #[test]
+    fn checksums_tell_where_parts_end() {
+        let cache: Duplicates<()> = Duplicates::new(1, Duration::ZERO);
+        assert_ne!(cache.checksum(&[b"ab", b"c"]), cache.checksum(&[b"a", b"bc"]));
+        assert_eq!(cache.checksum(&[b"ab", b"c"]), cache.checksum(&[b"ab", b"c"]));
+    }
+}

@@ -1,0 +1,288 @@
+//! Files that are open because clients have lately asked for them.
+//!
+//! A request has a handle, and the kernel needs a descriptor. To open one for each request would cost more than most requests do.
+
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use hashbrown::HashMap;
+use nicache_payload::FileId;
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, openat};
+use rustix::io::Errno;
+
+use crate::attributes::Wcc;
+use crate::export::Export;
+use crate::handle::{HandleBytes, file_id};
+use crate::impersonation::Impersonation;
+use crate::kernel::{KernelHandle, open_handle};
+use crate::protocol::Status;
+
+/// A file of an export that is open.
+#[derive(Debug)]
+pub struct Node {
+    /// Its handle in the protocol.
+    pub handle: HandleBytes,
+    /// Which of the server's exports it belongs to.
+    pub export: usize,
+    /// What kind of file it is.
+    pub kind: FileType,
+    /// What tells it from other files.
+    pub id: FileId,
+    kernel: KernelHandle,
+    /// `O_PATH`: it stands for the file and was opened for nothing.
+    path: OwnedFd,
+    reader: OnceLock<File>,
+    writer: OnceLock<File>,
+    /// Changes that are under way, and above 32 bits those that have begun.
+    changes: AtomicU64,
+    /// Held while attributes are compared with a guard and set.
+    guard: Mutex<()>,
+    was_used: AtomicBool,
+}
+
+/// A change that is under way.
+#[derive(Debug)]
+#[must_use]
+pub struct Change {
+    before: Option<Stat>,
+    number: u64,
+    was_alone: bool,
+}
+
+const ONE_CHANGE: u64 = 1 << 32 | 1;
+const UNDER_WAY: u64 = 0xffff_ffff;
+
+impl Node {
+    /// Opens the file of a handle. The thread becomes root's for it.
+    pub fn open(
+        export: &Export,
+        index: usize,
+        handle: HandleBytes,
+        kernel: KernelHandle,
+        thread: &mut Impersonation,
+    ) -> Result<Self, Status> {
+        thread.act_as_root()?;
+        let path = open_handle(export.root.as_fd(), &kernel, OFlags::PATH | OFlags::CLOEXEC)?;
+        Self::of(index, handle, kernel, path)
+    }
+
+    /// A file that is open already, for whatever purpose.
+    pub fn of(index: usize, handle: HandleBytes, kernel: KernelHandle, path: OwnedFd) -> Result<Self, Status> {
+        let stat = fstat(&path)?;
+        Ok(Self {
+            handle,
+            export: index,
+            kind: FileType::from_raw_mode(stat.st_mode),
+            id: file_id(&kernel, stat.st_ino),
+            kernel,
+            path,
+            reader: OnceLock::new(),
+            writer: OnceLock::new(),
+            changes: AtomicU64::new(0),
+            guard: Mutex::new(()),
+            was_used: AtomicBool::new(true),
+        })
+    }
+
+    /// It, open for reading and writing, because it was just made.
+    pub fn with_writer(self, file: File) -> Self {
+        Self { writer: OnceLock::from(file), ..self }
+    }
+
+    /// Its attributes. `NFS3ERR_STALE` if it has no name any more: that the server has it open must keep no handle alive.
+    pub fn stat(&self) -> Result<Stat, Status> {
+        let stat = fstat(&self.path)?;
+        if stat.st_nlink == 0 { Err(Status::Stale) } else { Ok(stat) }
+    }
+
+    /// The descriptor that stands for it. It can be neither read nor written.
+    pub fn path(&self) -> &OwnedFd {
+        &self.path
+    }
+
+    /// The same by a path, for calls that take no descriptor.
+    #[must_use]
+    pub fn proc_path(&self) -> String {
+        format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.path))
+    }
+
+    /// It, open for reading. Permission is the caller's to check; the thread may become root's.
+    pub fn reader(&self, export: &Export, thread: &mut Impersonation) -> Result<&File, Status> {
+        self.open_as(&self.reader, export, thread, OFlags::RDONLY)
+    }
+
+    /// It, open for reading and writing. Permission is the caller's to check; the thread may become root's.
+    pub fn writer(&self, export: &Export, thread: &mut Impersonation) -> Result<&File, Status> {
+        self.open_as(&self.writer, export, thread, OFlags::RDWR)
+    }
+
+    fn open_as<'a>(
+        &self,
+        place: &'a OnceLock<File>,
+        export: &Export,
+        thread: &mut Impersonation,
+        flags: OFlags,
+    ) -> Result<&'a File, Status> {
+        if let Some(file) = place.get() {
+            return Ok(file);
+        }
+        // To open anything else may block, or be an order to a device.
+        if !matches!(self.kind, FileType::RegularFile | FileType::Directory) {
+            return Err(Status::Inval);
+        }
+        thread.act_as_root()?;
+        let file = open_handle(export.root.as_fd(), &self.kernel, flags | OFlags::CLOEXEC | OFlags::NONBLOCK)?;
+        Ok(place.get_or_init(|| File::from(file)))
+    }
+
+    /// A directory can be used: it is one, and it has not been moved out of its export. The kernel finds no way up from a directory that is not below its mount's root. The
+    /// thread may become root's.
+    pub fn check_directory(&self, export: &Export, thread: &mut Impersonation) -> Result<(), Status> {
+        if self.kind != FileType::Directory {
+            return Err(Status::NotDir);
+        }
+        if !export.is_subtree {
+            return Ok(());
+        }
+        let look_up = || openat(&self.path, "..", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        let mut found = look_up();
+        if found.as_ref().err() == Some(&Errno::ACCESS) {
+            thread.act_as_root()?;
+            found = look_up();
+        }
+        if found.is_ok() { Ok(()) } else { Err(Status::Stale) }
+    }
+
+    /// Its attributes before a change, which begins. End it with [`end_change`](Self::end_change).
+    pub fn begin_change(&self) -> Change {
+        let old = self.changes.fetch_add(ONE_CHANGE, Ordering::SeqCst);
+        let number = (old >> 32).wrapping_add(1) & UNDER_WAY;
+        Change { before: fstat(&self.path).ok(), number, was_alone: old & UNDER_WAY == 0 }
+    }
+
+    /// Its attributes before and after a change. Those before are left out if another change was under way at any time in between: the client would take that for its own.
+    pub fn end_change(&self, change: Change) -> Wcc {
+        let after = fstat(&self.path).ok();
+        let old = self.changes.fetch_sub(1, Ordering::SeqCst);
+        let was_alone = change.was_alone && old >> 32 == change.number;
+        Wcc { before: change.before.filter(|_| was_alone), after }
+    }
+
+    /// While it is held, nobody else compares and sets attributes.
+    pub fn hold_guard(&self) -> MutexGuard<'_, ()> {
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const SHARDS: usize = 16;
+
+/// The open files, up to a number. Those that were not used for a while are closed.
+#[derive(Debug)]
+pub struct Nodes {
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: foldhash::fast::RandomState,
+    shard_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    places: HashMap<HandleBytes, usize, foldhash::fast::RandomState>,
+    nodes: Vec<Arc<Node>>,
+    hand: usize,
+}
+
+impl Shard {
+    fn remove(&mut self, at: usize) -> Arc<Node> {
+        let node = self.nodes.swap_remove(at);
+        self.places.remove(&node.handle);
+        if let Some(moved) = self.nodes.get(at) {
+            self.places.insert(moved.handle.clone(), at);
+        }
+        node
+    }
+
+    /// The next one that was not used since the hand passed it.
+    fn evict(&mut self) -> Arc<Node> {
+        loop {
+            self.hand = (self.hand + 1) % self.nodes.len();
+            if !self.nodes[self.hand].was_used.swap(false, Ordering::Relaxed) {
+                return self.remove(self.hand);
+            }
+        }
+    }
+}
+
+impl Nodes {
+    /// Keeps at most `nodes_max` files open; each has up to three descriptors.
+    #[must_use]
+    pub fn new(nodes_max: usize) -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            hasher: foldhash::fast::RandomState::default(),
+            shard_max: nodes_max.div_ceil(SHARDS).max(1),
+        }
+    }
+
+    fn shard(&self, handle: &[u8]) -> MutexGuard<'_, Shard> {
+        let shard = self.hasher.hash_one(handle) as usize % SHARDS;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The open file of a handle.
+    #[must_use]
+    pub fn get(&self, handle: &[u8]) -> Option<Arc<Node>> {
+        let shard = self.shard(handle);
+        let node = &shard.nodes[*shard.places.get(handle)?];
+        node.was_used.store(true, Ordering::Relaxed);
+        Some(node.clone())
+    }
+
+    /// Keeps an open file. If somebody else has opened it meanwhile, that one is the file.
+    pub fn insert(&self, node: Node) -> Arc<Node> {
+        let mut shard = self.shard(&node.handle);
+        if let Some(&at) = shard.places.get(&node.handle) {
+            return shard.nodes[at].clone();
+        }
+        let evicted = (shard.nodes.len() >= self.shard_max).then(|| shard.evict());
+        let node = Arc::new(node);
+        let at = shard.nodes.len();
+        shard.nodes.push(node.clone());
+        shard.places.insert(node.handle.clone(), at);
+        drop(shard);
+        // Closing may take its time: the last reference to a file without a name frees its blocks.
+        drop(evicted);
+        node
+    }
+
+    /// Closes the file of a handle.
+    pub fn forget(&self, handle: &[u8]) {
+        let mut shard = self.shard(handle);
+        let node = shard.places.get(handle).copied().map(|at| shard.remove(at));
+        drop(shard);
+        drop(node);
+    }
+
+    /// Closes what was not used since the last time.
+    pub fn sweep(&self) {
+        for shard in &self.shards {
+            let mut closed = Vec::new();
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            for at in (0..shard.nodes.len()).rev() {
+                if !shard.nodes[at].was_used.swap(false, Ordering::Relaxed) {
+                    closed.push(shard.remove(at));
+                }
+            }
+            drop(shard);
+            drop(closed);
+        }
+    }
+
+    /// How many are open.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).nodes.len()).sum()
+    }
+}
