@@ -1,7 +1,7 @@
 //! From a request's bytes to its reply's: which program, which caller, executed before or not.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use nicache_payload::Extent;
@@ -44,17 +44,23 @@ pub struct Answerer<'a> {
     pub duplicates: &'a Duplicates<Arc<Connection>>,
     /// The thread.
     pub thread: &'a mut Impersonation,
-    /// What this worker has done.
-    pub metrics: &'a mut Metrics,
+    /// What this worker has done. Never held while a request is executed.
+    pub metrics: &'a Mutex<Metrics>,
 }
 
 impl Answerer<'_> {
+    fn metrics(&self) -> MutexGuard<'_, Metrics> {
+        self.metrics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Appends the reply to a request, unless another one is to answer. An error if it is no call, so that there is nothing to reply to.
     pub fn answer(&mut self, record: Record, origin: Origin<'_>, replies: &mut Replies) -> Result<(), Garbage> {
         let call = Call::read(&record.head)?;
-        self.metrics.copied_bytes += record.copied_bytes as u64;
+        if record.copied_bytes > 0 {
+            self.metrics().copied_bytes += record.copied_bytes as u64;
+        }
         if let Err(refusal) = self.dispatch(&call, record.data, origin, replies) {
-            self.metrics.refused_calls += 1;
+            self.metrics().refused_calls += 1;
             replies.refuse(call.xid, refusal);
         }
         Ok(())
@@ -85,7 +91,7 @@ impl Answerer<'_> {
         if call.program == NFS {
             return self.nfs(call, &claim, data, origin, replies);
         }
-        self.metrics.other_calls += 1;
+        self.metrics().other_calls += 1;
         replies.begin(call.xid);
         let done = if call.program == PORTMAP {
             portmap::execute(&self.service.mappings, call.procedure, call.arguments, replies.text())
@@ -124,18 +130,17 @@ impl Answerer<'_> {
             match self.duplicates.admit(key, || connection.clone()) {
                 Admission::Run => {}
                 Admission::Repeat(answer) => {
-                    self.metrics.repeated_calls += 1;
+                    self.metrics().repeated_calls += 1;
                     replies.repeat(&answer);
                     return Ok(());
                 }
                 Admission::Wait | Admission::Drop => {
-                    self.metrics.waiting_calls += 1;
+                    self.metrics().waiting_calls += 1;
                     return Ok(());
                 }
             }
         }
-        let data_bytes: usize = data.iter().map(Extent::len).sum();
-        self.metrics.written_bytes += data_bytes as u64;
+        let written_bytes: usize = data.iter().map(Extent::len).sum();
         let before = replies.len();
         replies.begin(call.xid);
         let mut request = Request { service: self.service, thread: self.thread, claim, rules: origin.rules };
@@ -152,11 +157,13 @@ impl Answerer<'_> {
                 }
             }
         }
-        if procedure == Procedure::Read {
-            self.metrics.read_bytes += (replies.len() - before) as u64;
-        }
         let latency_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.metrics.record(procedure, status, latency_ns);
+        let mut metrics = self.metrics();
+        metrics.written_bytes += written_bytes as u64;
+        if procedure == Procedure::Read {
+            metrics.read_bytes += (replies.len() - before) as u64;
+        }
+        metrics.record(procedure, status, latency_ns);
         Ok(())
     }
 

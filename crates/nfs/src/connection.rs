@@ -56,6 +56,8 @@ pub struct Connection {
 struct Turn {
     is_taken: bool,
     is_told: bool,
+    /// The client sends nothing more. The kernel may have said so together with the last bytes, and says it once.
+    is_ending: bool,
     is_paused: bool,
     under_way: usize,
 }
@@ -118,11 +120,12 @@ impl Connection {
         &self.stream
     }
 
-    /// The kernel told of something. Whether the turn is the caller's now.
+    /// The kernel told of bytes, or of the end. Whether the turn is the caller's now.
     #[must_use]
-    pub fn handle_told(&self) -> bool {
+    pub fn handle_told(&self, is_ending: bool) -> bool {
         let mut turn = lock(&self.turn);
         turn.is_told = true;
+        turn.is_ending |= is_ending;
         if turn.is_taken || turn.is_paused {
             return false;
         }
@@ -150,7 +153,7 @@ impl Connection {
             }
             {
                 let mut turn = lock(&self.turn);
-                if input.is_drained && !turn.is_told {
+                if input.is_drained && !turn.is_told && !turn.is_ending {
                     turn.is_taken = false;
                     return Next::Nothing;
                 }
@@ -170,6 +173,7 @@ impl Connection {
                     input.reader.handle_received(len);
                     input.at = now;
                 }
+                Err(Errno::AGAIN) if lock(&self.turn).is_ending => return Next::End,
                 Err(Errno::AGAIN) => input.is_drained = true,
                 Err(Errno::INTR) => {}
                 Err(_) => return Next::End,
@@ -195,7 +199,7 @@ impl Connection {
     #[must_use]
     pub fn keep_turn(&self) -> bool {
         let mut turn = lock(&self.turn);
-        turn.is_taken = turn.is_told;
+        turn.is_taken = turn.is_told || turn.is_ending;
         turn.is_taken
     }
 

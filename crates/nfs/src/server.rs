@@ -398,9 +398,9 @@ impl Worker<'_> {
                         self.shared.pass(connection.clone());
                     }
                 }
-                let is_in =
-                    epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR | epoll::EventFlags::RDHUP;
-                if flags.intersects(is_in) && connection.handle_told() {
+                let is_end =
+                    flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+                if (is_end || flags.contains(epoll::EventFlags::IN)) && connection.handle_told(is_end) {
                     self.serve(&connection);
                 }
             }
@@ -497,18 +497,17 @@ impl Worker<'_> {
     }
 
     fn execute(&mut self, connection: &Arc<Connection>, record: Record) {
-        let mut metrics = lock(&self.shared.metrics[self.index]);
+        let metrics = &self.shared.metrics[self.index];
         let mut answerer = Answerer {
             service: &self.shared.service,
             duplicates: &self.shared.duplicates,
             thread: &mut self.thread,
-            metrics: &mut metrics,
+            metrics,
         };
         let origin = Origin { peer: connection.peer, rules: &connection.rules, connection: Some(connection) };
         if answerer.answer(record, origin, &mut self.replies).is_err() {
             debug!(peer = %connection.peer, "connection ended: a record that is no call");
-            metrics.bad_records += 1;
-            drop(metrics);
+            lock(metrics).bad_records += 1;
             self.shared.forget(connection);
         }
     }
@@ -518,12 +517,12 @@ impl Worker<'_> {
         let Some(socket) = &self.shared.portmap_udp else { return };
         let mut buffer = [0; 1024];
         while let Ok((len, peer)) = socket.recv_from(&mut buffer) {
-            let mut metrics = lock(&self.shared.metrics[self.index]);
+            let metrics = &self.shared.metrics[self.index];
             let mut answerer = Answerer {
                 service: &self.shared.service,
                 duplicates: &self.shared.duplicates,
                 thread: &mut self.thread,
-                metrics: &mut metrics,
+                metrics,
             };
             let record = Record { head: buffer[..len].to_vec(), ..Record::default() };
             let origin = Origin { peer, rules: &ClientRules::default(), connection: None };
@@ -532,7 +531,7 @@ impl Worker<'_> {
                 // Datagrams have no record mark.
                 let _ = socket.send_to(bytes.get(4..).unwrap_or_default(), peer);
             } else {
-                metrics.bad_records += 1;
+                lock(metrics).bad_records += 1;
             }
             self.replies.clear();
         }
