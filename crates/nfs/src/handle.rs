@@ -80,19 +80,57 @@ impl HandleKey {
     }
 }
 
-/// What tells the file of a handle from all others: inode number and generation, where the kind of handle says them (`enum fid_type` of the kernel), else a hash of the handle
-/// beside the inode number that the file's attributes say.
+/// Where inode number and generation are in a handle (`enum fid_type` of the kernel, and what its file systems put there).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Layout {
+    /// 32 bits of the inode number, then the generation; perhaps the same of the parent. ext4 and most others.
+    Inode32,
+    /// The generation, then 64 bits of the inode number. tmpfs.
+    Tmpfs,
+    /// 64 bits of the inode number, then the generation. XFS.
+    Xfs,
+    /// Inode number and subvolume, 64 bits each, then the generation. Inode numbers are a subvolume's own.
+    Btrfs,
+    /// Something else.
+    Other,
+}
+
+fn layout(handle: &KernelHandle) -> Layout {
+    match (handle.kind, handle.bytes.len()) {
+        (1, 8) | (2, 16) => Layout::Inode32,
+        (1, 12) => Layout::Tmpfs,
+        (0x81 | 0x82, _) => Layout::Xfs,
+        (0x4d, _) => Layout::Btrfs,
+        _ => Layout::Other,
+    }
+}
+
+fn word(handle: &KernelHandle, at: usize) -> Option<u32> {
+    handle.bytes.get(at..at + 4).and_then(|bytes| bytes.first_chunk()).map(|bytes| u32::from_ne_bytes(*bytes))
+}
+
+/// Whether a handle is of the file with an inode number; `None` if inode numbers of that file system, or its handles, do not say so.
+#[must_use]
+pub fn is_of_inode(handle: &KernelHandle, inode: u64) -> Option<bool> {
+    let at = |at: usize| word(handle, at).map(u64::from);
+    match layout(handle) {
+        Layout::Inode32 => Some(at(0)? == inode & 0xffff_ffff),
+        Layout::Tmpfs => Some(at(4)? | at(8)? << 32 == inode),
+        Layout::Xfs => Some(at(0)? | at(4)? << 32 == inode),
+        Layout::Btrfs | Layout::Other => None,
+    }
+}
+
+/// What tells the file of a handle from all others: inode number and generation, where the handle says them, else a hash of the handle beside the inode number that the file's attributes
+/// say.
 #[must_use]
 pub fn file_id(handle: &KernelHandle, inode: u64) -> FileId {
-    let word = |at: usize| {
-        handle.bytes.get(at..at + 4).and_then(|bytes| bytes.first_chunk()).map(|bytes| u32::from_ne_bytes(*bytes))
-    };
-    // FILEID_INO32_GEN, with or without the parent; XFS' inode numbers of 64 bits; FILEID_BTRFS_WITHOUT_PARENT.
-    let generation = match handle.kind {
-        1 | 2 => word(4),
-        0x81 | 0x82 => word(8),
-        0x4d => word(16),
-        _ => None,
+    let generation = match layout(handle) {
+        Layout::Inode32 => word(handle, 4),
+        Layout::Tmpfs => word(handle, 0),
+        Layout::Xfs => word(handle, 8),
+        // The inode number alone does not say which subvolume's it is.
+        Layout::Btrfs | Layout::Other => None,
     };
     let hashed = || u32::from_ne_bytes(*blake3::hash(&handle.bytes).as_bytes().first_chunk().expect("32 bytes"));
     FileId { inode, generation: generation.unwrap_or_else(hashed) }
@@ -102,6 +140,29 @@ pub fn file_id(handle: &KernelHandle, inode: u64) -> FileId {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn every_layout_tells_files_apart() {
+        let handle = |kind, words: &[u32]| KernelHandle {
+            kind,
+            bytes: words.iter().flat_map(|word| word.to_ne_bytes()).collect(),
+        };
+        let id = |inode, generation| FileId { inode, generation };
+        for (handle, inode, generation) in [
+            (handle(1, &[7, 9]), 7, 9),
+            (handle(2, &[7, 9, 1, 2]), 7, 9),
+            (handle(1, &[9, 7, 1]), 7 | 1 << 32, 9),
+            (handle(0x81, &[7, 1, 9]), 7 | 1 << 32, 9),
+        ] {
+            assert_eq!(file_id(&handle, inode), id(inode, generation));
+            assert_eq!(is_of_inode(&handle, inode), Some(true));
+            assert_eq!(is_of_inode(&handle, inode + 1), Some(false));
+        }
+        let (one, other) = (handle(0x4d, &[7, 0, 5, 0, 9]), handle(0x4d, &[7, 0, 6, 0, 9]));
+        assert_ne!(file_id(&one, 7), file_id(&other, 7), "two subvolumes");
+        assert_eq!(is_of_inode(&one, 7), None);
+        assert_ne!(file_id(&handle(0x99, &[1]), 7), file_id(&handle(0x99, &[2]), 7));
+    }
 
     proptest! {
         #[test]

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::hash::BuildHasher;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use hashbrown::HashMap;
 use nicache_payload::FileId;
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::attributes::Wcc;
 use crate::export::Export;
-use crate::handle::{HandleBytes, file_id};
+use crate::handle::{HandleBytes, file_id, is_of_inode};
 use crate::impersonation::Impersonation;
 use crate::kernel::{KernelHandle, open_handle};
 use crate::protocol::Status;
@@ -31,6 +31,8 @@ pub struct Node {
     pub kind: FileType,
     /// What tells it from other files.
     pub id: FileId,
+    /// Which device its file system is on.
+    pub device: u64,
     kernel: KernelHandle,
     /// `O_PATH`: it stands for the file and was opened for nothing.
     path: OwnedFd,
@@ -77,6 +79,7 @@ impl Node {
             export: index,
             kind: FileType::from_raw_mode(stat.st_mode),
             id: file_id(&kernel, stat.st_ino),
+            device: stat.st_dev,
             kernel,
             path,
             reader: OnceLock::new(),
@@ -183,9 +186,13 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub struct Nodes {
     shards: [Mutex<Shard>; SHARDS],
+    /// By export and inode number, those whose inode number says which file of its device it is.
+    by_inode: [Mutex<Inodes>; SHARDS],
     hasher: foldhash::fast::RandomState,
     shard_max: usize,
 }
+
+type Inodes = HashMap<(usize, u64), Weak<Node>, foldhash::fast::RandomState>;
 
 #[derive(Debug, Default)]
 struct Shard {
@@ -221,6 +228,7 @@ impl Nodes {
     pub fn new(nodes_max: usize) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
+            by_inode: std::array::from_fn(|_| Mutex::default()),
             hasher: foldhash::fast::RandomState::default(),
             shard_max: nodes_max.div_ceil(SHARDS).max(1),
         }
@@ -240,6 +248,29 @@ impl Nodes {
         Some(node.clone())
     }
 
+    fn inodes(&self, inode: u64) -> MutexGuard<'_, Inodes> {
+        self.by_inode[inode as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The open file that an entry of a directory leads to, which is on the same device. While a file with a name is open, no other one has its inode number.
+    #[must_use]
+    pub fn get_by_inode(&self, directory: &Node, inode: u64) -> Option<Arc<Node>> {
+        let node = self.inodes(inode).get(&(directory.export, inode))?.upgrade()?;
+        (node.device == directory.device).then_some(node)
+    }
+
+    /// A file is no longer kept.
+    fn close(&self, node: Arc<Node>) {
+        let mut inodes = self.inodes(node.id.inode);
+        let key = (node.export, node.id.inode);
+        if inodes.get(&key).is_some_and(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(&node))) {
+            inodes.remove(&key);
+        }
+        drop(inodes);
+        // Closing may take its time: the last reference to a file without a name frees its blocks.
+        drop(node);
+    }
+
     /// Keeps an open file. If somebody else has opened it meanwhile, that one is the file.
     pub fn insert(&self, node: Node) -> Arc<Node> {
         let mut shard = self.shard(&node.handle);
@@ -252,8 +283,12 @@ impl Nodes {
         shard.nodes.push(node.clone());
         shard.places.insert(node.handle.clone(), at);
         drop(shard);
-        // Closing may take its time: the last reference to a file without a name frees its blocks.
-        drop(evicted);
+        if let Some(evicted) = evicted {
+            self.close(evicted);
+        }
+        if is_of_inode(&node.kernel, node.id.inode) == Some(true) {
+            self.inodes(node.id.inode).insert((node.export, node.id.inode), Arc::downgrade(&node));
+        }
         node
     }
 
@@ -262,7 +297,9 @@ impl Nodes {
         let mut shard = self.shard(handle);
         let node = shard.places.get(handle).copied().map(|at| shard.remove(at));
         drop(shard);
-        drop(node);
+        if let Some(node) = node {
+            self.close(node);
+        }
     }
 
     /// Closes what was not used since the last time.
@@ -276,7 +313,7 @@ impl Nodes {
                 }
             }
             drop(shard);
-            drop(closed);
+            closed.into_iter().for_each(|node| self.close(node));
         }
     }
 

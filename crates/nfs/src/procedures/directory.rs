@@ -7,12 +7,12 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, Stat, open, seek, statat};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, RawDir, SeekFrom, Stat, open, seek, statat};
 
 use super::{Object, Request, put_status_and_post};
 use crate::attributes::put_post;
-use crate::handle::HandleBytes;
-use crate::kernel::handle_of;
+use crate::handle::{HandleBytes, is_of_inode};
+use crate::kernel::{self, handle_of};
 use crate::limits::DIRECTORY_REPLY_BYTES_MAX;
 use crate::protocol::Status;
 use crate::xdr::{padding, put};
@@ -105,14 +105,15 @@ impl Request<'_> {
         }
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES_MAX];
         let size = budget.names.min(budget.all).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
-        let mut kernel = RawDir::new(&open, &mut buffer[..size]);
+        let mut listing = RawDir::new(&open, &mut buffer[..size]);
         let mut names_bytes = 0;
-        while let Some(entry) = kernel.next() {
+        let may_search = with_attributes && kernel::may(directory.node.path(), Access::EXEC_OK).is_ok();
+        while let Some(entry) = listing.next() {
             let entry = entry?;
             let name = entry.file_name();
             let name_bytes = name.to_bytes().len();
             let entry_bytes = 4 + 8 + 4 + name_bytes + padding(name_bytes) + 8;
-            let more = with_attributes.then(|| self.attributes(directory, &open, name)).flatten();
+            let more = may_search.then(|| self.attributes(directory, &open, name, entry.ino())).flatten();
             let more_bytes = match &more {
                 _ if !with_attributes => 0,
                 Some((_, handle)) => 4 + ATTRIBUTES_BYTES + 4 + 4 + handle.len() + padding(handle.len()),
@@ -141,11 +142,31 @@ impl Request<'_> {
     }
 
     /// Attributes and handle of an entry, if the caller may know them and both are of the same file.
-    fn attributes(&self, directory: &Object<'_>, open: &OwnedFd, name: &CStr) -> Option<(Stat, HandleBytes)> {
-        let path = if name == c".." && directory.node.id.inode == directory.export.root_inode { c"." } else { name };
-        let kernel = handle_of(open.as_fd(), path).ok()?;
-        let stat = statat(open, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        if handle_of(open.as_fd(), path).ok()? != kernel {
+    fn attributes(
+        &self,
+        directory: &Object<'_>,
+        open: &OwnedFd,
+        name: &CStr,
+        inode: u64,
+    ) -> Option<(Stat, HandleBytes)> {
+        let is_up = name == c".." && directory.node.id.inode == directory.export.root_inode;
+        if is_up || name == c"." {
+            return Some((directory.node.stat().ok()?, directory.node.handle.clone()));
+        }
+        // A file that is open already can be asked itself.
+        if let Some(node) = self.service.nodes.get_by_inode(&directory.node, inode)
+            && let Ok(stat) = node.stat()
+        {
+            return Some((stat, node.handle.clone()));
+        }
+        let kernel = handle_of(open.as_fd(), name).ok()?;
+        let stat = statat(open, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        // The name may have come to stand for another file in between.
+        let is_same = match is_of_inode(&kernel, stat.st_ino) {
+            Some(is_same) => is_same,
+            None => handle_of(open.as_fd(), name).ok()? == kernel,
+        };
+        if !is_same {
             return None;
         }
         Some((stat, self.service.key.seal(directory.export.id, &kernel)?))
