@@ -1,20 +1,22 @@
 //! A client's connection: what has been received of it, what is still to be sent, and who works on it.
 //!
-//! Workers share all connections. At any time at most one of them has a connection's *turn*: it receives and takes requests out. It passes the turn on before it executes a request
-//! if there is more to receive and another worker has nothing to do, so that requests of one connection are executed side by side.
+//! Workers share all connections. At any time at most one of them has a connection's *turn*: it receives, takes requests out and executes them. Where requests take their time, it passes the
+//! turn on before it executes one, so that requests of one connection are executed side by side; where they do not, that would cost more than they do.
 //!
-//! The kernel tells of new bytes once (edge-triggered epoll). If it does so while somebody has the turn, `is_told` remembers it, and the turn does not end without another look.
+//! The kernel tells of a connection only while nobody has the turn (`EPOLLONESHOT`), so that no worker wakes for nothing.
 //!
 //! A connection with too many requests under way, or too many bytes to be sent, is *paused*: nobody has its turn until there are fewer.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use nicache_payload::Extent;
+use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
@@ -50,40 +52,35 @@ pub struct Connection {
     unsent: Mutex<VecDeque<Extent>>,
     unsent_bytes: AtomicUsize,
     is_closed: AtomicBool,
+    is_slow: AtomicBool,
+    epoll: Arc<OwnedFd>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Turn {
     is_taken: bool,
-    is_told: bool,
-    /// The client sends nothing more. The kernel may have said so together with the last bytes, and says it once.
-    is_ending: bool,
     is_paused: bool,
     under_way: usize,
+    /// What the kernel will tell of, once.
+    armed: EventFlags,
 }
 
 #[derive(Debug)]
 struct Input {
     reader: RecordReader,
-    /// Nothing more is there until the kernel says so.
-    is_drained: bool,
     /// Of the last bytes.
     at: Instant,
 }
 
-/// What comes next on a connection.
-#[derive(Debug)]
-pub enum Next {
-    /// A request, and whether there may be more.
-    Request(Record, bool),
+/// What came of receiving.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// Bytes.
+    Bytes,
     /// Nothing for now; the turn is over.
     Nothing,
-    /// Too much is under way; the turn is over.
-    Paused,
-    /// No more, ever.
+    /// Nothing, ever.
     End,
-    /// No more, because of this.
-    Bad(RecordError),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -91,14 +88,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Connection {
-    /// A connection that was accepted and does not block.
+    /// A connection that was accepted and does not block. Tell `epoll` to tell of its first bytes, once.
     pub fn new(
         token: u64,
-        stream: TcpStream,
-        peer: SocketAddr,
+        (stream, peer): (TcpStream, SocketAddr),
         rules: ClientRules,
         reader: RecordReader,
         limits: PauseLimits,
+        epoll: Arc<OwnedFd>,
         now: Instant,
     ) -> Self {
         Self {
@@ -107,11 +104,13 @@ impl Connection {
             rules,
             stream,
             limits,
-            turn: Mutex::default(),
-            input: Mutex::new(Input { reader, is_drained: false, at: now }),
+            turn: Mutex::new(Turn { is_taken: false, is_paused: false, under_way: 0, armed: EventFlags::IN }),
+            input: Mutex::new(Input { reader, at: now }),
             unsent: Mutex::default(),
             unsent_bytes: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
+            is_slow: AtomicBool::new(false),
+            epoll,
         }
     }
 
@@ -120,74 +119,113 @@ impl Connection {
         &self.stream
     }
 
-    /// The kernel told of bytes, or of the end. Whether the turn is the caller's now.
+    /// The kernel told of something. Whether the turn is the caller's now.
     #[must_use]
-    pub fn handle_told(&self, is_ending: bool) -> bool {
-        let mut turn = lock(&self.turn);
-        turn.is_told = true;
-        turn.is_ending |= is_ending;
-        if turn.is_taken || turn.is_paused {
-            return false;
+    pub fn handle_told(&self, flags: EventFlags) -> bool {
+        lock(&self.turn).armed = EventFlags::empty();
+        if flags.contains(EventFlags::OUT) {
+            self.send_unsent();
         }
-        turn.is_taken = true;
-        true
+        let mut turn = lock(&self.turn);
+        // What was received before a pause, the kernel does not tell of again.
+        let was_paused = turn.is_paused;
+        let is_free = !turn.is_taken && !self.is_paused(&mut turn);
+        if is_free && (was_paused || flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR)) {
+            turn.is_taken = true;
+        }
+        let has_turn = is_free && turn.is_taken;
+        self.arm(&mut turn);
+        has_turn
     }
 
-    /// The next request. Only for who has the turn.
-    pub fn next(&self, now: Instant) -> Next {
+    /// Has the kernel tell of what there is to wait for.
+    fn arm(&self, turn: &mut Turn) {
+        let mut wanted = EventFlags::empty();
+        if !turn.is_taken && !turn.is_paused {
+            wanted |= EventFlags::IN;
+        }
+        if self.unsent_bytes.load(Ordering::SeqCst) > 0 {
+            wanted |= EventFlags::OUT;
+        }
+        if turn.armed.contains(wanted) {
+            return;
+        }
+        turn.armed = wanted;
+        let data = epoll::EventData::new_u64(self.token);
+        if epoll::modify(&*self.epoll, &self.stream, data, wanted | EventFlags::ONESHOT).is_err() {
+            self.close();
+        }
+    }
+
+    /// The next request that has been received whole, unless the connection is paused. Only for who has the turn.
+    pub fn take_request(&self) -> Result<Option<Record>, RecordError> {
+        let record = lock(&self.input).reader.next_record()?;
+        if record.is_some() {
+            lock(&self.turn).under_way += 1;
+        }
+        Ok(record)
+    }
+
+    /// Receives what there is. Only for who has the turn.
+    pub fn receive(&self, now: Instant) -> Received {
         let mut input = lock(&self.input);
         loop {
             if self.is_closed() {
-                return Next::End;
+                return Received::End;
             }
-            if self.pause() {
-                return Next::Paused;
-            }
-            match input.reader.next_record() {
-                Ok(Some(record)) => {
-                    lock(&self.turn).under_way += 1;
-                    return Next::Request(record, input.reader.has_bytes() || !input.is_drained);
-                }
-                Ok(None) => {}
-                Err(error) => return Next::Bad(error),
-            }
-            {
-                let mut turn = lock(&self.turn);
-                if input.is_drained && !turn.is_told && !turn.is_ending {
-                    turn.is_taken = false;
-                    return Next::Nothing;
-                }
-                // What the kernel tells of from here on, the next bytes may not have.
-                turn.is_told = false;
-            }
-            let (received, size) = {
-                let mut room = input.reader.room();
-                let size: usize = room.iter().map(|slice| slice.len()).sum();
-                (rustix::io::readv(&self.stream, &mut room), size)
-            };
+            let received = rustix::io::readv(&self.stream, &mut input.reader.room());
             match received {
-                Ok(0) => return Next::End,
+                Ok(0) => return Received::End,
                 Ok(len) => {
-                    // A stream that gave less has no more (epoll(7)).
-                    input.is_drained = len < size;
                     input.reader.handle_received(len);
                     input.at = now;
+                    return Received::Bytes;
                 }
-                Err(Errno::AGAIN) if lock(&self.turn).is_ending => return Next::End,
-                Err(Errno::AGAIN) => input.is_drained = true,
+                Err(Errno::AGAIN) => {
+                    drop(input);
+                    self.end_turn();
+                    return Received::Nothing;
+                }
                 Err(Errno::INTR) => {}
-                Err(_) => return Next::End,
+                Err(_) => return Received::End,
             }
         }
     }
 
-    fn pause(&self) -> bool {
+    /// Whether bytes are there that have not been looked at.
+    #[must_use]
+    pub fn has_bytes(&self) -> bool {
+        lock(&self.input).reader.has_bytes()
+    }
+
+    /// Gives the turn back.
+    pub fn end_turn(&self) {
         let mut turn = lock(&self.turn);
-        turn.is_paused = self.is_over(&turn);
+        turn.is_taken = false;
+        self.arm(&mut turn);
+    }
+
+    /// Gives the turn back if too much is under way, and says so.
+    #[must_use]
+    pub fn pause(&self) -> bool {
+        let mut turn = lock(&self.turn);
+        turn.is_paused = self.is_over(&turn) && !self.is_closed();
         if turn.is_paused {
             turn.is_taken = false;
+            self.arm(&mut turn);
         }
         turn.is_paused
+    }
+
+    /// Whether the last request took its time.
+    #[must_use]
+    pub fn is_slow(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed)
+    }
+
+    /// Remembers whether the last request took its time.
+    pub fn set_slow(&self, is_slow: bool) {
+        self.is_slow.store(is_slow, Ordering::Relaxed);
     }
 
     fn is_over(&self, turn: &Turn) -> bool {
@@ -195,29 +233,20 @@ impl Connection {
             || self.unsent_bytes.load(Ordering::SeqCst) >= self.limits.unsent_bytes_max
     }
 
-    /// Gives the turn back. Whether it is still the caller's, because the kernel told of more meanwhile.
-    #[must_use]
-    pub fn keep_turn(&self) -> bool {
-        let mut turn = lock(&self.turn);
-        turn.is_taken = turn.is_told || turn.is_ending;
-        turn.is_taken
+    /// Whether it is paused still.
+    fn is_paused(&self, turn: &mut Turn) -> bool {
+        turn.is_paused = turn.is_paused && self.is_over(turn) && !self.is_closed();
+        turn.is_paused
     }
 
-    /// A request was executed and its reply handed over. Whether the turn is the caller's now, because the connection was paused.
+    /// A request was executed and its reply handed over. Whether the turn is the caller's now, because the connection was paused and need no longer be.
     #[must_use]
     pub fn end_request(&self) -> bool {
-        lock(&self.turn).under_way -= 1;
-        self.resume()
-    }
-
-    /// Whether the turn is the caller's now, because the connection was paused and need no longer be.
-    #[must_use]
-    pub fn resume(&self) -> bool {
         let mut turn = lock(&self.turn);
-        if !turn.is_paused || (self.is_over(&turn) && !self.is_closed()) {
+        turn.under_way -= 1;
+        if !turn.is_paused || self.is_paused(&mut turn) {
             return false;
         }
-        turn.is_paused = false;
         turn.is_taken = true;
         true
     }
@@ -238,10 +267,13 @@ impl Connection {
         }
         drop(unsent);
         replies.clear();
+        if self.unsent_bytes.load(Ordering::SeqCst) > 0 {
+            self.arm(&mut lock(&self.turn));
+        }
     }
 
     /// The socket takes more.
-    pub fn send_unsent(&self) {
+    fn send_unsent(&self) {
         let mut unsent = lock(&self.unsent);
         if unsent.is_empty() {
             return;

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use crate::answer::{Answerer, Origin};
 use crate::chunk::ChunkPool;
 use crate::client::ClientRule;
-use crate::connection::{Connection, Next, PauseLimits};
+use crate::connection::{Connection, PauseLimits, Received};
 use crate::duplicates::Duplicates;
 use crate::export::{Export, ExportConfig, ExportError};
 use crate::handle::HandleKey;
@@ -124,7 +124,7 @@ const CHUNKS_KEPT_BYTES: usize = 64 << 20;
 struct Shared {
     service: Service,
     duplicates: Duplicates<Arc<Connection>>,
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     wake: OwnedFd,
     listeners: Vec<TcpListener>,
     portmap_udp: Option<UdpSocket>,
@@ -187,7 +187,7 @@ impl Server {
         let shared = Arc::new(Shared {
             service,
             duplicates: Duplicates::new(config.answers_max, Duration::from_secs(300)),
-            epoll,
+            epoll: Arc::new(epoll),
             wake,
             listeners,
             portmap_udp,
@@ -363,7 +363,7 @@ impl Worker<'_> {
             let timeout = if self.shared.ready_len.load(Ordering::SeqCst) > 0 { Duration::ZERO } else { SWEEP };
             let timeout = Timespec::try_from(timeout).expect("seconds");
             events.clear();
-            let waited = epoll::wait(&self.shared.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout));
+            let waited = epoll::wait(&*self.shared.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout));
             self.shared.idle.fetch_sub(1, Ordering::SeqCst);
             if let Err(error) = waited
                 && error != Errno::INTR
@@ -392,15 +392,7 @@ impl Worker<'_> {
                 let connections = self.shared.connections.read().unwrap_or_else(PoisonError::into_inner);
                 let Some(connection) = connections.get(&token).cloned() else { return };
                 drop(connections);
-                if flags.contains(epoll::EventFlags::OUT) {
-                    connection.send_unsent();
-                    if connection.resume() {
-                        self.shared.pass(connection.clone());
-                    }
-                }
-                let is_end =
-                    flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR);
-                if (is_end || flags.contains(epoll::EventFlags::IN)) && connection.handle_told(is_end) {
+                if connection.handle_told(flags) {
                     self.serve(&connection);
                 }
             }
@@ -432,17 +424,18 @@ impl Worker<'_> {
             let reader = RecordReader::new(self.shared.service.chunks.clone());
             let connection = Arc::new(Connection::new(
                 token,
-                stream,
-                peer,
+                (stream, peer),
                 self.shared.rules(peer),
                 reader,
                 self.shared.pause,
+                self.shared.epoll.clone(),
                 Instant::now(),
             ));
             connections.insert(token, connection.clone());
             drop(connections);
-            let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP;
-            if add(&self.shared.epoll, connection.stream(), token, flags).is_err() {
+            let data = epoll::EventData::new_u64(token);
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+            if epoll::add(&*self.shared.epoll, connection.stream(), data, flags).is_err() {
                 self.shared.forget(&connection);
             }
         }
@@ -452,19 +445,29 @@ impl Worker<'_> {
     fn serve(&mut self, connection: &Arc<Connection>) {
         let mut in_a_row = 0;
         loop {
+            if connection.is_closed() {
+                self.shared.forget(connection);
+                break;
+            }
+            if connection.pause() {
+                lock(&self.shared.metrics[self.index]).pauses += 1;
+                break;
+            }
             let begun = Instant::now();
-            let (record, is_more) = match connection.next(begun) {
-                Next::Request(record, is_more) => (record, is_more),
-                Next::Nothing => break,
-                Next::Paused => {
-                    lock(&self.shared.metrics[self.index]).pauses += 1;
-                    break;
+            let record = match connection.take_request() {
+                Ok(Some(record)) => record,
+                Ok(None) => {
+                    connection.send(&mut self.replies);
+                    match connection.receive(begun) {
+                        Received::Bytes => continue,
+                        Received::Nothing => return,
+                        Received::End => {
+                            self.shared.forget(connection);
+                            return;
+                        }
+                    }
                 }
-                Next::End => {
-                    self.shared.forget(connection);
-                    break;
-                }
-                Next::Bad(error) => {
+                Err(error) => {
                     debug!(peer = %connection.peer, "connection ended: {error}");
                     lock(&self.shared.metrics[self.index]).bad_records += 1;
                     self.shared.forget(connection);
@@ -472,13 +475,10 @@ impl Worker<'_> {
                 }
             };
             in_a_row += 1;
-            let mut has_turn = is_more || connection.keep_turn();
-            if has_turn && (self.shared.idle.load(Ordering::SeqCst) > 0 || in_a_row >= REQUESTS_IN_A_ROW_MAX) {
-                self.shared.pass(connection.clone());
-                has_turn = false;
-            }
+            let has_turn = !self.give_turn(connection, in_a_row);
             self.execute(connection, record);
             let is_slow = begun.elapsed() > QUICK;
+            connection.set_slow(is_slow);
             if !has_turn || is_slow || self.replies.len() > HELD_BYTES_MAX {
                 connection.send(&mut self.replies);
             }
@@ -490,10 +490,24 @@ impl Worker<'_> {
             }
         }
         connection.send(&mut self.replies);
-        // A connection that was paused for its replies may go on if the socket took them all.
-        if connection.resume() {
-            self.shared.pass(connection.clone());
+    }
+
+    /// Gives a connection's turn to others before a request of it is executed, if that is better, and says so.
+    fn give_turn(&self, connection: &Arc<Connection>, in_a_row: usize) -> bool {
+        let is_fair = in_a_row < REQUESTS_IN_A_ROW_MAX;
+        if is_fair && !connection.is_slow() {
+            return false;
         }
+        if connection.has_bytes() {
+            // If nobody else can take it, it is this worker's turn as well as anybody's.
+            if is_fair && self.shared.idle.load(Ordering::SeqCst) == 0 {
+                return false;
+            }
+            self.shared.pass(connection.clone());
+        } else {
+            connection.end_turn();
+        }
+        true
     }
 
     fn execute(&mut self, connection: &Arc<Connection>, record: Record) {
