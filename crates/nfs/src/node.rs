@@ -49,9 +49,24 @@ pub struct Node {
 #[derive(Debug)]
 #[must_use]
 pub struct Change {
+    look: Look,
+}
+
+/// What was seen of a file at the beginning of something.
+#[derive(Debug)]
+#[must_use]
+pub struct Look {
     before: Option<Stat>,
+    /// Of the last change that had begun.
     number: u64,
     was_alone: bool,
+}
+
+impl Look {
+    fn end(self, after: Option<Stat>, changes: u64) -> Wcc {
+        let was_alone = self.was_alone && changes >> 32 == self.number;
+        Wcc { before: self.before.filter(|_| was_alone), after }
+    }
 }
 
 const ONE_CHANGE: u64 = 1 << 32 | 1;
@@ -163,15 +178,26 @@ impl Node {
     pub fn begin_change(&self) -> Change {
         let old = self.changes.fetch_add(ONE_CHANGE, Ordering::SeqCst);
         let number = (old >> 32).wrapping_add(1) & UNDER_WAY;
-        Change { before: fstat(&self.path).ok(), number, was_alone: old & UNDER_WAY == 0 }
+        Change { look: Look { before: fstat(&self.path).ok(), number, was_alone: old & UNDER_WAY == 0 } }
     }
 
     /// Its attributes before and after a change. Those before are left out if another change was under way at any time in between: the client would take that for its own.
     pub fn end_change(&self, change: Change) -> Wcc {
         let after = fstat(&self.path).ok();
         let old = self.changes.fetch_sub(1, Ordering::SeqCst);
-        let was_alone = change.was_alone && old >> 32 == change.number;
-        Wcc { before: change.before.filter(|_| was_alone), after }
+        change.look.end(after, old)
+    }
+
+    /// Its attributes before something that changes none of them. End it with [`end_look`](Self::end_look).
+    pub fn begin_look(&self) -> Look {
+        let old = self.changes.load(Ordering::SeqCst);
+        Look { before: fstat(&self.path).ok(), number: old >> 32, was_alone: old & UNDER_WAY == 0 }
+    }
+
+    /// Its attributes before and after. Those before are left out if a change was under way at any time in between.
+    pub fn end_look(&self, look: Look) -> Wcc {
+        let after = fstat(&self.path).ok();
+        look.end(after, self.changes.load(Ordering::SeqCst))
     }
 
     /// While it is held, nobody else compares and sets attributes.

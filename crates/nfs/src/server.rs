@@ -117,6 +117,8 @@ const HELD_BYTES_MAX: usize = 128 << 10;
 const QUICK: Duration = Duration::from_micros(100);
 /// How often what is old is thrown away.
 const SWEEP: Duration = Duration::from_secs(5);
+/// Descriptors that an open file has at most.
+const DESCRIPTORS_OF_A_FILE: usize = 3;
 /// Memory for payload that is kept for later, in bytes.
 const CHUNKS_KEPT_BYTES: usize = 64 << 20;
 
@@ -176,7 +178,7 @@ impl Server {
         let mappings = mappings(&addresses, portmap_udp.as_ref().and_then(|socket| socket.local_addr().ok()));
         let service = Service {
             exports,
-            nodes: Nodes::new(config.open_files_max),
+            nodes: Nodes::new(open_files_max(config.open_files_max, config.connections_max)),
             key: config.handle_key,
             payload,
             chunks: ChunkPool::new(CHUNKS_KEPT_BYTES),
@@ -282,6 +284,26 @@ impl Drop for Server {
             }
         }
     }
+}
+
+/// How many files may be kept open. The process's limit of descriptors is raised for that as far as it goes.
+fn open_files_max(wanted: usize, connections_max: usize) -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // Besides files and connections: what a request opens for itself, and what else the process has.
+    const OTHERS: usize = 256;
+    let needed = (DESCRIPTORS_OF_A_FILE * wanted + connections_max + OTHERS) as u64;
+    let limit = getrlimit(Resource::Nofile);
+    let Some(current) = limit.current.filter(|&current| current < needed) else { return wanted };
+    let raised = limit.maximum.map_or(needed, |maximum| needed.min(maximum));
+    let there = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limit }) {
+        Ok(()) => raised,
+        Err(_) => current,
+    };
+    let possible = (there as usize).saturating_sub(connections_max + OTHERS) / DESCRIPTORS_OF_A_FILE;
+    if possible < wanted {
+        warn!("the limit of {there} descriptors lets the NFS server keep {possible} files open, not {wanted}");
+    }
+    possible.clamp(1, wanted)
 }
 
 /// NFS and MOUNT where the first address is, MOUNT elsewhere if there is a second one, the port mapper at the last.

@@ -127,10 +127,10 @@ impl Request<'_> {
                 return status;
             }
         };
-        let change = object.node.begin_change();
+        let look = object.node.begin_look();
         let verifier = self.service.payload.verifier();
         let done = self.commit_all(&object);
-        let wcc = object.node.end_change(change);
+        let wcc = object.node.end_look(look);
         let status = done.err().unwrap_or(Status::Ok);
         put::u32(out, status as u32);
         put_wcc(out, &wcc, object.export.fsid);
