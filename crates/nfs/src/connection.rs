@@ -49,6 +49,8 @@ pub struct Connection {
     limits: PauseLimits,
     turn: Mutex<Turn>,
     input: Mutex<Input>,
+    /// Replies that wait for those of the next requests. Locked before `unsent`.
+    held: Mutex<Replies>,
     unsent: Mutex<VecDeque<Extent>>,
     unsent_bytes: AtomicUsize,
     is_closed: AtomicBool,
@@ -106,6 +108,7 @@ impl Connection {
             limits,
             turn: Mutex::new(Turn { is_taken: false, is_paused: false, under_way: 0, armed: EventFlags::IN }),
             input: Mutex::new(Input { reader, at: now }),
+            held: Mutex::default(),
             unsent: Mutex::default(),
             unsent_bytes: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
@@ -251,22 +254,32 @@ impl Connection {
         true
     }
 
-    /// Sends replies, or keeps what the socket does not take. They are gone from `replies` afterwards.
+    /// Keeps replies, to be sent with the next ones. They are gone from `replies` afterwards. Returns the bytes that are kept so.
+    pub fn hold(&self, replies: &mut Replies) -> usize {
+        let mut held = lock(&self.held);
+        held.append(replies);
+        held.len()
+    }
+
+    /// Sends replies and those that were held, or keeps what the socket does not take. They are gone from `replies` afterwards.
     pub fn send(&self, replies: &mut Replies) {
-        if replies.is_empty() {
+        let mut held = lock(&self.held);
+        held.append(replies);
+        if held.is_empty() {
             return;
         }
         let mut unsent = lock(&self.unsent);
         let mut sent = 0;
         if unsent.is_empty() && !self.is_closed() {
-            sent = self.send_slices(|| replies.slices(), replies.len());
+            sent = self.send_slices(|| held.slices(), held.len());
         }
-        if sent < replies.len() && !self.is_closed() {
-            unsent.extend(replies.drain_from(sent));
+        if sent < held.len() && !self.is_closed() {
+            unsent.extend(held.drain_from(sent));
             self.count_unsent(&unsent);
         }
         drop(unsent);
-        replies.clear();
+        held.clear();
+        drop(held);
         if self.unsent_bytes.load(Ordering::SeqCst) > 0 {
             self.arm(&mut lock(&self.turn));
         }

@@ -196,6 +196,18 @@ impl Replies {
         rest
     }
 
+    /// Takes another's replies, to be sent after its own. Nothing is left of the other.
+    pub fn append(&mut self, other: &mut Self) {
+        if self.is_empty() {
+            std::mem::swap(self, other);
+            return;
+        }
+        let shift = self.text.len();
+        self.text.extend_from_slice(&other.text);
+        self.payload.extend(other.payload.drain(..).map(|(at, extent)| (at + shift, extent)));
+        other.clear();
+    }
+
     /// Forgets all, and keeps the memory.
     pub fn clear(&mut self) {
         self.text.clear();
@@ -225,6 +237,14 @@ mod tests {
         }
         assert_eq!(replies.slices().collect::<Vec<_>>().concat(), expected);
         assert_eq!(replies.len(), expected.len());
+        let mut twice = Replies::default();
+        for _ in 0..2 {
+            let mut other =
+                Replies { text: replies.text.clone(), payload: replies.payload.clone(), ..Replies::default() };
+            twice.append(&mut other);
+            assert!(other.is_empty());
+        }
+        assert_eq!(twice.slices().collect::<Vec<_>>().concat(), [&expected[..], &expected[..]].concat());
         for skip in [0, 3, 36, 38, 41, 45, expected.len()] {
             let mut again =
                 Replies { text: replies.text.clone(), payload: replies.payload.clone(), ..Replies::default() };

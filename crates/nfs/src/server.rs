@@ -115,12 +115,20 @@ const REQUESTS_IN_A_ROW_MAX: usize = 16;
 const HELD_BYTES_MAX: usize = 128 << 10;
 /// Requests that take longer than this are not waited for with replies that are ready.
 const QUICK: Duration = Duration::from_micros(100);
+/// A request that takes longer than this loses its connection's turn.
+const TURN_MAX: Duration = Duration::from_millis(5);
+/// How often it is looked for those, while there are requests and while there are none.
+const WATCH_BUSY: Duration = Duration::from_millis(10);
+const WATCH_IDLE: Duration = Duration::from_millis(100);
 /// How often what is old is thrown away.
 const SWEEP: Duration = Duration::from_secs(5);
 /// Descriptors that an open file has at most.
 const DESCRIPTORS_OF_A_FILE: usize = 3;
 /// Memory for payload that is kept for later, in bytes.
 const CHUNKS_KEPT_BYTES: usize = 64 << 20;
+
+/// A connection whose turn a worker has while it executes a request, and since when.
+type TurnHeld = (Arc<Connection>, Instant);
 
 #[derive(Debug)]
 struct Shared {
@@ -136,6 +144,8 @@ struct Shared {
     /// Connections whose turn somebody passed on.
     ready: Mutex<VecDeque<Arc<Connection>>>,
     ready_len: AtomicUsize,
+    /// For each worker.
+    turns: Vec<Mutex<Option<TurnHeld>>>,
     /// Workers that wait.
     idle: AtomicUsize,
     is_over: AtomicBool,
@@ -198,6 +208,7 @@ impl Server {
             token_next: AtomicU64::new(TOKEN_CONNECTIONS),
             ready: Mutex::default(),
             ready_len: AtomicUsize::new(0),
+            turns: (0..workers).map(|_| Mutex::default()).collect(),
             idle: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
             pause: config.pause,
@@ -226,6 +237,8 @@ impl Server {
                 .unwrap_or_else(|_| Err(io::Error::other("a worker ended")))
                 .map_err(ServerError::Impersonation)?;
         }
+        let watcher = shared.clone();
+        server.workers.push(std::thread::Builder::new().name("nfs-watch".into()).spawn(move || watch(&watcher))?);
         Ok(server)
     }
 
@@ -279,6 +292,7 @@ impl Drop for Server {
         self.shared.is_over.store(true, Ordering::SeqCst);
         self.shared.wake_all();
         for worker in self.workers.drain(..) {
+            worker.thread().unpark();
             if worker.join().is_err() {
                 warn!("a worker of the NFS server ended by a panic");
             }
@@ -362,6 +376,27 @@ impl Shared {
     fn forget(&self, connection: &Connection) {
         connection.close();
         self.connections.write().unwrap_or_else(PoisonError::into_inner).remove(&connection.token);
+    }
+}
+
+/// Passes the turn of connections on whose present request turns out to be slow: nothing else of its client should wait for it.
+fn watch(shared: &Shared) {
+    let mut is_busy = false;
+    while !shared.is_over.load(Ordering::SeqCst) {
+        std::thread::park_timeout(if is_busy { WATCH_BUSY } else { WATCH_IDLE });
+        is_busy = false;
+        for slot in &shared.turns {
+            let mut turn = lock(slot);
+            let Some((_, since)) = &*turn else { continue };
+            is_busy = true;
+            if since.elapsed() < TURN_MAX {
+                continue;
+            }
+            let Some((connection, _)) = turn.take() else { continue };
+            drop(turn);
+            connection.send(&mut Replies::default());
+            shared.pass(connection);
+        }
     }
 }
 
@@ -497,11 +532,18 @@ impl Worker<'_> {
                 }
             };
             in_a_row += 1;
-            let has_turn = !self.give_turn(connection, in_a_row);
+            let mut has_turn = !self.give_turn(connection, in_a_row);
+            if has_turn {
+                *lock(&self.shared.turns[self.index]) = Some((connection.clone(), begun));
+            }
             self.execute(connection, record);
+            if has_turn {
+                // The watch has passed it on if the request took too long.
+                has_turn = lock(&self.shared.turns[self.index]).take().is_some();
+            }
             let is_slow = begun.elapsed() > QUICK;
             connection.set_slow(is_slow);
-            if !has_turn || is_slow || self.replies.len() > HELD_BYTES_MAX {
+            if !has_turn || is_slow || connection.hold(&mut self.replies) > HELD_BYTES_MAX {
                 connection.send(&mut self.replies);
             }
             if connection.end_request() {

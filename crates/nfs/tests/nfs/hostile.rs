@@ -223,6 +223,41 @@ fn many_requests_at_once() {
     thread.join().unwrap();
 }
 
+/// A request that waits for a disk stops no others of its connection, nor the replies that were ready before it.
+#[test]
+fn a_slow_request_stops_no_others() {
+    let gate = crate::duplicates::Gate::new(true);
+    let world = World::with(open_rule(), gate.clone());
+    let (mut client, root) = world.mounted();
+    let file = client.make_file(&root, "f");
+    gate.set(false);
+    let write = packed(&WRITE3args {
+        file: file.clone(),
+        offset: 0,
+        count: 4,
+        stable: stable_how::UNSTABLE,
+        data: Opaque::borrowed(b"slow"),
+    });
+    let slow = next_xid();
+    let (first, last) = (next_xid(), next_xid());
+    let mut out = Vec::new();
+    for record in [
+        client.record(NFS, 1, first, &packed(&file)),
+        client.record(NFS, 7, slow, &write),
+        client.record(NFS, 1, last, &packed(&file)),
+    ] {
+        out.extend_from_slice(&(0x8000_0000 | record.len() as u32).to_be_bytes());
+        out.extend_from_slice(&record);
+    }
+    client.stream.write_all(&out).unwrap();
+    assert_eq!(client.results(first)[..4], [0; 4]);
+    assert_eq!(client.results(last)[..4], [0; 4]);
+    // Also what comes only now.
+    client.getattr(&file).unwrap();
+    gate.set(true);
+    assert_eq!(client.results(slow)[..4], [0; 4]);
+}
+
 /// A client that asks and does not read costs no more than the limit.
 #[test]
 fn a_client_that_does_not_read_is_not_read_from() {
