@@ -24,6 +24,7 @@ use crate::elder::Elder;
 use crate::fill::Fills;
 use crate::flow::hold::HoldPool;
 use crate::flow::parts::PartSets;
+use crate::flow::preface::Prefaces;
 use crate::flow::table::FlowTable;
 use crate::flow::{Flow, Phase};
 use crate::l0::FirstLevel;
@@ -35,6 +36,7 @@ use crate::packet::{Classified, Side, TcpFrame, classify};
 use crate::reassembly::{Reassembly, Taken};
 use crate::recheck::Rechecks;
 use crate::store::{Entry, MostUsed, Store};
+use crate::strangers::Strangers;
 use crate::turns::Turns;
 use crate::wait::Waiters;
 
@@ -97,6 +99,8 @@ pub struct Card<W, H> {
     /// The ranges that the request asked for which was looked at last, if they were several.
     pub(crate) ranges: Ranges,
     pub(crate) part_sets: PartSets,
+    pub(crate) prefaces: Prefaces,
+    pub(crate) strangers: Strangers,
     pub(crate) first_level: Option<FirstLevel>,
     pub(crate) turns: Turns,
     burst: Option<Burst>,
@@ -216,6 +220,8 @@ impl<W: Port, H: Port> Card<W, H> {
             elder: None,
             ranges: Ranges::new(),
             part_sets: PartSets::new(),
+            prefaces: Prefaces::new(config.flows),
+            strangers: Strangers::new(),
             first_level: None,
             turns: Turns::new(config.flows),
             burst: Some(Burst::new(BURST_FRAMES)),

@@ -61,6 +61,9 @@ impl<W: Port, H: Port> Card<W, H> {
             HostPhase::Open => {
                 // The client's FIN goes on to the host; whatever it answers passes.
                 flow.phase = Phase::Opaque(None);
+                if flow.last_hit.is_none() {
+                    flow.forwarded += self.prepend_preface(flow);
+                }
                 self.splice_at_hold(flow, now);
             }
             HostPhase::SynSent | HostPhase::Closing => {}
@@ -126,6 +129,7 @@ impl<W: Port, H: Port> Card<W, H> {
         while let Some(reply) = flow.replies.pop() {
             self.forget_reply(&reply);
         }
+        self.prefaces.give_up(&mut flow.preface);
         if let Some(hold) = flow.hold.take() {
             self.holds.give(hold);
         }

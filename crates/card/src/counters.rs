@@ -135,6 +135,8 @@ pub struct Counters {
     pub l0_lost: u64,
     /// Times that L0 was left out for a while because too many of its replies did not arrive.
     pub l0_pauses: u64,
+    /// Connections that began with a header of the PROXY protocol.
+    pub proxy_headers: u64,
     /// Requests that could have been hits and were forwarded.
     pub misses: u64,
     /// Of these: the card had the reply, but the client had yet to acknowledge bytes of the host, which was quicker.
@@ -272,6 +274,7 @@ impl Default for Counters {
             l0_repeated: 0,
             l0_lost: 0,
             l0_pauses: 0,
+            proxy_headers: 0,
             misses: 0,
             hits_handed_over: 0,
             bypasses_by_request: [0; BypassReason::ALL.len()],

@@ -10,6 +10,7 @@ use nicache_tcp::Time;
 use crate::card::Card;
 use crate::outcomes::Outcome;
 use crate::store::{Entry, EntryState};
+use crate::strangers::StrangeName;
 
 /// What there is of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct PageState {
     pub last: Option<(Outcome, Time)>,
     /// Its executions differ, so that it is left alone until then.
     pub left_alone_until: Option<Time>,
+    /// What last kept a request for it from the card.
+    pub stranger: Option<StrangeName>,
     /// Names of the headers by which the server chooses among variants.
     pub vary: Vec<String>,
 }
@@ -56,7 +59,10 @@ impl<W: Port, H: Port> Card<W, H> {
     pub fn page_state(&self, host: &str, target: &str, now: Time) -> PageState {
         let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         let mut scratch = HeaderScratch::new();
-        let mut state = PageState { key: None, bypass: None, last: None, left_alone_until: None, vary: Vec::new() };
+        let origin = self.config.keys.origin_of(host.as_bytes());
+        let stranger = self.strangers.of_page(self.config.keys.uri_of(origin, target.as_bytes())).cloned();
+        let mut state =
+            PageState { key: None, bypass: None, last: None, left_alone_until: None, stranger, vary: Vec::new() };
         match parse_request(head.as_bytes(), &mut scratch, &self.config.keys) {
             RequestOutcome::Complete(request) => {
                 let key = request.key;
@@ -71,6 +77,16 @@ impl<W: Port, H: Port> Card<W, H> {
             RequestOutcome::Partial => {}
         }
         state
+    }
+
+    /// Names of headers and cookies that keep requests from the card, with counts that are not too low.
+    pub fn strangers(&self) -> &[(StrangeName, u64)] {
+        self.strangers.names()
+    }
+
+    /// One of these that is new. Each is told once.
+    pub fn take_new_stranger(&mut self) -> Option<StrangeName> {
+        self.strangers.take_new()
     }
 
     /// The entries that `chosen` says, at most `max`, and how many there are.

@@ -19,8 +19,9 @@ use nicache_coherence::{
     Verdict,
 };
 use nicache_http::{
-    ClientClass, Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ReplyHead, ReplyOutcome, RequestOutcome,
-    Vary, VaryNames, parse_imf_fixdate, parse_reply_with, parse_request, recheck_head, vary_key,
+    ClientClass, Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ProxyVersion, ReplyHead, ReplyOutcome,
+    RequestOutcome, Tokens, Vary, VaryNames, parse_imf_fixdate, parse_reply_with, parse_request, recheck_head,
+    vary_key,
 };
 use nicache_memory::BodyId;
 use nicache_tcp::Time;
@@ -32,7 +33,7 @@ use crate::link::CoherenceLink;
 use crate::outcomes::{Outcome, Outcomes};
 use crate::path::{Digests, PathSettings, WholeReply};
 use crate::recheck::Recheck;
-use crate::store::{Execution, Executor, Inserted, NewEntry, NotInserted, Store};
+use crate::store::{Execution, Executor, Inserted, NewEntry, NotInserted, Store, Who};
 use crate::wait::Unanswered;
 
 /// Bytes of a request head that a fill keeps, to apply `Vary` and to name the target.
@@ -79,12 +80,13 @@ struct Fill {
     generation: u32,
     base: Key,
     key: Key,
-    by: Executor,
+    by: Who,
     client: SocketAddrV4,
     settings: Arc<PathSettings>,
     ages: AgeBounds,
     class: ClientClass,
     port: u16,
+    preface: Option<ProxyVersion>,
     /// The card's own request for the same.
     recheck: Option<Box<[u8]>>,
     may_be_static: bool,
@@ -147,7 +149,11 @@ impl Fill {
             digests: digests(template, self, body, store),
             ages: self.ages,
             unchanged_since: self.previous.filter(|_| previous_unchanged),
-            recheck: self.recheck.take().map(|head| Recheck { port: self.port, head }),
+            recheck: self
+                .recheck
+                .take()
+                .filter(|_| !store.is_of_proxy_alone(&self.base, &self.by))
+                .map(|head| Recheck { port: self.port, preface: self.preface, head }),
         }
     }
 
@@ -231,7 +237,7 @@ pub struct Asked<'a> {
     /// Its key as far as `Vary` is known.
     pub key: Key,
     /// For whom the server works.
-    pub by: Executor,
+    pub by: Who,
     /// The client's end of the connection that it is forwarded on.
     pub client: SocketAddrV4,
     /// What is set for its path.
@@ -244,6 +250,8 @@ pub struct Asked<'a> {
     pub resource: SourceSlot,
     /// TCP port of the service.
     pub port: u16,
+    /// The header of the PROXY protocol that the connection began with, if it did.
+    pub preface: Option<ProxyVersion>,
     /// The whole request.
     pub head: &'a [u8],
     /// Its reply is to be had instead of one for another client that the server has not said anything of yet.
@@ -283,12 +291,13 @@ impl Fills {
                 generation: 0,
                 base: Key([0; 16]),
                 key: Key([0; 16]),
-                by: Executor::Card,
+                by: Who { by: Executor::Card, tokens: Tokens::default(), is_beyond: false },
                 client: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
                 settings: Arc::default(),
                 ages: AgeBounds::default(),
                 class: ClientClass::default(),
                 port: 0,
+                preface: None,
                 recheck: None,
                 may_be_static: true,
                 may_be_dynamic: false,
@@ -330,10 +339,22 @@ impl Fills {
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
     pub fn begin(&mut self, asked: Asked<'_>, store: &mut Store, now: Time, counters: &mut Counters) -> Option<FillId> {
-        let Asked { base, key, by, client, settings, ages, class, resource, port, head: request_head, goes_ahead } =
-            asked;
+        let Asked {
+            base,
+            key,
+            by,
+            client,
+            settings,
+            ages,
+            class,
+            resource,
+            port,
+            preface,
+            head: request_head,
+            goes_ahead,
+        } = asked;
         let fills = &self.fills;
-        let is_same = |fill: &Fill| fill.base == base && (fill.by == Executor::Card) == (by == Executor::Card);
+        let is_same = |fill: &Fill| fill.base == base && (fill.by.by == Executor::Card) == (by.by == Executor::Card);
         if let Some(&index) = self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])) {
             let fill = &fills[index as usize];
             if !goes_ahead || fill.state != State::Forwarded {
@@ -360,6 +381,7 @@ impl Fills {
         fill.ages = ages;
         fill.class = class;
         fill.port = port;
+        fill.preface = preface;
         fill.recheck = None;
         fill.request[..request_head.len()].copy_from_slice(request_head);
         fill.request_len = request_head.len();
@@ -657,7 +679,7 @@ impl Fills {
             Verdict::Refused(reason) | Verdict::Outdated(reason) => {
                 counters.fills_refused[reason.index()] += 1;
                 outcome = Some(Outcome::Refused(*reason));
-                if *reason == RefusalReason::Changed && fill.by != Executor::Card {
+                if *reason == RefusalReason::Changed && fill.by.by != Executor::Card {
                     store.note_wasted(&fill.key, fill.forwarded, counters);
                 }
                 // Whether the file was looked up for this one is not known, but the server has said the same again.

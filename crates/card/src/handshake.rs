@@ -310,6 +310,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Opens a connection to the host in the client's name, for a request that is held.
     pub(crate) fn open_host(&mut self, flow: &mut Flow, now: Time) {
+        flow.forwarded += self.prepend_preface(flow);
         flow.host.phase = HostPhase::SynSent;
         flow.host.syn_tries = 0;
         self.send_host_syn(flow, now);

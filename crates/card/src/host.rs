@@ -453,6 +453,7 @@ impl<W: Port, H: Port> Card<W, H> {
     /// The host knows the connection no longer; the next miss opens another.
     pub(crate) fn forget_host(&mut self, flow: &mut Flow) {
         flow.host.phase = HostPhase::Absent;
+        flow.preface.owe();
         flow.host.fin_passed = false;
         flow.host.fin_taken = false;
     }

@@ -12,6 +12,9 @@ pub const MTU_DEFAULT: u16 = 1500;
 /// A request head and what a client pipelines behind it must fit.
 pub const HOLD_BYTES: usize = 16 * 1024;
 
+/// Room in front of it for a header of the PROXY protocol, which the host gets first.
+pub const PREFACE_ROOM_BYTES: usize = nicache_http::PREFACE_BYTES_MAX;
+
 /// One hold buffer for this many flows; a flow needs one only while a miss or a pipelined request waits.
 pub const FLOWS_PER_HOLD: usize = 8;
 

@@ -6,7 +6,7 @@
 
 use std::hash::BuildHasher;
 
-use nicache_http::{ClientClass, Key};
+use nicache_http::{ClientClass, Key, Signs};
 
 /// Pairs of places; each place takes [`HEAD_BYTES`] and a few words.
 const PAIRS: usize = 512;
@@ -18,8 +18,10 @@ const HEAD_BYTES: usize = 704;
 pub struct Meaning {
     /// The request's own key.
     pub key: Key,
-    /// Of what class the client is.
+    /// Of what class the client is, by his fields.
     pub class: ClientClass,
+    /// What proxies have added.
+    pub signs: Signs,
     /// HEAD, not GET.
     pub head_request: bool,
     /// The connection outlives the reply.
@@ -48,7 +50,9 @@ impl Memo {
     /// An empty memo; `seed` keeps clients from choosing which heads share a place.
     pub fn new(seed: u64) -> Memo {
         let class = ClientClass::default();
-        let meaning = Meaning { key: Key([0; 16]), class, head_request: false, keep_alive: false, http10: false };
+        let signs = Signs::default();
+        let meaning =
+            Meaning { key: Key([0; 16]), class, signs, head_request: false, keep_alive: false, http10: false };
         let place = || Place { bytes: [0; HEAD_BYTES], len: 0, meaning };
         Memo {
             pairs: (0..PAIRS).map(|_| [place(), place()]).collect(),
@@ -110,7 +114,8 @@ mod tests {
         let mut memo = Memo::new(7);
         let meaning = Meaning {
             key: Key([9; 16]),
-            class: ClientClass([1; 4]),
+            class: ClientClass([1; 5]),
+            signs: Signs::default(),
             head_request: false,
             keep_alive: true,
             http10: false,

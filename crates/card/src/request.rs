@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use nicache_coherence::{SourceSlot, fold};
 use nicache_http::{
-    ByteRange, ClientClass, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource, Version,
-    carries_expiry, client_class, parse_request,
+    BypassReason, ByteRange, ClientClass, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource,
+    Version, carries_expiry, client_class, parse_request, strangers,
 };
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -23,6 +23,7 @@ use crate::flow::cache_status::{CacheStatus, Miss};
 use crate::flow::changing::Changing;
 use crate::flow::lesson::Lesson;
 use crate::flow::parts::PartsId;
+use crate::flow::preface::FlowPreface;
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::form::Form;
@@ -31,11 +32,14 @@ use crate::l0::Offer;
 use crate::memo::Meaning;
 use crate::path::PathSettings;
 use crate::payload;
-use crate::store::{EntryId, Executor, Found, LeftAlone};
+use crate::preface::Opening;
+use crate::recheck::Example;
+use crate::store::{EntryId, Found, LeftAlone, Who};
 use crate::transmit::segments;
 use crate::wait::Awaited;
 
 /// What a request at the front of the client's bytes leads to.
+#[expect(clippy::large_enum_variant, reason = "it is made once for a request and taken apart at once")]
 enum Decision {
     /// The head is not whole.
     Partial,
@@ -57,6 +61,7 @@ pub(crate) struct Recalled {
     pub head_request: bool,
     pub keep_alive: bool,
     http10: bool,
+    is_of_sender: bool,
 }
 
 impl Recalled {
@@ -73,6 +78,7 @@ impl Recalled {
             head_request: self.head_request,
             keep_alive: self.keep_alive,
             http10: self.http10,
+            is_of_sender: self.is_of_sender,
             is_shared: false,
         }
     }
@@ -91,6 +97,8 @@ pub(crate) struct Hit {
     head_request: bool,
     keep_alive: bool,
     http10: bool,
+    /// Whether it may be given depends on who asks, beside what he says.
+    is_of_sender: bool,
     /// The entry is not valid, but what the server has said since the request came.
     is_shared: bool,
 }
@@ -98,7 +106,7 @@ pub(crate) struct Hit {
 impl Hit {
     /// May L0 give the reply?
     fn is_offered(&self) -> bool {
-        self.kind == ReplyKind::Full && self.keep_alive && !self.head_request
+        self.kind == ReplyKind::Full && self.keep_alive && !self.head_request && !self.is_of_sender
     }
 
     fn into_forward(self) -> Forward {
@@ -141,7 +149,7 @@ struct StoreAs {
     /// The key without what `Vary` says, and with it.
     base: Key,
     key: Key,
-    by: Executor,
+    by: Who,
     settings: Arc<PathSettings>,
     ages: AgeBounds,
     class: ClientClass,
@@ -168,6 +176,14 @@ impl<W: Port, H: Port> Card<W, H> {
         let mut at = 0;
         while at < bytes.len() && self.may_answer(flow) {
             let rest = &bytes[at..];
+            match self.take_preface(flow, rest, now) {
+                Opening::Taken(0) => {}
+                Opening::Taken(taken) => {
+                    at += taken;
+                    continue;
+                }
+                Opening::Partial | Opening::Unclear => break,
+            }
             if let Some(hit) = self.recall(flow, rest, now) {
                 let done = self.answer(flow, &hit, rest, now);
                 if self.first_level.is_some() && done == rest.len() && at == 0 && hit.is_offered() {
@@ -206,13 +222,30 @@ impl<W: Port, H: Port> Card<W, H> {
                 // A request for the host may go when everything before it has been sent.
                 self.pump_client(flow, now);
             }
+            let mut hold = hold;
+            match self.take_preface(flow, hold.bytes(), now) {
+                Opening::Taken(0) => {}
+                Opening::Taken(taken) => {
+                    hold.consume(taken);
+                    flow.hold = Some(hold);
+                    continue;
+                }
+                Opening::Partial => {
+                    flow.hold = Some(hold);
+                    return;
+                }
+                Opening::Unclear => {
+                    flow.hold = Some(hold);
+                    self.make_opaque(flow, None, now);
+                    return;
+                }
+            }
             let (may_answer, may_hand_over) = (self.may_answer(flow), flow.may_hand_over());
             if !may_answer && !may_hand_over {
                 flow.hold = Some(hold);
                 return;
             }
             let decision = self.decide(flow, hold.bytes(), may_hand_over, flow.output_idle(), now);
-            let mut hold = hold;
             match decision {
                 Decision::Hit(_) if !may_answer && !flow.replies.is_empty() => {
                     flow.hold = Some(hold);
@@ -297,12 +330,13 @@ impl<W: Port, H: Port> Card<W, H> {
         let epoch = self.store.revisions().epoch();
         let Found::Entry(entry) = self.store.find(&meaning.key, epoch, now, &mut self.counters) else { return None };
         let found = self.store.get(entry)?;
-        let is_his = self.store.answers(entry, meaning.class, now);
+        let is_his = self.store.answers(entry, self.class_of(flow, meaning.class, meaning.signs), now);
         if !is_his || meaning.head_request && !found.has_length() {
             return None;
         }
         let Meaning { head_request, keep_alive, http10, .. } = meaning;
-        Some(Recalled { entry, head_request, keep_alive, http10 })
+        let is_of_sender = meaning.signs.tells_sender() || flow.preface.header().is_some();
+        Some(Recalled { entry, head_request, keep_alive, http10, is_of_sender })
     }
 
     /// Parses and looks up. With `commit`, misses are told to the policy and counted, since they will be forwarded; with
@@ -317,6 +351,9 @@ impl<W: Port, H: Port> Card<W, H> {
                 let certain = if matches!(extent, Extent::Head { body: 0, .. }) { commit } else { idle };
                 if certain {
                     self.counters.bypasses_by_request[reason.index()] += 1;
+                    if matches!(reason, BypassReason::UnknownHeader | BypassReason::Cookie) {
+                        self.note_strangers(bytes);
+                    }
                 }
                 match extent {
                     Extent::Head { len, body: 0, method, keep_alive, .. } => Decision::Forward(Forward {
@@ -365,7 +402,8 @@ impl<W: Port, H: Port> Card<W, H> {
             return Decision::Forward(forward);
         }
         let base = request.key;
-        let class = client_class(request.headers, request.host, &self.config.keys);
+        let said = client_class(request.headers, request.host, &self.config.keys);
+        let class = self.class_of(flow, said, request.signs);
         let key = self.store.key_of(&base, request.headers, class, &self.config.keys);
         // The request is in: whatever a writer completed before is in the epoch that is read now (I1).
         let epoch = self.store.revisions().epoch();
@@ -376,7 +414,8 @@ impl<W: Port, H: Port> Card<W, H> {
             if is_plain_get && !settings.is_excluded {
                 let (settings, resource) = (Arc::clone(settings), self.resource_of(request));
                 let ages = self.ages(&settings, request);
-                forward.store_as = Some(StoreAs { base, key, by: Executor::Card, settings, ages, class, resource });
+                let by = self.who(flow, request.headers, false, class);
+                forward.store_as = Some(StoreAs { base, key, by, settings, ages, class, resource });
             }
             return Decision::Forward(forward);
         }
@@ -446,7 +485,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 }
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get {
-                    let by = if request.bears_cookies { Executor::Bearer } else { self.executor(flow) };
+                    let by = self.who(flow, request.headers, request.bears_cookies, class);
                     let resource = self.resource_of(request);
                     let ages = self.ages(&settings, request);
                     forward.store_as = Some(StoreAs { base, key, by, settings, ages, class, resource });
@@ -457,7 +496,8 @@ impl<W: Port, H: Port> Card<W, H> {
         let is_memorable = key == base && is_plain && !is_shared;
         let memorable = is_memorable.then_some(Meaning {
             key,
-            class,
+            class: said,
+            signs: request.signs,
             head_request: request.method == Method::Head,
             keep_alive: request.keep_alive,
             http10: request.version == Version::Http10,
@@ -473,6 +513,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 head_request: request.method == Method::Head,
                 keep_alive: request.keep_alive,
                 http10: request.version == Version::Http10,
+                is_of_sender: request.signs.tells_sender() || flow.preface.header().is_some(),
                 is_shared,
             }),
             Form::Learn(form) => {
@@ -558,6 +599,9 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.sender.enqueue(reply.len());
         flow.out_next = reply.end();
         flow.last_hit = Some(now);
+        if matches!(flow.preface, FlowPreface::Unread) {
+            flow.preface = FlowPreface::Absent;
+        }
         let counters = &mut self.counters;
         counters.hits += 1;
         counters.hits_dynamic += u64::from(is_dynamic);
@@ -568,9 +612,12 @@ impl<W: Port, H: Port> Card<W, H> {
         counters.hit_bytes += u64::from(reply.len());
         let segments = 1 + u64::from(segments(reply.len(), flow.mss));
         counters.bus_bytes_saved += u64::from(reply.len()) + hit.head_len as u64 + segments * 66;
-        let (time, client) = (self.unix_s, flow.key.client);
-        let recorded =
-            self.access.record(|| AccessRecord::new(time, client, hit.kind, hit.http10, reply.body_len, bytes));
+        let time = self.unix_s;
+        let (prefaces, preface, peer) = (&self.prefaces, &flow.preface, flow.key.client);
+        let recorded = self.access.record(|| {
+            let client = prefaces.client(preface).map_or(peer, Into::into);
+            AccessRecord::new(time, client, hit.kind, hit.http10, reply.body_len, bytes)
+        });
         counters.access_lost += u64::from(!recorded);
         if !hit.keep_alive || closes {
             self.close_from_card(flow, now);
@@ -594,21 +641,27 @@ impl<W: Port, H: Port> Card<W, H> {
             let first = self.fills.unanswered(&store_as.base);
             self.waiters.release(flow.key, first, now);
         }
-        let by = self.executor(flow);
-        self.counters.recheck_requests += u64::from(by == Executor::Card);
+        let is_own = self.is_rechecker(flow);
+        self.counters.recheck_requests += u64::from(is_own);
         if let (Some(StoreAs { base, key, by, settings, ages, class, resource }), Some(hold)) =
             (forward.store_as, &flow.hold)
         {
             let head = &hold.bytes()[..forward.head_len];
             let client = SocketAddrV4::new(fold(flow.key.client.to_ip()), flow.key.client_port);
             let (port, goes_ahead) = (flow.key.server_port, forward.goes_ahead);
-            let asked = Asked { base, key, by, client, settings, ages, class, resource, port, head, goes_ahead };
+            let preface = flow.preface.header().map(|kept| kept.version);
+            let asked =
+                Asked { base, key, by, client, settings, ages, class, resource, port, preface, head, goes_ahead };
             flow.fill = self.fills.begin(asked, &mut self.store, now, &mut self.counters);
             flow.fill_looked_at = (now, flow.host.rcv_nxt);
-            let may_ask = by != Executor::Card && flow.fill.is_some() && self.config.rechecker.is_some();
-            if may_ask && self.store.take_second(&key, by) {
+            let may_ask = !is_own
+                && flow.fill.is_some()
+                && self.config.rechecker.is_some()
+                && !self.store.is_of_proxy_alone(&base, &by);
+            if may_ask && self.store.take_second(&key, &by) {
                 let names = self.store.vary.names(&base);
-                self.rechecks.ask_for(flow.key.server_port, head, names, &self.config.keys, &mut self.counters);
+                let example = Example { port, preface, head };
+                self.rechecks.ask_for(&base, &example, names, &self.config.keys, &mut self.counters);
             }
         }
         if forward.is_unsafe {
@@ -620,8 +673,18 @@ impl<W: Port, H: Port> Card<W, H> {
         self.hand_to_host(flow, forward.head_len, now);
     }
 
+    /// Notes by what a request that begins `bytes` is kept from the card.
+    #[cold]
+    fn note_strangers(&mut self, bytes: &[u8]) {
+        let Card { strangers: known, config, .. } = self;
+        strangers(bytes, &config.keys, |resource, stranger| {
+            let origin = config.keys.origin_of(resource.host);
+            known.note(config.keys.uri_of(origin, resource.path), stranger);
+        });
+    }
+
     /// Makes the first `bytes` of `hold` the host's, and sends them.
-    fn hand_to_host(&mut self, flow: &mut Flow, bytes: usize, now: Time) {
+    pub(crate) fn hand_to_host(&mut self, flow: &mut Flow, bytes: usize, now: Time) {
         if flow.forwarded > 0 && flow.host.phase == HostPhase::Open {
             // The host has not taken all of an earlier request: the numbers stay, only more follows.
             let more = bytes.saturating_sub(flow.forwarded);
@@ -633,7 +696,10 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         flow.forwarded = bytes;
         match flow.host.phase {
-            HostPhase::Open => self.splice_at_hold(flow, now),
+            HostPhase::Open => {
+                flow.forwarded += self.prepend_preface(flow);
+                self.splice_at_hold(flow, now);
+            }
             HostPhase::Absent => self.open_host(flow, now),
             HostPhase::SynSent | HostPhase::Closing => {}
         }

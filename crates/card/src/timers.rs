@@ -55,7 +55,8 @@ impl<W: Port, H: Port> Card<W, H> {
         let idle = Some(self.idle_due(flow));
         let patience = self.patience_deadline(flow);
         let wait = flow.wait.map(|(_, due)| due).filter(|&due| due > now);
-        earliest([patience, sender, host, handshake, flow.ack_due, wait, idle])
+        let preface = self.preface_due(flow).filter(|&due| due > now);
+        earliest([patience, sender, host, handshake, flow.ack_due, wait, preface, idle])
     }
 
     fn flow_timeout(&mut self, flow: &mut Flow, now: Time) -> Keep {
@@ -105,6 +106,7 @@ impl<W: Port, H: Port> Card<W, H> {
             self.advance(flow, now);
             self.pump_client(flow, now);
         }
+        self.hand_over_preface(flow, now);
         self.look_at_fill(flow, now);
         if self.ask_host(flow, now) == KeepAliveStep::Gone {
             return self.give_host_up(flow, now);

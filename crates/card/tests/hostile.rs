@@ -35,6 +35,9 @@ struct Shot {
 fn payload() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         3 => Just(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
+        1 => Just(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()),
+        1 => Just(b"PROXY TCP6 2001:db8::1".to_vec()),
+        1 => Just(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x01\x02\x03\x04\x05\x06\x07\x08\0\x01\0\x02".to_vec()),
         2 => Just(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\nHost: a\r\n\r\nGET /c".to_vec()),
         1 => Just(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel".to_vec()),
         2 => Just(b"HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 01:00:00 GMT\r\nContent-Length: 3\r\n\r\nabc".to_vec()),

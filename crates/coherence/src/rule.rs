@@ -41,13 +41,17 @@ pub enum Rule {
     Decisions,
     /// An entry answers a class of clients that the server has answered (24).
     Classes,
+    /// Two executions agree only if nothing that says whose request it is was the same in both (14).
+    Marks,
+    /// What the server has answered to who sends the fields of proxies, it has answered to nobody else (24).
+    Proxies,
     /// A reply that may be out of date is only for those who had asked before it was computed (19).
     Shared,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Rule; 17] = [
+    pub const ALL: [Rule; 19] = [
         Rule::Retained,
         Rule::Dirty,
         Rule::Processes,
@@ -64,6 +68,8 @@ impl Rule {
         Rule::Earned,
         Rule::Decisions,
         Rule::Classes,
+        Rule::Marks,
+        Rule::Proxies,
         Rule::Shared,
     ];
 
@@ -86,6 +92,8 @@ impl Rule {
             Rule::Earned => "earned",
             Rule::Decisions => "decisions",
             Rule::Classes => "classes",
+            Rule::Marks => "marks",
+            Rule::Proxies => "proxies",
             Rule::Shared => "shared",
         }
     }

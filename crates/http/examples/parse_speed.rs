@@ -1,8 +1,8 @@
 //! Times the operations of the hit path, in nanoseconds per call: `cargo run --release -p nicache-http --example parse_speed`.
 
 use nicache_http::{
-    DateCache, Follower, Framing, HeadTemplate, HeaderScratch, HttpDate, KeyConfig, Method, RequestOutcome, evaluate,
-    parse_reply, parse_request,
+    DateCache, Follower, Framing, HeadTemplate, HeaderScratch, HttpDate, KeyConfig, Method, RequestOutcome,
+    client_class, evaluate, parse_reply, parse_request,
 };
 use std::hint::black_box;
 use std::time::Instant;
@@ -17,6 +17,12 @@ const CHROMIUM: &[u8] = b"GET /static/js/app.js HTTP/1.1\r\nHost: www.example.co
     Accept: */*\r\nSec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: script\r\n\
     Referer: http://www.example.com/index.html\r\nAccept-Encoding: gzip, deflate\r\nAccept-Language: en-US,en;q=0.9\r\n\
     If-None-Match: \"673e2f1a-1f4\"\r\nIf-Modified-Since: Wed, 20 Nov 2024 18:51:06 GMT\r\n\r\n";
+
+/// The same as Caddy passes it on.
+const CADDY: &[u8] = b"GET /static/js/app.js HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) \
+    AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate, br\r\n\
+    Accept-Language: en-US,en;q=0.9\r\nReferer: https://www.example.com/index.html\r\nSec-Fetch-Dest: script\r\nSec-Fetch-Mode: no-cors\r\n\
+    Sec-Fetch-Site: same-origin\r\nX-Forwarded-For: 198.51.100.7\r\nX-Forwarded-Host: www.example.com\r\nX-Forwarded-Proto: https\r\n\r\n";
 
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Thu, 20 Nov 2025 23:59:03 GMT\r\n\
     Content-Type: application/javascript\r\nContent-Length: 500\r\nLast-Modified: Wed, 20 Nov 2024 18:51:06 GMT\r\n\
@@ -38,11 +44,18 @@ fn time(name: &str, mut call: impl FnMut()) {
 
 fn main() {
     let config = KeyConfig::new([9; 16]);
-    for (name, bytes) in [("wrk", WRK), ("wrk", WRK_50), ("Chromium", CHROMIUM)] {
+    for (name, bytes) in [("wrk", WRK), ("wrk", WRK_50), ("Chromium", CHROMIUM), ("Caddy", CADDY)] {
         time(&format!("request and key, {name}, {} bytes", bytes.len()), || {
             let mut scratch = HeaderScratch::new();
             let outcome = parse_request(black_box(bytes), &mut scratch, &config);
             assert!(matches!(black_box(&outcome), RequestOutcome::Complete(_)));
+        });
+        let mut scratch = HeaderScratch::new();
+        let RequestOutcome::Complete(request) = parse_request(bytes, &mut scratch, &config) else {
+            unreachable!("a plain request");
+        };
+        time(&format!("class, {name}"), || {
+            black_box(client_class(black_box(request.headers), request.host, &config));
         });
     }
     let mut scratch = HeaderScratch::new();

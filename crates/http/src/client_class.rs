@@ -7,7 +7,9 @@
 use httparse::Header;
 
 use crate::head::is_name;
+use crate::intermediary::{Added, added};
 use crate::key::{Key, KeyConfig};
+use crate::own_value::faceless;
 use crate::siphash::SipHash;
 
 /// What clients are told apart by.
@@ -22,11 +24,13 @@ pub enum Trait {
     Language,
     /// Kind of program and device: `User-Agent` and client hints without numbers.
     Agent,
+    /// The proxy that sends the request, and which fields it adds ([`Signs`](crate::Signs)).
+    Proxy,
 }
 
 impl Trait {
     /// All traits.
-    pub const ALL: [Trait; 4] = [Trait::Origin, Trait::Fetch, Trait::Language, Trait::Agent];
+    pub const ALL: [Trait; 5] = [Trait::Origin, Trait::Fetch, Trait::Language, Trait::Agent, Trait::Proxy];
 
     /// For an operator.
     pub const fn label(self) -> &'static str {
@@ -35,11 +39,13 @@ impl Trait {
             Trait::Fetch => "Sec-Fetch-*",
             Trait::Language => "Accept-Language",
             Trait::Agent => "User-Agent (kind)",
+            Trait::Proxy => "the proxy in front",
         }
     }
 
-    /// The trait that a header field belongs to.
-    pub fn of_header(name: &[u8]) -> Option<Trait> {
+    /// The trait that a header field belongs to, but for some of [`Trait::Proxy`].
+    #[inline]
+    fn of_header(name: &[u8]) -> Option<Trait> {
         Some(match name.len() {
             3 if is_name(name, b"dnt") => Trait::Agent,
             6 if is_name(name, b"pragma") => Trait::Fetch,
@@ -53,9 +59,26 @@ impl Trait {
             25 if is_name(name, b"upgrade-insecure-requests") => Trait::Fetch,
             _ if begins(name, b"sec-fetch-") || begins(name, b"sec-purpose") => Trait::Fetch,
             _ if begins(name, b"sec-") => Trait::Agent,
+            _ if is_of_few(name) => return Trait::among_added(name),
             _ => return None,
         })
     }
+
+    /// The trait of a field that few clients or only proxies send.
+    fn among_added(name: &[u8]) -> Option<Trait> {
+        match added(name)? {
+            Added::Agent => Some(Trait::Agent),
+            Added::Fetch => Some(Trait::Fetch),
+            Added::Address | Added::Mark | Added::Baggage => Some(Trait::Proxy),
+            Added::Exact | Added::Route | Added::Forwarded => None,
+        }
+    }
+}
+
+/// May it be a field of [`Added::Agent`] or [`Added::Fetch`]? By the first letter, which hardly any other field has.
+#[inline]
+fn is_of_few(name: &[u8]) -> bool {
+    name.first().is_some_and(|first| matches!(first | 0x20, b'd' | b'f' | b'p' | b'x'))
 }
 
 fn begins(name: &[u8], lower: &[u8]) -> bool {
@@ -86,17 +109,28 @@ pub fn class_key(base: Key, class: ClientClass, counts: impl Fn(Trait) -> bool, 
     Key(hash.finish())
 }
 
-/// The header lines of a request's head that belong to a trait, as sent.
+/// The header lines of a request's head that belong to a trait: as sent, but nobody's where they would say whose request it is.
 pub fn trait_lines(head: &[u8], of: Trait) -> Vec<u8> {
-    let lines = head.split_inclusive(|byte| *byte == b'\n').skip(1);
-    let belongs = |line: &&[u8]| {
+    let mut out = Vec::new();
+    for line in head.split_inclusive(|byte| *byte == b'\n').skip(1) {
         let name_len = line.iter().position(|byte| *byte == b':').unwrap_or(0);
-        Trait::of_header(&line[..name_len]) == Some(of)
-    };
-    lines.filter(belongs).flatten().copied().collect()
+        let name = &line[..name_len];
+        if Trait::of_header(name).or_else(|| Trait::among_added(name)) != Some(of) {
+            continue;
+        }
+        if of != Trait::Proxy {
+            out.extend_from_slice(line);
+        } else if let Some(value) = faceless(name, line[name_len + 1..].trim_ascii()) {
+            out.extend_from_slice(name);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(&value);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+    out
 }
 
-/// The class of the client that sent these fields to `host`.
+/// The class of the client that sent these fields to `host`, but for [`Trait::Proxy`] ([`Signs::class`](crate::Signs::class)).
 pub fn client_class(headers: &[Header<'_>], host: &[u8], keys: &KeyConfig) -> ClientClass {
     let mut class = ClientClass([0; Trait::ALL.len()]);
     for header in headers {
@@ -108,6 +142,7 @@ pub fn client_class(headers: &[Header<'_>], host: &[u8], keys: &KeyConfig) -> Cl
             Trait::Language => language(header.value, &mut words),
             Trait::Agent => without_numbers(without_own_mark(header.value), &mut words),
             Trait::Fetch => words.all(header.value),
+            Trait::Proxy => continue,
         }
         // In any order.
         class.0[of as usize] = class.0[of as usize].wrapping_add(words.finish());
@@ -258,7 +293,7 @@ mod tests {
     fn a_variant_counts_what_it_is_said_to() {
         let keys = KeyConfig::new([7; 16]);
         let base = Key([3; 16]);
-        let (one, other) = (ClientClass([1, 2, 3, 4]), ClientClass([1, 2, 3, 5]));
+        let (one, other) = (ClientClass([1, 2, 3, 4, 5]), ClientClass([1, 2, 3, 5, 5]));
         let key = |class, counted: &[Trait]| class_key(base, class, |of| counted.contains(&of), &keys);
         assert_eq!(key(one, &[Trait::Origin]), key(other, &[Trait::Origin]));
         assert_ne!(key(one, &[Trait::Agent]), key(other, &[Trait::Agent]));
@@ -271,6 +306,13 @@ mod tests {
         assert_eq!(trait_lines(head, Trait::Agent), b"DNT: 1\r\nuser-agent: c\r\n");
         assert_eq!(trait_lines(head, Trait::Origin), b"Referer: b\r\n");
         assert_eq!(trait_lines(head, Trait::Language), b"");
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 b\r\nX-Real-IP: 10.1.2.3\r\nX-Request-ID: a1b2c3d4\r\n\r\n";
+        let lines = String::from_utf8(trait_lines(head, Trait::Proxy)).unwrap();
+        assert!(lines.starts_with("X-Real-IP: ") && lines.contains("\r\nX-Request-ID: ") && lines.lines().count() == 2);
+        for (name, kind) in crate::intermediary::all() {
+            assert!(!matches!(kind, Added::Agent | Added::Fetch) || is_of_few(name), "{}", name.escape_ascii());
+        }
+        assert!(!lines.contains("10.1.2.3") && !lines.contains("a1b2c3d4"), "{lines}");
     }
 
     proptest! {

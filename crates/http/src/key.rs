@@ -11,10 +11,12 @@
 //! word 1   Accept-Encoding length + 1, or 0  16 | Accept likewise 16 | Origin likewise 16 | 0
 //! then     host, target, Accept-Encoding, Accept, Origin, each padded with zeros to whole words
 //! ```
+//!
+//! Where proxies have added fields that count ([`ProxyFields`](crate::signs::ProxyFields)), this is hashed once more together with them.
 
 use crate::coding;
 use crate::connection::ConnectionClass;
-use crate::cookie::{CookiePattern, is_harmless};
+use crate::cookie::{self, CookiePattern, is_harmless};
 use crate::path::{self, PATTERNS_MAX, PathMatch, PathPattern, PatternError};
 use crate::reason::NotShared;
 use crate::siphash::SipHash;
@@ -38,9 +40,23 @@ impl Key {
 pub struct KeyConfig {
     keyed: SipHash,
     harmless_cookies: Vec<CookiePattern>,
-    harmless_headers: Vec<Box<[u8]>>,
+    harmless_headers: Vec<HeaderPattern>,
     separating: VaryNames,
     paths: Vec<PathCookies>,
+}
+
+/// A header's name, or the beginning of names.
+#[derive(Clone, Debug)]
+struct HeaderPattern {
+    name: Box<[u8]>,
+    is_beginning: bool,
+}
+
+impl HeaderPattern {
+    fn matches(&self, name: &[u8]) -> bool {
+        let compared = if self.is_beginning { name.get(..self.name.len()) } else { Some(name) };
+        compared.is_some_and(|compared| compared.eq_ignore_ascii_case(&self.name))
+    }
 }
 
 /// Paths, and the cookies that are harmless there.
@@ -63,17 +79,20 @@ impl KeyConfig {
         }
     }
 
-    /// Declares a cookie harmless: by its exact name, or by the beginning of its name with a final `*`.
+    /// Declares a cookie harmless: by its exact name, by the beginning of its name with a final `*`, or [`ANALYTICS`](crate::ANALYTICS) for a list.
     /// Danger: if the server does look at it, one client's reply is served to another.
     pub fn allow_cookie(mut self, pattern: &str) -> KeyConfig {
-        self.harmless_cookies.push(CookiePattern::new(pattern));
+        self.harmless_cookies.extend(CookiePattern::list(pattern));
         self
     }
 
-    /// Declares a request header harmless that is not on the built-in list. Framing, Host and the other headers
-    /// that have a meaning of their own cannot be declared harmless. Danger: as with [`Self::allow_cookie`].
-    pub fn allow_header(mut self, name: &str) -> KeyConfig {
-        self.harmless_headers.push(name.as_bytes().into());
+    /// Declares a request header harmless that is not on the built-in list, or that proxies add: by its name, or by the beginning of
+    /// names with a final `*`. Framing, Host and the other headers that have a meaning of their own cannot be declared harmless. Danger: as with
+    /// [`Self::allow_cookie`].
+    pub fn allow_header(mut self, pattern: &str) -> KeyConfig {
+        let beginning = pattern.strip_suffix('*');
+        let name = beginning.unwrap_or(pattern).as_bytes().into();
+        self.harmless_headers.push(HeaderPattern { name, is_beginning: beginning.is_some() });
         self
     }
 
@@ -95,7 +114,7 @@ impl KeyConfig {
         if self.paths.len() == PATTERNS_MAX {
             return Err(PatternError::TooMany);
         }
-        let cookies = cookies.iter().map(|name| CookiePattern::new(name.as_ref())).collect();
+        let cookies = cookies.iter().flat_map(|name| CookiePattern::list(name.as_ref())).collect();
         self.paths.push(PathCookies { pattern, cookies });
         Ok(self)
     }
@@ -108,12 +127,31 @@ impl KeyConfig {
     /// Do no replies at this path depend on the cookies in `value`?
     #[cold]
     pub(crate) fn are_cookies_harmless(&self, value: &[u8], host: &[u8], target: &[u8]) -> bool {
-        let more: &[CookiePattern] = match self.path_of(host, target) {
-            PathMatch::Pattern(number) => &self.paths[number].cookies,
-            PathMatch::None => &[],
-            PathMatch::Odd => return false,
-        };
-        is_harmless(value, &self.harmless_cookies, more)
+        match self.cookies_of(host, target) {
+            Some(more) => is_harmless(value, &self.harmless_cookies, more),
+            None => false,
+        }
+    }
+
+    /// The cookies that are harmless at this path, beside those that are everywhere; `None`: none is.
+    fn cookies_of(&self, host: &[u8], target: &[u8]) -> Option<&[CookiePattern]> {
+        match self.path_of(host, target) {
+            PathMatch::Pattern(number) => Some(&self.paths[number].cookies),
+            PathMatch::None => Some(&[]),
+            PathMatch::Odd => None,
+        }
+    }
+
+    /// Names of the cookies in `value` that are not harmless at this path.
+    pub(crate) fn strange_cookies<'v>(
+        &self,
+        value: &'v [u8],
+        host: &[u8],
+        target: &[u8],
+    ) -> impl Iterator<Item = &'v [u8]> {
+        let more = self.cookies_of(host, target).unwrap_or_default();
+        let is_known = move |name: &[u8]| self.harmless_cookies.iter().chain(more).any(|known| known.matches(name));
+        cookie::names(value).flatten().filter(move |name| !is_known(name))
     }
 
     /// A hash that has taken the secret and nothing else.
@@ -126,7 +164,7 @@ impl KeyConfig {
     }
 
     pub(crate) fn is_harmless_header(&self, name: &[u8]) -> bool {
-        self.harmless_headers.iter().any(|harmless| harmless.eq_ignore_ascii_case(name))
+        self.harmless_headers.iter().any(|pattern| pattern.matches(name))
     }
 }
 

@@ -4,10 +4,14 @@
 //! about itself, cookies first of all, goes. What the card says instead is what clients of some class have said ([`ClientClass`](crate::ClientClass)), so that
 //! the server treats it as it would treat them. Only `User-Agent` ends with the card's name.
 
+use std::borrow::Cow;
+
 use crate::client_class::OWN_MARK;
 use crate::key::KeyConfig;
+use crate::own_value::{own_address, own_value};
 use crate::protocol::Method;
 use crate::request::{HeaderScratch, RequestOutcome, parse_request};
+use crate::signs::keyed_value;
 use crate::vary::VaryNames;
 
 /// The head of the card's own request for what `head` asks for, which says nothing about who asks. `None` if `head` is no GET that may be answered from card
@@ -20,25 +24,31 @@ pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig) -> 
     }
     let line_end = head.windows(2).position(|two| two == b"\r\n")? + 2;
     let mut out = head[..line_end].to_vec();
-    let chooses = |name: &[u8]| {
+    let own_address = own_address(request.key.low_u64()).to_string();
+    for header in request.headers {
         const IN_KEY: [&[u8]; 5] = [b"host", b"accept", b"accept-encoding", b"origin", b"connection"];
-        let named = |names: &VaryNames| names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
-        IN_KEY.iter().any(|known| known.eq_ignore_ascii_case(name))
-            || named(keys.separating())
-            || vary.is_some_and(named)
-    };
-    for header in request.headers.iter().filter(|header| chooses(header.name.as_bytes())) {
-        out.extend_from_slice(header.name.as_bytes());
+        let (name, value) = (header.name.as_bytes(), header.value);
+        let chooses = IN_KEY.iter().any(|known| known.eq_ignore_ascii_case(name))
+            || keys.separating().has(name)
+            || vary.is_some_and(|names| names.has(name));
+        let value = match chooses {
+            true => Some(Cow::Borrowed(value)),
+            false if keys.is_harmless_header(name) => None,
+            false => keyed_value(name, value, &own_address),
+        };
+        let Some(value) = value else { continue };
+        out.extend_from_slice(name);
         out.extend_from_slice(b": ");
-        out.extend_from_slice(header.value);
+        out.extend_from_slice(&value);
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"\r\n");
     Some(out.into())
 }
 
-/// That request with header lines of a client, but for fields that it has already. `lines`: each ends with CR LF.
-pub fn dressed(bare: &[u8], lines: &[u8]) -> Box<[u8]> {
+/// That request with header lines of a client, but for fields that it has already. `lines`: each ends with CR LF. `seed`: what the card says of its own
+/// comes of it; another one for each request.
+pub fn dressed(bare: &[u8], lines: &[u8], seed: u64) -> Box<[u8]> {
     let name_of =
         |line: &'_ [u8]| line.iter().position(|byte| *byte == b':').map(|end| line[..end].to_ascii_lowercase());
     let fields = bare.strip_suffix(b"\r\n").unwrap_or(bare);
@@ -49,7 +59,14 @@ pub fn dressed(bare: &[u8], lines: &[u8]) -> Box<[u8]> {
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         let Some(name) = name_of(line).filter(|name| !has(name)) else { continue };
         let Some(value) = line.strip_suffix(b"\r\n") else { continue };
-        out.extend_from_slice(value);
+        match own_value(&name, value[(name.len() + 1).min(value.len())..].trim_ascii(), seed) {
+            Some(own) => {
+                out.extend_from_slice(&value[..name.len()]);
+                out.extend_from_slice(b": ");
+                out.extend_from_slice(&own);
+            }
+            None => out.extend_from_slice(value),
+        }
         if name == b"user-agent" {
             out.extend_from_slice(OWN_MARK.as_bytes());
         }
@@ -82,7 +99,7 @@ mod tests {
         for gone in ["Gadget", "fr", "Cookie", "Referer"] {
             assert!(!text.contains(gone), "{text}");
         }
-        let own = dressed(&bare, b"User-Agent: Thing 2\r\nAccept-Language: de\r\n");
+        let own = dressed(&bare, b"User-Agent: Thing 2\r\nAccept-Language: de\r\n", 1);
         assert_eq!(key(&own, &keys), key(head, &keys));
         let text = String::from_utf8(own.into()).unwrap();
         assert!(
@@ -99,7 +116,28 @@ mod tests {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: Phone\r\nAccept-Language: de\r\n\r\n";
         let bare = recheck_head(head, Some(&names), &keys).unwrap();
         assert_eq!(&*bare, head);
-        assert_eq!(&*dressed(&bare, b"user-agent: Other\r\nACCEPT-LANGUAGE: fr\r\n"), head);
+        assert_eq!(&*dressed(&bare, b"user-agent: Other\r\nACCEPT-LANGUAGE: fr\r\n", 1), head);
+    }
+
+    #[test]
+    fn behind_a_proxy_it_says_another_client() {
+        let keys = KeyConfig::new([7; 16]).separate_by("X-Country").unwrap();
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 198.18.0.1\r\nX-Country: DE\r\n\
+            Forwarded: for=198.18.0.1;proto=https\r\nX-Request-Id: 4bf92f3577b34da6\r\nX-B3-Sampled: 1\r\nVia: 1.1 b\r\n\r\n";
+        let bare = recheck_head(head, None, &keys).unwrap();
+        let own = dressed(&bare, &crate::trait_lines(head, crate::Trait::Proxy), 5);
+        let text = String::from_utf8(own.to_vec()).unwrap();
+        for kept in ["X-Forwarded-Proto: https", "X-Country: DE", ";proto=https", "X-B3-Sampled: 1", "Via: 1.1 b"] {
+            assert!(text.contains(kept), "{text}");
+        }
+        assert!(!text.contains("198.18.0.1") && !text.contains("4bf92f3577b34da6"), "{text}");
+        assert_eq!(key(&own, &keys), key(head, &keys));
+        let parsed = |head: &[u8]| {
+            let mut scratch = HeaderScratch::new();
+            let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, &keys) else { panic!() };
+            crate::Tokens::of(request.headers, &keys)
+        };
+        assert!(parsed(head).are_apart(&parsed(&own)) && parsed(&own).has_address());
     }
 
     #[test]

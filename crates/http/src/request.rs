@@ -7,6 +7,7 @@
 
 use crate::conditional::Conditional;
 use crate::connection::{ConnectionClass, ConnectionOptions};
+use crate::cookie::may_be_read;
 use crate::diagnose::diagnose;
 use crate::head::{Lines, Spacing, is_name, list};
 use crate::host::is_plain_host;
@@ -16,6 +17,7 @@ use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX, SHARED_HEAD_BYTES_MAX};
 use crate::protocol::{Method, Version};
 use crate::reason::BypassReason;
 use crate::request_field::{RequestField, classify};
+use crate::signs::{ProxyFields, Signs};
 use crate::target::check_target;
 use crate::uri::Resource;
 use httparse::{Header, Status};
@@ -85,8 +87,10 @@ pub struct Request<'a> {
     pub range: Option<&'a [u8]>,
     /// The value of If-Range.
     pub if_range: Option<&'a [u8]>,
-    /// It has cookies, all of them harmless.
+    /// It has cookies, all of them harmless, and some that a server might read ([`ANALYTICS_COOKIES`](crate::ANALYTICS_COOKIES)).
     pub bears_cookies: bool,
+    /// What proxies have added to it.
+    pub signs: Signs,
     /// All header fields, for [`crate::vary_key`].
     pub headers: &'a [Header<'a>],
 }
@@ -101,6 +105,12 @@ impl HeaderScratch<'_> {
     #[inline]
     pub const fn new() -> Self {
         HeaderScratch { slots: [const { MaybeUninit::uninit() }; HEADERS_MAX] }
+    }
+}
+
+impl<'b> HeaderScratch<'b> {
+    pub(crate) fn slots(&mut self) -> &mut [MaybeUninit<Header<'b>>] {
+        &mut self.slots
     }
 }
 
@@ -181,6 +191,7 @@ struct Fields<'b> {
     if_range: Option<&'b [u8]>,
     expects_continue: bool,
     is_chunked: bool,
+    of_proxies: ProxyFields,
     reason: Option<BypassReason>,
 }
 
@@ -257,8 +268,8 @@ impl<'b> Fields<'b> {
                     self.note(BypassReason::Cookie);
                 }
             }
-            RequestField::Unknown => {
-                if !config.is_harmless_header(name) {
+            RequestField::Other => {
+                if !self.of_proxies.take(name, value, config) {
                     self.note(BypassReason::UnknownHeader);
                 }
             }
@@ -344,7 +355,7 @@ impl<'b> Fields<'b> {
             accept: self.accept,
             origin: self.origin,
         };
-        let mut key = key(config, &parts);
+        let mut key = self.of_proxies.complete(key(config, &parts));
         if !config.separating().is_empty() {
             key = vary_key(key, config.separating(), headers, config);
         }
@@ -360,7 +371,8 @@ impl<'b> Fields<'b> {
             conditional: self.conditional,
             range: self.range,
             if_range: self.if_range,
-            bears_cookies: self.cookie.is_some(),
+            bears_cookies: self.cookie.is_some_and(may_be_read),
+            signs: self.of_proxies.signs,
             headers,
         })
     }

@@ -26,7 +26,8 @@ pub(crate) enum RequestField {
     Origin,
     /// Known not to change a file's reply, or covered by `Vary`.
     Harmless,
-    Unknown,
+    /// None that every client sends: what proxies add ([`crate::intermediary`]), or not known.
+    Other,
 }
 
 /// The meaning of a field by its name. The match on the length leaves one to five comparisons.
@@ -63,7 +64,7 @@ pub(crate) fn classify(name: &[u8]) -> RequestField {
         19 if is_name(name, b"proxy-authorization") => Authorization,
         25 if is_name(name, b"upgrade-insecure-requests") => Harmless,
         _ if is_security_hint(name) => Harmless,
-        _ => Unknown,
+        _ => Other,
     }
 }
 
@@ -113,21 +114,21 @@ mod tests {
             ("Sec-Fetch-Mode", Harmless),
             ("sec-ch-ua", Harmless),
             ("Sec-GPC", Harmless),
-            ("Sec-", Unknown),
-            ("Sec-WebSocket-Key", Unknown),
-            ("Save-Data", Unknown),
-            ("X-Forwarded-For", Unknown),
-            ("X-Forwarded-Host", Unknown),
-            ("X-Original-URL", Unknown),
-            ("X-HTTP-Method-Override", Unknown),
-            ("TE", Unknown),
-            ("Forwarded", Unknown),
-            ("Content-Type", Unknown),
-            ("Trailer", Unknown),
-            ("Transfer_Encoding", Unknown),
-            ("Content_Length", Unknown),
-            ("Cookie2", Unknown),
-            ("Accept-Datetime", Unknown),
+            ("Sec-", Other),
+            ("Sec-WebSocket-Key", Other),
+            ("Save-Data", Other),
+            ("X-Forwarded-For", Other),
+            ("X-Forwarded-Host", Other),
+            ("X-Original-URL", Other),
+            ("X-HTTP-Method-Override", Other),
+            ("TE", Other),
+            ("Forwarded", Other),
+            ("Content-Type", Other),
+            ("Trailer", Other),
+            ("Transfer_Encoding", Other),
+            ("Content_Length", Other),
+            ("Cookie2", Other),
+            ("Accept-Datetime", Other),
         ];
         for (name, field) in table {
             assert_eq!(classify(name.as_bytes()), *field, "{name}");

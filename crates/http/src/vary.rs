@@ -25,6 +25,11 @@ impl VaryNames {
         stored.map(|(name, length)| &name[..usize::from(*length)])
     }
 
+    /// Is the field among them?
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.iter().any(|stored| stored.eq_ignore_ascii_case(name))
+    }
+
     /// No names: the request's own key says it all.
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -40,7 +45,7 @@ impl VaryNames {
         if !is_token(name) {
             return Err(NotShared::VaryOdd);
         }
-        if is_always_in_key(name) || self.iter().any(|stored| stored.eq_ignore_ascii_case(name)) {
+        if is_always_in_key(name) || self.has(name) {
             return Ok(());
         }
         let index = usize::from(self.count);

@@ -21,6 +21,11 @@ fn request() {
 }
 
 #[test]
+fn preface() {
+    replay("preface", exercise::preface);
+}
+
+#[test]
 fn reply() {
     replay("reply", exercise::reply);
 }

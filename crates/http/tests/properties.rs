@@ -36,6 +36,21 @@ const PLAIN_FIELDS: &[&str] = &[
     "X-Harmless:",
 ];
 
+const PROXY_FIELDS: &[&str] = &[
+    "X-Forwarded-For",
+    "X-Real-IP",
+    "Forwarded",
+    "X-Forwarded-Proto",
+    "X-Request-Id",
+    "traceparent",
+    "baggage",
+    "X-B3-Sampled",
+    "CF-Connecting-IPv6",
+    "Via",
+    "From",
+    "Save-Data",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
@@ -50,9 +65,18 @@ proptest! {
     }
 
     #[test]
+    fn requests_that_proxies_have_passed_on(
+        fields in proptest::collection::vec((0..PROXY_FIELDS.len(), "[0-9a-f:., ;=\"-]{0,24}"), 0..6),
+    ) {
+        let fields: String = fields.iter().map(|(at, value)| format!("{}: {}\r\n", PROXY_FIELDS[*at], value.trim())).collect();
+        exercise::request(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n").as_bytes());
+    }
+
+    #[test]
     fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         exercise::request(&bytes);
         exercise::reply(&bytes);
+        exercise::preface(&bytes);
         exercise::conditional(&bytes);
         exercise::ranges(&bytes);
     }

@@ -5,6 +5,8 @@ use std::net::SocketAddrV4;
 
 use serde::{Deserialize, Serialize};
 
+use crate::control::StrangerReport;
+
 /// Entries in one answer at most.
 pub const ENTRIES_MAX: usize = 100;
 /// Records in one question at most.
@@ -27,6 +29,8 @@ pub struct PageReport {
     pub last_ms: Option<u64>,
     /// Its executions differ; it is left alone for so many more milliseconds.
     pub left_alone_ms: Option<u64>,
+    /// What last kept a request for it from the card: a header or a cookie.
+    pub stranger: Option<StrangerReport>,
     /// Headers by which the server chooses among variants.
     pub vary: Vec<String>,
     /// At most [`ENTRIES_MAX`].

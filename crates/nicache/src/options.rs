@@ -200,19 +200,21 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_status: Option<bool>,
 
-    /// Cookie that no reply depends on, exact or as `prefix*`. A request with any other cookie goes to the server.
-    /// A wrong entry here can show one user's page to another. Repeatable
+    /// Cookie that no reply depends on, exact or as `prefix*`, or `@analytics`: those of a list that scripts of analytics set for themselves
+    /// (docs/tls.md), e.g. `--ignore-cookie @analytics --ignore-cookie theme`. A request with any other cookie goes to the server. A wrong entry here can
+    /// show one user's page to another. Repeatable
     #[arg(long, value_name = "NAME")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignore_cookie: Vec<String>,
 
-    /// Request header that no reply depends on. A request with an unknown header goes to the server. Repeatable
+    /// Request header that no reply depends on, exact or as `prefix*`, e.g. `--ignore-header 'X-Probe-*'`. A request with an unknown header goes to the
+    /// server; `nicache status` names those that come. Repeatable
     #[arg(long, value_name = "HEADER")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ignore_header: Vec<String>,
 
-    /// Request header whose value decides the reply even if the server does not say so in Vary: replies are kept apart
-    /// by its value. Repeatable
+    /// Request header whose value decides the reply even if the server does not say so in Vary, e.g. `--vary X-Country`: replies are kept apart
+    /// by its value, and it is known. Repeatable
     #[arg(long, value_name = "HEADER")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub vary: Vec<String>,

@@ -128,6 +128,26 @@ fn nearly_all_hits_are() {
     }
 }
 
+/// Whether an entry answers them depends on who sends them, which L0 does not look at.
+#[test]
+fn what_a_proxy_has_passed_on_is_the_cards() {
+    private_network();
+    let site = site();
+    let nicache = start(&site, "card");
+    let [address, _] = addresses(&nicache);
+    for field in ["X-Forwarded-For: 198.51.100.7\r\n", "X-Forwarded-Proto: https\r\n"] {
+        let mut client = Client::connect(address);
+        let (hits, l0) = (counter(&nicache, "hits"), counter(&nicache, "hits_l0"));
+        for _ in 0..400 {
+            client.send(&format!("GET /page.html HTTP/1.1\r\nHost: site\r\n{field}\r\n"));
+            assert_eq!(client.receive().unwrap().1, b"hello from nginx\n");
+        }
+        assert!(counter(&nicache, "hits") > hits + 100, "{}", status(nicache.name()));
+        assert_eq!(counter(&nicache, "hits_l0"), l0);
+    }
+    warm(&nicache, &mut Client::connect(address), "page.html");
+}
+
 /// More than a segment goes only to clients whose own stack asks, since nobody on the way could cut it.
 #[test]
 fn longer_replies_are_for_clients_on_the_machine() {

@@ -1,6 +1,6 @@
 //! Hold buffers: client bytes that the card has acknowledged and must still answer or hand to the host.
 
-use crate::limits::HOLD_BYTES;
+use crate::limits::{HOLD_BYTES, PREFACE_ROOM_BYTES};
 
 /// One buffer, moved in and out of the pool.
 pub struct Hold {
@@ -23,14 +23,30 @@ impl Hold {
     /// Takes as many of `bytes` as fit behind what is held; returns how many.
     pub fn append(&mut self, bytes: &[u8]) -> usize {
         if self.end + bytes.len() > self.bytes.len() && self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
+            self.move_to(0);
         }
-        let take = bytes.len().min(self.bytes.len() - self.end);
+        let take = bytes.len().min(HOLD_BYTES.saturating_sub(self.len())).min(self.bytes.len() - self.end);
         self.bytes[self.end..self.end + take].copy_from_slice(&bytes[..take]);
         self.end += take;
         take
+    }
+
+    /// Puts bytes in front of what is held, all or none: false if there is no room.
+    pub fn prepend(&mut self, bytes: &[u8]) -> bool {
+        if self.len() + bytes.len() > self.bytes.len() {
+            return false;
+        }
+        if self.start < bytes.len() {
+            self.move_to(bytes.len());
+        }
+        self.start -= bytes.len();
+        self.bytes[self.start..self.start + bytes.len()].copy_from_slice(bytes);
+        true
+    }
+
+    fn move_to(&mut self, start: usize) {
+        self.bytes.copy_within(self.start..self.end, start);
+        (self.start, self.end) = (start, start + self.len());
     }
 
     /// Forgets the first `count` bytes (all of them, if fewer are held).
@@ -52,8 +68,9 @@ pub struct HoldPool {
 impl HoldPool {
     /// Allocates `count` buffers.
     pub fn new(count: usize) -> HoldPool {
-        let free =
-            (0..count).map(|_| Hold { bytes: vec![0; HOLD_BYTES].into_boxed_slice(), start: 0, end: 0 }).collect();
+        let free = (0..count)
+            .map(|_| Hold { bytes: vec![0; HOLD_BYTES + PREFACE_ROOM_BYTES].into_boxed_slice(), start: 0, end: 0 })
+            .collect();
         HoldPool { free, lent: 0 }
     }
 
@@ -98,6 +115,10 @@ mod tests {
         assert_eq!(hold.bytes()[..10], [1; 10]);
         assert_eq!(hold.bytes()[10..], [2; 100]);
         assert_eq!(hold.append(&[3; HOLD_BYTES]), HOLD_BYTES - 110);
+        assert!(hold.prepend(&[4; PREFACE_ROOM_BYTES]) && !hold.prepend(&[5; 1]));
+        assert_eq!(hold.bytes()[..PREFACE_ROOM_BYTES], [4; PREFACE_ROOM_BYTES]);
+        assert_eq!(hold.bytes()[PREFACE_ROOM_BYTES..PREFACE_ROOM_BYTES + 10], [1; 10]);
+        assert_eq!(hold.len(), HOLD_BYTES + PREFACE_ROOM_BYTES);
         hold.consume(usize::MAX / 2);
         assert_eq!(hold.len(), 0);
         pool.give(hold);

@@ -11,6 +11,7 @@ pub mod changing;
 pub mod hold;
 pub mod lesson;
 pub mod parts;
+pub mod preface;
 pub mod reply;
 pub mod table;
 
@@ -30,6 +31,7 @@ use cache_status::Miss;
 use changing::Changing;
 use hold::Hold;
 use lesson::Lesson;
+use preface::FlowPreface;
 use reply::ReplyQueue;
 
 /// What the card does with the connection.
@@ -181,6 +183,8 @@ pub struct Flow {
     pub host_acked_in: Seq,
     /// Sequence number of the client's last acceptable segment: orders its window updates.
     pub client_seq: Seq,
+    /// What stands in front of its first request.
+    pub preface: FlowPreface,
     /// Client bytes taken and not done with: first those that the host has yet to acknowledge (`forwarded`), then others.
     pub hold: Option<Hold>,
     /// Bytes at the start of `hold` that are the host's.
@@ -295,6 +299,7 @@ impl Flow {
             host_base: Seq(0),
             host_acked_in: Seq(0),
             client_seq: Seq(0),
+            preface: FlowPreface::Unread,
             hold: None,
             forwarded: 0,
             reply: ReplyTracking::Idle,

@@ -18,11 +18,12 @@ use std::time::Duration;
 
 use nicache_coherence::{Class, RecordNumber, Rule, SourceSet, Stamp};
 use nicache_http::{ClientClass, Key, Trait};
-use nicache_tcp::{Time, address::Address};
+use nicache_tcp::Time;
 
 use super::credit::Credit;
 use super::remembered::Remembered;
 use super::seen::{Seen, Traits};
+use super::who::{Executor, Who};
 use crate::earned::AgeBounds;
 use crate::path::{Digests, Sameness};
 use crate::recheck::Recheck;
@@ -44,22 +45,11 @@ const REVIVAL: Duration = Duration::from_secs(5);
 /// As good as never, for a test.
 const NEVER: Duration = Duration::from_secs(86_400);
 
-/// For whom the server worked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Executor {
-    /// A client, by its IPv4 address or the network of its IPv6 address.
-    Client(Address),
-    /// Any client that sent cookies, if only such as the operator calls harmless. That two of these agree says nothing of the others.
-    Bearer,
-    /// The card, which wants to know whether a page is still the same.
-    Card,
-}
-
 /// One execution of a request by the server.
 #[derive(Clone, Debug)]
 pub struct Execution {
     /// For whom.
-    pub by: Executor,
+    pub by: Who,
     /// Of what class he is.
     pub class: ClientClass,
     /// The key of the page, whatever chooses among its variants.
@@ -91,7 +81,7 @@ impl Execution {
 pub(super) struct Age {
     pub(super) class: Class,
     /// For whom the server has said it; the card only if nobody else was there.
-    pub(super) by: Executor,
+    pub(super) by: Who,
     pub(super) digests: Digests,
     pub(super) recheck: Option<Recheck>,
     /// The server has been seen to say the same since then.
@@ -122,7 +112,7 @@ const CLASS_AGES: u32 = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Past {
     /// For whom.
-    pub(super) by: Executor,
+    pub(super) by: Who,
     /// Since when.
     pub(super) same_since: Time,
     pub(super) credit: Credit,
@@ -158,14 +148,14 @@ impl Age {
         seen.note(execution.class, execution.forwarded);
         let (used, pause) = match past.used {
             // The card is nobody who comes again.
-            Some(before) if execution.by == Executor::Card => before,
+            Some(before) if execution.by.by == Executor::Card => before,
             Some((before, _)) => (execution.forwarded, execution.forwarded.since(before)),
             None => (execution.forwarded, NEVER),
         };
         let lead = (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
         Age {
             class,
-            by: if execution.by == Executor::Card { past.by } else { execution.by },
+            by: if execution.by.by == Executor::Card { past.by } else { execution.by },
             digests: execution.digests,
             recheck: execution.recheck,
             same_since: past.same_since,
@@ -191,6 +181,12 @@ impl Age {
     pub(super) fn past(&self) -> Past {
         let Age { by, same_since, credit, usual, used, pause, .. } = *self;
         Past { by, same_since, credit, seen: self.seen.clone(), usual: Some(usual), used: Some((used, pause)) }
+    }
+
+    /// The class that the card asks as next, if it can ask.
+    pub(super) fn take_turn(&mut self, now: Time) -> Option<ClientClass> {
+        self.recheck.as_ref()?;
+        Some(self.seen.take_turn(now))
     }
 
     /// When the request was forwarded that the server last answered so.
@@ -223,7 +219,7 @@ pub(super) struct Basis {
 
 #[derive(Clone, Debug)]
 struct Candidate {
-    by: Executor,
+    by: Who,
     class: ClientClass,
     digests: Digests,
     stamp: Stamp,
@@ -267,10 +263,11 @@ impl Candidates {
     }
 
     /// Is it worth it that the card asks for the page, too, which the server is about to be asked for by somebody? Then it does: once it has said so.
-    pub(super) fn take_second(&mut self, key: &Key, by: Executor) -> bool {
+    pub(super) fn take_second(&mut self, key: &Key, by: &Who) -> bool {
         let Some(known) = self.candidates.get_mut(key) else { return false };
         known.credit.note_execution();
-        (known.popular || known.by == by) && known.credit.spend(known.by == by)
+        let may_be_same = !known.by.is_other(by);
+        (known.popular || may_be_same) && known.credit.spend(may_be_same)
     }
 
     /// Was it an entry not long ago?
@@ -316,7 +313,7 @@ impl Candidates {
         let is_comparable = !known.outdated
             && (execution.unchanged_since == Some(known.record) || unchanged(&known.sources, known.stamp));
         let is_equal = known.digests.sameness(&execution.digests).is_some();
-        if (is_comparable || known.outdated) && is_equal && known.by != execution.by {
+        if (is_comparable || known.outdated) && is_equal && known.by.is_other(&execution.by) {
             return self.agree(key, execution, is_comparable);
         }
         let apart = Traits::of(|of: Trait| known.class.of(of) != execution.class.of(of));
@@ -338,7 +335,7 @@ impl Candidates {
             self.candidates.get_or_insert(*key, || Candidate::new(execution, None)).outdated = true;
             return Opinion::First;
         };
-        if known.digests.sameness(&execution.digests).is_some() && known.by != execution.by {
+        if known.digests.sameness(&execution.digests).is_some() && known.by.is_other(&execution.by) {
             return self.agree(key, execution, false);
         }
         known.rest_on_nothing();

@@ -166,7 +166,7 @@ impl Store {
             let sameness = known.age.digests.sameness(&execution.digests);
             let is_whole = matches!(sameness, Some(Sameness::Exact | Sameness::Pinned));
             // A file's bytes once more, but this time something else may have decided that they be sent: it takes two clients who have got them.
-            let is_agreed = is_dynamic || known.age.by != execution.by;
+            let is_agreed = is_dynamic || known.age.by.is_other(&execution.by);
             match sameness {
                 Some(_) if is_agreed && known.says(&execution.digests) => {
                     self.renew(id, new, Class::Dynamic, execution, epoch);

@@ -18,6 +18,7 @@ mod seen;
 mod splits;
 mod uses;
 mod vary;
+mod who;
 mod worth;
 
 use std::sync::Arc;
@@ -25,18 +26,19 @@ use std::time::Duration;
 
 use hashbrown::HashTable;
 use nicache_coherence::{Epoch, RecordNumber, RevisionTable, Rule, Stamp};
-use nicache_http::{ClientClass, Header, Key, KeyConfig, class_key, dressed, vary_key};
+use nicache_http::{ClientClass, Header, Key, KeyConfig, Trait, class_key, dressed, vary_key};
 use nicache_memory::{BodyId, CardMemory};
 use nicache_policy::{Admission, Incoming, Policy, Removal};
 use nicache_tcp::Time;
 
-pub use agreement::{Execution, Executor};
+pub use agreement::Execution;
 pub use entry::{Entry, EntryId, EntryState};
 pub use insert::{Inserted, NewEntry, NotInserted};
 pub use learned::{Learned, LearnedParts};
 pub use seen::Traits;
 pub use uses::{MostUsed, Used};
 pub use vary::VaryRules;
+pub use who::{Executor, Who};
 
 use self::agreement::Candidates;
 use self::costumes::Costumes;
@@ -46,7 +48,7 @@ use self::splits::Splits;
 use self::worth::Worth;
 use crate::counters::Counters;
 use crate::limits::OBJECT_SHARE;
-use crate::recheck::Recheck;
+use crate::recheck::{Recheck, seed};
 
 /// What the index says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +84,8 @@ pub struct Store {
     distrust: Distrust,
     splits: Splits,
     costumes: Costumes,
+    /// Requests of the card that were dressed.
+    dressed: u64,
     worth: Worth,
     /// When an entry was last looked for.
     now: Time,
@@ -115,6 +119,7 @@ impl Store {
             distrust: Distrust::new(),
             splits: Splits::new(),
             costumes: Costumes::new(),
+            dressed: 0,
             worth: Worth::new(),
             now: Time(0),
             unsafe_requests: 0,
@@ -228,6 +233,11 @@ impl Store {
     /// In which traits clients are told apart for a page, though the server does not say so.
     pub fn traits_of(&self, base: &Key) -> Traits {
         self.splits.of(base)
+    }
+
+    /// Do others get another page than this client because of the proxy that he comes through, and the card does not? Then its own requests say nothing.
+    pub fn is_of_proxy_alone(&self, base: &Key, by: &Who) -> bool {
+        by.is_beyond && self.splits.of(base).has(Trait::Proxy)
     }
 
     /// Has the server given the entry's answer to a client of this class?
@@ -455,7 +465,7 @@ impl Store {
 
     /// The server is about to be asked for a page by somebody. Is the card to ask for it, too, so that there are two replies to compare? Then it does: the
     /// page pays for it. Not for one that is merely old: one reply renews it.
-    pub fn take_second(&mut self, key: &Key, by: Executor) -> bool {
+    pub fn take_second(&mut self, key: &Key, by: &Who) -> bool {
         let id = self.name_of(key);
         let dynamic = id.and_then(|id| self.get_mut(id)).filter(|entry| entry.is_dynamic());
         match dynamic {
@@ -529,7 +539,7 @@ impl Store {
             return None;
         }
         age.asked = Some(now);
-        self.dressed_recheck(id)
+        self.dressed_recheck(id, now)
     }
 
     /// The request by which the server is to be asked again, if it is time to, as the entry answers somebody.
@@ -540,14 +550,18 @@ impl Store {
             return None;
         }
         age.asked = Some(now);
-        self.dressed_recheck(id)
+        self.dressed_recheck(id, now)
     }
 
     /// The card's own request for an entry, as a client of the classes that were asked for longest ago.
-    fn dressed_recheck(&self, id: EntryId) -> Option<Recheck> {
-        let age = &self.get(id)?.age;
-        let bare = age.recheck.as_ref()?;
-        Some(Recheck { port: bare.port, head: dressed(&bare.head, &self.costumes.of(age.seen.longest_ago())) })
+    fn dressed_recheck(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
+        let entry = self.get_mut(id)?;
+        let (key, class) = (entry.key, entry.age.take_turn(now)?);
+        self.dressed += 1;
+        let lines = self.costumes.of(class);
+        let bare = self.get(id)?.age.recheck.as_ref()?;
+        let head = dressed(&bare.head, &lines, seed(&key, self.dressed));
+        Some(Recheck { head, ..*bare })
     }
 
     /// The server's other replies for an entry, to add one.

@@ -10,6 +10,8 @@ const SEEN_MAX: usize = 64;
 struct Answered {
     class: u32,
     at: Time,
+    /// When the card last asked as one of this class.
+    asked: Time,
 }
 
 /// The classes that were answered.
@@ -37,7 +39,7 @@ impl Seen {
             {
                 answered.swap_remove(oldest);
             }
-            answered.push(Answered { class, at });
+            answered.push(Answered { class, at, asked: Time::ZERO });
         }
     }
 
@@ -69,10 +71,17 @@ impl Seen {
         !blamed.is_empty()
     }
 
-    /// In each trait the class that was not asked for longest.
-    pub(super) fn longest_ago(&self) -> ClientClass {
-        let oldest = |of: Trait| self.answered[of as usize].iter().min_by_key(|known| known.at);
-        ClientClass(Trait::ALL.map(|of| oldest(of).map_or(0, |known| known.class)))
+    /// In each trait the class that nobody has asked as for longest: the card does now.
+    pub(super) fn take_turn(&mut self, now: Time) -> ClientClass {
+        let mut class = ClientClass::default();
+        for of in Trait::ALL {
+            // What the card is told may say nothing for that class: then its time stays.
+            if let Some(known) = self.answered[of as usize].iter_mut().min_by_key(|known| known.at.max(known.asked)) {
+                known.asked = now;
+                class.0[of as usize] = known.class;
+            }
+        }
+        class
     }
 
     /// How many.
@@ -140,7 +149,8 @@ mod tests {
         assert_eq!(seen.missing(class(3, 1)).iter().collect::<Vec<_>>(), [Trait::Origin]);
         // Too long ago.
         assert!(!seen.covers(class(1, 2), at(2)) && seen.covers(class(2, 2), at(5)));
-        assert_eq!(seen.longest_ago(), class(1, 1));
+        assert_eq!(seen.take_turn(at(6)), class(1, 1));
+        assert_eq!(seen.take_turn(at(7)), class(2, 2));
         // The last one was of class 2 in both.
         assert!(seen.refute(class(1, 2)));
         assert!(!seen.covers(class(1, 1), Time::ZERO) && seen.covers(class(2, 1), Time::ZERO));
@@ -152,7 +162,7 @@ mod tests {
         let mut seen = Seen::default();
         for number in 0..200 {
             seen.note(class(number, number), at(number.into()));
-            assert!(seen.len() <= 4 * SEEN_MAX && seen.covers(class(number, number), Time::ZERO));
+            assert!(seen.len() <= Trait::ALL.len() * SEEN_MAX && seen.covers(class(number, number), Time::ZERO));
         }
         assert!(!seen.covers(class(0, 0), Time::ZERO));
     }

@@ -35,6 +35,8 @@ pub struct Client {
     first: Seq,
     /// First number of the server, once it is known.
     pub peer_first: Option<Seq>,
+    /// The header of the PROXY protocol that it begins with; empty if it begins with none.
+    pub preface: Vec<u8>,
     /// All that it wants to send.
     pub out: Vec<u8>,
     /// How much of it was sent, and acknowledged.
@@ -69,6 +71,7 @@ impl Client {
             options,
             first,
             peer_first: None,
+            preface: Vec::new(),
             out: Vec::new(),
             sent: 0,
             acked: 0,

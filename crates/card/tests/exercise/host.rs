@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use nicache_http::{Preface, parse_preface};
 use nicache_tcp::{Flags, HeadRepr, Seq, SynOptions, Timestamps};
 
 use super::content::{PATHS, PRIVATE, VERSIONS, body};
@@ -60,6 +61,8 @@ pub struct HostEnd {
     recent: u32,
     /// The connection was reset.
     pub is_dead: bool,
+    /// The header of the PROXY protocol that came first; `None`: nothing has come yet.
+    pub preface: Option<Vec<u8>>,
     /// Requests, as they have come.
     pub requests: Vec<Vec<u8>>,
 }
@@ -97,6 +100,7 @@ impl HostEnd {
             room: u32::from(syn.head.window),
             recent: theirs.timestamps.map_or(0, |theirs| theirs.val),
             is_dead: false,
+            preface: None,
             requests: Vec::new(),
         }
     }
@@ -180,6 +184,15 @@ impl HostEnd {
 
     /// Answers the next request that has come whole.
     pub fn serve(&mut self, versions: &[u8; PATHS], server: &mut Server) -> Option<Option<Changed>> {
+        if self.preface.is_none() {
+            let len = match parse_preface(&self.got) {
+                Preface::Partial => return None,
+                Preface::Header(header) => header.len,
+                Preface::Absent | Preface::Malformed => 0,
+            };
+            self.preface = Some(self.got[..len].to_vec());
+            self.parsed = len;
+        }
         let rest = &self.got[self.parsed..];
         let head_len = rest.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
         let text = String::from_utf8_lossy(&rest[..head_len]).into_owned();

@@ -52,10 +52,17 @@ fn check_reply(asked: &Asked, reply: &[u8], is_whole: bool, versions: &[u8]) {
     assert!(found.len() == all || (found.len() < all && !is_whole), "{} of {all} groups", found.len());
 }
 
-/// Whatever has come at the host is what the client has sent, each request once and in order.
+/// Whatever has come at the host is what the client has sent, each request once and in order, and on each connection behind the client's header.
 pub fn check_requests(client: &Client, ends: &[HostEnd]) {
     let mut asked = client.asked.iter();
     for end in ends.iter().filter(|end| (end.address, end.port) == (client.address, client.port)) {
+        if let Some(preface) = end.preface.as_ref().filter(|_| !end.requests.is_empty()) {
+            assert_eq!(
+                preface.escape_ascii().to_string(),
+                client.preface.escape_ascii().to_string(),
+                "what came first"
+            );
+        }
         for request in &end.requests {
             assert!(
                 asked.any(|asked| asked.bytes == *request),

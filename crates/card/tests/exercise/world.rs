@@ -2,6 +2,7 @@
 
 use std::sync::PoisonError;
 
+use nicache_http::{ProxyVersion, proxy_header};
 use nicache_port::Offload;
 use nicache_tcp::{Flags, Seq, SynOptions, Timestamps};
 
@@ -169,6 +170,12 @@ fn open(traffic: &mut Traffic, before: Option<usize>, choices: &mut Choices<'_>)
     let first = if what & 64 == 0 { Seq(1000 + 5_000_000 * number as u32) } else { Seq(0u32.wrapping_sub(100)) };
     let (address, port) = again.map_or((address, 40_000 + number as u16), |again| (again.address, again.port));
     let mut client = Client::new(address, port, first, options);
+    if what & 128 != 0 {
+        let version = if number.is_multiple_of(2) { ProxyVersion::V1 } else { ProxyVersion::V2 };
+        let named = (!number.is_multiple_of(5)).then_some(([198, 18, 0, number as u8].into(), 4711));
+        client.preface = proxy_header(version, named, ([10, 0, 0, 9].into(), 80));
+        client.out.extend(&client.preface);
+    }
     // What is said to one may be taken for what is said to the other.
     if let Some(before) = before.filter(|_| what & 1 == 1) {
         client.has_lied = true;
@@ -199,7 +206,7 @@ fn ask(traffic: &mut Traffic, slots: &mut [Option<usize>; SLOTS], slot: usize, c
         return;
     }
     let bytes = request(path, what >> 3, client.asked.len());
-    let from = client.out.len();
+    let from = if client.asked.is_empty() { 0 } else { client.out.len() };
     client.out.extend(&bytes);
     let is_partial = what >> 3 == 4 || what >> 3 == 5;
     client.asked.push(Asked { path, floor, is_partial, bytes });

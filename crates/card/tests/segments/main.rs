@@ -7,6 +7,8 @@ mod forms;
 mod handshake;
 mod keep_alive;
 mod prediction;
+mod preface;
+mod proxies;
 mod reinstate;
 mod repair;
 mod script;

@@ -1,7 +1,10 @@
 //! A card between a scripted client and a scripted host: every segment is the test's own.
 
+use std::cell::Cell;
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,7 +13,7 @@ use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict, Reinstatement, RevisionTable,
     SourceSet, SourceSlot, Verdict,
 };
-use nicache_http::KeyConfig;
+use nicache_http::{KeyConfig, proxy_header};
 use nicache_memory::{CardMemory, HugePages};
 use nicache_policy::Lru;
 use nicache_port::{Burst, Capabilities, MemoryPort, Offload, Port, memory_wire};
@@ -22,6 +25,8 @@ pub const SOURCE: SourceSlot = SourceSlot(7);
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 2];
 const CARD: [u8; 4] = [10, 0, 0, 3];
+/// Ports that the card's own requests come from.
+const OWN_PORTS: RangeInclusive<u16> = 60_001..=65_000;
 /// T of computed pages.
 const AGE_MAX: Duration = Duration::from_secs(600);
 const UNIX_S: u64 = 1_700_000_000;
@@ -114,6 +119,8 @@ pub struct Script {
     pub unix_s: u64,
     /// Address of the client.
     client_address: [u8; 4],
+    /// Who asks, for a host that looks at it.
+    pub peer: Rc<Cell<[u8; 4]>>,
     /// Next number of the client.
     pub seq: Seq,
     /// Next number that the client expects.
@@ -122,6 +129,8 @@ pub struct Script {
     pub table: Arc<RevisionTable>,
     /// Port that the client speaks from now.
     pub client_port: u16,
+    /// Requests of the card's own so far.
+    own_asks: u16,
     /// What has come for clients on which the script did not speak then.
     of_others: Vec<Segment>,
     /// Why the watcher calls all replies outdated, if it does.
@@ -167,7 +176,7 @@ impl Script {
 
     /// A card whose watcher says that all replies are of that class, and that can ask the server by itself ([`Script::visit`]).
     pub fn with_ages(class: Class, ages: AgeBounds) -> Script {
-        let rechecker = Rechecker { address: Ipv4Addr::from(CARD).into(), ports: 1..=u16::MAX };
+        let rechecker = Rechecker { address: Ipv4Addr::from(CARD).into(), ports: OWN_PORTS };
         Script::configured(class, |config| {
             config.paths =
                 Paths::new(PathSettings { keeps_computed: true, ages, ..PathSettings::default() }, Vec::new());
@@ -220,6 +229,7 @@ impl Script {
             now,
             unix_s: UNIX_S,
             client_address: CLIENT,
+            peer: Rc::default(),
             seq: Seq(1000),
             ack: Seq(0),
             table,
@@ -228,6 +238,7 @@ impl Script {
             reinstatement,
             change_before_answer,
             client_port: 40_000,
+            own_asks: 0,
             of_others: Vec::new(),
             timestamps: false,
             host_timestamps: false,
@@ -387,6 +398,7 @@ impl Script {
     /// A client asks on a connection of its own, and the host answers by `serve` if the request comes to it, after as much time as that says. Then the card
     /// asks as it wants to. The client's reply, and whether it came from the card.
     pub fn visit(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
+        self.client_port = self.client_port % 60_000 + 1;
         let outcome = self.ask_as(address, request, serve);
         self.answer_card(serve);
         outcome
@@ -395,12 +407,19 @@ impl Script {
     /// The card asks as it wants to.
     pub fn answer_card(&mut self, serve: &mut Serve<'_>) {
         while let Some(own) = self.card.poll_recheck() {
-            self.ask_as(CARD, &own.head, serve);
+            let client = Some((nicache_http::own_address(own.head.len() as u64), 4711));
+            let header = own.preface.map(|version| proxy_header(version, client, (SERVER.into(), own.port)));
+            let request = [&header.unwrap_or_default()[..], &own.head].concat();
+            let port = std::mem::replace(&mut self.client_port, OWN_PORTS.start() + (self.own_asks % 5000));
+            self.own_asks += 1;
+            self.ask_as(CARD, &request, serve);
+            self.client_port = port;
         }
     }
 
     fn ask_as(&mut self, address: [u8; 4], request: &[u8], serve: &mut Serve<'_>) -> (Vec<u8>, bool) {
-        (self.client_address, self.client_port) = (address, self.client_port % 60_000 + 1);
+        self.client_address = address;
+        self.peer.set(address);
         (self.seq, self.ack) = (Seq(1000), Seq(0));
         self.open();
         self.send_client(Flags::ACK | Flags::PSH, 60_000, request);

@@ -68,6 +68,7 @@ pub fn request(bytes: &[u8]) {
             for at in prefixes(&bytes[..*head_len]).filter(|at| at < head_len) {
                 assert_eq!(see_request(&bytes[..at]), Seen::Partial, "first {at} bytes");
             }
+            own_request(&bytes[..*head_len]);
         }
         Seen::Bypass(reason, Extent::Head { len, .. }) => {
             assert!(*len <= bytes.len() && *len <= HEAD_BYTES_MAX);
@@ -85,6 +86,61 @@ pub fn request(bytes: &[u8]) {
                 }
             }
         }
+    }
+}
+
+/// The card's own request for the same has the same key, and nothing that says whose the first one was.
+fn own_request(head: &[u8]) {
+    let keys = config();
+    let Some(bare) = recheck_head(head, None, &keys) else { return };
+    let lines: Vec<u8> = Trait::ALL.into_iter().flat_map(|of| trait_lines(head, of)).collect();
+    let see = |head: &[u8]| {
+        let mut scratch = HeaderScratch::new();
+        let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, &keys) else {
+            panic!("{}", head.escape_ascii())
+        };
+        (request.key, Tokens::of(request.headers, &keys))
+    };
+    let own = dressed(&bare, &lines, 0x5eed_5eed);
+    if own.len() > SHARED_HEAD_BYTES_MAX {
+        return;
+    }
+    let ((key, tokens), (own_key, own_tokens)) = (see(head), see(&own));
+    assert_eq!(key, own_key, "{}: {}", head.escape_ascii(), own.escape_ascii());
+    // A value that is in the key as it is (one of `Forwarded` that is not plain) is the same in both.
+    let repeats = own.split(|byte| *byte == b'\n').any(|line| line.to_ascii_lowercase().starts_with(b"forwarded:"));
+    // Two digits of one token may come out as another token's.
+    let is_rich = head.iter().filter(|byte| byte.is_ascii_digit()).count() > 24;
+    assert!(
+        repeats || is_rich || tokens.are_apart(&own_tokens) || !tokens.are_apart(&tokens) && is_cut(&tokens),
+        "{}: {}",
+        head.escape_ascii(),
+        own.escape_ascii()
+    );
+}
+
+/// Has the request more tokens than are kept?
+fn is_cut(tokens: &Tokens) -> bool {
+    !tokens.are_apart(&Tokens::default())
+}
+
+/// The first bytes of a connection.
+pub fn preface(bytes: &[u8]) {
+    let whole = parse_preface(bytes);
+    let mut decided = None;
+    for at in prefixes(bytes).filter(|at| *at < bytes.len()) {
+        let part = parse_preface(&bytes[..at]);
+        assert!(part == Preface::Partial || part == whole, "first {at} bytes: {part:?}, {whole:?}");
+        assert!(decided.is_none() || decided == Some(part), "decided, then {part:?} at {at}");
+        decided = Some(part).filter(|part| *part != Preface::Partial);
+    }
+    match whole {
+        Preface::Partial => assert!(bytes.len() < PREFACE_BYTES_MAX),
+        Preface::Header(header) => {
+            assert!(header.len <= bytes.len() && header.len <= PREFACE_BYTES_MAX);
+            assert_eq!(parse_preface(&bytes[..header.len]), whole, "the header alone");
+        }
+        Preface::Absent | Preface::Malformed => {}
     }
 }
 

@@ -24,7 +24,8 @@ use crate::control::{
 };
 use crate::engine::{
     AnyPort, FirstPlace, Hottest, KernelL0, L0_SHARDS_MAX, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort,
-    SharedLedger, Sign, Waker, WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, wait_for,
+    SharedLedger, Sign, Waker, WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, strangers,
+    wait_for,
 };
 use crate::inquiry::{self, ENTRIES_MAX, EntryReport, PageReport};
 use crate::logs;
@@ -464,6 +465,7 @@ fn page(shards: &Shards, host: Option<String>, target: String) -> Result<Answer>
         report.bypass = report.bypass.or_else(|| state.bypass.map(|reason| reason.label().to_owned()));
         let left = state.left_alone_until.map(|until| millis(until.0.saturating_sub(now.0)));
         report.left_alone_ms = report.left_alone_ms.max(left);
+        report.stranger = report.stranger.or_else(|| state.stranger.map(|name| strangers::report(&name, 1)));
         if report.vary.is_empty() {
             report.vary = state.vary;
         }

@@ -63,6 +63,10 @@ fn render(status: &Status) -> String {
     for lack in &status.watch_lacks {
         line("not kept", format!("{lack} (`nicache check` says more)"));
     }
+    for stranger in &counters.unknown_names {
+        let requests = live::grouped(stranger.requests);
+        line("not known", format!("{stranger} in {requests} requests: {}", stranger.advice()));
+    }
     for (name, value) in counters.more.iter().filter(|(_, value)| **value > 0) {
         line("", format!("{name} {}", live::grouped(*value)));
     }

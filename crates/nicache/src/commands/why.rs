@@ -46,6 +46,9 @@ fn render(url: &str, report: &WhyReport, lines: usize) -> String {
     if !page.vary.is_empty() {
         let _ = writeln!(text, "  the server chooses among variants by {}", page.vary.join(", "));
     }
+    if let Some(stranger) = &page.stranger {
+        let _ = writeln!(text, "  requests with the {stranger} go to the server: {}", stranger.advice());
+    }
     if page.entries.is_empty() {
         let _ = writeln!(text, "  not in card memory");
         render_absence(&mut text, page);
@@ -66,7 +69,7 @@ fn render_entry(text: &mut String, entry: &EntryReport, sources: Option<&Sources
     let _ = writeln!(text, "  key {}, queue {}, for host {}", entry.key, entry.shard, entry.host);
     let _ = writeln!(
         text,
-        "  given by the server to {} classes of clients (by Referer, Sec-Fetch-*, language, kind of program)",
+        "  given by the server to {} classes of clients (by Referer, Sec-Fetch-*, language, kind of program, proxy)",
         entry.classes
     );
     let Some(sources) = sources else {
@@ -174,6 +177,7 @@ fn advice(reason: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::StrangerReport;
     use crate::inquiry::PathReport;
 
     #[test]
@@ -222,6 +226,10 @@ mod tests {
         let page = PageReport { last: Some("fill_refused_wrote".into()), last_ms: Some(1500), ..PageReport::default() };
         let text = render("/p", &WhyReport { page, sources: Vec::new(), unwatched: None, lacks: Vec::new() }, 1);
         assert!(text.contains("1.5 s ago: fill_refused_wrote") && text.contains("changed a file or a row"), "{text}");
+        let stranger = Some(StrangerReport { is_cookie: false, name: "x-odd".into(), requests: 3 });
+        let page = PageReport { stranger, ..PageReport::default() };
+        let text = render("/p", &WhyReport { page, sources: Vec::new(), unwatched: None, lacks: Vec::new() }, 1);
+        assert!(text.contains("the header x-odd") && text.contains("--vary x-odd"), "{text}");
         let unwatched = Some("not watched yet".to_owned());
         let text = render(
             "/p",

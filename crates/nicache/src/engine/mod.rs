@@ -10,6 +10,7 @@ pub mod precedence;
 mod rechecker;
 mod report;
 mod shard;
+pub mod strangers;
 mod succession;
 
 pub use hottest::{HOTTEST_MAX, Hottest};

@@ -1,7 +1,9 @@
 //! The card's own client: asks the server again for pages that the card holds, through the wire like anybody else.
 //!
-//! It connects from an address of its own, and from ports that nobody else uses there, by which the card knows it.
+//! It connects from an address of its own, and from ports that nobody else uses there, by which the card knows it. Where clients' connections begin with a
+//! header of the PROXY protocol, its own do, too, with an address that nobody has.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::ops::RangeInclusive;
@@ -10,7 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nicache_card::Recheck;
-use nicache_http::{Follower, HEAD_BYTES_MAX, Method, ReplyOutcome, parse_reply};
+use nicache_http::{
+    Follower, HEAD_BYTES_MAX, Method, ProxyVersion, ReplyOutcome, own_address, parse_reply, proxy_header,
+};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 
 /// Ports of the card's own client: above those that Linux gives to other clients.
@@ -52,12 +56,16 @@ fn own_ports(worker: usize) -> Vec<u16> {
     PORTS.skip(worker).step_by(WORKERS).collect()
 }
 
+/// The port that a connection goes to, and the header that it begins with.
+type Kind = (u16, Option<ProxyVersion>);
+
 struct Worker {
     address: Ipv4Addr,
     server: Ipv4Addr,
     ports: Vec<u16>,
     next: usize,
-    connection: Option<(u16, TcpStream)>,
+    /// With what tells its kind from others.
+    connection: Option<(Kind, TcpStream)>,
 }
 
 impl Worker {
@@ -65,7 +73,7 @@ impl Worker {
         loop {
             let request = requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(request) = request else { return };
-            let was_open = self.connection.as_ref().is_some_and(|(port, _)| *port == request.port);
+            let was_open = self.connection.as_ref().is_some_and(|(kind, _)| *kind == (request.port, request.preface));
             let mut outcome = self.ask(&request);
             if outcome.is_err() && was_open {
                 // The server may have closed the connection meanwhile.
@@ -78,15 +86,29 @@ impl Worker {
     }
 
     fn ask(&mut self, request: &Recheck) -> io::Result<()> {
-        let (port, mut stream) = match self.connection.take() {
-            Some((port, stream)) if port == request.port => (port, stream),
-            _ => (request.port, self.connect(request.port)?),
+        let kind = (request.port, request.preface);
+        let mut stream = match self.connection.take() {
+            Some((known, mut stream)) if known == kind => {
+                stream.write_all(&request.head)?;
+                stream
+            }
+            _ => {
+                let mut stream = self.connect(request.port)?;
+                stream.write_all(&[&self.preface(kind)[..], &request.head].concat())?;
+                stream
+            }
         };
-        stream.write_all(&request.head)?;
         if read_reply(&mut stream)? {
-            self.connection = Some((port, stream));
+            self.connection = Some((kind, stream));
         }
         Ok(())
+    }
+
+    /// The header that a connection begins with.
+    fn preface(&self, (port, version): Kind) -> Vec<u8> {
+        let Some(version) = version else { return Vec::new() };
+        let client = own_address(RandomState::new().build_hasher().finish());
+        proxy_header(version, Some((client, self.ports[self.next])), (self.server, port))
     }
 
     fn connect(&mut self, port: u16) -> io::Result<TcpStream> {

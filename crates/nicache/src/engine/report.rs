@@ -7,7 +7,8 @@ use nicache_coherence::RefusalReason;
 use nicache_http::{BypassReason, NotShared};
 use nicache_port::Port;
 
-use crate::control::Counters;
+use super::strangers;
+use crate::control::{Counters, StrangerReport};
 
 type Named = (&'static str, &'static str, fn(&Counts) -> u64);
 
@@ -65,6 +66,7 @@ const COUNTERS: &[Named] = &[
     ("rechecks", "Times that the server was to be asked again by the card itself.", |counts| counts.rechecks),
     ("rechecks_dropped", "Of these, those dropped as too many were waiting.", |counts| counts.rechecks_dropped),
     ("recheck_requests", "Requests of the card itself.", |counts| counts.recheck_requests),
+    ("proxy_headers", "Connections that began with a header of the PROXY protocol.", |counts| counts.proxy_headers),
     ("waits", "Requests that waited for another one's reply or for the watcher.", |counts| counts.waits),
     ("waits_answered", "Of these, those answered from card memory then.", |counts| counts.waits_answered),
     ("waits_shared", "Of these, those answered with a reply that is not kept.", |counts| counts.waits_shared),
@@ -153,6 +155,7 @@ pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
         not_caching: (!card.lease_holds()).then(|| "the watcher's lease has expired".to_owned()),
         ..Counters::default()
     };
+    report.unknown_names = card.strangers().iter().map(|(name, count)| strangers::report(name, *count)).collect();
     let mut add = |name: String, value: u64| {
         report.more.insert(name, value);
     };
@@ -216,6 +219,9 @@ pub fn card_sample<W: Port, H: Port>(number: usize, card: &Card<W, H>) -> CardSa
     }
 }
 
+/// Names of headers and cookies that are told.
+const UNKNOWN_NAMES_MAX: usize = 64;
+
 /// The sum of all shards.
 pub fn merge(reports: impl IntoIterator<Item = Counters>) -> Counters {
     let mut sum = Counters::default();
@@ -231,9 +237,19 @@ pub fn merge(reports: impl IntoIterator<Item = Counters>) -> Counters {
         sum.bus_from_host_bytes += report.bus_from_host_bytes;
         sum.bypass_on |= report.bypass_on;
         sum.not_caching = sum.not_caching.or(report.not_caching);
+        for stranger in report.unknown_names {
+            let is_same =
+                |known: &&mut StrangerReport| known.is_cookie == stranger.is_cookie && known.name == stranger.name;
+            match sum.unknown_names.iter_mut().find(is_same) {
+                Some(known) => known.requests += stranger.requests,
+                None => sum.unknown_names.push(stranger),
+            }
+        }
         for (name, value) in report.more {
             *sum.more.entry(name).or_default() += value;
         }
     }
+    sum.unknown_names.sort_by(|one, other| other.requests.cmp(&one.requests).then_with(|| one.name.cmp(&other.name)));
+    sum.unknown_names.truncate(UNKNOWN_NAMES_MAX);
     sum
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::life::{SLEEP_MAX, Sign};
 use super::precedence::Precedence;
 use super::rechecker::Rechecker;
+use super::strangers;
 use anyhow::{Context, Result};
 use nicache_card::Card;
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, ReceiveSteering, wait};
@@ -155,6 +156,7 @@ fn run<W: Port, H: Port>(
             tracing::debug!("received frames are not steered to the card's CPU: {error}");
             steering = None;
         }
+        strangers::tell(&mut card);
         waker.clear();
         while let Ok(command) = inbox.try_recv() {
             command(&mut card);

@@ -124,10 +124,6 @@ impl PathOptions {
         if let (false, Some(key)) = (own.wants_computed(), first) {
             bail!("path `{name}`: `{key}` is for computed pages, and with `recheck` 0 none of them is kept");
         }
-        let is_token = |text: &str| {
-            !text.is_empty()
-                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-        };
         for header in &self.mask_headers {
             if !is_token(header) || header.contains('*') {
                 bail!("path `{name}`: mask-headers: `{header}` is no name of a header");
@@ -138,14 +134,14 @@ impl PathOptions {
                 );
             }
         }
+        for cookie in &self.drop_set_cookie {
+            if cookie.starts_with('@') {
+                bail!("path `{name}`: drop-set-cookie: `{cookie}` is no name of a cookie");
+            }
+        }
         for (key, names) in [("drop-set-cookie", &self.drop_set_cookie), ("ignore-cookie", &self.ignore_cookie)] {
             for cookie in names {
-                let stem = cookie.strip_suffix('*').unwrap_or(cookie);
-                if !is_token(stem) || stem.contains('*') {
-                    bail!(
-                        "path `{name}`: {key}: `{cookie}` is no name of a cookie, nor the beginning of one with a final `*`"
-                    );
-                }
+                check_cookie(cookie).map_err(|reason| anyhow::anyhow!("path `{name}`: {key}: {reason}"))?;
             }
         }
         Ok(())
@@ -185,6 +181,24 @@ impl fmt::Display for PathOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.pattern)
     }
+}
+
+/// A name of a header or a cookie (RFC 9110 section 5.6.2), or such with a `*`.
+pub(super) fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+}
+
+/// What is wrong with an entry of a list of cookies.
+pub(super) fn check_cookie(cookie: &str) -> std::result::Result<(), String> {
+    if let Some(list) = cookie.strip_prefix('@') {
+        let is_known = cookie == nicache_http::ANALYTICS;
+        return if is_known { Ok(()) } else { Err(format!("there is no list `@{list}`; there is `@analytics`")) };
+    }
+    let stem = cookie.strip_suffix('*').unwrap_or(cookie);
+    if is_token(stem) && !stem.contains('*') {
+        return Ok(());
+    }
+    Err(format!("`{cookie}` is no name of a cookie, nor the beginning of one with a final `*`"))
 }
 
 #[cfg(test)]

@@ -251,6 +251,15 @@ impl RunOptions {
             let separated = keys.separate_by(header).ok();
             keys = separated.with_context(|| format!("vary: `{header}` is no name of a header, or one too many"))?;
         }
+        for header in &plan.ignore_headers {
+            let stem = header.strip_suffix('*').unwrap_or(header);
+            if stem.is_empty() || !path::is_token(stem) || stem.contains('*') {
+                bail!("ignore-header: `{header}` is not a header's name, nor the beginning of one with a final `*`");
+            }
+        }
+        for cookie in plan.ignore_cookies.iter().filter(|cookie| *cookie != "*") {
+            path::check_cookie(cookie).map_err(|reason| anyhow::anyhow!("ignore-cookie: {reason}"))?;
+        }
         if let Some(odd) = plan.session_files.iter().find(|file| !is_session_pattern(file)) {
             bail!(
                 "session-files: `{}` is no absolute path, nor the beginning of file names in a folder with a final `*`",
