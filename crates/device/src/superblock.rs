@@ -60,7 +60,7 @@ impl Superblock {
         let parse = || {
             let log = u32_at(0x18)?;
             let blocks = u64::from(u32_at(0x4)?) | u64::from(u32_at(0x150)?) << 32;
-            let is_ext4 = u16_at(0x38)? == MAGIC && log <= 6;
+            let is_ext4 = u16_at(0x38)? == MAGIC && log <= 6 && blocks > 0;
             let (compat, incompat, ro_compat) = (u32_at(0x5C)?, u32_at(0x60)?, u32_at(0x64)?);
             is_ext4.then_some(Superblock { block_bytes: 1024 << log, blocks, compat, incompat, ro_compat })
         };
@@ -79,5 +79,47 @@ impl Superblock {
             (self.blocks.checked_mul(self.block_bytes).is_none_or(|bytes| bytes > capacity_bytes), Unsuitable::TooLong),
         ];
         refusals.into_iter().find(|(applies, _)| *applies).map_or(Ok(()), |(_, reason)| Err(reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A superblock as mkfs.ext4 makes it, with some fields set.
+    fn head(fields: &[(usize, u32)]) -> Vec<u8> {
+        let mut head = vec![0; 2048];
+        let usual = [(0x4, 1000), (0x18, 2), (0x38, u32::from(MAGIC)), (0x5C, COMPAT_HAS_JOURNAL), (0x60, 0x40)];
+        for (at, value) in usual.iter().chain(fields) {
+            head[AT + at..AT + at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        head
+    }
+
+    fn check(fields: &[(usize, u32)]) -> Result<(), Unsuitable> {
+        Superblock::parse(&head(fields))?.check(4096 * 1000)
+    }
+
+    #[test]
+    fn each_reason_is_found() {
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&[(0x38, 0)]), Err(Unsuitable::NotExt4));
+        assert_eq!(check(&[(0x18, 7)]), Err(Unsuitable::NotExt4));
+        assert_eq!(check(&[(0x18, 0)]), Err(Unsuitable::BlockBytes(1024)));
+        assert_eq!(check(&[(0x5C, 0)]), Err(Unsuitable::NoJournal));
+        assert_eq!(check(&[(0x60, INCOMPAT_JOURNAL_DEV)]), Err(Unsuitable::JournalDevice));
+        assert_eq!(check(&[(0x60, INCOMPAT_INLINE_DATA)]), Err(Unsuitable::InlineData));
+        assert_eq!(check(&[(0x60, INCOMPAT_ENCRYPT)]), Err(Unsuitable::Encrypt));
+        assert_eq!(check(&[(0x64, RO_COMPAT_VERITY)]), Err(Unsuitable::Verity));
+        assert_eq!(check(&[(0x4, 1001)]), Err(Unsuitable::TooLong));
+        assert_eq!(check(&[(0x150, u32::MAX)]), Err(Unsuitable::TooLong));
+        assert_eq!(Superblock::parse(&[]), Err(Unsuitable::NotExt4));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_parsed(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..2048), capacity: u64) {
+            let _ = Superblock::parse(&bytes).and_then(|superblock| superblock.check(capacity));
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Writes files back before their payload fills the memory, and knows which files are dirty.
 //!
+//! A dirty file that is removed is emptied instead.
+//!
 //! It has a descriptor of every dirty file. They are closed by its own thread or by those of requests, never by the threads of the device:
 //! closing the last one of a removed file makes the file system write, which those threads answer.
 
@@ -111,6 +113,7 @@ impl Shared {
             if self.cache.is_pressed() {
                 self.relieve();
             }
+            self.empty_removed();
             self.let_go();
         }
         lock(&self.files).clear();
@@ -153,6 +156,22 @@ impl Shared {
         }
         self.cache.index().handle_literals_written(id, &literals);
         let _ = drop_pages(file, 0, 0);
+    }
+
+    /// What was removed needs no writing, and its space is wanted. Whoever still has it open finds it empty.
+    fn empty_removed(&self) {
+        let files: Vec<(FileId, Arc<File>)> =
+            lock(&self.files).iter().map(|(id, file)| (*id, Arc::clone(file))).collect();
+        for (id, file) in files {
+            if rustix::fs::fstat(&*file).is_ok_and(|attributes| attributes.st_nlink == 0)
+                && let Some(_lock) = self.locks.try_write(id)
+                && file.set_len(0).is_ok()
+            {
+                let mut index = self.cache.index();
+                index.cut(id, 0);
+                index.take_failed(id);
+            }
+        }
     }
 
     /// Closes the files that are clean.

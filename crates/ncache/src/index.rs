@@ -263,15 +263,17 @@ impl Index {
         self.files.get(&file).map_or(0, |entry| entry.dirty.len())
     }
 
-    /// A write of this file failed at the logical unit; true the first time after [`Index::take_failed`].
+    /// A write of this file failed at the logical unit.
     fn fail(&mut self, file: FileId) {
         self.files.entry(file).or_default().has_failed = true;
     }
 
+    /// Whether a write of this file failed since somebody was told.
     pub(crate) fn has_failed(&self, file: FileId) -> bool {
         self.files.get(&file).is_some_and(|entry| entry.has_failed)
     }
 
+    /// As [`Index::has_failed`], and forgets it: somebody is told.
     pub(crate) fn take_failed(&mut self, file: FileId) -> bool {
         let failed = self.files.get_mut(&file).is_some_and(|entry| std::mem::take(&mut entry.has_failed));
         self.forget_if_empty(file);

@@ -353,6 +353,7 @@ impl Payload for Nicache {
         let mut charge = self.cache.charge(bytes + copied + BLOCK_BYTES)?;
         {
             let _lock = self.flusher.locks().write(id);
+            self.flusher.note(file, id)?;
             let size = size(file)?;
             if offset > size && offset / BLOCK != size / BLOCK {
                 // The block with the old end becomes whole, and what was behind its end is zeroes.
@@ -360,7 +361,6 @@ impl Payload for Nicache {
             }
             let puts = self.cut(file, id, offset, data, size, charge)?;
             self.put(file, id, &puts)?;
-            self.flusher.note(file, id)?;
         }
         self.flusher.relieve(id);
         match stability {
@@ -381,8 +381,8 @@ impl Payload for Nicache {
         let _lock = self.flusher.locks().write(id);
         let old = self::size(file)?;
         if size != old {
-            self.put_tail(file, id, old, size, charge)?;
             self.flusher.note(file, id)?;
+            self.put_tail(file, id, old, size, charge)?;
         }
         if size < old {
             // The kernel zeroes what is behind the end in its page. A key in there that has arrived would go to the device once more.

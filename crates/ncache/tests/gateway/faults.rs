@@ -220,3 +220,27 @@ fn replies_that_nobody_takes_stop_readers_and_not_the_cache() {
     drop(file);
     gateway.close();
 }
+
+#[test]
+fn the_space_of_what_is_removed_comes_back() {
+    if skipped() {
+        return;
+    }
+    let lun = Arc::new(MemoryLun::new(64 << 20));
+    let gateway = Gateway::new(lun.clone(), CacheOptions::default(), true);
+    rustix::fs::syncfs(gateway.mounted.root()).unwrap();
+    let free = || rustix::fs::fstatvfs(gateway.mounted.root()).unwrap().f_bfree;
+    let before = free();
+    let (file, _) = gateway.open("file");
+    write(&*gateway.nicache, &file, 0, &pattern(1, 1, 0, 4 << 20));
+    assert!(free() < before);
+    drop(file);
+    std::fs::remove_file(gateway.path("file")).unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while free() < before || gateway.cache.figures().dirty_chunks > 0 {
+        assert!(std::time::Instant::now() < deadline, "{:?}", gateway.cache.figures());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    gateway.close();
+    assert_unit_clean(&lun);
+}
