@@ -1,11 +1,11 @@
 //! Where a packet that belongs to no connection goes, and what of it is translated from then on.
 
-use nicache_tcp::Time;
-
+use crate::conntrack::{ConnectionId, InsertError};
 use crate::counters::Drop;
 use crate::decision::Moment;
 use crate::forwarder::{Begun, Forwarder, Note, Packet};
 use crate::nat::{MappingError, MappingId};
+use crate::rules::Ruled;
 use crate::services::Chosen;
 use crate::tcp_track;
 use crate::tuple::{Endpoint, Protocol, Tuple};
@@ -30,10 +30,10 @@ impl Forwarder {
         packet: &Packet<'_>,
         tuple: &Tuple,
         bytes: u64,
-        Moment { now, random }: Moment,
+        moment: Moment,
     ) -> Result<Begun, Drop> {
         let ruled = self.rules.find(tuple, packet.interface);
-        if !self.rules.passes(ruled, bytes, now) {
+        if !self.rules.passes(ruled, bytes, moment.now) {
             return Err(Drop::Rule);
         }
         let destination = tuple.destination;
@@ -91,7 +91,7 @@ impl Forwarder {
             {
                 return Err(Drop::NoRoute);
             }
-            match self.insert(packet, tuple, &lead, through, ruled, now, random)? {
+            match self.insert(packet, tuple, &lead, through, ruled, moment)? {
                 Some(id) => return Ok(Begun::Connection(id)),
                 None if service.is_some() => {}
                 None => break,
@@ -120,10 +120,9 @@ impl Forwarder {
         tuple: &Tuple,
         lead: &Lead,
         through: Option<usize>,
-        ruled: crate::rules::Ruled,
-        now: Time,
-        random: u32,
-    ) -> Result<Option<crate::conntrack::ConnectionId>, Drop> {
+        ruled: Ruled,
+        Moment { now, random }: Moment,
+    ) -> Result<Option<ConnectionId>, Drop> {
         if let Some(old) = self.conntrack.in_the_way() {
             self.end(old);
             self.counters.pushed_out += 1;
@@ -160,7 +159,7 @@ impl Forwarder {
                     self.nat.release(mapping);
                 }
                 match error {
-                    crate::conntrack::InsertError::Taken => Ok(None),
+                    InsertError::Taken => Ok(None),
                     _ => Err(Drop::TableFull),
                 }
             }

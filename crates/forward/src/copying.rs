@@ -9,7 +9,7 @@ use std::time::Duration;
 use nicache_port::{Burst, FrameBuf, Offload, Port, send_with_fallback};
 use nicache_tcp::Time;
 
-use crate::decision::{Decision, Head, Moment, Outgoing};
+use crate::decision::{Decision, Head, Incoming, Moment, Outgoing};
 use crate::forwarder::Forwarder;
 
 /// Frames that wait for a neighbour's answer at most.
@@ -115,15 +115,15 @@ impl<P: Port> Copying<P> {
     /// False: it has to wait. `until`: how long it may be held.
     fn pass(&mut self, data: &[u8], offload: Offload, port: u8, moment: Moment, until: Option<Time>) -> bool {
         let mut head = std::mem::take(&mut self.head);
-        let decision = self.forwarder.handle(data, data.len(), port, offload, &mut head, moment);
+        let incoming = Incoming { look: data, len: data.len(), port, offload };
+        let decision = self.forwarder.handle(&incoming, &mut head, moment);
         let waits = decision == Decision::Wait;
         match decision {
             Decision::Forward(out) => self.send_out(&head, data, out),
             Decision::Answer { interface } => self.send(interface, &head, &[], Offload::default()),
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
-                    let one =
-                        self.forwarder.fan_out(data, data.len(), port, offload, (group, target), &mut head, moment.now);
+                    let one = self.forwarder.fan_out(&incoming, (group, target), &mut head, moment.now);
                     if let Decision::Forward(out) = one {
                         self.send_out(&head, data, out);
                     }

@@ -16,6 +16,19 @@ const _: () = assert!(icmp::ERROR_FRAME_BYTES_MAX + 8 <= HEAD_BYTES_MAX);
 /// The first bytes of a frame that is to be sent.
 pub type Head = ArrayVec<u8, HEAD_BYTES_MAX>;
 
+/// A frame that has come in.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// Its first bytes: all headers at least.
+    pub look: &'a [u8],
+    /// All of its bytes.
+    pub len: usize,
+    /// The port that it came in by.
+    pub port: u8,
+    /// Its metadata.
+    pub offload: Offload,
+}
+
 /// When a packet came, and a number that nobody can guess.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {

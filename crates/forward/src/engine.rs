@@ -406,7 +406,8 @@ impl<B: Backend> Engine<B> {
             return Ok(Some(frame));
         }
         let mut head = std::mem::take(&mut self.head);
-        let decision = forwarder.handle(&frame.look, frame.len, frame.port, frame.offload, &mut head, moment);
+        let incoming = frame.incoming();
+        let decision = forwarder.handle(&incoming, &mut head, moment);
         let port_of = |forwarder: &Forwarder, interface: usize| forwarder.interfaces()[interface].port;
         match decision {
             Decision::Forward(Outgoing { interface, rest, offload }) => {
@@ -414,8 +415,7 @@ impl<B: Backend> Engine<B> {
             }
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
-                    let (look, len, port) = (&frame.look, frame.len, frame.port);
-                    let one = forwarder.fan_out(look, len, port, frame.offload, (group, target), &mut head, moment.now);
+                    let one = forwarder.fan_out(&incoming, (group, target), &mut head, moment.now);
                     if let Decision::Forward(Outgoing { interface, rest, offload }) = one {
                         // A target for which there is no room gets none: others do not wait for it.
                         let port = port_of(forwarder, interface);

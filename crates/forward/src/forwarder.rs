@@ -23,7 +23,7 @@ use nicache_tcp::frame::Tags;
 use crate::config::Config;
 use crate::conntrack::{ConnectionId, Conntrack};
 use crate::counters::{Counters, Drop};
-use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Moment};
+use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Incoming, Moment};
 use crate::fan_out::FanOut;
 use crate::fragments::{Fate, Fragments};
 use crate::icmp::{self, Complaint};
@@ -231,19 +231,11 @@ impl Forwarder {
         self.conntrack.next_due()
     }
 
-    /// A frame of `frame_len` bytes, of which `frame` are the first ones, has come in by a port. What is to be sent begins with `head`, which is written over.
-    pub fn handle(
-        &mut self,
-        frame: &[u8],
-        frame_len: usize,
-        port: u8,
-        offload: Offload,
-        head: &mut Head,
-        moment: Moment,
-    ) -> Decision {
+    /// A frame has come in. What is to be sent begins with `head`, which is written over.
+    pub fn handle(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Decision {
         self.counters.packets += 1;
         head.clear();
-        let decision = self.decide(frame, frame_len, port, offload, head, moment).unwrap_or_else(Decision::Drop);
+        let decision = self.decide(incoming, head, moment).unwrap_or_else(Decision::Drop);
         match &decision {
             Decision::Forward(_) => self.counters.forwarded += 1,
             Decision::Answer { .. } => self.counters.answered += 1,
@@ -258,16 +250,13 @@ impl Forwarder {
     /// delays no other.
     pub fn fan_out(
         &mut self,
-        frame: &[u8],
-        frame_len: usize,
-        port: u8,
-        offload: Offload,
+        incoming: &Incoming<'_>,
         (group, target): (usize, usize),
         head: &mut Head,
         now: Time,
     ) -> Decision {
         head.clear();
-        let decision = self.decide_target(frame, frame_len, port, offload, (group, target), head, now);
+        let decision = self.decide_target(incoming, (group, target), head, now);
         let decision = decision.unwrap_or_else(Decision::Drop);
         match &decision {
             Decision::Forward(_) => self.counters.forwarded += 1,
@@ -279,15 +268,12 @@ impl Forwarder {
 
     fn decide_target(
         &mut self,
-        frame: &[u8],
-        frame_len: usize,
-        port: u8,
-        offload: Offload,
+        incoming: &Incoming<'_>,
         (group, target): (usize, usize),
         head: &mut Head,
         now: Time,
     ) -> Result<Decision, Drop> {
-        let (packet, _) = self.look(frame, frame_len, port, offload)?.ok_or(Drop::NotOurs)?;
+        let (packet, _) = self.look(incoming)?.ok_or(Drop::NotOurs)?;
         let group = self.groups.get(group);
         let to = group.targets[target];
         if packet.view.transport == Transport::Later {
@@ -299,20 +285,15 @@ impl Forwarder {
         self.forward(&packet, &Change::Ends(Tuple { source, destination: to, ..tuple }), head, now)
     }
 
-    /// Finds interface and packet. `None`: it is not IP, and begins at the place that is told with it.
-    fn look<'a>(
-        &self,
-        frame: &'a [u8],
-        frame_len: usize,
-        port: u8,
-        offload: Offload,
-    ) -> Result<Option<(Packet<'a>, bool)>, Drop> {
+    /// Finds interface and packet, and whether it is for our MAC address. `None`: it is not IP.
+    fn look<'a>(&self, incoming: &Incoming<'a>) -> Result<Option<(Packet<'a>, bool)>, Drop> {
+        let Incoming { look: frame, len, port, offload } = *incoming;
         let interface = self.interface_of(frame, port)?;
         let (kind, network_at) = network_of(frame).ok_or(Drop::Malformed)?;
         if !matches!(kind, ETHERTYPE_IPV4 | ETHERTYPE_IPV6) {
             return Ok(None);
         }
-        let view = View::parse(frame, network_at, frame_len).map_err(|error| match error {
+        let view = View::parse(frame, network_at, len).map_err(|error| match error {
             ViewError::SourceRoute => Drop::SourceRoute,
             ViewError::Truncated | ViewError::Malformed | ViewError::Extensions => Drop::Malformed,
         })?;
@@ -336,17 +317,10 @@ impl Forwarder {
         self.interfaces.iter().position(is_it).ok_or(Drop::Interface)
     }
 
-    fn decide(
-        &mut self,
-        frame: &[u8],
-        frame_len: usize,
-        port: u8,
-        offload: Offload,
-        head: &mut Head,
-        moment: Moment,
-    ) -> Result<Decision, Drop> {
-        let Some((packet, is_to_us)) = self.look(frame, frame_len, port, offload)? else {
-            return self.handle_arp(frame, port, head, moment.now);
+    fn decide(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Result<Decision, Drop> {
+        let frame = incoming.look;
+        let Some((packet, is_to_us)) = self.look(incoming)? else {
+            return self.handle_arp(frame, incoming.port, head, moment.now);
         };
         let view = packet.view;
         if solicitation::is_discovery(frame, &view) {
@@ -358,7 +332,8 @@ impl Forwarder {
             tuple.is_some_and(|tuple| self.groups.find(tuple.destination).is_some())
                 || view.transport == Transport::Later && view.destination.is_multicast()
         };
-        if !is_to_us && !(view.destination.is_multicast() && frame[0] & 1 == 1 && is_for_group()) {
+        let is_to_group = view.destination.is_multicast() && frame[0] & 1 == 1;
+        if !is_to_us && (!is_to_group || !is_for_group()) {
             return Err(Drop::NotOurs);
         }
         if is_martian(view.source) || self.owned.contains(&view.source) {

@@ -7,7 +7,7 @@ use nicache_bus::{Received, ReceivedChecksum, ReceivedGso};
 use nicache_port::{Checksum, Gso, GsoKind, Offload};
 
 use crate::backend::PAYLOAD_AT;
-use crate::decision::HEAD_BYTES_MAX;
+use crate::decision::{HEAD_BYTES_MAX, Incoming};
 use crate::pcache::BufferId;
 use crate::view::{TCP, Transport, View, network_of};
 
@@ -50,6 +50,11 @@ impl Frame {
     /// Whether it has none; there is no such frame.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// It, for a forwarder.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { look: &self.look, len: self.len, port: self.port, offload: self.offload }
     }
 
     /// The port that it came in by.

@@ -56,5 +56,5 @@ pub mod view;
 
 pub use config::Config;
 pub use counters::{Counters, Drop};
-pub use decision::{Decision, HEAD_BYTES_MAX, Head, Moment, Outgoing};
+pub use decision::{Decision, HEAD_BYTES_MAX, Head, Incoming, Moment, Outgoing};
 pub use forwarder::Forwarder;

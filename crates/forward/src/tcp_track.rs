@@ -94,7 +94,7 @@ pub struct TcpTrack {
 impl TcpTrack {
     /// From a first segment, in the original direction. One that is no SYN belongs to a connection that is older than what is known of it.
     pub fn new(segment: &TcpView) -> TcpTrack {
-        let end = segment.seq + segment.len();
+        let end = segment.seq + segment.numbers();
         let window = u32::from(segment.window).max(1);
         let mut track =
             TcpTrack { state: TcpState::SynSent, before_reset: TcpState::SynSent, sides: [Side::default(); 2] };
@@ -158,7 +158,7 @@ impl TcpTrack {
             self.state = TcpState::Established;
         }
         if flags.fin() {
-            self.sides[direction as usize].fin = Some(segment.seq + segment.len());
+            self.sides[direction as usize].fin = Some(segment.seq + segment.numbers());
             if self.state != TcpState::TimeWait {
                 self.state = TcpState::Closing;
             }
@@ -174,7 +174,7 @@ impl TcpTrack {
     }
 
     fn handle_syn(&mut self, direction: Direction, segment: &TcpView) -> Judged {
-        let end = segment.seq + segment.len();
+        let end = segment.seq + segment.numbers();
         let side = &self.sides[direction as usize];
         match (self.state, direction) {
             // RFC 9293 section 3.6.1: behind the numbers of the old connection.
@@ -216,7 +216,7 @@ impl TcpTrack {
 
     /// The first segment of an end, which is a SYN.
     fn open(&mut self, direction: Direction, segment: &TcpView) {
-        let end = segment.seq + segment.len();
+        let end = segment.seq + segment.numbers();
         self.sides[direction as usize] = Side {
             end,
             max_end: end,
@@ -237,7 +237,7 @@ impl TcpTrack {
             // The first of a direction of which nothing is known, near what the other end has acknowledged.
             return !segment.flags.ack() || segment.ack.le(receiver.end);
         }
-        let end = segment.seq + segment.len();
+        let end = segment.seq + segment.numbers();
         let is_near = segment.seq.le(sender.max_end)
             && (receiver.max_window == 0 || end.ge(sender.end + 0u32.wrapping_sub(receiver.max_window)));
         if !segment.flags.ack() || receiver.max_window == 0 {
@@ -248,7 +248,7 @@ impl TcpTrack {
     }
 
     fn advance(&mut self, direction: Direction, segment: &TcpView) {
-        let end = segment.seq + segment.len();
+        let end = segment.seq + segment.numbers();
         let (mut sender, mut receiver) = (self.sides[direction as usize], self.sides[direction.other() as usize]);
         let window = u32::from(segment.window) << sender.scale;
         if sender.max_window == 0 {
@@ -414,7 +414,7 @@ mod tests {
                 let segment = segment(Flags(flags), seq, ack, payload_len);
                 match track.handle(direction, &segment) {
                     Judged::Inside if is_near && segment.flags.ack() && !segment.flags.syn() => {
-                        *mine = mine.wrapping_add(segment.len());
+                        *mine = mine.wrapping_add(segment.numbers());
                     }
                     Judged::Inside => {}
                     Judged::Outside => prop_assert_eq!(before, format!("{track:?}")),

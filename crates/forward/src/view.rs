@@ -93,7 +93,7 @@ pub struct TcpView {
 
 impl TcpView {
     /// Numbers that the segment takes: its bytes, SYN and FIN.
-    pub fn len(&self) -> u32 {
+    pub fn numbers(&self) -> u32 {
         self.payload_len + u32::from(self.flags.syn()) + u32::from(self.flags.fin())
     }
 }

@@ -11,7 +11,7 @@ use nicache_forward::fan_out::Group;
 use nicache_forward::rules::{Action, Rule};
 use nicache_forward::services::{BackEnd, Chosen, Health, ServiceConfig};
 use nicache_forward::tuple::{Endpoint, Protocol};
-use nicache_forward::{Decision, Drop, Head};
+use nicache_forward::{Decision, Drop, Head, Incoming};
 use nicache_port::Offload;
 use nicache_tcp::Time;
 use packets::*;
@@ -124,6 +124,9 @@ fn the_same_ends_again() {
     assert_eq!((table.count(Phase::TimeWait), table.count(Phase::Opening), table.len()), (0, 1, 1));
 }
 
+/// An address with a port.
+type End = (std::net::IpAddr, u16);
+
 #[derive(Clone, Debug)]
 enum Step {
     Send { client: usize, port: u16, protocol: u8, server: usize, flags: u8 },
@@ -151,7 +154,7 @@ proptest! {
             config.externals[0].ports = 100..=115;
         });
         // What is outside now, by protocol: the inside end, and the server that it speaks with.
-        let mut seen: Vec<(u8, (std::net::IpAddr, u16), (std::net::IpAddr, u16), usize)> = Vec::new();
+        let mut seen: Vec<(u8, End, End, usize)> = Vec::new();
         for step in steps {
             match step {
                 Step::Send { client, port, protocol, server, flags } => {
@@ -316,11 +319,11 @@ fn one_to_many() {
         for frame in &frames {
             let mut head = Head::new();
             let moment = nicache_forward::Moment { now: world.now, random: 0 };
-            let decision = world.forwarder.handle(frame, frame.len(), INSIDE, offload, &mut head, moment);
+            let incoming = Incoming { look: frame, len: frame.len(), port: INSIDE, offload };
+            let decision = world.forwarder.handle(&incoming, &mut head, moment);
             assert_eq!(decision, Decision::FanOut { group: 0, targets: 3 });
             for target in 0..3 {
-                let one =
-                    world.forwarder.fan_out(frame, frame.len(), INSIDE, offload, (0, target), &mut head, world.now);
+                let one = world.forwarder.fan_out(&incoming, (0, target), &mut head, world.now);
                 match one {
                     Decision::Forward(out) => {
                         let sent = [&head[..], &frame[out.rest]].concat();

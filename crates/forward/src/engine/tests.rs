@@ -211,7 +211,8 @@ fn check(frame: &[u8], number: u32, is_changed: bool) -> Result<(), String> {
     let is_to_target = (60_000..60_000 + TARGETS).contains(&word(36));
     // What goes to a group has one source; its checksum belongs to the payload that it came with.
     let is_own = word(34) == number as u16 % 60_000 + 1 && word(36) == 1000 + (number % 50_000) as u16;
-    if !is_own && !(is_to_target && word(34) == 77) {
+    let is_of_group = is_to_target && word(34) == 77;
+    if !is_own && !is_of_group {
         return Err(format!("{number} with the ports {} and {}", word(34), word(36)));
     }
     let payload = &frame[42..];

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use nicache_bus::attachment::FRAMES;
 use nicache_bus::{Attachment, CardSide, Window};
-use nicache_forward::backend::BUFFER_BYTES;
 use nicache_forward::bus::Bus;
 use nicache_forward::engine::{Engine, EngineConfig};
 use nicache_forward::interface::Interface;
@@ -16,7 +15,7 @@ use nicache_forward::nat::{External, Filtering};
 use nicache_forward::pcache::Order;
 use nicache_forward::services::{BackEnd, ServiceConfig};
 use nicache_forward::tuple::{Endpoint, Protocol};
-use nicache_forward::{Config, Decision, Forwarder, Head, Moment};
+use nicache_forward::{Config, Decision, Forwarder, Head, Incoming, Moment};
 use nicache_port::{Checksum, Offload};
 use nicache_tcp::Time;
 
@@ -71,8 +70,8 @@ pub fn packets(mut bytes: &[u8]) {
         let offload = Offload { checksum, gso: None };
         // Of some only the first bytes are at hand.
         let look = if how & 4 != 0 { frame.len().min(255) } else { frame.len() };
-        let decision =
-            forwarder.handle(&frame[..look], frame.len(), how & 1, offload, &mut head, Moment { now, random: 9 });
+        let incoming = Incoming { look: &frame[..look], len: frame.len(), port: how & 1, offload };
+        let decision = forwarder.handle(&incoming, &mut head, Moment { now, random: 9 });
         match decision {
             Decision::Forward(out) => {
                 assert!(out.rest.start <= out.rest.end && out.rest.end <= frame.len());
@@ -145,5 +144,4 @@ pub fn receipts(bytes: &[u8]) {
         }
         assert!(engine.queued() <= 4 + 1 && engine.free_buffers() <= BUFFERS as usize);
     }
-    assert!(BUFFER_BYTES > 4096);
 }

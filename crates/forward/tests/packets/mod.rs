@@ -141,7 +141,7 @@ impl Recipe {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 let header = 20 + 4 * self.extras;
                 let (offset, more, id) = fragment.unwrap_or((0, false, 0x1234));
-                let place = offset / 8 | if more { 0x2000 } else { 0 } | if fragment.is_none() { 0x4000 } else { 0 };
+                let place = (offset / 8) | if more { 0x2000 } else { 0 } | if fragment.is_none() { 0x4000 } else { 0 };
                 out.extend([0x40 | (header / 4) as u8, 0]);
                 out.extend(((header + bytes.len()) as u16).to_be_bytes());
                 out.extend((id as u16).to_be_bytes());

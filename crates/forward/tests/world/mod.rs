@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use nicache_forward::interface::Interface;
 use nicache_forward::nat::{External, Filtering};
-use nicache_forward::{Config, Decision, Drop, Forwarder, Head, Moment};
+use nicache_forward::{Config, Decision, Drop, Forwarder, Head, Incoming, Moment};
 use nicache_port::Offload;
 use nicache_tcp::Time;
 use nicache_tcp::frame::Tags;
@@ -62,7 +62,8 @@ impl World {
     pub fn handle(&mut self, frame: &[u8], port: u8, offload: Offload) -> Result<(usize, Vec<u8>, Offload), Drop> {
         let mut head = Head::new();
         let moment = Moment { now: self.now, random: self.random.u32(..) };
-        match self.forwarder.handle(frame, frame.len(), port, offload, &mut head, moment) {
+        let incoming = Incoming { look: frame, len: frame.len(), port, offload };
+        match self.forwarder.handle(&incoming, &mut head, moment) {
             Decision::Forward(out) => Ok((out.interface, [&head[..], &frame[out.rest]].concat(), out.offload)),
             Decision::Answer { interface } => Ok((interface, head.to_vec(), Offload::default())),
             Decision::Drop(why) => Err(why),
