@@ -249,11 +249,14 @@ fn begin(socket: &OwnedFd, blocks: Arc<dyn Blocks>, mkfs: bool, threads: usize) 
     }
 }
 
+/// Of linux/prctl.h; the libc crate has it for other targets.
+const PR_SET_IO_FLUSHER: libc::c_int = 57;
+
 /// Receives the FUSE connection into a table of descriptors that only the threads of the device have.
 fn connect(socket: RawFd, blocks: &dyn Blocks) -> io::Result<OwnedFd> {
     // When memory is short, the kernel must not make these threads write to the device that they answer. Not everywhere permitted.
     // SAFETY: the call takes numbers and sets a flag of this thread, which those that it starts inherit.
-    if unsafe { libc::prctl(libc::PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
+    if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
         tracing::debug!("PR_SET_IO_FLUSHER: {}", io::Error::last_os_error());
     }
     let mut keep = blocks.descriptors();
