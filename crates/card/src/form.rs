@@ -13,7 +13,7 @@ use crate::flow::lesson::LessonForm;
 use crate::flow::reply::ReplyKind;
 use crate::limits::RENDERED_HEAD_BYTES_MAX;
 use crate::payload;
-use crate::store::{Entry, EntryId};
+use crate::store::{Entry, EntryId, Validators};
 
 /// How a request for an entry is answered.
 pub(crate) enum Form {
@@ -68,10 +68,15 @@ impl<W: Port, H: Port> Card<W, H> {
             }
             // Some servers compare otherwise if there is a range, too.
             (Verdict::NotModified, Some(_)) => Form::Ask(CardBypass::Range),
-            (Verdict::NotModified, None) if entry.learned.not_modified.is_some() => {
+            (Verdict::NotModified, None)
+                if entry.learned.not_modified.is_some()
+                    && entry.learned.not_modified_by.has(Validators::of(&request.conditional)) =>
+            {
                 Form::Send(ReplyKind::NotModified, ByteRange::default())
             }
-            (Verdict::NotModified, None) if !is_head => Form::Learn(LessonForm::NotModified),
+            (Verdict::NotModified, None) if !is_head => {
+                Form::Learn(LessonForm::NotModified(Validators::of(&request.conditional)))
+            }
             // 412 comes with a page of the server's own.
             (Verdict::NotModified | Verdict::Failed | Verdict::Ambiguous, _) => Form::Ask(CardBypass::Conditional),
         }

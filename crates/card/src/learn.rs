@@ -22,13 +22,16 @@ impl<W: Port, H: Port> Card<W, H> {
         let Some(learned) = self.store.learned_mut(lesson.entry) else { return };
         // What was learned stays: replies that were begun with it are sent again with the same bytes.
         match lesson.form {
-            LessonForm::NotModified => {
-                if reply.learnable_304
-                    && learned.not_modified.is_none()
+            LessonForm::NotModified(by) => {
+                if !reply.learnable_304 {
+                    return;
+                }
+                if learned.not_modified.is_none()
                     && let Ok(template) = HeadTemplate::new(head)
                 {
                     learned.not_modified = Some(if is_pinned { template.pinned() } else { template });
                 }
+                learned.not_modified_by.note(by);
             }
             LessonForm::Range(range) => {
                 if learned.range.is_none()

@@ -62,7 +62,7 @@ impl Superblock {
             let blocks = u64::from(u32_at(0x4)?) | u64::from(u32_at(0x150)?) << 32;
             let is_ext4 = u16_at(0x38)? == MAGIC && log <= 6 && blocks > 0;
             let (compat, incompat, ro_compat) = (u32_at(0x5C)?, u32_at(0x60)?, u32_at(0x64)?);
-            is_ext4.then_some(Superblock { block_bytes: 1024 << log, blocks, compat, incompat, ro_compat })
+            is_ext4.then(|| Superblock { block_bytes: 1024 << log, blocks, compat, incompat, ro_compat })
         };
         parse().ok_or(Unsuitable::NotExt4)
     }

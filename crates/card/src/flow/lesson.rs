@@ -2,7 +2,7 @@
 
 use nicache_http::{ByteRange, PartsAsked};
 
-use crate::store::EntryId;
+use crate::store::{EntryId, Validators};
 
 /// A request for an entry in a form that the card has not seen the server's reply in.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +16,8 @@ pub struct Lesson {
 /// A form of a reply.
 #[derive(Clone, Copy, Debug)]
 pub enum LessonForm {
-    /// 304.
-    NotModified,
+    /// 304, asked for by these.
+    NotModified(Validators),
     /// 206 with this range.
     Range(ByteRange),
     /// 206 with several ranges.

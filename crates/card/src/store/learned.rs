@@ -1,17 +1,57 @@
 //! What was learned from the server's own replies about an entry in other forms than the whole. A form that was not learned is not
 //! served: nothing is made up.
 
-use nicache_http::{HeadTemplate, PartFormat, PartialTemplate};
+use nicache_http::{Conditional, HeadTemplate, PartFormat, PartialTemplate};
 
 /// The server's other replies for an entry.
 #[derive(Default)]
 pub struct Learned {
     /// Head of its 304.
     pub not_modified: Option<HeadTemplate>,
+    /// What it has said that to.
+    pub not_modified_by: Known,
     /// Head of its 206 with one range.
     pub range: Option<PartialTemplate>,
     /// Its 206 with several ranges.
     pub parts: Option<Box<LearnedParts>>,
+}
+
+/// By what a client asks whether its copy is good. A server may know one of these alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validators {
+    /// If-None-Match.
+    Tag,
+    /// If-Modified-Since.
+    Date,
+    /// Both, as browsers do.
+    Both,
+}
+
+impl Validators {
+    /// Those of a request that has any.
+    pub fn of(conditional: &Conditional<'_>) -> Validators {
+        match (conditional.if_none_match, conditional.if_modified_since) {
+            (Some(_), Some(_)) => Validators::Both,
+            (Some(_), None) => Validators::Tag,
+            _ => Validators::Date,
+        }
+    }
+}
+
+/// Requests to which the server has said 304, by their validators.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known([bool; 3]);
+
+impl Known {
+    /// It has said so.
+    pub fn note(&mut self, validators: Validators) {
+        self.0[validators as usize] = true;
+    }
+
+    /// Will it say so? With both, whichever it knows says the same.
+    pub fn has(self, validators: Validators) -> bool {
+        self.0[validators as usize] || validators == Validators::Both && self.0.contains(&true)
+    }
 }
 
 /// A 206 with several ranges.
@@ -22,4 +62,19 @@ pub struct LearnedParts {
     pub format: PartFormat,
     /// So many parts the server has been seen to send; it may have a limit.
     pub count_max: u8,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_validator_says_nothing_of_the_other() {
+        use Validators::{Both, Date, Tag};
+        for (noted, known) in [(Tag, [Tag, Both].as_slice()), (Date, &[Date, Both]), (Both, &[Both])] {
+            let mut all = Known::default();
+            all.note(noted);
+            assert!([Tag, Date, Both].iter().all(|one| all.has(*one) == known.contains(one)), "{noted:?}");
+        }
+    }
 }

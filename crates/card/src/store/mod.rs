@@ -34,7 +34,7 @@ use nicache_tcp::Time;
 pub use agreement::Execution;
 pub use entry::{Entry, EntryId, EntryState};
 pub use insert::{Inserted, NewEntry, NotInserted};
-pub use learned::{Learned, LearnedParts};
+pub use learned::{Learned, LearnedParts, Validators};
 pub use seen::Traits;
 pub use uses::{MostUsed, Used};
 pub use vary::VaryRules;
