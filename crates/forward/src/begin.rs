@@ -43,6 +43,7 @@ impl Forwarder {
             return Ok(Begun::Group(group));
         }
         let service = self.services.find(tuple.protocol, destination);
+        let is_reset = matches!(packet.view.transport, Transport::Tcp(segment) if segment.flags.rst());
         let is_begun = match packet.view.transport {
             Transport::Tcp(segment) => tcp_track::begins(segment.flags),
             Transport::Query { is_request } => is_request,
@@ -80,8 +81,8 @@ impl Forwarder {
                 return Ok(Begun::Untracked);
             }
             // What is in the middle of a connection that is not known would leave half translated. A service may
-            // have been taken over from another balancer, which chose the same back end.
-            if !is_begun && (through.is_some() || service.is_none()) {
+            // have been taken over from another balancer, which chose the same back end; but a reset begins nothing.
+            if !is_begun && (through.is_some() || service.is_none() || is_reset) {
                 return Err(Drop::NoConnection);
             }
             let is_v4 = tuple.source.address.is_ipv4();

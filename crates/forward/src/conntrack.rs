@@ -141,7 +141,7 @@ impl<T> Connection<T> {
             Track::Datagrams { .. } if self.original.protocol == Protocol::Query => Phase::Query,
             Track::Datagrams { .. } => Phase::Datagrams,
             Track::Tcp(track) => match track.state() {
-                TcpState::SynSent | TcpState::SynReceived => Phase::Opening,
+                TcpState::SynSent | TcpState::SynReceived | TcpState::PickedUp => Phase::Opening,
                 TcpState::Established => Phase::Open,
                 TcpState::Closing => Phase::Closing,
                 TcpState::TimeWait => Phase::TimeWait,

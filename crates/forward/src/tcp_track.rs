@@ -45,7 +45,9 @@ pub enum TcpState {
     SynSent,
     /// It was answered.
     SynReceived,
-    /// The handshake is over, or the connection is older than what is known of it.
+    /// The connection is older than what is known of it, and the other end has not yet said that it knows it.
+    PickedUp,
+    /// The handshake is over.
     Established,
     /// One end at least sends no more.
     Closing,
@@ -114,7 +116,10 @@ impl TcpTrack {
         let window = window << 14;
         *sender = Side { end, max_end: end + window, max_window: window, acked: segment.ack, scale: 14, ..*sender };
         *receiver = Side { end: segment.ack, max_end: segment.ack + window, scale: 14, ..*receiver };
-        track.state = if segment.flags.fin() { TcpState::Closing } else { TcpState::Established };
+        if segment.flags.fin() {
+            sender.fin = Some(end);
+        }
+        track.state = TcpState::PickedUp;
         track
     }
 
@@ -159,9 +164,17 @@ impl TcpTrack {
         }
         if flags.fin() {
             self.sides[direction as usize].fin = Some(segment.seq + segment.numbers());
-            if self.state != TcpState::TimeWait {
-                self.state = TcpState::Closing;
+        }
+        if self.state == TcpState::PickedUp {
+            // What one end says alone may be a stranger's.
+            if direction == Direction::Original {
+                return Judged::Inside;
             }
+            self.state = TcpState::Established;
+        }
+        let is_closing = self.sides.iter().any(|side| side.fin.is_some());
+        if is_closing && self.state != TcpState::TimeWait {
+            self.state = TcpState::Closing;
         }
         let [original, reply] = &self.sides;
         if let (Some(ours), Some(theirs)) = (original.fin, reply.fin)
@@ -181,7 +194,7 @@ impl TcpTrack {
             (TcpState::TimeWait, Direction::Original) if segment.seq.gt(side.end) => Judged::Begins,
             (TcpState::Reset, Direction::Original) => Judged::Begins,
             (TcpState::SynSent, Direction::Original) if end == side.end => Judged::Inside,
-            (TcpState::SynSent, Direction::Original) => Judged::Begins,
+            (TcpState::SynSent | TcpState::PickedUp, Direction::Original) => Judged::Begins,
             (TcpState::SynReceived, _) if end == side.end => Judged::Inside,
             // Both begin at once (RFC 9293 section 3.5).
             (TcpState::SynSent, Direction::Reply) => {
@@ -380,8 +393,14 @@ mod tests {
     #[test]
     fn a_connection_that_is_older_than_what_is_known() {
         let mut track = TcpTrack::new(&segment(ACK, 5000, 9000, 100));
-        assert_eq!(track.state(), TcpState::Established);
+        assert_eq!(track.state(), TcpState::PickedUp);
+        assert_eq!(track.handle(Direction::Original, &segment(ACK | Flags::FIN, 5100, 9000, 0)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::PickedUp, "one end alone");
+        assert_eq!(track.handle(Direction::Reply, &segment(ACK, 9000, 5101, 0)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Closing);
+        let mut track = TcpTrack::new(&segment(ACK, 5000, 9000, 100));
         assert_eq!(track.handle(Direction::Reply, &segment(ACK, 9000, 5100, 4000)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Established);
         assert_eq!(track.handle(Direction::Original, &segment(ACK, 5100, 13_000, 100)), Judged::Inside);
         assert_eq!(track.handle(Direction::Reply, &segment(ACK, 13_000, 5300, 1)), Judged::Outside, "of the future");
     }

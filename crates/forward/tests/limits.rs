@@ -66,6 +66,27 @@ fn a_flood_of_syns() {
     self::open(&mut world, 3000);
 }
 
+/// The same by segments in the middle of connections, which a service takes up in case another balancer had them.
+#[test]
+fn a_flood_of_acknowledgments() {
+    let mut world = World::new(|config| {
+        config.limits = LIMITS;
+        config.services = vec![service(Protocol::Tcp, [1, 1])];
+        config.interfaces[1].masquerade = vec![];
+    });
+    for port in 10_000..12_000 {
+        world.try_leave(&to_service(TCP, port, ACK)).unwrap();
+        world.try_leave(&to_service(TCP, port, FIN | ACK)).unwrap();
+    }
+    assert_eq!((world.forwarder.connections().len(), world.forwarder.connections().count(Phase::Opening)), (16, 16));
+    assert_eq!(world.try_leave(&to_service(TCP, 9, RST | ACK)).unwrap_err(), Drop::NoConnection);
+    // One that the back end knows is there to stay.
+    let seen = world.try_leave(&to_service(TCP, 77, ACK)).unwrap();
+    let back = Recipe { tcp: (0, 100, ACK), ..Recipe::new(TCP, (seen.destination, 80), (address(CLIENTS[0]), 77)) };
+    assert_eq!(world.try_enter(&back).unwrap().source, address("10.1.0.100"));
+    assert_eq!(world.forwarder.connections().count(Phase::Open), 1);
+}
+
 /// A table full of those who were answered takes no more, and gives way to none.
 #[test]
 fn a_full_table() {
