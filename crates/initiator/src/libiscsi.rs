@@ -347,8 +347,8 @@ impl Context {
                 };
                 (task, pieces, true)
             }
-            // SAFETY: the call makes a task from numbers; zeroes are "the whole unit" (SBC-3, section 5.22).
             Request::Transfer { operation: Operation::Flush, .. } => {
+                // SAFETY: the call makes a task from numbers; zeroes are "the whole unit" (SBC-3, section 5.22).
                 (unsafe { raw::scsi_cdb_synchronizecache10(0, 0, 0, 0) }, Box::default(), true)
             }
             Request::Capacity(buffer) => {

@@ -5,6 +5,7 @@
 //! It has a descriptor of every dirty file. They are closed by its own thread or by those of requests, never by the threads of the device:
 //! closing the last one of a removed file makes the file system write, which those threads answer.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -74,8 +75,8 @@ impl Flusher {
     /// A file was written to.
     pub(crate) fn note(&self, file: &File, id: FileId) -> io::Result<()> {
         let mut files = lock(&self.shared.files);
-        if !files.contains_key(&id) {
-            files.insert(id, Arc::new(file.try_clone()?));
+        if let Entry::Vacant(place) = files.entry(id) {
+            place.insert(Arc::new(file.try_clone()?));
         }
         Ok(())
     }

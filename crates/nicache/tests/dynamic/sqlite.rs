@@ -82,7 +82,6 @@ fn opened_to_write() {
             run(&format!("UPDATE t SET text = 'v{round}'"));
             stage.expect(&url, &format!("v{round}"));
         }
-        drop(run);
         drop(input);
         shell.wait().unwrap();
     });
