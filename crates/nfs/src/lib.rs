@@ -4,7 +4,7 @@
 //! goes by way of [`Payload`](nicache_payload::Payload) and is never touched: a READ's reply refers to extents, a WRITE's data are received where they stay.
 //!
 //! Read first: `answer.rs` (from a request to its reply), then `procedures.rs` (what all procedures have in common), then any procedure. `record.rs`, `xdr.rs`, `rpc.rs`,
-//! `arguments.rs` and `duplicates.rs` do no I/O; `connection.rs` and `server.rs` are the sockets and threads.
+//! `arguments.rs` and `duplicates.rs` do no I/O; `connection.rs`, `worker.rs`, `shared.rs` and `server.rs` are the sockets and threads.
 //!
 //! Deliberately absent: locks (NLM and NSM: clients mount with `nolock`), UDP but for the port mapper, ACLs, Kerberos, NFS version 4.
 
@@ -34,7 +34,9 @@ mod record;
 pub mod rpc;
 mod server;
 mod service;
+mod shared;
 mod status;
+mod worker;
 pub mod xdr;
 
 pub use chunk::{Chunk, ChunkPool};
