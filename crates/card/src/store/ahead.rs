@@ -62,7 +62,7 @@ impl Store {
         let Some(entry) = self.get(id).filter(|entry| !entry.dead && entry.is_dynamic()) else { return Step::Nothing };
         let age = &entry.age;
         let is_expected = age.pause < PAUSE_MAX && now < age.used + age.pause * PAUSES;
-        // What the card is told is no answer for those behind another machine's proxy: after a change they ask for themselves.
+        // What the card is told does not answer for those behind another machine's proxy: after a change they ask for themselves.
         if !is_expected || age.by.is_beyond || age.recheck.is_none() || !age.credit.may_spend() {
             return Step::Nothing;
         }
