@@ -205,10 +205,27 @@ struct thread_info {
 };
 
 struct signal_struct {
+	atomic_t live; /* threads that have not begun to end */
 	int nr_threads;
 };
 
 struct fs_struct;
+
+struct list_head {
+	struct list_head *next;
+};
+
+struct kernfs_node {
+	const char *name;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp; /* in the hierarchy of version 2 */
+};
 
 struct task_struct {
 	struct thread_info thread_info;
@@ -218,11 +235,13 @@ struct task_struct {
 	int tgid;
 	struct task_struct *real_parent;
 	struct task_struct *group_leader;
+	struct list_head children;
 	char comm[16];
 	struct fs_struct *fs;
 	struct files_struct *files;
 	struct signal_struct *signal;
 	struct nsproxy *nsproxy;
+	struct css_set *cgroups;
 	__u64 self_exec_id;
 };
 

@@ -24,7 +24,7 @@ static __always_inline bool is_server(struct task_struct *task)
 
 	if (!server_netns || !*server_netns)
 		return false;
-	return task->nsproxy->net_ns->ns.inum == *server_netns;
+	return task->nsproxy->net_ns->ns.inum == *server_netns || is_member(server_netns, task->tgid);
 }
 
 static __always_inline bool is_service_port(__u16 port)

@@ -30,6 +30,11 @@
 #define CONTROL_STRICT_SQL 56    /* 1: a SELECT may change something, by a function that it calls */
 #define CONTROL_DEFINITIONS_TOLD 64  /* statements that may have made such a function */
 #define CONTROL_DEFINITIONS_KNOWN 72 /* how many of them are in CONTROL_STRICT_SQL */
+#define CONTROL_MEMBERS 80       /* bit n: a program outside the server's network that is the server's may have number n modulo 64 */
+
+/* By what a program is a member (members.h). */
+#define MEMBER_COMMAND 1
+#define MEMBER_UNIT 2
 
 /* Kinds of database servers, by the protocol that they speak. */
 #define DATABASE_MYSQL 1

@@ -20,7 +20,8 @@
  * These are in ext4.h. XFS, Btrfs and tmpfs are watched by the change times that are set there: times.h, and xfs.h for what leaves them alone; or, where the
  * kernel does not tell of those, at its functions: vfs.h.
  * The table is in table.h; what the server looks at in server.h, and how it is told in lookups.h; what database servers receive and answer in sql.h;
- * which request a process of the server works on in requests.h; and which of its processes are as good as others in processes.h.
+ * which request a process of the server works on in requests.h; which processes outside its network are the server's in members.h; and which of its
+ * processes are as good as others in processes.h.
  * Where it can be, calls.h is in the place of sys_exit.
  *
  * Deliberately absent: writes to the block device below a mounted file system (the kernel itself does not keep those
@@ -35,6 +36,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #include "table.h"
 #include "files.h"
+#include "members.h"
 #include "processes.h"
 #include "lookups.h"
 #include "bytes.h"
@@ -277,8 +279,13 @@ int BPF_PROG(sched_process_fork, struct task_struct *parent, struct task_struct 
 	kind = database_kind(parent->tgid);
 	if (kind)
 		add_database(child->tgid, kind);
-	else if (is_server(parent))
+	else if (is_server(parent)) {
+		__u64 *server_netns = control_word(CONTROL_SERVER_NETNS);
+
+		if (server_netns && is_member(server_netns, parent->tgid))
+			add_member(child->tgid);
 		report_started(child->tgid, observe_birth(parent->tgid, child->tgid, answers(parent->tgid)));
+	}
 	return 0;
 }
 
@@ -295,6 +302,8 @@ int BPF_PROG(sched_process_exec, struct task_struct *task, int old_pid, struct l
 	} else {
 		bpf_map_delete_elem(&databases, &tgid);
 	}
+	if (!is_server(task) && has_member_name() && !has_children(task))
+		add_member(tgid);
 	if (is_server(task) && observe_replaced(tgid, answers(tgid))) {
 		__u64 program = (__u64)BPF_CORE_READ(bprm, filename), runner = (__u64)BPF_CORE_READ(bprm, interp);
 
@@ -317,9 +326,12 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(sched_process_exit, struct task_struct *task)
 {
 	__u32 tgid = task->tgid;
+	bool is_ours;
 
-	if (task->tgid != task->pid)
+	/* A process goes on without its first thread. */
+	if (task->signal->live.counter)
 		return 0;
+	is_ours = is_server(task);
 	if (database_kind(tgid)) {
 		/* What it had not finished is undone or done, and none of its connections will tell. */
 		bool has_crashed = is_crash(task->exit_code);
@@ -328,12 +340,13 @@ int BPF_PROG(sched_process_exit, struct task_struct *task)
 			change_slot(SLOT_DATABASES);
 		bpf_map_delete_elem(&databases, &tgid);
 		report_database(EVENT_DATABASE_GONE, tgid, has_crashed);
-	} else if (is_server(task)) {
+	} else if (is_ours) {
 		observe_death(tgid, answers(tgid));
 	}
 	/* One that has gone to another namespace leaves nothing behind, either. */
 	bpf_map_delete_elem(&kin, &tgid);
-	forget_request_process(tgid, is_server(task));
+	bpf_map_delete_elem(&members, &tgid);
+	forget_request_process(tgid, is_ours);
 	return 0;
 }
 

@@ -14,6 +14,7 @@
 //!    448 strict_sql      1: any SELECT may change something        watcher writes, kernel reads
 //!    512 told            statements that may have made it so        kernel writes, watcher reads
 //!    576 known           how many of them are in strict_sql         watcher writes, kernel reads
+//!    640 members         bit n: a program outside has such a number kernel writes and reads
 //! revisions (2^20 x u64):
 //!     bit 63 watched | bit 62 tracked: a change also changes the slot DYNAMIC
 //!     bits 0..61 stamp: value of `clock` when the source last changed

@@ -142,7 +142,9 @@ show that it lives for 300 ms, these go there, too, so that the server is reache
 kept by `nicache run`, which sees a server from its start.";
 
 /// Flags of `run` that mean nothing to `attach`, and the other way round.
-const RUN_ONLY: [&str; 12] = [
+const RUN_ONLY: [&str; 14] = [
+    "follow_unit",
+    "reload_php",
     "cards",
     "watch",
     "publish",

@@ -93,6 +93,8 @@ pub enum ToWatch {
     },
     /// What have the relays of databases told?
     Databases,
+    /// Which processes outside the server's network has it asked that would be its own if they began anew?
+    Outsiders,
 }
 
 /// Watcher to supervisor.
@@ -117,6 +119,11 @@ pub enum FromWatch {
     Databases {
         /// Those with a relay, in the order in which they were given.
         databases: Vec<DatabaseReport>,
+    },
+    /// To [`ToWatch::Outsiders`].
+    Outsiders {
+        /// By their numbers.
+        processes: Vec<u32>,
     },
 }
 

@@ -28,7 +28,7 @@ pub use crate::policy::PolicyKind;
 
 pub use admin::{AdminAddress, reach};
 pub use clients::{ClientLimits, Span};
-pub use kinds::{HandshakeKind, LogFormat, PortKind, WatchKind};
+pub use kinds::{HandshakeKind, LogFormat, PortKind, ReloadPhp, WatchKind};
 pub use milliseconds::Milliseconds;
 pub use network::{Network, Subnet};
 pub use path::PathOptions;
@@ -230,6 +230,16 @@ pub struct RunOptions {
     #[arg(long, value_name = "PATH")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data_folder: Vec<PathBuf>,
+
+    /// A unit of systemd whose programs answer for the server, e.g. gunicorn: what they make is kept, too. PHP-FPM is found without this. A unit that
+    /// runs already is followed from its next start on. Repeatable
+    #[arg(long, value_name = "UNIT")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub follow_unit: Vec<String>,
+
+    /// Whether a PHP-FPM that was started before nicache is reloaded, so that its pages can be kept [default: idle]
+    #[arg(long, value_name = "WHEN")]
+    pub reload_php: Option<ReloadPhp>,
 
     /// Connections that each queue follows at most; each takes some 5 KiB. What is above passes to the server untouched [default: 16384]
     #[arg(long, value_name = "N", help_heading = CLIENTS)]

@@ -142,6 +142,8 @@ pub struct WatchSetup {
     pub session_files: Vec<PathBuf>,
     /// Folders of data.
     pub data_folders: Vec<PathBuf>,
+    /// Units of systemd whose programs are the server's, with their suffixes.
+    pub follow_units: Vec<String>,
     /// Databases on other machines.
     pub remote_databases: Vec<RemoteDatabase>,
     /// Folder for the memory of the preloaded witness; `None`: the kernel is the witness.

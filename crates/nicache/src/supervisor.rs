@@ -21,6 +21,7 @@ pub mod namespace;
 pub mod netlink;
 pub mod notify;
 mod orders;
+mod outsiders;
 mod passing;
 mod place;
 mod preload_files;
@@ -49,7 +50,7 @@ use crate::control::Status;
 use crate::demo::Demo;
 use crate::inquiry::DatabaseReport;
 use crate::live::Live;
-use crate::options::{RunPlan, WatchKind};
+use crate::options::{ReloadPhp, RunPlan, WatchKind};
 use crate::publish::{self, Published};
 use crate::setup::{CardSetup, PortsSetup, ServerSetup, WatchSetup, receive_message, send_message};
 use crate::{logs, share};
@@ -152,6 +153,7 @@ impl<'a> Running<'a> {
             http_ports: plan.http_ports.clone(),
             session_files: plan.session_files.clone(),
             data_folders: plan.data_folders.clone(),
+            follow_units: plan.follow_units.clone(),
             remote_databases: plan.remote_databases.clone(),
             preload: preload.as_ref().map(|files| files.memory.clone()),
         };
@@ -286,6 +288,10 @@ impl<'a> Running<'a> {
         }
         if let Some(admin) = &mut self.admin {
             admin.serve(sampler)?;
+        }
+        if self.plan.watch == WatchKind::Kernel {
+            let (link, units) = (Arc::clone(&self.watch_link), self.plan.follow_units.clone());
+            outsiders::start(link, self.namespace.inode(), units, self.plan.reload_php == ReloadPhp::Idle)?;
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use crate::acquaintances::Acquaintances;
 use crate::catalogues::{Catalogues, Place, Source};
 use crate::event::{LookupEvent, SqlEvent, SqlStep};
 use crate::history::HISTORY_NS;
+use crate::members::Members;
 use crate::processes::try_sockets_of;
 
 /// Connections followed at most; the statements of a further one touch everything.
@@ -134,6 +135,7 @@ pub struct Databases {
     unseen_change: bool,
     /// Inode number of the server's network namespace.
     server_netns: u32,
+    members: Option<Members>,
     /// Database servers that the server uses: only these are asked for their structure.
     used: HashSet<Server>,
     /// Connections by which others ask for the structure.
@@ -165,6 +167,7 @@ impl Databases {
             is_beginning: false,
             unseen_change: false,
             server_netns,
+            members: None,
             used: HashSet::new(),
             connections: HashMap::new(),
             begun_before,
@@ -181,6 +184,11 @@ impl Databases {
             reads_since_ns: 0,
             now_ns: 0,
         }
+    }
+
+    /// Takes what these ask for what the server asks.
+    pub fn follow_members(&mut self, members: &Members) {
+        self.members = Some(members.clone());
     }
 
     /// A database on another machine, of which nothing is known yet. `server` is the number of no process.
@@ -446,7 +454,9 @@ impl Databases {
         };
         if let Some(place) = place
             && self.elsewhere.is_none()
-            && (client == 0 || self.acquaintances.is_client_inside(client, server_netns))
+            && (client == 0
+                || self.acquaintances.is_client_inside(client, server_netns)
+                || self.members.as_ref().is_some_and(|members| members.contains(client)))
         {
             self.used.insert(place.server);
         }

@@ -17,6 +17,7 @@ use nicache_kernel::{
 
 use crate::event::{Identity, LookupEvent, split_changed_ns};
 use crate::mappings::Mappings;
+use crate::members::Members;
 use crate::processes::DatabaseProcesses;
 use crate::ring::LookupRing;
 use crate::witness::{Coverage, Drained, UntoldFile, Witness};
@@ -55,6 +56,7 @@ pub struct KernelWatcher {
     databases: DatabaseProcesses,
     untold_files: Arc<MapHandle>,
     mappings: Mappings,
+    members: Members,
 }
 
 /// A program of the witness that is attached.
@@ -265,6 +267,11 @@ impl KernelWatcher {
         &self.databases
     }
 
+    /// Programs outside the server's network that are followed, too.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
     /// What is watched and what is missing.
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
@@ -376,6 +383,7 @@ fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, Atta
         databases: DatabaseProcesses { map: handle("databases")? },
         untold_files: handle("untold_files")?,
         mappings: Mappings { map: handle("mapped_files")? },
+        members: Members { members: handle("members")?, names: handle("member_names")? },
     })
 }
 

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nicache_coherence::RefusalReason;
 
 use crate::event::{LookupEvent, Peer, Sent};
+use crate::members::{Members, Outsiders};
 use crate::processes::{DatabaseProcesses, processes, sockets_of};
 
 /// Programs that keep data which nobody sees change, by any name that they have. Programs of the server's group that are none
@@ -55,12 +57,15 @@ const LISTENERS_MAX: usize = 1024;
 /// For how long one is not looked for again that was not found.
 const STRANGER_NS: u64 = 1_000_000_000;
 
-/// Who listens at the ports of the server's loopback interface, as it was found last. Whoever still has the socket still listens.
+/// A port of the loopback interface of a network, by the inode number of its namespace.
+type Place = (u64, u16);
+
+/// Who listens at the ports of loopback interfaces, as it was found last. Whoever still has the socket still listens.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    owners: HashMap<u16, Owner>,
+    owners: HashMap<Place, Owner>,
     /// Ports at which nobody of the server listens, and when to look again. To look through all processes takes a while.
-    strangers: HashMap<u16, u64>,
+    strangers: HashMap<Place, u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,45 +75,48 @@ struct Owner {
 }
 
 impl Listeners {
-    /// The process of the network that `member` is in, too, which listens at this port.
-    fn owner(&mut self, member: u32, port: u16, now_ns: u64) -> Option<u32> {
-        if let Some(owner) = self.owners.get(&port)
+    /// The process of the network that `insider` is in, too, which listens at this port.
+    fn owner(&mut self, insider: u32, place: Place, now_ns: u64) -> Option<u32> {
+        if let Some(owner) = self.owners.get(&place)
             && sockets_of(owner.process).contains(&owner.socket)
         {
             return Some(owner.process);
         }
-        if self.strangers.get(&port).is_some_and(|until_ns| now_ns < *until_ns) {
+        if self.strangers.get(&place).is_some_and(|until_ns| now_ns < *until_ns) {
             return None;
         }
-        let sockets = listeners(&format!("/proc/{member}/net"), port);
+        let sockets = listeners(&format!("/proc/{insider}/net"), place.1);
         if sockets.is_empty() {
             return None;
         }
-        let found = Listeners::find(member, &sockets);
+        let found = Listeners::find(place.0, &sockets);
         if self.owners.len() + self.strangers.len() >= LISTENERS_MAX {
             (self.owners, self.strangers) = (HashMap::new(), HashMap::new());
         }
         match found {
-            Some(found) => drop(self.owners.insert(port, found)),
-            None => drop(self.strangers.insert(port, now_ns + STRANGER_NS)),
+            Some(found) => drop(self.owners.insert(place, found)),
+            None => drop(self.strangers.insert(place, now_ns + STRANGER_NS)),
         }
         found.map(|found| found.process)
     }
 
     /// Is it known already who does?
-    fn is_known(&self, port: u16) -> bool {
-        self.owners.contains_key(&port)
+    fn is_known(&self, place: Place) -> bool {
+        self.owners.contains_key(&place)
     }
 
-    fn find(member: u32, sockets: &[u64]) -> Option<Owner> {
-        let network = |process: u32| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
-        let own = network(member)?;
-        processes().filter(|&process| network(process).as_ref() == Some(&own)).find_map(|process| {
+    fn find(network: u64, sockets: &[u64]) -> Option<Owner> {
+        processes().filter(|&process| network_of(process) == Some(network)).find_map(|process| {
             let held = sockets_of(process);
             let socket = *sockets.iter().find(|socket| held.contains(socket))?;
             Some(Owner { process, socket })
         })
     }
+}
+
+/// Inode number of the network namespace that a process is in.
+fn network_of(process: u32) -> Option<u64> {
+    Some(std::fs::metadata(format!("/proc/{process}/ns/net")).ok()?.ino())
 }
 
 /// Remembers what is known of processes; for one batch of questions, since process numbers are used again.
@@ -120,8 +128,10 @@ pub struct Peers<'a> {
     /// Addresses of databases on other machines that relays tell of.
     remotes: Vec<SocketAddrV4>,
     processes: HashMap<u32, Kind>,
-    /// Who listens at ports of the loopback interface.
-    ports: HashMap<u16, Option<Known>>,
+    networks: HashMap<u32, u64>,
+    /// Who listens at ports of loopback interfaces.
+    ports: HashMap<Place, Option<Known>>,
+    members: Option<(Members, &'a mut Outsiders)>,
 }
 
 /// What a peer of the server is, if what comes from it is known.
@@ -188,7 +198,14 @@ impl<'a> Peers<'a> {
         remotes: Vec<SocketAddrV4>,
         listeners: &'a mut Listeners,
     ) -> Peers<'a> {
-        Peers { listeners, server_netns, databases, remotes, processes: HashMap::new(), ports: HashMap::new() }
+        let (processes, networks, ports) = Default::default();
+        Peers { listeners, server_netns, databases, remotes, processes, networks, ports, members: None }
+    }
+
+    /// Takes these for parts of the application, wherever they are.
+    pub fn with_members(mut self, members: Option<Members>, outsiders: &'a mut Outsiders) -> Peers<'a> {
+        self.members = members.map(|members| (members, outsiders));
+        self
     }
 
     /// Whom did this sending go to, so that it is certain that nothing unseen came in from outside?
@@ -204,13 +221,20 @@ impl<'a> Peers<'a> {
             Peer::Local(process) => match self.kind(process) {
                 Kind::Application => true,
                 Kind::Database => return Ok(Known::Database),
-                Kind::Unknown | Kind::Other => false,
+                Kind::Unknown => false,
+                Kind::Other => {
+                    if let Some((members, outsiders)) = &mut self.members {
+                        outsiders.observe(process, members);
+                    }
+                    false
+                }
             },
             Peer::Ipv4(address, port) if self.remotes.contains(&SocketAddrV4::new(address, port)) => {
                 return Ok(Known::Remote(SocketAddrV4::new(address, port)));
             }
             Peer::Ipv4(address, port) if address.is_loopback() => {
-                if self.listeners.is_known(sent.port) && self.is_reply(event, sent) {
+                let network = self.network(event.worker());
+                if self.listeners.is_known((network, sent.port)) && self.is_reply(event, sent) {
                     return Ok(Known::Application);
                 }
                 if let Some(known) = self.known_at(event, port) {
@@ -234,17 +258,23 @@ impl<'a> Peers<'a> {
 
     /// Who listens at this port of the process's loopback interface, if it is certain who.
     fn known_at(&mut self, event: &LookupEvent, port: u16) -> Option<Known> {
-        if let Some(&known) = self.ports.get(&port) {
+        let place = (self.network(event.worker()), port);
+        if let Some(&known) = self.ports.get(&place) {
             return known;
         }
-        let owner = self.listeners.owner(event.worker(), port, event.time_ns);
+        let owner = self.listeners.owner(event.worker(), place, event.time_ns);
         let known = match owner.map_or(Kind::Unknown, |owner| self.kind(owner)) {
             Kind::Application => Some(Known::Application),
             Kind::Database => Some(Known::Database),
             Kind::Unknown | Kind::Other => self.is_database_at(event.worker(), port).then_some(Known::Database),
         };
-        self.ports.insert(port, known);
+        self.ports.insert(place, known);
         known
+    }
+
+    /// The network that a process is in; 0: it is gone.
+    fn network(&mut self, process: u32) -> u64 {
+        *self.networks.entry(process).or_insert_with(|| network_of(process).unwrap_or(0))
     }
 
     /// Does a database server whose statements are seen listen at this port of the process's loopback interface, or of this machine's, to
@@ -282,7 +312,8 @@ impl<'a> Peers<'a> {
         }
         let link = |name: &str| std::fs::read_link(format!("/proc/{process}/{name}"));
         let (Ok(netns), Ok(exe)) = (link("ns/net"), link("exe")) else { return Kind::Unknown };
-        let is_inside = netns.as_os_str() == &*format!("net:[{}]", self.server_netns);
+        let is_inside = netns.as_os_str() == &*format!("net:[{}]", self.server_netns)
+            || self.members.as_ref().is_some_and(|(members, _)| members.contains(process));
         let is_store = names_of(process, &exe).is_none_or(|names| names.iter().any(|name| STORES.contains(&&**name)));
         if is_inside && !is_store { Kind::Application } else { Kind::Other }
     }

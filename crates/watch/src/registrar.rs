@@ -44,6 +44,7 @@ use crate::databases::Databases;
 use crate::event::{EventKind, LookupEvent, RequestStep};
 use crate::grace::{Ends, Pace};
 use crate::history::History;
+use crate::members::{Members, Outsiders};
 use crate::offspring::Offspring;
 use crate::openings::Openings;
 use crate::peers::{Listeners, Peers};
@@ -98,6 +99,8 @@ pub struct Registrar {
     databases: Databases,
     remotes: Vec<Arc<RemoteDatabase>>,
     database_processes: Option<DatabaseProcesses>,
+    members: Option<Members>,
+    outsiders: Outsiders,
     pub(crate) records: Records,
     counters: RegistrarCounters,
     lease_renewed_ns: u64,
@@ -128,6 +131,8 @@ impl Registrar {
             databases: Databases::new(HashSet::new(), 0),
             remotes: Vec::new(),
             database_processes: None,
+            members: None,
+            outsiders: Outsiders::default(),
             records: Records::new(now_ns),
             counters: RegistrarCounters::default(),
             lease_renewed_ns: 0,
@@ -152,6 +157,17 @@ impl Registrar {
             self.databases.handle_started(process, dialect, now_ns());
         }
         self.database_processes = Some(processes.clone());
+    }
+
+    /// Takes programs outside the server's network that are members for parts of the application.
+    pub fn follow_members(&mut self, members: &Members) {
+        self.databases.follow_members(members);
+        self.members = Some(members.clone());
+    }
+
+    /// Processes of PHP-FPM that the server has asked and that run for longer than anybody has watched them. Once they have begun anew they are members.
+    pub fn outsiders(&mut self) -> Vec<u32> {
+        self.members.as_ref().map_or_else(Vec::new, |members| self.outsiders.take(members))
     }
 
     /// Leaves out what the server does with these files.
@@ -438,7 +454,8 @@ impl Registrar {
     fn may_be_decided(&mut self, request: &FillRequest<'_>) -> bool {
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
         let databases = self.database_processes.clone();
-        let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners);
+        let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
+            .with_members(self.members.clone(), &mut self.outsiders);
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let witness = &*self.witness;
         let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution, witness };
@@ -525,7 +542,8 @@ impl Registrar {
         let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
         let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
         let databases = self.database_processes.clone();
-        let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners);
+        let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
+            .with_members(self.members.clone(), &mut self.outsiders);
         let (databases, remotes) = (&self.databases, &*self.remotes);
         let at_rest = &mut self.at_rest;
         let witness = &*self.witness;

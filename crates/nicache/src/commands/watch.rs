@@ -11,8 +11,8 @@ use anyhow::{Context, Result, anyhow};
 use nicache_coherence::{RecordNumber, RevisionTable};
 use nicache_relay::{Key, Subscriber, follow, follow_bus};
 use nicache_watch::{
-    DataFolders, Dependents, Explanation, KernelWatcher, Operator, PreloadMemory, Registrar, RemoteCounters,
-    RemoteDatabase, SessionFiles, run_watcher,
+    DataFolders, Dependents, Explanation, KernelWatcher, MemberName, Operator, PreloadMemory, Registrar,
+    RemoteCounters, RemoteDatabase, SessionFiles, run_watcher,
 };
 
 use crate::inquiry::{DatabaseReport, FromWatch, PATHS_MAX, PathReport, RECORDS_MAX, SourcesReport, ToWatch, text};
@@ -92,6 +92,11 @@ fn start_kernel(setup: &WatchSetup, server_netns: u32) -> Result<Started> {
     let witness = watcher.witness().context("mapping the ring of look-ups")?;
     let mut registrar = Registrar::new(Arc::clone(&table), Box::new(witness));
     registrar.follow_databases(watcher.databases());
+    for unit in &setup.follow_units {
+        let expected = watcher.members().expect(&MemberName::Unit(unit.clone()));
+        expected.with_context(|| format!("following the unit {unit}"))?;
+    }
+    registrar.follow_members(watcher.members());
     Ok(Started { registrar, table, witness: files, lacks })
 }
 
@@ -145,6 +150,7 @@ fn answer(question: ToWatch, registrar: &mut Registrar, remotes: &[Arc<RemoteDat
         }
         ToWatch::DependsOnPath { path } => dependents_report(registrar.dependents_of_path(Path::new(&path))),
         ToWatch::DependsOnTable { table } => dependents_report(registrar.dependents_of_table(&table)),
+        ToWatch::Outsiders => FromWatch::Outsiders { processes: registrar.outsiders() },
         ToWatch::Databases => {
             FromWatch::Databases { databases: remotes.iter().map(|remote| report_of(remote)).collect() }
         }

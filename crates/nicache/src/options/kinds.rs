@@ -35,6 +35,16 @@ pub enum WatchKind {
     Preload,
 }
 
+/// When a PHP-FPM that was started before nicache is reloaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReloadPhp {
+    /// At the first moment at which it has no request.
+    Idle,
+    /// By nicache never: its pages are kept once somebody else has reloaded it.
+    Never,
+}
+
 /// Form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

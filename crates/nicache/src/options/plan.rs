@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use nicache_admin::Reach;
 use nicache_http::KeyConfig;
+use nicache_watch::MEMBER_NAME_BYTES_MAX;
 
 use super::{
     AdminAddress, CARDS_MAX, ClientLimits, HandshakeKind, LogFormat, MEMORY_BYTES_MIN, Milliseconds, Network,
-    PathOptions, PolicyKind, PortKind, Publish, QUEUES_MAX, RECHECK_DEFAULT, RECHECK_MAX_DEFAULT, Rechecks,
+    PathOptions, PolicyKind, PortKind, Publish, QUEUES_MAX, RECHECK_DEFAULT, RECHECK_MAX_DEFAULT, Rechecks, ReloadPhp,
     RemoteDatabase, RunOptions, Size, Subnet, WatchKind, path, reach,
 };
 
@@ -40,6 +41,9 @@ pub struct RunPlan {
     pub vary: Vec<String>,
     pub session_files: Vec<PathBuf>,
     pub data_folders: Vec<PathBuf>,
+    /// With their suffixes.
+    pub follow_units: Vec<String>,
+    pub reload_php: ReloadPhp,
     pub paths: Vec<PathOptions>,
     pub admin: Option<AdminAddress>,
     pub admin_reach: Reach,
@@ -205,6 +209,8 @@ impl RunOptions {
             vary: self.vary,
             session_files: self.session_files,
             data_folders: self.data_folder,
+            follow_units: self.follow_unit.iter().map(|unit| unit_name(unit)).collect::<Result<_>>()?,
+            reload_php: self.reload_php.unwrap_or(ReloadPhp::Idle),
             paths: self.path,
             admin: self.admin,
             admin_reach: reach(self.admin_anyone.unwrap_or(false)),
@@ -288,6 +294,20 @@ impl RunOptions {
         }
         Ok(plan)
     }
+}
+
+/// A unit as systemd has it: a name without a suffix is a service's.
+fn unit_name(name: &str) -> Result<String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte);
+    let suffixes = [".service", ".scope", ".slice", ".socket", ".mount"];
+    let unit =
+        if suffixes.iter().any(|suffix| name.ends_with(suffix)) { name.to_owned() } else { format!("{name}.service") };
+    if name.is_empty() || unit.len() > MEMBER_NAME_BYTES_MAX || !unit.bytes().all(is_plain) {
+        bail!(
+            "follow-unit: `{name}` is not the name of a unit: write it as `systemctl list-units` does, e.g. php8.2-fpm.service"
+        );
+    }
+    Ok(unit)
 }
 
 /// A file, or the beginning of names in a folder: one that would be all of a folder must say more.

@@ -215,6 +215,7 @@ fn watch_setup(plan: &AttachPlan, server_netns: u64) -> WatchSetup {
         http_ports: plan.run.http_ports.clone(),
         session_files: plan.run.session_files.clone(),
         data_folders: plan.run.data_folders.clone(),
+        follow_units: Vec::new(),
         remote_databases: Vec::new(),
         preload: None,
     }

@@ -156,8 +156,12 @@ impl Nicache {
 
     /// Everything logged so far.
     pub fn log_text(&mut self) -> String {
+        let until = Instant::now() + Duration::from_secs(2);
         while let Ok(line) = self.log.recv_timeout(Duration::from_millis(200)) {
             self.seen.push(line);
+            if Instant::now() > until {
+                break;
+            }
         }
         self.seen.join("\n")
     }

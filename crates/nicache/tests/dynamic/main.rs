@@ -24,6 +24,7 @@ mod files;
 mod fronts;
 mod living;
 mod machine;
+mod outside;
 mod overlays;
 mod paths;
 mod postgres;

@@ -281,6 +281,11 @@ pub fn carry_out(plan: Plan) -> Report {
     report
 }
 
+/// Edits of files and rows on a stage with MariaDB.
+pub fn files_and_rows(stage: &Stage) -> Plan {
+    Scene::new(stage, true).plan(stage, &["file", "row"])
+}
+
 fn everything(without: Option<Rule>) -> Stage {
     // PHP would remember where a link led.
     let php = &["realpath_cache_size=0"];

@@ -63,6 +63,8 @@ pub struct Setup {
     pub respawn: bool,
     /// The database is no program of the run, and there before it.
     pub outside: bool,
+    /// So is PHP-FPM.
+    pub php_outside: bool,
     /// A rule that is turned off, to see what comes of it.
     pub without: Option<Rule>,
     /// The folder is an overlay, with these files in its lower layer.
@@ -84,6 +86,7 @@ impl Default for Setup {
             tls: false,
             respawn: false,
             outside: false,
+            php_outside: false,
             without: None,
             overlay: None,
         }
@@ -137,6 +140,8 @@ pub struct Stage {
     pub folder: PathBuf,
     held: Option<Folder>,
     outside: Option<Child>,
+    /// PHP-FPM, if that is outside, and its command.
+    pub php: Option<(Child, String)>,
     far: Option<Far>,
     /// Changes files where the test's own process is not seen.
     hand: Option<Mutex<Shell>>,
@@ -208,7 +213,13 @@ impl Stage {
             }
             with.push(shlex::try_join(command.iter().map(String::as_str)).unwrap());
         }
-        with.push(php);
+        let mut php_outside = None;
+        if setup.php_outside {
+            let child = start_words(&php);
+            php_outside = Some((child, php));
+        } else {
+            with.push(php);
+        }
         let mut options: Vec<&str> = with.iter().flat_map(|command| ["--with", command.as_str()]).collect();
         let relayed = far.as_ref().map(|far| far.option(&format!("relay={FAR}:7400")));
         if let Some(relayed) = &relayed {
@@ -229,7 +240,8 @@ impl Stage {
                 command.env(RULE_OFF, rule.label());
             }
         });
-        let mut stage = Stage { nicache, folder, held: Some(held), outside, far, hand: None, followed: Vec::new() };
+        let (hand, followed, php) = (None, Vec::new(), php_outside);
+        let mut stage = Stage { nicache, folder, held: Some(held), outside, php, far, hand, followed };
         if setup.watch == Watch::Preload {
             let said = common::output(common::NICACHE, &["follow", "--print", "--name", stage.nicache.name()]);
             let variables = said.split_ascii_whitespace().filter_map(|word| word.split_once('='));
@@ -250,6 +262,14 @@ impl Stage {
             Database::Postgres => stage.wait_for(|| stage.try_psql("SELECT 1").is_ok()),
         }
         stage
+    }
+
+    /// Ends a PHP-FPM that is outside and starts it again, as the machine's service manager does.
+    pub fn restart_php(&mut self) {
+        let (child, words) = self.php.as_mut().expect("PHP-FPM is outside");
+        common::kill(u64::from(child.id()), rustix::process::Signal::TERM);
+        child.wait().unwrap();
+        *child = start_words(words);
     }
 
     /// Waits for something that is certain to come.
@@ -418,15 +438,26 @@ impl Drop for Stage {
         let processes = self.nicache.processes();
         let _ = self.nicache.process.kill();
         let _ = self.nicache.process.wait();
-        if let Some(outside) = &mut self.outside {
-            let _ = outside.kill();
-            let _ = outside.wait();
+        let mut processes = processes;
+        for child in self.outside.iter_mut().chain(self.php.as_mut().map(|(child, _)| child)) {
+            processes.extend(common::family(u64::from(child.id())));
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for process in processes.iter().filter(|process| is_running(**process)) {
+            common::kill(*process, rustix::process::Signal::KILL);
         }
         // They would write into the folder while it is removed.
         let all_gone = || (!processes.iter().any(|pid| is_running(*pid))).then_some(());
         within(Duration::from_secs(5), all_gone);
         self.held.take();
     }
+}
+
+fn start_words(words: &str) -> Child {
+    let words = shlex::split(words).unwrap();
+    // It ends with the test, also if that is killed.
+    Command::new("setpriv").arg("--pdeathsig=TERM").args(words).stdin(Stdio::null()).spawn().unwrap()
 }
 
 fn temporary() -> TempDir {

@@ -1,0 +1,281 @@
+//! PHP-FPM that was started before nicache, as a service of the machine: it is told to begin anew, so that what it keeps in its memory is known.
+//!
+//! The watcher tells of the processes that the server has asked ([`ToWatch::Outsiders`]). PHP-FPM reloads at SIGUSR2: its first process replaces itself, and
+//! its sockets stay, but a request that one of its processes is at may be cut off. So that none is, the server is stopped for a few milliseconds at a moment at which all of PHP-FPM's
+//! processes wait for a connection; what clients send meanwhile waits in sockets.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
+
+use super::watch_link::WatchLink;
+use crate::inquiry::{FromWatch, ToWatch};
+
+/// Between two questions to the watcher, and between two looks whether all wait.
+const ASK_EVERY: Duration = Duration::from_millis(250);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long a moment without requests is waited for.
+const IDLE_WITHIN: Duration = Duration::from_secs(60);
+/// How long the processes that were there may take to end, and the server waits for that.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
+/// Numbers of accept(2) and accept4(2) on x86-64.
+const ACCEPTS: [&str; 2] = ["43", "288"];
+
+/// Tells those that the watcher names, from a thread of its own.
+///
+/// `server_netns` is the inode number of the server's network namespace, `units` those whose programs are followed. Without `reload` it is only said what to do.
+///
+/// # Errors
+/// No thread can be started.
+pub fn start(link: Arc<WatchLink>, server_netns: u64, units: Vec<String>, reload: bool) -> Result<()> {
+    let mut outsiders = Outsiders { server_netns, reload, known: HashMap::new() };
+    let body = move || {
+        let mut earlier = members_of(&units);
+        for unit in &units {
+            announce_unit(unit, &earlier);
+        }
+        earlier.retain(|(process, _)| is_php_fpm(*process));
+        let mut named: Vec<u32> = earlier.into_iter().map(|(process, _)| process).collect();
+        loop {
+            std::thread::sleep(ASK_EVERY);
+            let Ok(FromWatch::Outsiders { processes }) = link.ask(&ToWatch::Outsiders, Duration::from_secs(2)) else {
+                continue;
+            };
+            // Whoever is followed by its unit is so once the watcher knows the name.
+            named.extend(processes);
+            for process in std::mem::take(&mut named) {
+                if let Some(master) = master_of(process) {
+                    outsiders.handle(master);
+                }
+            }
+        }
+    };
+    std::thread::Builder::new().name("outsiders".into()).spawn(body)?;
+    Ok(())
+}
+
+struct Outsiders {
+    server_netns: u64,
+    reload: bool,
+    /// By first process.
+    known: HashMap<u32, Known>,
+}
+
+/// One that has been seen.
+#[derive(Clone, Copy)]
+struct Known {
+    /// In clock ticks since the start of the machine: a process's number may be another's later.
+    begun: u64,
+    since: Instant,
+    done: bool,
+}
+
+impl Outsiders {
+    fn handle(&mut self, master: u32) {
+        let Some(begun) = begun(master) else { return };
+        let fresh = Known { begun, since: Instant::now(), done: false };
+        let known = self.known.entry(master).or_insert(fresh);
+        if known.begun != begun {
+            *known = fresh;
+        }
+        if known.done {
+            return;
+        }
+        let what = describe(master);
+        if !self.reload {
+            known.done = true;
+            tracing::warn!(
+                "{what} was started before nicache: its pages are kept once it is reloaded, {}",
+                advice(master)
+            );
+            return;
+        }
+        let (server_netns, until) = (self.server_netns, Instant::now() + 20 * LOOK_EVERY);
+        while Instant::now() < until {
+            match reload_if_idle(master, server_netns) {
+                Ok(true) => {
+                    tracing::info!(
+                        "{what} was started before nicache: it was reloaded while it had no request, and its pages are kept from now on"
+                    );
+                    known.done = true;
+                    return;
+                }
+                Ok(false) => std::thread::sleep(LOOK_EVERY),
+                Err(error) => {
+                    tracing::warn!(
+                        "{what} cannot be reloaded ({error}): its pages are kept once it is, {}",
+                        advice(master)
+                    );
+                    known.done = true;
+                    return;
+                }
+            }
+        }
+        if known.since.elapsed() > IDLE_WITHIN {
+            known.done = true;
+            tracing::warn!(
+                "{what} was started before nicache, and has had no moment without requests for {} s: its pages are kept once it is reloaded, {}",
+                IDLE_WITHIN.as_secs(),
+                advice(master)
+            );
+        }
+    }
+}
+
+/// Reloads PHP-FPM unless one of its processes is at a request.
+fn reload_if_idle(master: u32, server_netns: u64) -> Result<bool> {
+    if !is_idle(master) {
+        return Ok(false);
+    }
+    let process: OwnedFd = pidfd_open(pid(master)?, PidfdFlags::empty())?;
+    let _stopped = Stopped::new(server_netns);
+    let children = children_of(master);
+    if !is_idle(master) {
+        return Ok(false);
+    }
+    pidfd_send_signal(&process, Signal::USR2)?;
+    let until = Instant::now() + GONE_WITHIN;
+    while Instant::now() < until && children.iter().any(|&child| parent_of(child) == Some(master)) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(true)
+}
+
+/// The processes in a network, stopped until this is dropped.
+struct Stopped(Vec<Pid>);
+
+impl Stopped {
+    fn new(netns: u64) -> Stopped {
+        let is_inside = |process: &u32| {
+            std::fs::metadata(format!("/proc/{process}/ns/net")).is_ok_and(|network| network.ino() == netns)
+        };
+        let inside = processes().filter(is_inside).filter_map(|process| pid(process).ok());
+        Stopped(inside.filter(|&process| kill_process(process, Signal::STOP).is_ok()).collect())
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        for &process in &self.0 {
+            let _ = kill_process(process, Signal::CONT);
+        }
+    }
+}
+
+/// Do all that answer wait for a connection?
+fn is_idle(master: u32) -> bool {
+    let waits = |child: &u32| {
+        let call = std::fs::read_to_string(format!("/proc/{child}/syscall")).unwrap_or_default();
+        ACCEPTS.contains(&call.split(' ').next().unwrap_or_default())
+    };
+    children_of(master).iter().all(waits)
+}
+
+fn children_of(process: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    list.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// The first process of the PHP-FPM that a process belongs to.
+fn master_of(process: u32) -> Option<u32> {
+    let name = command_of(process)?;
+    let parent = parent_of(process)?;
+    let is_child = command_of(parent).is_some_and(|command| command == name);
+    Some(if is_child { parent } else { process })
+}
+
+fn command_of(process: u32) -> Option<String> {
+    Some(std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?.trim_end().to_owned())
+}
+
+fn is_php_fpm(process: u32) -> bool {
+    command_of(process).is_some_and(|command| command.starts_with("php") && command.contains("fpm"))
+}
+
+/// The fields of /proc/PID/stat (proc_pid_stat(5)) behind the name, from the third on.
+fn stat_of(process: u32) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+fn parent_of(process: u32) -> Option<u32> {
+    stat_of(process)?.get(1)?.parse().ok()
+}
+
+fn begun(process: u32) -> Option<u64> {
+    stat_of(process)?.get(19)?.parse().ok()
+}
+
+fn pid(process: u32) -> Result<Pid> {
+    Pid::from_raw(i32::try_from(process)?).ok_or_else(|| anyhow::anyhow!("no process has the number 0"))
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The unit that a process is of: the last part of its control group (version 2).
+fn unit_of(process: u32) -> Option<String> {
+    let groups = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let name = Path::new(path).file_name()?.to_str()?;
+    Some(name.to_owned())
+}
+
+/// The processes of these units, and of which they are.
+fn members_of(units: &[String]) -> Vec<(u32, String)> {
+    let unit = |process| unit_of(process).filter(|unit| units.contains(unit)).map(|unit| (process, unit));
+    processes().filter_map(unit).collect()
+}
+
+fn announce_unit(unit: &str, running: &[(u32, String)]) {
+    if running.iter().all(|(_, of)| of != unit) {
+        tracing::info!("no program of the unit {unit} runs: they are followed from their start on");
+    }
+    let others = running.iter().filter(|(process, of)| of == unit && !is_php_fpm(*process));
+    if others.count() > 0 {
+        tracing::warn!(
+            "the unit {unit} runs already, and what its programs have in their memory is not known: their pages are kept once it is started again, \
+             by `systemctl restart {unit}`"
+        );
+    }
+}
+
+fn describe(master: u32) -> String {
+    let command = command_of(master).unwrap_or_else(|| "PHP-FPM".to_owned());
+    match unit_of(master).filter(|unit| unit.ends_with(".service")) {
+        Some(unit) => format!("{command} (process {master}, unit {unit})"),
+        None => format!("{command} (process {master})"),
+    }
+}
+
+fn advice(master: u32) -> String {
+    match unit_of(master).filter(|unit| unit.ends_with(".service")) {
+        Some(unit) => format!("by `systemctl reload {unit}`"),
+        None => format!("by `kill -USR2 {master}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_known_by_their_parents_and_starts() {
+        let own = std::process::id();
+        assert_eq!(parent_of(own), rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get() as u32));
+        assert!(begun(own) > begun(1) && begun(0).is_none());
+        assert!(!is_php_fpm(own) && master_of(own).is_some());
+        let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
+        assert!(children_of(own).contains(&child.id()) || parent_of(child.id()) == Some(own));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,301 @@
+//! Programs that answer for the server and are not started by nicache: PHP-FPM as a service of the machine, and units of systemd.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use nicache_applications::Client;
+use nicache_prove::Outcome;
+use rustix::process::Signal;
+
+use crate::check::Cases;
+use crate::common::{self, within};
+use crate::living::{LONG, stays};
+use crate::rules::{carry_out, files_and_rows};
+use crate::stage::{Database, Setup, Stage};
+
+/// How often the log says that PHP-FPM was reloaded.
+fn reloads(stage: &mut Stage) -> usize {
+    stage.nicache.log_text().matches("it was reloaded while it had no request").count()
+}
+
+/// The first page that a program which is started again answers shows this.
+fn expect_again(stage: &Stage, path: &str, text: &str) {
+    let is_there = || {
+        let reply = Client::new(stage.address()).get(path).unwrap();
+        assert!(reply.status == 502 || reply.text() == text, "{} {}", reply.status, reply.text());
+        (reply.status == 200).then_some(())
+    };
+    assert!(within(Duration::from_secs(30), is_there).is_some(), "{path} does not come again");
+    stage.expect(path, text);
+}
+
+/// Asks PHP-FPM by its socket, once that is there, for a page that takes as long as `data/hold` is there (FastCGI 1.0, sections 5 and 6).
+fn hold(folder: &Path) -> std::thread::JoinHandle<()> {
+    std::fs::write(folder.join("data/hold"), "").unwrap();
+    let script = format!(
+        "<?php while (file_exists('{}/data/hold')) {{ clearstatcache(); usleep(5000); }} echo 'held';",
+        folder.display()
+    );
+    std::fs::write(folder.join("site/hold.php"), script).unwrap();
+    let (socket, script) = (folder.join("run/php.sock"), folder.join("site/hold.php"));
+    std::thread::spawn(move || {
+        let mut stream =
+            within(Duration::from_secs(30), || UnixStream::connect(&socket).ok()).expect("PHP-FPM listens");
+        let pair = |name: &str, value: &str| {
+            [&[name.len() as u8, value.len() as u8][..], name.as_bytes(), value.as_bytes()].concat()
+        };
+        let record = |kind: u8, content: &[u8]| {
+            let [high, low] = u16::try_from(content.len()).unwrap().to_be_bytes();
+            [&[1, kind, 0, 1, high, low, 0, 0][..], content].concat()
+        };
+        let params = [pair("SCRIPT_FILENAME", script.to_str().unwrap()), pair("REQUEST_METHOD", "GET")].concat();
+        let request =
+            [record(1, &[0, 1, 0, 0, 0, 0, 0, 0]), record(4, &params), record(4, &[]), record(5, &[])].concat();
+        stream.write_all(&request).unwrap();
+        let mut reply = Vec::new();
+        stream.read_to_end(&mut reply).unwrap();
+        assert!(String::from_utf8_lossy(&reply).contains("held"), "a request that it was at was cut off");
+    })
+}
+
+/// PHP-FPM runs before nicache does, in the machine's network, and talks to a database there.
+#[test]
+fn php_of_the_machine() {
+    let setup =
+        Setup { database: Database::MariaDb, outside: true, php_outside: true, options: LONG, ..Setup::default() };
+    // Two pages that its processes know before anybody watches them.
+    let mut held = None;
+    let mut stage = Stage::start(&setup, |folder| {
+        held = Some(hold(folder));
+        std::fs::write(folder.join("site/early.php"), "<?php include '../include/early.php'; echo $text;").unwrap();
+        std::fs::write(folder.join("include/early.php"), "<?php $text = 'first';").unwrap();
+    });
+    let mut cases = Cases::default();
+    stage.sql("CREATE TABLE t (id INT PRIMARY KEY, text VARCHAR(100)); INSERT INTO t VALUES (1, 'old')");
+    stage.script(
+        "row.php",
+        "<?php $db = new mysqli('@HOST@', 'site', 'site', 'site', 0, @SOCKET@);
+        echo $db->query('SELECT text FROM t WHERE id = 1')->fetch_row()[0];",
+    );
+    stage.write("data/text", "first");
+    stage.script("file.php", "<?php echo file_get_contents('@FOLDER@/data/text');");
+    stage.script("away.php", "<?php echo getmypid(), microtime();");
+
+    cases.run("no request is lost when it is reloaded, and its pages are kept then", || {
+        let stop = Arc::new(AtomicBool::new(false));
+        let replies = Arc::new(AtomicU64::new(0));
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (stop, replies, mut client) = (Arc::clone(&stop), Arc::clone(&replies), stage.client());
+                std::thread::spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let reply = client.get("/early.php").expect("a reply");
+                        assert_eq!((reply.status, reply.text().as_str()), (200, "first"));
+                        replies.fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                })
+            })
+            .collect();
+        stage.wait_until(|| replies.load(Ordering::Relaxed) > 100);
+        assert_eq!((stage.counter("hits_dynamic"), reloads(&mut stage)), (0, 0), "it is at a request");
+        stage.remove("data/hold");
+        held.take().unwrap().join().unwrap();
+        stage.wait_until(|| stage.counter("hits_dynamic") > 20);
+        stop.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert_eq!(reloads(&mut stage), 1);
+    });
+    cases.run("what its script includes", || {
+        stage.change("/early.php", "second", || stage.replace("include/early.php", "<?php $text = 'second';"));
+    });
+    cases.run("a file", || stage.change("/file.php", "second", || stage.write("data/text", "second")));
+    cases.run("a row", || stage.change("/row.php", "new", || drop(stage.sql("UPDATE t SET text = 'new'"))));
+    cases.run("others stay", || stays(&stage, "/file.php", "hits_dynamic", || drop(stage.direct("/away.php"))));
+    for (number, way) in ["reloaded by its operator", "started again by the machine"].into_iter().enumerate() {
+        cases.run(way, || {
+            let text = format!("text {number}");
+            stage.warm("/early.php");
+            stage.write("include/early.php", &format!("<?php $text = '{text}';"));
+            if number == 0 {
+                common::kill(u64::from(stage.php.as_ref().unwrap().0.id()), Signal::USR2);
+            } else {
+                stage.restart_php();
+            }
+            expect_again(&stage, "/early.php", &text);
+            stage.warm("/early.php");
+            stage.change("/file.php", &text, || stage.write("data/text", &text));
+            assert_eq!(reloads(&mut stage), 1, "it was known from its start on");
+        });
+    }
+    cases.end(&mut stage);
+}
+
+#[test]
+fn it_is_reloaded_by_others_only() {
+    let options = &["--reload-php=never", "--path=pattern = '*', recheck = '1m'"];
+    let mut stage = Stage::start(&Setup { php_outside: true, options, ..Setup::default() }, |_| {});
+    let mut cases = Cases::default();
+    stage.write("data/text", "first");
+    stage.script("file.php", "<?php echo file_get_contents('@FOLDER@/data/text');");
+    let pid = stage.php.as_ref().unwrap().0.id();
+    cases.run("it is said what to do", || {
+        for _ in 0..5 {
+            assert_eq!(stage.get("/file.php"), "first");
+        }
+        let is_said = || stage.nicache.log_text().contains(&format!("kill -USR2 {pid}")).then_some(());
+        assert!(within(Duration::from_secs(30), is_said).is_some());
+        for _ in 0..5 {
+            assert_eq!(stage.get("/file.php"), "first");
+        }
+        assert_eq!((stage.counter("hits_dynamic"), reloads(&mut stage)), (0, 0));
+    });
+    cases.run("and done", || {
+        common::kill(u64::from(pid), Signal::USR2);
+        stage.warm("/file.php");
+        stage.change("/file.php", "second", || stage.write("data/text", "second"));
+    });
+    cases.end(&mut stage);
+}
+
+/// Versions of files and rows while PHP-FPM outside is started again and again.
+#[test]
+fn oracle_of_php_outside() {
+    let setup = Setup { database: Database::MariaDb, outside: true, php_outside: true, workers: 4, ..Setup::default() };
+    let mut stage = Stage::start(&setup, |_| {});
+    stage.script("first.php", "<?php echo 'text';");
+    stage.warm("/first.php");
+    let mut plan = files_and_rows(&stage);
+    plan.duration = Some(Duration::from_secs(8));
+    plan.statuses = vec![502, 503, 504];
+    let stop = AtomicBool::new(false);
+    let report = std::thread::scope(|scope| {
+        let (stop, stage) = (&stop, &mut stage);
+        scope.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1500));
+                stage.restart_php();
+            }
+        });
+        let report = carry_out(plan);
+        stop.store(true, Ordering::Relaxed);
+        report
+    });
+    assert_eq!(report.outcome(), Outcome::Proven, "{report}");
+    assert!(stage.counter("hits_dynamic") > 100);
+}
+
+/// A control group like that of a unit.
+struct Unit {
+    folder: PathBuf,
+    process: Option<Child>,
+}
+
+impl Unit {
+    fn new(name: &str) -> Unit {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut groups = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        let root =
+            groups.find(|words| words[2] == "cgroup2").expect("control groups of version 2 are mounted")[1].to_owned();
+        let folder = Path::new(&root).join(name);
+        std::fs::create_dir(&folder).unwrap();
+        Unit { folder, process: None }
+    }
+
+    fn name(&self) -> String {
+        self.folder.file_name().unwrap().to_str().unwrap().to_owned()
+    }
+
+    /// Starts its program, in place of the one that runs.
+    fn start(&mut self, words: &[&str]) {
+        self.stop();
+        let mut command = Command::new("sh");
+        let script = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", self.folder.display());
+        command.args(["-c", &script, "sh"]).args(words).stdin(Stdio::null());
+        self.process = Some(command.spawn().unwrap());
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        self.stop();
+        within(Duration::from_secs(5), || std::fs::remove_dir(&self.folder).ok());
+    }
+}
+
+/// Answers with what is in a file, by a socket in a folder.
+const APPLICATION: &str = "
+import http.server, socketserver, sys, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = open(sys.argv[2]).read().encode()
+        self.send_response(200)
+        self.send_header('Content-Type', 'text/plain')
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def address_string(self):
+        return 'nginx'
+    def log_message(self, *_):
+        pass
+class Server(socketserver.UnixStreamServer):
+    allow_reuse_address = True
+if os.path.exists(sys.argv[1]):
+    os.unlink(sys.argv[1])
+os.umask(0)
+Server(sys.argv[1], Handler).serve_forever()
+";
+
+#[test]
+fn a_unit_of_the_machine() {
+    let mut unit = Unit::new(&format!("nicache-test-{}.service", std::process::id()));
+    let option: &'static str = format!("--follow-unit={}", unit.name()).leak();
+    let options: &'static [&'static str] = vec![option, LONG[0]].leak();
+    let nginx = "location /app { proxy_pass http://unix:@FOLDER@/run/app.sock; }";
+    let mut words = Vec::new();
+    let mut stage = Stage::start(&Setup { options, nginx, ..Setup::default() }, |folder| {
+        std::fs::write(folder.join("data/text"), "first").unwrap();
+        std::fs::write(folder.join("data/app.py"), APPLICATION).unwrap();
+        let paths = ["data/app.py", "run/app.sock", "data/text"].map(|name| folder.join(name).display().to_string());
+        words = [vec!["python3".to_owned()], paths.to_vec()].concat();
+        unit.start(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    });
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut cases = Cases::default();
+    cases.run("what ran before is not known", || {
+        stage.wait_until(|| Client::new(stage.address()).get("/app").is_ok_and(|reply| reply.text() == "first"));
+        let before = stage.counter("hits_dynamic");
+        for _ in 0..5 {
+            assert_eq!(stage.get("/app"), "first");
+        }
+        assert_eq!(stage.counter("hits_dynamic"), before);
+        assert!(stage.nicache.log_text().contains("is started again, by `systemctl restart"));
+    });
+    cases.run("started again it is followed", || {
+        unit.start(&words);
+        stage.wait_until(|| Client::new(stage.address()).get("/app").is_ok_and(|reply| reply.text() == "first"));
+        stage.warm("/app");
+        stage.change("/app", "second", || stage.write("data/text", "second"));
+    });
+    cases.run("and again", || {
+        stage.warm("/app");
+        unit.stop();
+        stage.write("data/text", "third");
+        unit.start(&words);
+        expect_again(&stage, "/app", "third");
+        stage.warm("/app");
+    });
+    cases.end(&mut stage);
+}
