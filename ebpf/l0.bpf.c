@@ -16,7 +16,7 @@
  * A reply is valid under the card's own rule: the epoch of the revision table is that at which the card last compared the reply's sources,
  * and the watcher's lease holds. Beyond that, the card withdraws all replies by one word (`generation`), and each ends by itself soon.
  *
- * Read first: RFC 9293 section 3.10.7.4, RFC 7323 section 5. The Rust side is crates/xdp/src/l0; layouts are in both.
+ * Read first: RFC 9293 section 3.10.7.4, RFC 7323 section 5. The Rust side is card/xdp/src/l0; layouts are in both.
  *
  * Deliberately absent: VLAN tags, ECN, TCP options but timestamps, more than one request in a segment or under way. The card does those.
  */

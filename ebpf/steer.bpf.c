@@ -9,12 +9,12 @@
  *               AF_XDP socket   packet socket (its filter: service only)
  *
  * Read first: Linux Documentation/networking/af_xdp.rst; packet sockets receive before tc ingress (__netif_receive_skb_core).
- * The Rust side is crates/xdp/src/steering.rs; what both sides agree on are the maps below.
+ * The Rust side is card/xdp/src/steering.rs; what both sides agree on are the maps below.
  *
  * A card is alive until the time in `heartbeat`, which it moves on again and again. So a card that has died or hangs is passed by when that
  * time is over, without any process having to notice.
  *
- * Before a card begins, probe frames show that frames come to it and go past it (crates/xdp/src/probe.rs). Those that are for the card go there
+ * Before a card begins, probe frames show that frames come to it and go past it (card/xdp/src/probe.rs). Those that are for the card go there
  * whether it is alive or not, and nowhere else.
  *
  * Connections whose sequence numbers it had moved are lost with it: to such a client the server's next bytes would be others, in the place

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * The revision table, as crates/coherence/src/table.rs has it (and says why no lock is needed). Included by witness.bpf.c.
+ * The revision table, as truth/coherence/src/table.rs has it (and says why no lock is needed). Included by witness.bpf.c.
  */
 #ifndef NICACHE_TABLE_H
 #define NICACHE_TABLE_H

@@ -75,7 +75,7 @@ void map_memory(void)
 		__atomic_store_n(&role, wanted, __ATOMIC_RELEASE);
 }
 
-/* ---- the table: the writer's side of crates/coherence/src/table.rs ---- */
+/* ---- the table: the writer's side of truth/coherence/src/table.rs ---- */
 
 __u64 clock_of_table(void)
 {
@@ -149,7 +149,7 @@ void count_lost(void)
 	__atomic_fetch_add(control + CONTROL_LOST, 1, __ATOMIC_SEQ_CST);
 }
 
-/* ---- the ring: the producer's side of crates/watch/src/shared_ring.rs ---- */
+/* ---- the ring: the producer's side of truth/watch/src/shared_ring.rs ---- */
 
 /* Over the record and its number, so that neither a torn record nor one of an earlier round is taken for it. */
 static __u64 check_of(const struct lookup_event *event, __u64 number)

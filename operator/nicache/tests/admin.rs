@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 mod common;
-#[path = "../../report/tests/browser/devtools.rs"]
+#[path = "../../../lab/report/tests/browser/devtools.rs"]
 #[allow(dead_code)]
 mod devtools;
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 mod common;
-#[path = "../../watch/tests/witness/filesystems/ground.rs"]
+#[path = "../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;
 #[path = "common/replay.rs"]
 mod replay;

@@ -1,6 +1,6 @@
 //! The live page in a real browser: Debian's chromium.
 
-#[path = "../../../report/tests/browser/devtools.rs"]
+#[path = "../../../../lab/report/tests/browser/devtools.rs"]
 #[allow(dead_code)]
 mod devtools;
 mod source;

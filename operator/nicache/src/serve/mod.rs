@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! mod.rs        the supervisor: interfaces, witness, host memory; starts card and host, and starts them again
-//! firmware.rs   the card process (crates/firmware)
-//! host.rs       the host process (crates/host)
+//! firmware.rs   the card process (offload/firmware)
+//! host.rs       the host process (offload/host)
 //! messages.rs   what they tell each other
 //! channel.rs    a child's end of the socket
 //! report.rs     what `nicache status` shows

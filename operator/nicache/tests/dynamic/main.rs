@@ -10,7 +10,7 @@ mod check;
 #[allow(dead_code, reason = "the tests of databases on other machines use all of it")]
 mod far;
 #[allow(dead_code, reason = "mounts alone are made here, and no file systems")]
-#[path = "../../../watch/tests/witness/filesystems/ground.rs"]
+#[path = "../../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;
 mod stage;
 

@@ -14,7 +14,7 @@ mod check;
 #[path = "../dynamic/far.rs"]
 mod far;
 #[allow(dead_code, reason = "mounts alone are made here, and no file systems")]
-#[path = "../../../watch/tests/witness/filesystems/ground.rs"]
+#[path = "../../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;
 #[allow(dead_code, reason = "the tests of dynamic pages use all of it")]
 #[path = "../dynamic/stage.rs"]

@@ -6,7 +6,7 @@ mod common;
 mod bus;
 mod crashes;
 mod files;
-#[path = "../../../watch/tests/witness/filesystems/ground.rs"]
+#[path = "../../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;
 mod http;
 mod live;
