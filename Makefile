@@ -1,11 +1,11 @@
 # make run    build nicache and run it with the demonstration site (ARGS="--memory 1G -- nginx ..." for your own server)
-# make demo   build nicache and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
+# make demo   build nicache and nicache-lab and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
 # make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
 # make test-kernels  the main jobs on the stock kernels of Debian, each in a virtual machine (an hour without KVM)
 # make lint   formatting and clippy
 # make bench  all benchmarks: nicache against nginx, Apache, Varnish and HAProxy, static and dynamic (two and a half hours; ARGS=--quick for a
 #             look), simulations (CACHESIM=libCacheSim's program to compare), the card alone, and parts of it
-# make deb    a Debian package of it, in dist/ (its service is not started: it needs /etc/nicache/nicache.toml first)
+# make deb    Debian packages of nicache and nicache-lab, in dist/ (the service is not started: it needs /etc/nicache/nicache.toml first)
 # make tarball  the same as an archive for any Linux of this architecture, statically linked
 #
 # Whatever is missing on the machine is installed first (tools/setup).
@@ -18,24 +18,29 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # A toolchain that tools/setup has installed just now comes first.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: run demo build test test-kernels lint bench deb tarball clean
+.PHONY: run demo build lab test test-kernels lint bench deb tarball clean
 .DEFAULT_GOAL := run
 
 run: build
 	@$(SUDO) $(TARGET)/release/nicache run $(ARGS)
 
-demo: build
-	@$(SUDO) $(TARGET)/release/nicache demo $(APP) $(ARGS)
+demo: lab
+	@$(SUDO) $(TARGET)/release/nicache-lab demo $(APP) $(ARGS)
 
 build:
 	@tools/setup run
-	cargo build --release --locked $(CARGO_FLAGS)
+	cargo build --release --locked -p nicache $(CARGO_FLAGS)
+
+# The laboratory's program, and nicache beside it.
+lab:
+	@tools/setup run
+	cargo build --release --locked -p nicache -p nicache-lab $(CARGO_FLAGS)
 
 test:
 	@tools/setup test
 	cargo test --workspace --locked --no-fail-fast --config "target.'cfg(unix)'.runner = '$(CURDIR)/tools/run-test'" $(CARGO_FLAGS)
 
-test-kernels: build
+test-kernels: lab
 	@tools/setup kernels
 	@tools/kernels/matrix $(ARGS)
 
@@ -44,27 +49,29 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked $(CARGO_FLAGS) -- -D warnings
 
-bench: build
+bench: lab
 	@tools/setup bench
-	$(SUDO) $(TARGET)/release/nicache bench wire --save docs/bench/wire.json --figure docs/bench/wire.svg $(ARGS)
-	$(SUDO) $(TARGET)/release/nicache bench curves --save docs/bench/curves.json --figure docs/bench/curves.svg $(ARGS)
-	$(SUDO) $(TARGET)/release/nicache bench dynamic --save docs/bench/dynamic.json --figure docs/bench/dynamic.svg $(ARGS)
-	$(SUDO) $(TARGET)/release/nicache bench kim --save docs/bench/kim.json --figure docs/bench/kim.svg $(ARGS) $(LOGS)
-	$(SUDO) $(TARGET)/release/nicache bench sets --save docs/bench/sets.json --figure docs/bench/sets.svg $(ARGS)
-	$(TARGET)/release/nicache bench sim --save docs/bench/sim.json --figure docs/bench/sim.svg $(ARGS) $(if $(CACHESIM),--peer $(CACHESIM))
-	$(TARGET)/release/nicache bench pipeline
+	$(SUDO) $(TARGET)/release/nicache-lab bench wire --save docs/bench/wire.json --figure docs/bench/wire.svg $(ARGS)
+	$(SUDO) $(TARGET)/release/nicache-lab bench curves --save docs/bench/curves.json --figure docs/bench/curves.svg $(ARGS)
+	$(SUDO) $(TARGET)/release/nicache-lab bench dynamic --save docs/bench/dynamic.json --figure docs/bench/dynamic.svg $(ARGS)
+	$(SUDO) $(TARGET)/release/nicache-lab bench kim --save docs/bench/kim.json --figure docs/bench/kim.svg $(ARGS) $(LOGS)
+	$(SUDO) $(TARGET)/release/nicache-lab bench sets --save docs/bench/sets.json --figure docs/bench/sets.svg $(ARGS)
+	$(TARGET)/release/nicache-lab bench sim --save docs/bench/sim.json --figure docs/bench/sim.svg $(ARGS) $(if $(CACHESIM),--peer $(CACHESIM))
+	$(TARGET)/release/nicache-lab bench pipeline
 	cargo bench --workspace --locked $(CARGO_FLAGS)
 
-deb: build
+deb: lab
 	@tools/deb $(TARGET)/release/nicache dist
+	@tools/deb $(TARGET)/release/nicache-lab dist
 
 # glibc itself, libelf and zlib are linked in. What remains of the machine: /bin/sh and the programs that commands name.
 STATIC := $(shell uname -m)-unknown-linux-gnu
 tarball:
 	@tools/setup build
 	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" LIBBPF_SYS_LIBRARY_PATH=/usr/lib/$(shell uname -m)-linux-gnu \
-		cargo build --release --locked -p nicache --features static --target $(STATIC) $(CARGO_FLAGS)
+		cargo build --release --locked -p nicache -p nicache-lab --features nicache/static,nicache-lab/static --target $(STATIC) $(CARGO_FLAGS)
 	@tools/tarball $(TARGET)/$(STATIC)/release/nicache dist
+	@tools/tarball $(TARGET)/$(STATIC)/release/nicache-lab dist
 
 clean:
 	cargo clean

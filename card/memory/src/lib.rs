@@ -32,12 +32,14 @@ mod body;
 mod card_memory;
 pub mod checksum;
 mod extents;
+mod size;
 mod slots;
 
 pub use arena::{Arena, HugePages, Pages};
 pub use body::{AccessError, AllocateError, AppendError, BodyId, PinError, SealError};
 pub use card_memory::{CardMemory, MemoryConfig};
 pub use extents::Extents;
+pub use size::{Size, SizeError};
 
 /// Bytes of one slot. A body takes whole slots; every slot but its last is full.
 pub const SLOT_BYTES: usize = 2048;

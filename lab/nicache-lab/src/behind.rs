@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::card_program;
 use crate::control::Status;
 
 /// A server behind a card of its own, stopped when dropped.
@@ -22,7 +23,7 @@ impl Behind {
     pub fn start(run_options: &[String], with: &[Vec<String>], server: &[String]) -> Result<Behind> {
         // It ends when we do, however that happens, and Ctrl-C is for us: we ask it to end.
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "TERM", "--"]).arg(std::env::current_exe()?).process_group(0);
+        command.args(["--pdeathsig", "TERM", "--"]).arg(card_program::find()?).process_group(0);
         command.args(["run", "--json"]).args(run_options);
         for program in with {
             command.arg("--with").arg(shlex::try_join(program.iter().map(String::as_str))?);

@@ -1,6 +1,7 @@
 //! `nicache demo`: a real application through the card. What the applications are is tested in their own crate.
 #![allow(unsafe_code)]
 
+#[path = "../../../operator/nicache/tests/common/mod.rs"]
 mod common;
 
 use std::collections::BTreeSet;

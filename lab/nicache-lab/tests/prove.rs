@@ -1,6 +1,7 @@
 //! `nicache prove`: a site behind the card is proved right; the same site behind a cache that does get stale is not.
 #![allow(unsafe_code)]
 
+#[path = "../../../operator/nicache/tests/common/mod.rs"]
 mod common;
 
 use std::process::{Child, Command, Output, Stdio};

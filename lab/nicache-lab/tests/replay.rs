@@ -1,6 +1,7 @@
 //! `nicache trace site` and `nicache replay --target`, as a user runs them.
 #![allow(unsafe_code)]
 
+#[path = "../../../operator/nicache/tests/common/mod.rs"]
 mod common;
 
 use std::fmt::Write;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-const NICACHE: &str = env!("CARGO_BIN_EXE_nicache");
+const NICACHE: &str = env!("CARGO_BIN_EXE_nicache-lab");
 /// The card's patience, short: what stays for minutes otherwise must be gone in seconds.
 const IMPATIENT: [&str; 8] =
     ["--syn-ack-retries", "1", "--head-time", "2s", "--closed-window", "2s", "--read-period", "2s"];

@@ -1,25 +1,18 @@
 //! The commands, one file each.
 
 mod attach;
-mod bench;
 mod bypass;
 mod card;
 mod check;
 mod companion;
-mod demo;
 mod follow;
-mod generate;
-mod prove;
 mod purge;
 mod relay;
-mod replay;
 mod run;
 mod serve;
 mod server;
-mod sim;
 mod status;
 mod top;
-mod trace;
 mod upgrade;
 mod watch;
 mod who;
@@ -29,7 +22,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::Command;
+use crate::cli::{self, Command};
+use crate::{generate, laboratory};
 
 /// Does what the command says.
 pub fn execute(command: Command) -> Result<ExitCode> {
@@ -46,14 +40,14 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Who(arguments) => who::execute(&arguments),
         Command::Upgrade(arguments) => upgrade::execute(&arguments),
         Command::Bypass(arguments) => bypass::execute(&arguments),
-        Command::Bench(command) => bench::execute(&command),
-        Command::Prove(arguments) => Ok(prove::execute(&arguments)),
-        Command::Replay(arguments) => replay::execute(&arguments),
-        Command::Sim(command) => sim::execute(&command),
-        Command::Trace(command) => trace::execute(&command),
         Command::Follow(arguments) => follow::execute(&arguments),
-        Command::Demo(arguments) => demo::execute(&arguments),
-        Command::Generate(arguments) => generate::execute(&arguments),
+        Command::Bench(rest) => laboratory::become_it("bench", &rest.arguments),
+        Command::Demo(rest) => laboratory::become_it("demo", &rest.arguments),
+        Command::Prove(rest) => laboratory::become_it("prove", &rest.arguments),
+        Command::Replay(rest) => laboratory::become_it("replay", &rest.arguments),
+        Command::Sim(rest) => laboratory::become_it("sim", &rest.arguments),
+        Command::Trace(rest) => laboratory::become_it("trace", &rest.arguments),
+        Command::Generate(arguments) => generate::execute(cli::command(), &arguments),
         Command::Card => card::execute(),
         Command::Firmware => crate::serve::firmware::execute(),
         Command::Host => crate::serve::host::execute(),

@@ -392,35 +392,49 @@ pub enum Response {
     },
 }
 
-/// What `nicache status` shows; the names say it.
+/// What `nicache status` shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Status {
+    /// What commands call it (`--name`).
     pub name: String,
+    /// The supervisor.
     pub pid: u32,
+    /// Seconds since it was ready.
     pub uptime_s: u64,
+    /// Where the server is reached.
     pub url: String,
+    /// The wire interface of the first card.
     pub interface: String,
+    /// This machine's address on that interface.
     pub gateway: Ipv4Addr,
+    /// The server's address behind the first card.
     pub server_address: Ipv4Addr,
     /// One behind each card; the first is `server_address`.
     pub server_addresses: Vec<Ipv4Addr>,
     /// Its IPv6 address, where there is IPv6.
     pub server_address6: Ipv6Addr,
+    /// TCP ports that cards read HTTP on.
     pub http_ports: Vec<u16>,
+    /// The server's command, as words.
     pub server: Vec<String>,
     /// The programs beside it, as words.
     pub with: Vec<Vec<String>>,
+    /// The server's first process.
     pub server_pid: u32,
+    /// The first card.
     pub card_pid: u32,
     /// Processes of all cards.
     pub card_pids: Vec<u32>,
     /// How often another card has taken the place of one that ended.
     pub card_restarts: u64,
+    /// The watcher.
     pub watch_pid: u32,
+    /// Where the server is reached from other machines.
     pub published: Vec<String>,
     /// Where the admin port is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admin: Option<SocketAddr>,
+    /// TCP ports of this machine that the server reaches as its own.
     pub shared: Vec<u16>,
     /// Why there is no witness, if so.
     pub watch_unavailable: Option<String>,
@@ -433,6 +447,7 @@ pub struct Status {
     /// Databases that relays tell of. If the watcher does not answer, none is in step.
     #[serde(default)]
     pub databases: Vec<DatabaseReport>,
+    /// Of all cards together.
     pub counters: Counters,
 }
 

@@ -1,6 +1,7 @@
 //! Structured logs on standard error, and the one live line below them on a terminal.
 
 use std::io::{self, Write};
+use std::process::ExitCode;
 use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
@@ -49,6 +50,15 @@ pub fn clear_live_line() {
         shown.clear();
         let _ = write!(io::stderr(), "\r\x1b[K");
     }
+}
+
+/// What a program ends with. An error is told first, with the program's name.
+pub fn code_of(program: &str, result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|error| {
+        clear_live_line();
+        let _ = writeln!(io::stderr(), "{program}: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
 /// Whoever reads what a program prints may go at any time (`nicache check | head`, a log that is rotated away, a terminal that is closed). A command that

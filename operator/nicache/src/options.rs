@@ -14,7 +14,6 @@ mod publish;
 mod rechecks;
 mod remote_database;
 mod serve;
-pub mod study;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -22,7 +21,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-pub use nicache_study::Size;
+pub use nicache_memory::Size;
 
 pub use crate::policy::PolicyKind;
 

@@ -14,6 +14,7 @@ ip link set lo up
 ulimit -n 65536
 modprobe tun
 install -m 755 /nicache/nicache /usr/local/bin/nicache
+[ ! -e /nicache/nicache-lab ] || install -m 755 /nicache/nicache-lab /usr/local/bin/nicache-lab
 mkdir -p /usr/local/lib/nicache-tests
 cp /nicache/tests/* /usr/local/lib/nicache-tests/ 2>/dev/null
 cd /nicache/guest || exit

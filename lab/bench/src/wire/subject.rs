@@ -183,7 +183,7 @@ impl Running {
             return Self::start_serve(client, site, nicache, cpus);
         }
         if subject == Subject::Floor {
-            return Self::start_floor(client, object, site, nicache, cpus);
+            return Self::start_floor(client, object, site, cpus);
         }
         if subject.is_card() {
             return Self::start_card(subject, client, site, nicache, cpus);
@@ -271,8 +271,9 @@ impl Running {
         Ok(running)
     }
 
-    fn start_floor(client: Namespace, object: &Object, site: &Site, nicache: &Path, cpus: Cpus) -> Result<Running> {
-        let mut argv = vec![nicache.to_str().context("the path of this program is no text")?.to_owned()];
+    fn start_floor(client: Namespace, object: &Object, site: &Site, cpus: Cpus) -> Result<Running> {
+        let own = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut argv = vec![own.to_str().context("the path of this program is no text")?.to_owned()];
         argv.extend(["bench", "floor", &object.bytes.to_string()].map(str::to_owned));
         let mut process = Process::start(&client, cpus, Enclosure::None, &argv, &site.folder().join("floor.log"))?;
         if first_line(&mut process).is_none() {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use nicache_bench::{Stop, curves, dynamic, impair, kim, pipeline, sets, siege, sim, wire, yocum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::card_program;
 use crate::cli::{
     BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs,
     BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
@@ -35,7 +36,7 @@ fn run_wire(arguments: &BenchWireArgs) -> Result<ExitCode> {
     let report = match &arguments.from {
         Some(path) => wire::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
         None => wire::run(&wire::Plan {
-            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            nicache: card_program::find()?,
             rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 5 }),
             seconds: arguments.seconds.unwrap_or(if arguments.quick { 1 } else { 3 }),
             folder: arguments.folder.clone(),
@@ -66,7 +67,7 @@ fn run_curves(arguments: &BenchCurvesArgs) -> Result<ExitCode> {
             curves::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?
         }
         None => curves::run(&curves::Plan {
-            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            nicache: card_program::find()?,
             rounds: arguments.rounds,
             seconds: arguments.seconds.unwrap_or(if arguments.quick { 1 } else { 4 }),
             spacing: arguments.arrivals,
@@ -99,7 +100,7 @@ fn run_impair(arguments: &BenchImpairArgs) -> Result<ExitCode> {
             impair::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?
         }
         None => impair::run(&impair::Plan {
-            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            nicache: card_program::find()?,
             seed: arguments.seed,
             rounds: arguments.rounds,
             folder: arguments.folder.clone(),
@@ -134,7 +135,7 @@ fn run_siege(arguments: &BenchSiegeArgs) -> Result<ExitCode> {
             anyhow::Ok(all)
         })?,
         None => siege::run(&siege::Plan {
-            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            nicache: card_program::find()?,
             attacks: match arguments.attacks.as_slice() {
                 [] => siege::AttackKind::ALL.to_vec(),
                 chosen => chosen.iter().map(|attack| attack_kind(*attack)).collect(),
@@ -220,7 +221,7 @@ fn run_kim(arguments: &BenchKimArgs) -> Result<ExitCode> {
                 cards.truncate(1);
             }
             kim::run(&kim::Plan {
-                nicache: std::env::current_exe().context("cannot find this program's file")?,
+                nicache: card_program::find()?,
                 traces: arguments.logs.clone(),
                 rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 3 }),
                 megabytes: if arguments.quick { arguments.megabytes.min(100) } else { arguments.megabytes },
@@ -271,7 +272,7 @@ fn run_dynamic(arguments: &BenchDynamicArgs) -> Result<ExitCode> {
 
 fn dynamic_plan(arguments: &BenchDynamicArgs) -> Result<dynamic::Plan> {
     Ok(dynamic::Plan {
-        nicache: std::env::current_exe().context("cannot find this program's file")?,
+        nicache: card_program::find()?,
         rounds: arguments.rounds.unwrap_or(if arguments.quick { 1 } else { 5 }),
         seconds: arguments.seconds.unwrap_or(if arguments.quick { 1 } else { 5 }),
         pages: if arguments.only == Some(DynamicPart::Watchers) { Vec::new() } else { arguments.pages.clone() },

@@ -14,7 +14,7 @@ pub fn trace(name: &str) -> PathBuf {
 }
 
 pub fn nicache<A: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_nicache")).args(arguments).stdin(Stdio::null()).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_nicache-lab")).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
 /// Runs it with these words and traces, and reads its JSON.
@@ -27,7 +27,7 @@ pub fn json(words: &str, traces: &[&Path]) -> Value {
 
 /// The same with a trace on standard input.
 pub fn json_of_input(words: &str, input: &[u8]) -> Value {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_nicache"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_nicache-lab"))
         .args(words.split_whitespace())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

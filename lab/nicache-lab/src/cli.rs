@@ -1,0 +1,82 @@
+//! The command line: one variant per command.
+
+mod bench;
+mod demo;
+mod prove;
+mod replay;
+mod study;
+
+use clap::{Parser, Subcommand};
+use nicache::generate::GenerateArgs;
+
+pub use bench::{
+    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs,
+    BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
+};
+pub use demo::DemoArgs;
+pub use prove::{HitKind, ProveArgs};
+pub use replay::{ReplayArgs, TraceSiteArgs};
+pub use study::{
+    ObjectiveOption, SimCommand, SimCurveArgs, SimReproduceArgs, SimServerArgs, StudyOption, TraceAdviseArgs,
+    TraceCommand, TraceConvertArgs, TraceInfoArgs,
+};
+
+use demo::DEMO_EXAMPLES;
+use prove::PROVE_EXAMPLES;
+use replay::{REPLAY_EXAMPLES, TRACE_SITE_EXAMPLES};
+
+/// The laboratory of nicache: measures, simulates and proves what a card does, for your traces, applications and servers.
+#[derive(Debug, Parser)]
+#[command(
+    name = "nicache-lab",
+    version,
+    max_term_width = 100,
+    after_help = "Example: nicache-lab trace advise access.log.gz\n\n`nicache trace` and so on do the same. Commands that need a card start \
+    the program `nicache` beside this one, or else the one in PATH."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Look at a trace of requests: what is in it, which memory and policy suit it, a document root for it, other formats
+    #[command(subcommand)]
+    Trace(TraceCommand),
+    /// Find out what a card would do: cache sizes and policies for a trace, a simulated server, the papers' studies
+    #[command(subcommand)]
+    Sim(SimCommand),
+    /// Prepare a real web application, run it behind the card, measure it, change it
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArgs),
+    /// Read pages of a site while your own command edits them, and find out whether any reply was older than an edit
+    #[command(after_help = PROVE_EXAMPLES)]
+    Prove(Box<ProveArgs>),
+    /// Replay a web log and check every byte of every reply: while files are changed in every way, or (--target) as fast as a server can
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(Box<ReplayArgs>),
+    /// Measure how fast nicache is on this machine
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Write manual pages or completions for shells, made from what --help says
+    #[command(hide = true)]
+    Generate(GenerateArgs),
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| (0.001..=10_000_000.0).contains(rate));
+    rate.ok_or_else(|| "a number from 0.001 to 10000000".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

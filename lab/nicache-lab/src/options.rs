@@ -1,0 +1,5 @@
+//! Settings of the commands.
+
+pub mod study;
+
+pub use nicache::Milliseconds;
