@@ -14,6 +14,7 @@
 //! Deliberately absent: IP headers that a receiver may judge by, and connections with TCP options that it does not know; such traffic passes untouched.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod access;
 pub mod bus;

@@ -19,6 +19,7 @@
 //! (a hit is bound to its sources, not to an age).
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod body;
 mod cache_control;

@@ -25,6 +25,7 @@
 //! (nicache-policy), and locks (one owner; share it by owning it).
 
 #![deny(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 #[allow(unsafe_code)]
 mod arena;

@@ -11,6 +11,7 @@
 //! (a variant has a key of its own).
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod arc;
 mod belady;
@@ -26,6 +27,7 @@ mod lru;
 mod mru;
 mod ordered;
 mod policy;
+mod policy_name;
 mod popularity;
 mod queue;
 mod random;
@@ -52,6 +54,7 @@ pub use lru::Lru;
 pub use mru::Mru;
 pub use ordered::Ordered;
 pub use policy::{Admission, Incoming, Key, Occupancy, Policy, Removal, TableFull};
+pub use policy_name::PolicyName;
 pub use popularity::{FORGOTTEN, Popularity, PopularityConfig, REFUSALS_FREE, VICTIM_LOOKS};
 pub use random::Random;
 pub use s3_fifo::{S3Fifo, S3FifoConfig};

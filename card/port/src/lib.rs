@@ -38,7 +38,6 @@ mod packet_socket;
 mod pair_socket;
 mod pcap;
 mod port;
-mod random;
 mod segment;
 mod steering;
 mod tap;

@@ -32,6 +32,7 @@
 //! Deliberately absent: urgent data, accurate ECN, TCP Fast Open, probing for a larger path MTU.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 #![warn(missing_docs)]
 
 pub mod address;

@@ -18,6 +18,7 @@
 //! Deliberately absent: several cards on one table, IPv6, ICMP.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod client;
 mod client_reply;

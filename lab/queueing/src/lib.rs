@@ -11,6 +11,7 @@
 //! forms.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod config;
 mod config_file;

@@ -17,6 +17,7 @@
 //! Deliberately absent: any knowledge of caches, and three-dimensional or pie charts.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod csv;
 mod drawing;

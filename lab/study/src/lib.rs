@@ -1,5 +1,6 @@
 //! What a cache would have done for a trace.
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod access;
 mod advise;
@@ -29,10 +30,11 @@ pub use access::{Access, TooManyObjects};
 pub use advise::{Advice, Objective, advise, knee};
 pub use blocks::BLOCK_BYTES;
 pub use census::{Census, Counted, PERCENTILES, Popular, Summary, Zipf};
-pub use choice::{Choice, ChoiceError, PolicyName};
+pub use choice::{Choice, ChoiceError};
 pub use load::{Changes, LoadConfig, Loader, Replies, Totals, Unit, Writes};
 pub use lru_curve::{is_exact, lru_curve};
 pub use nicache_memory::{Size, SizeError};
+pub use nicache_policy::PolicyName;
 pub use parameters::{ParameterError, Parameters};
 pub use pfoo::Bound;
 pub use room::Room;

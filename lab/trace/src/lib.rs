@@ -42,6 +42,7 @@
 //! Deliberately absent: packings other than gzip and zstd.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod bad;
 mod calendar;

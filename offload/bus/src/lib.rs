@@ -21,6 +21,7 @@
 //! Deliberately absent: what the commands mean for packets (the card's firmware), and which block is where (the host's directory).
 
 #![deny(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 pub mod attachment;
 pub mod class;

@@ -14,6 +14,7 @@
 //! Deliberately absent: any policy. Which block is where, and whether it is still right, is the host's to know.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod cache;
 mod counters;

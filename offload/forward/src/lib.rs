@@ -20,6 +20,7 @@
 //! Nothing here performs input or output or reads a clock: time and random numbers are arguments.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 pub mod backend;
 mod begin;

@@ -16,6 +16,7 @@
 //! Deliberately absent: files and their watchers (the server's), and the cache's bytes (the card's).
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 pub mod block;
 pub mod directory;

@@ -4,6 +4,7 @@
 //! [`Payload`] only. Implementations are in `nicache-ncache`.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 /// A run of a file's bytes, by reference. A reply that holds one keeps it alive.
 pub type Extent = bytes::Bytes;

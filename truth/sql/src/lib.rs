@@ -50,6 +50,7 @@
 //! Functions that operators and casts of PostgreSQL call are taken to be pure.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod catalogue;
 mod coarse;
