@@ -2,20 +2,11 @@
 
 mod exercise;
 
-use std::path::Path;
-
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-fn replay(target: &str, mut exercise: impl FnMut(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let mut files: Vec<_> = std::fs::read_dir(&folder).expect("a corpus").map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() >= 8, "{} seeds in {}", files.len(), folder.display());
-    for file in files {
-        println!("{}", file.display());
-        exercise(&std::fs::read(&file).unwrap());
-    }
+fn replay(target: &str, exercise: impl FnMut(&[u8])) {
+    nicache_corpus::replay(env!("CARGO_MANIFEST_DIR"), target, exercise);
 }
 
 #[test]

@@ -3,28 +3,21 @@
 
 use core::net::IpAddr;
 
+use nicache_random::SplitMix64;
+
 use crate::identity::{addresses, is_identifier, is_private, parse_address};
 use crate::intermediary::{Added, added, meaning};
 
 /// Random numbers, from a seed that nobody else knows.
-pub(crate) struct Draw(u64);
+pub(crate) struct Draw(SplitMix64);
 
 impl Draw {
     pub(crate) fn new(seed: u64) -> Draw {
-        Draw(seed)
-    }
-
-    /// SplitMix64 (Steele, Lea, Flood 2014).
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ word >> 31
+        Draw(SplitMix64::new(seed))
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.below(bound)
     }
 }
 

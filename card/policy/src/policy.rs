@@ -22,10 +22,7 @@ impl Key {
     /// numbers with common factors, whose low bits would not.
     #[inline]
     pub(crate) fn scrambled(self) -> u64 {
-        let mut hash = self.0;
-        hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        hash ^ (hash >> 31)
+        nicache_random::mix(self.0)
     }
 }
 

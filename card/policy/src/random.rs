@@ -5,6 +5,8 @@
 //! course. A poll draws none, so that it names the same object again while no other comes or goes; a removal draws.
 //! Every operation is O(1).
 
+use nicache_random::{SplitMix64, below};
+
 use crate::{Admission, Incoming, Key, Occupancy, Place, Policy, Removal, Table, TableFull};
 
 /// Random replacement. 44 to 52 bytes per object.
@@ -13,8 +15,7 @@ pub struct Random {
     table: Table<Object>,
     /// All objects in memory, in no order.
     places: Vec<Place>,
-    /// State of the source.
-    state: u64,
+    source: SplitMix64,
     /// Drawn, and not used up by a removal yet.
     drawn: u64,
     bytes: u64,
@@ -33,7 +34,7 @@ impl Random {
     pub fn new(bytes_max: u64, objects_max: u32, seed: u64) -> Random {
         let table = Table::new(objects_max as usize);
         let places = Vec::with_capacity(table.capacity());
-        let mut random = Random { table, places, state: seed, drawn: 0, bytes: 0, bytes_max };
+        let mut random = Random { table, places, source: SplitMix64::new(seed), drawn: 0, bytes: 0, bytes_max };
         random.draw();
         random
     }
@@ -45,17 +46,13 @@ impl Random {
 
     #[inline]
     fn draw(&mut self) {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut number = self.state;
-        number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        self.drawn = number ^ (number >> 31);
+        self.drawn = self.source.next_u64();
     }
 
     #[inline]
     fn victim(&self, incoming: Option<Incoming>) -> Option<Place> {
         // The high half of the product: 0..len in equal shares, but for one part in 2^64 / len.
-        let at = ((u128::from(self.drawn) * self.places.len() as u128) >> 64) as usize;
+        let at = below(self.drawn, self.places.len() as u64) as usize;
         let place = *self.places.get(at)?;
         let is_incoming = incoming.is_some_and(|incoming| incoming.key == self.table.key(place));
         if !is_incoming {

@@ -1,6 +1,8 @@
 //! Initial sequence numbers (RFC 6528): ISN = M + F(four-tuple, secret), where M is a clock of 4 microseconds
 //! and F is SipHash-2-4 (Aumasson and Bernstein, 2012) under a key drawn at start.
 
+use siphasher::sip::SipHasher24;
+
 use crate::seq::Seq;
 use crate::time::Time;
 
@@ -31,47 +33,7 @@ pub fn timestamp_offset(key: &IsnKey, tuple: &[u8]) -> u32 {
 /// SipHash-2-4 of `bytes`.
 #[must_use]
 pub fn siphash24(key: &[u8; 16], bytes: &[u8]) -> u64 {
-    fn word(b: &[u8]) -> u64 {
-        let mut w = [0u8; 8];
-        w[..b.len()].copy_from_slice(b);
-        u64::from_le_bytes(w)
-    }
-    fn round(v: &mut [u64; 4]) {
-        v[0] = v[0].wrapping_add(v[1]);
-        v[1] = v[1].rotate_left(13) ^ v[0];
-        v[0] = v[0].rotate_left(32);
-        v[2] = v[2].wrapping_add(v[3]);
-        v[3] = v[3].rotate_left(16) ^ v[2];
-        v[0] = v[0].wrapping_add(v[3]);
-        v[3] = v[3].rotate_left(21) ^ v[0];
-        v[2] = v[2].wrapping_add(v[1]);
-        v[1] = v[1].rotate_left(17) ^ v[2];
-        v[2] = v[2].rotate_left(32);
-    }
-    let (k0, k1) = (word(&key[..8]), word(&key[8..]));
-    let mut v = [
-        k0 ^ 0x736f_6d65_7073_6575,
-        k1 ^ 0x646f_7261_6e64_6f6d,
-        k0 ^ 0x6c79_6765_6e65_7261,
-        k1 ^ 0x7465_6462_7974_6573,
-    ];
-    let mix = |v: &mut [u64; 4], m: u64| {
-        v[3] ^= m;
-        round(v);
-        round(v);
-        v[0] ^= m;
-    };
-    let chunks = bytes.chunks_exact(8);
-    let last = word(chunks.remainder()) | (bytes.len() as u64) << 56;
-    for chunk in chunks {
-        mix(&mut v, word(chunk));
-    }
-    mix(&mut v, last);
-    v[2] ^= 0xff;
-    for _ in 0..4 {
-        round(&mut v);
-    }
-    v[0] ^ v[1] ^ v[2] ^ v[3]
+    SipHasher24::new_with_key(key).hash(bytes)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ fn seeds() -> u64 {
 }
 
 fn any_setup(seed: u64) -> Setup {
-    let mut r = Random(seed ^ 0x5eed);
+    let mut r = Random::new(seed ^ 0x5eed);
     let mut setup = Setup::clean(1 + r.below(400_000) as u32);
     setup.seed = seed;
     setup.fin = r.below(4) > 0;

@@ -10,14 +10,7 @@ use proptest::prelude::*;
 
 #[test]
 fn the_corpus_is_replayed() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/script");
-    let mut files: Vec<_> = std::fs::read_dir(&folder).expect("a corpus").map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(files.len() >= 8, "{} seeds in {}", files.len(), folder.display());
-    for file in files {
-        println!("{}", file.display());
-        exercise::script(&std::fs::read(&file).unwrap());
-    }
+    nicache_corpus::replay(env!("CARGO_MANIFEST_DIR"), "script", exercise::script);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Draws: a stream of random numbers for each purpose, so that one more draw for one purpose moves no other.
 
 use fastrand::Rng;
+use nicache_random::mix;
 
 use crate::config::{Identifiers, Processing, Requests, Responses};
 
@@ -16,10 +17,7 @@ pub(crate) enum Stream {
 
 /// The stream of that purpose in a run with that seed. SplitMix64's last step keeps neighbouring seeds apart.
 pub(crate) fn stream(seed: u64, stream: Stream) -> Rng {
-    let mut mixed = seed.wrapping_add((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    Rng::with_seed(mixed ^ (mixed >> 31))
+    Rng::with_seed(mix(seed.wrapping_add((stream as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15))))
 }
 
 /// Exponentially distributed, with a mean of 1.

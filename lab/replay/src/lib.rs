@@ -21,7 +21,6 @@ mod client;
 mod content;
 mod method;
 mod oracle;
-mod random;
 mod replay;
 pub mod replayer;
 mod report;

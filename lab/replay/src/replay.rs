@@ -10,11 +10,11 @@ use crate::client::{Asker, Connection, Reply, write_request};
 use crate::content::{Body, inspect};
 use crate::now_ns;
 use crate::oracle::{History, Judgement, Observation, judge};
-use crate::random::Random;
 use crate::report::Report;
 use crate::site::Site;
 use crate::trace::Trace;
 use crate::writer::Writer;
+use nicache_random::SplitMix64 as Random;
 
 /// A reply is judged this long after its end, so that the writer has surely noted the returns before it.
 const JUDGE_AFTER_NS: u64 = 500_000_000;

@@ -2,8 +2,8 @@
 
 use nicache_trace::{Record, Verb};
 
-use crate::random::Random;
 use crate::trace::Trace;
+use nicache_random::SplitMix64 as Random;
 
 /// What it is like.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub fn synthetic(config: &SyntheticConfig) -> Trace {
     let mut random = Random::new(config.seed);
     let spread = (config.bytes_max as f64 / config.bytes_min as f64).ln();
     let objects: Vec<(u64, u64)> = (0..config.objects)
-        .map(|_| (random.next(), (config.bytes_min as f64 * (spread * random.unit()).exp()) as u64))
+        .map(|_| (random.next_u64(), (config.bytes_min as f64 * (spread * random.unit()).exp()) as u64))
         .collect();
     let mut total = 0.0;
     let cumulated: Vec<f64> = (1..=config.objects)

@@ -16,10 +16,10 @@ use crate::content::{LINE_BYTES, render};
 use crate::method::Method;
 use crate::now_ns;
 use crate::oracle::State;
-use crate::random::Random;
 use crate::replay::{Fetcher, ReplayError, Shared, random_for};
 use crate::report::Report;
 use crate::site::{make_directory, write_new};
+use nicache_random::SplitMix64 as Random;
 
 /// O_DIRECT wants buffers, offsets and lengths that are multiples of the logical block size.
 const DIRECT_ALIGNMENT: usize = 4096;

@@ -13,6 +13,7 @@
 mod group;
 
 use group::Group;
+use nicache_random::SplitMix64;
 use serde::Serialize;
 
 use crate::{Room, Size};
@@ -123,12 +124,9 @@ fn mean_and_error(values: impl Iterator<Item = f64>) -> (f64, f64) {
     (mean.clamp(0.0, 1.0), STUDENT_T * (variance / count).sqrt())
 }
 
-/// SplitMix64's last step.
+/// The first number of SplitMix64 from a seed.
 fn mix(number: u64) -> u64 {
-    let mut hash = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    hash ^ (hash >> 31)
+    SplitMix64::new(number).next_u64()
 }
 
 #[cfg(test)]

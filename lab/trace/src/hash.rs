@@ -1,5 +1,7 @@
 //! Numbers for names: FNV-1a (Fowler, Noll, Vo; RFC 9923), scrambled, since its low bits alone depend on few bytes.
 
+pub use nicache_random::mix;
+
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
@@ -11,13 +13,6 @@ pub fn id_of(name: &[u8]) -> u64 {
 /// The number of what is named by both together, as if one followed the other.
 pub(crate) fn id_of_both(first: &[u8], second: &[u8]) -> u64 {
     mix(fnv(fnv(FNV_OFFSET, first), second))
-}
-
-/// Scrambles a number so that all bits depend on all bits: the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
-pub fn mix(number: u64) -> u64 {
-    let a = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let b = (a ^ (a >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    b ^ (b >> 31)
 }
 
 fn fnv(hash: u64, bytes: &[u8]) -> u64 {

@@ -2,16 +2,8 @@
 
 mod exercise;
 
-use std::path::Path;
-
 fn replay(target: &str, exercise: impl Fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
-    let mut seen = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
-        exercise(&std::fs::read(entry.unwrap().path()).unwrap());
-        seen += 1;
-    }
-    assert!(seen > 0, "no corpus in {}", folder.display());
+    nicache_corpus::replay(env!("CARGO_MANIFEST_DIR"), target, exercise);
 }
 
 #[test]

@@ -162,12 +162,6 @@ fn corpus() {
         ("turns_of_mysql", exercise::turns_of_mysql),
         ("turns_of_postgres", exercise::turns_of_postgres),
     ] {
-        let directory = format!("{}/fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
-        let mut files = 0;
-        for entry in std::fs::read_dir(directory).unwrap() {
-            run(&std::fs::read(entry.unwrap().path()).unwrap());
-            files += 1;
-        }
-        assert!(files > 0, "{target}");
+        nicache_corpus::replay(env!("CARGO_MANIFEST_DIR"), target, run);
     }
 }

@@ -1,6 +1,6 @@
 //! What decides on frames: one sequence of random words for a direction, or one for each of its *lanes*.
 
-use crate::random::SplitMix64;
+use nicache_random::SplitMix64;
 
 /// Words drawn for a frame.
 pub(super) const WORDS: usize = 8;

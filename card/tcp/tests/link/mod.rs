@@ -4,18 +4,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use nicache_random::SplitMix64;
 use nicache_tcp::{AckInfo, PeerLimits, SackBlocks, Sender, SenderConfig, Seq, Time, TimeoutOutcome, TransmitKind};
 
-/// SplitMix64.
-pub struct Random(pub u64);
+/// What chance decides.
+pub struct Random(SplitMix64);
 
 impl Random {
+    /// The numbers of this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(SplitMix64::new(seed))
+    }
+
+    /// The next 64 bits.
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// Below `n`.
@@ -224,7 +227,7 @@ impl Peer {
 
 /// Runs one transfer to its end; panics if a promise of the sender is broken.
 pub fn run(setup: &Setup) -> Report {
-    let mut random = Random(setup.seed);
+    let mut random = Random::new(setup.seed);
     let start = Seq(random.next() as u32);
     // A third of the runs cross the wrap of the sequence space.
     let start = if random.below(3) == 0 { Seq(0u32.wrapping_sub(setup.bytes / 2)) } else { start };

@@ -6,6 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use nicache_random::SplitMix64;
 use nicache_watch::now_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -27,18 +28,19 @@ pub struct Answered {
     pub ok: bool,
 }
 
-/// Uniform numbers from a seed (SplitMix64).
+/// Uniform numbers and waiting times from a seed.
 #[derive(Debug, Clone)]
-pub struct Random(pub u64);
+pub struct Random(SplitMix64);
 
 impl Random {
+    /// The numbers of this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(SplitMix64::new(seed))
+    }
+
     /// The next one, 0 to 1 without 1.
     pub fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ mixed >> 31) >> 11) as f64 / (1_u64 << 53) as f64
+        self.0.unit()
     }
 
     /// A waiting time with this mean, of a Poisson process.
@@ -173,7 +175,7 @@ mod tests {
 
     #[test]
     fn waiting_times_have_the_mean_and_popularity_falls() {
-        let (mut random, mean) = (Random(7), Duration::from_millis(10));
+        let (mut random, mean) = (Random::new(7), Duration::from_millis(10));
         let sum: Duration = (0..10_000).map(|_| random.wait(mean)).sum();
         assert!((95..105).contains(&sum.as_secs()), "{sum:?}");
         let zipf = Zipf::new(1000, 0.75);

@@ -143,7 +143,7 @@ fn send_requests(plan: &Plan, client: &Namespace) -> (Receiver<Answered>, Sender
     let (tell, answers) = channel();
     let (mean, zipf) = (plan.interval * CLIENTS as u32, Zipf::new(SCRIPTS, ALPHA));
     let senders = (0..CLIENTS).map(|number| {
-        let (tell, zipf, random) = (tell.clone(), zipf.clone(), Random(plan.seed + number as u64));
+        let (tell, zipf, random) = (tell.clone(), zipf.clone(), Random::new(plan.seed + number as u64));
         let requests = plan.requests / CLIENTS + usize::from(number < plan.requests % CLIENTS);
         let ask = move || load::ask(site::server_address(), requests, mean, &zipf, random, &tell);
         // A thread is in the namespace of the one that starts it.
@@ -189,7 +189,7 @@ impl<'a> Observer<'a> {
             lookups: VecDeque::new(),
             knowledge: Method::ALL.map(Knowledge::new).into(),
             edits: Vec::new(),
-            random: Random(plan.seed ^ 0xed17),
+            random: Random::new(plan.seed ^ 0xed17),
             answered: 0,
             failed: 0,
             identified: 0,

@@ -53,10 +53,7 @@ pub fn make(plan: &Plan, path: &Path) -> Result<Workload> {
     Ok(Workload::of(accesses, ROOM))
 }
 
-/// SplitMix64.
+/// A number of its own for each number, as if by lot.
 fn mix(number: u64) -> u64 {
-    let mut hash = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    hash ^ (hash >> 31)
+    nicache_random::mix(number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }

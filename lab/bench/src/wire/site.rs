@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use nicache_random::SplitMix64;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
@@ -48,15 +49,8 @@ impl Object {
 
     /// The body: not compressible, and different at every place.
     pub fn body(&self) -> Vec<u8> {
-        let mut state = self.bytes;
-        let mut next = || {
-            // SplitMix64.
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (mixed ^ (mixed >> 31)) as u8
-        };
-        (0..self.bytes).map(|_| next()).collect()
+        let mut random = SplitMix64::new(self.bytes);
+        (0..self.bytes).map(|_| random.next_u64() as u8).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which session begins when.
 
-use crate::random::Random;
 use crate::sessions::Sessions;
+use nicache_random::SplitMix64 as Random;
 
 /// What makes a session begin.
 #[derive(Clone, Copy, Debug, PartialEq)]

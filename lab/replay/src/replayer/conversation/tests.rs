@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::content::render;
-use crate::random::Random;
 use crate::sessions::SessionConfig;
+use nicache_random::SplitMix64 as Random;
 use nicache_trace::{Record, Verb};
 
 use crate::trace::Trace;
