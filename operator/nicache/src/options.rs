@@ -389,7 +389,7 @@ mod tests {
         let plan = flags(&[]).resolve().unwrap();
         assert_eq!(plan.memory_bytes, 64 << 20);
         assert_eq!(plan.http_ports, [80]);
-        assert_eq!((plan.queues, plan.policy, plan.handshake), (1, PolicyKind::Lru, HandshakeKind::PassThrough));
+        assert_eq!((plan.queues, plan.policy, plan.handshake), (1, PolicyKind::LRU, HandshakeKind::PassThrough));
         assert!(!plan.outgoing && !plan.json && plan.server.is_empty());
     }
 

@@ -1,68 +1,63 @@
-//! Replacement policies by name, for cards of either kind.
+//! Replacement policies as values of flags and settings, for cards of either kind.
 
 use clap::ValueEnum;
-use nicache_policy::{
-    Arc, Clock, Fifo, Gdsf, Lfu, Lirs, Lrfu, Lru, Policy, Popularity, PopularityConfig, Random, S3Fifo, Sieve, TwoQ,
-    WTinyLfu,
-};
-use serde::{Deserialize, Serialize};
+use clap::builder::PossibleValue;
+use nicache_policy::{Policy, PolicyName};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Which entry (or block) goes when a card's memory is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PolicyKind {
-    /// Least recently used
-    Lru,
-    /// First in, first out
-    Fifo,
-    /// Least frequently used; counts age
-    Lfu,
-    /// Second chance
-    Clock,
-    /// Any
-    Random,
-    /// 2Q
-    #[serde(rename = "2q")]
-    #[value(name = "2q")]
-    TwoQ,
-    /// Recency and frequency combined
-    Lrfu,
-    /// Adaptive replacement
-    Arc,
-    /// Least inter-reference recency
-    Lirs,
-    /// Greedy dual: large and seldom used ones first
-    Gdsf,
-    /// A window, then what a sketch of frequencies prefers
-    #[serde(rename = "w-tinylfu")]
-    #[value(name = "w-tinylfu")]
-    WTinyLfu,
-    /// Three queues
-    S3Fifo,
-    /// A hand that moves over a queue
-    Sieve,
-    /// Least requested over the past periods of 30 s (Bos et al. 2009)
-    Popularity,
+/// Which entry (or block) goes when a card's memory is full: one of the policies that a card can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicyKind(PolicyName);
+
+impl PolicyKind {
+    /// Least recently used.
+    pub const LRU: PolicyKind = PolicyKind(PolicyName::Lru);
+    /// Those that know the future are left out.
+    const ALL: [PolicyKind; 16] = {
+        let mut kinds = [PolicyKind::LRU; 16];
+        let (mut from, mut to) = (0, 0);
+        while from < PolicyName::ALL.len() {
+            let name = PolicyName::ALL[from];
+            if !matches!(name, PolicyName::Belady | PolicyName::PfooL) {
+                kinds[to] = PolicyKind(name);
+                to += 1;
+            }
+            from += 1;
+        }
+        assert!(to == kinds.len());
+        kinds
+    };
+}
+
+impl ValueEnum for PolicyKind {
+    fn value_variants<'a>() -> &'a [PolicyKind] {
+        &PolicyKind::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        Some(PossibleValue::new(self.0.name()).help(self.0.description()))
+    }
+}
+
+impl Serialize for PolicyKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for PolicyKind {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PolicyKind, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        PolicyKind::ALL.into_iter().find(|kind| kind.0.name() == name).ok_or_else(|| {
+            let names = PolicyKind::ALL.map(|kind| kind.0.name()).join(", ");
+            de::Error::custom(format!("unknown policy `{name}`; there are {names}"))
+        })
+    }
 }
 
 /// The policy for a memory of so many bytes that holds so many objects at most. `seed` is for the random one.
 pub fn new_policy(kind: PolicyKind, bytes: u64, objects: u32, seed: u64) -> Box<dyn Policy> {
-    match kind {
-        PolicyKind::Lru => Box::new(Lru::new(bytes, objects)),
-        PolicyKind::Fifo => Box::new(Fifo::new(bytes, objects)),
-        PolicyKind::Lfu => Box::new(Lfu::new(bytes, objects)),
-        PolicyKind::Clock => Box::new(Clock::new(bytes, objects)),
-        PolicyKind::Random => Box::new(Random::new(bytes, objects, seed)),
-        PolicyKind::TwoQ => Box::new(TwoQ::new(bytes, objects)),
-        PolicyKind::Lrfu => Box::new(Lrfu::new(bytes, objects)),
-        PolicyKind::Arc => Box::new(Arc::new(bytes, objects)),
-        PolicyKind::Lirs => Box::new(Lirs::new(bytes, objects)),
-        PolicyKind::Gdsf => Box::new(Gdsf::new(bytes, objects)),
-        PolicyKind::WTinyLfu => Box::new(WTinyLfu::new(bytes, objects)),
-        PolicyKind::S3Fifo => Box::new(S3Fifo::new(bytes, objects)),
-        PolicyKind::Sieve => Box::new(Sieve::new(bytes, objects)),
-        PolicyKind::Popularity => Box::new(Popularity::new(&PopularityConfig::new(bytes, objects))),
-    }
+    kind.0.build(bytes, objects, seed).expect("a policy of a card")
 }
 
 #[cfg(test)]
@@ -72,13 +67,13 @@ mod tests {
     /// What a study calls them, so that its advice can be followed.
     #[test]
     fn advice_can_be_followed() {
-        for kind in PolicyKind::value_variants() {
-            let value = kind.to_possible_value().unwrap();
-            let choice: nicache_study::Choice = value.get_name().parse().unwrap();
-            let expected = if *kind == PolicyKind::Lfu { "lfu-da" } else { choice.policy.name() };
-            assert_eq!(new_policy(*kind, 1 << 20, 100, 1).name(), expected);
-            let text = serde_json::to_string(kind).unwrap();
-            assert_eq!(text.trim_matches('"'), value.get_name());
+        for name in PolicyName::ALL.into_iter().filter(|name| !name.knows_the_future()) {
+            let kind = PolicyKind::from_str(name.name(), false).unwrap();
+            assert_eq!(new_policy(kind, 1 << 20, 100, 1).name(), name.name());
+            let text = serde_json::to_string(&kind).unwrap();
+            assert_eq!(serde_json::from_str::<PolicyKind>(&text).unwrap(), kind);
         }
+        let error = serde_json::from_str::<PolicyKind>("\"belady\"").unwrap_err().to_string();
+        assert!(error.contains("unknown policy `belady`; there are fifo, lru"), "{error}");
     }
 }

@@ -179,7 +179,7 @@ impl RunOptions {
         let plan = RunPlan {
             clients,
             memory_bytes: self.memory.unwrap_or(Size(64 << 20)).0,
-            policy: self.policy.unwrap_or(PolicyKind::Lru),
+            policy: self.policy.unwrap_or(PolicyKind::LRU),
             handshake: self.handshake.unwrap_or(HandshakeKind::PassThrough),
             rechecks: Rechecks {
                 first: self.recheck.unwrap_or(RECHECK_DEFAULT),
