@@ -1,34 +1,6 @@
 //! Why a message is not served from, or not stored in, card memory. Each reason has a label for metrics.
 
-macro_rules! reasons {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident => $label:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum $name { $($(#[$doc])* $variant,)+ }
-
-        impl $name {
-            /// Every reason, in the order of [`Self::index`].
-            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
-
-            /// The reason's name in metrics, in snake case.
-            pub const fn label(&self) -> &'static str {
-                match self { $($name::$variant => $label,)+ }
-            }
-
-            /// Position in [`Self::ALL`], for an array of counters.
-            pub const fn index(&self) -> usize {
-                *self as usize
-            }
-        }
-
-        impl core::fmt::Display for $name {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.write_str(self.label())
-            }
-        }
-    };
-}
+use nicache_reasons::reasons;
 
 reasons! {
     /// Why a request is passed to the server although its reply might be in card memory.
