@@ -547,6 +547,11 @@ impl Fills {
         }
     }
 
+    /// The key that the reply would be kept by.
+    pub(crate) fn key_of(&mut self, id: FillId) -> Option<Key> {
+        self.get(id).map(|fill| fill.key)
+    }
+
     /// The request for this that the server has not said anything to yet.
     pub(crate) fn unanswered(&self, base: &Key) -> Option<Unanswered> {
         let is_silent = |fill: &Fill| fill.base == *base && fill.state == State::Forwarded;

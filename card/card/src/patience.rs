@@ -93,7 +93,14 @@ impl<W: Port, H: Port> Card<W, H> {
         // Not the server, which may take its time.
         let is_slow = flow.owes_acks() && f64::from(flow.host.rcv_nxt.saturating_since(from)) < wanted;
         if is_slow && let Some(fill) = flow.fill.take() {
+            let key = self.fills.key_of(fill);
             self.fills.abort(fill, FillAbort::SlowClient, &mut self.store, &mut self.counters);
+            // If all who ask read slowly, an entry that has lapsed would never come back: the card asks for itself.
+            if self.config.rechecker.is_some()
+                && let Some(recheck) = key.and_then(|key| self.store.revive(&key, now))
+            {
+                self.rechecks.ask(recheck, &mut self.counters);
+            }
         }
         flow.fill_looked_at = (now, flow.host.rcv_nxt);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nicache_card::AgeBounds;
 use nicache_coherence::{Class, RefusalReason, Reinstatement};
 use nicache_http::{HttpDate, parse_imf_fixdate};
-use nicache_tcp::Time;
+use nicache_tcp::{Flags, Seq, Time};
 
 use crate::script::{SOURCE, Script, Serve};
 
@@ -272,6 +272,34 @@ fn an_entry_that_has_lapsed_comes_back_for_those_who_want_a_part() {
             assert_eq!(site.hits, hits + 1, "{field}, {class:?}");
             assert!(site.executions <= executions + 5, "{field}, {class:?}");
         }
+    }
+}
+
+/// Each time that an entry has lapsed the first who asks takes the reply as slowly as he can.
+#[test]
+fn an_entry_that_has_lapsed_comes_back_although_who_asks_reads_slowly() {
+    for class in [Class::Static, Class::Dynamic] {
+        let mut site = Site::new(class, |_| 7);
+        site.go_on(Duration::from_millis(400), seconds(10));
+        site.script.poll_once_after(seconds(300));
+        let hits = site.hits;
+        (site.script.seq, site.script.ack) = (Seq(1000), Seq(0));
+        site.script.open_another();
+        site.script.ask(60_000);
+        let syn = site.script.take_at_host().remove(0);
+        site.script.send_host(Flags::SYN | Flags::ACK, Seq(500_000), syn.head.seq + 1, b"");
+        let sent = site.script.take_at_host();
+        let request = sent.iter().find(|segment| !segment.payload.is_empty()).expect("the request");
+        let reply = b"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nContent-Length: 1\r\n\r\n";
+        site.script.send_host(Flags::ACK, Seq(500_001), request.end(), reply);
+        let taken: usize = site.script.take_at_client().iter().map(|segment| segment.payload.len()).sum();
+        site.script.ack += taken as u32;
+        site.script.acknowledge(0);
+        site.script.wait(seconds(3));
+        assert_eq!(site.script.card.fills_in_use(), 0);
+        site.with_server(|script, serve| script.answer_card(serve));
+        site.visit();
+        assert_eq!(site.hits, hits + 1, "{class:?}");
     }
 }
 
