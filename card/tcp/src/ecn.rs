@@ -3,8 +3,8 @@
 //!
 //! Deliberately absent: accurate ECN (RFC 9768), ECN on control packets and retransmissions (RFC 8311).
 
+use crate::flags::Flags;
 use crate::seq::Seq;
-use crate::wire::Flags;
 
 /// The ECN field of an IP header (RFC 3168 section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

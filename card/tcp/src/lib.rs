@@ -43,6 +43,7 @@ pub mod close;
 pub mod cookie_keys;
 pub mod cubic;
 pub mod ecn;
+mod flags;
 pub mod frame;
 pub mod half_open;
 pub mod handshake;

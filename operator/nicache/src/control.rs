@@ -22,6 +22,7 @@ use crate::engine::HOTTEST_MAX;
 use crate::inquiry::{DatabaseReport, EntryReport, PageReport, WhoReport, WhyReport};
 use crate::serve::report::ServeStatus;
 use crate::setup::{receive_message, send_message};
+pub use crate::stranger_report::StrangerReport;
 
 /// Longest request or response line, in bytes.
 pub const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -214,37 +215,6 @@ pub struct Counters {
     /// All others by name: bypasses by reason, refusals by reason, drops, retransmissions, ...
     #[serde(flatten)]
     pub more: BTreeMap<String, u64>,
-}
-
-/// A header or a cookie that is not known to be harmless.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StrangerReport {
-    /// A cookie, not a header.
-    pub is_cookie: bool,
-    /// Its name. Values are not kept.
-    pub name: String,
-    /// Requests that had it; may be too many by a few.
-    pub requests: u64,
-}
-
-impl StrangerReport {
-    /// What an operator can write.
-    pub fn advice(&self) -> String {
-        let name = &self.name;
-        if !self.is_cookie {
-            return format!("write --ignore-header {name} if no reply depends on it, --vary {name} if one does");
-        }
-        if nicache_http::is_analytics_cookie(name.as_bytes()) {
-            return format!("write --ignore-cookie {}: no server reads it", nicache_http::ANALYTICS);
-        }
-        format!("write --ignore-cookie {name} if no reply depends on it")
-    }
-}
-
-impl std::fmt::Display for StrangerReport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", if self.is_cookie { "cookie" } else { "header" }, self.name)
-    }
 }
 
 impl Counters {

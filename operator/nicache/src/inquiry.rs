@@ -5,7 +5,7 @@ use std::net::SocketAddrV4;
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::StrangerReport;
+use crate::stranger_report::StrangerReport;
 
 /// Entries in one answer at most.
 pub const ENTRIES_MAX: usize = 100;

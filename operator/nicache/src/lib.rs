@@ -31,6 +31,7 @@ mod relay;
 mod serve;
 mod setup;
 mod share;
+mod stranger_report;
 mod supervisor;
 mod top;
 

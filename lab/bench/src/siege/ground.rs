@@ -16,8 +16,9 @@ use anyhow::{Context, Result, bail, ensure};
 use nicache_tcp::frame::Mac;
 use serde_json::Value;
 
+use super::address::{MAC, NETWORK};
 use super::gauges::Gauges;
-use super::wire::{INTERFACE, MAC, NETWORK, Wire};
+use super::wire::{INTERFACE, Wire};
 use crate::impair::site::Site;
 use crate::wire::namespace::Namespace;
 use crate::wire::process::{Enclosure, Process};

@@ -6,6 +6,7 @@
 //!
 //! Everything happens in network namespaces that the run makes, with attackers' addresses of the range that is set aside for measurements (RFC 2544).
 
+mod address;
 mod attack;
 mod client;
 mod crowd;

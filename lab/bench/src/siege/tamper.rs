@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use nicache_tcp::checksum;
 
-use super::wire::{MAC, NETWORK};
+use super::address::{MAC, NETWORK};
 
 /// Share of the frames that pass as they are, in percent: conversations must get somewhere.
 const UNCHANGED_PERCENT: u8 = 60;

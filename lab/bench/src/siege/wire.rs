@@ -10,15 +10,12 @@ use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Mac, Packet, Tags, write_
 use nicache_tcp::wire::CHECKSUM_OFFSET;
 use nicache_tcp::{HeadRepr, SegmentHead, checksum};
 
+use super::address::{MAC, NETWORK};
 use super::tamper::Tamper;
 use crate::wire::namespace::Namespace;
 
 /// Name of the interface.
 pub const INTERFACE: &str = "siege";
-/// The attackers' MAC address, a local one.
-pub const MAC: Mac = [0x02, 0x73, 0x69, 0x65, 0x67, 0x65];
-/// First two bytes of all attackers' addresses: the half of the range for measurements (RFC 2544) that nicache does not use itself.
-pub const NETWORK: [u8; 2] = [198, 19];
 /// The server's port.
 pub const SERVER_PORT: u16 = 80;
 

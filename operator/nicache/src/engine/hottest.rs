@@ -13,7 +13,8 @@ use nicache_http::Key;
 use nicache_port::Port;
 use nicache_tcp::Time;
 
-use super::shard::{Shard, monotonic};
+use super::clock::monotonic;
+use super::shard::Shard;
 use crate::inquiry;
 
 /// Objects in one answer at most.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use nicache_xdp::{HEARTBEAT_INTERVAL, Heartbeat, LEASE};
 
-use super::shard::monotonic;
+use super::clock::monotonic;
 
 /// Longest sleep of a thread whose life is watched.
 pub const SLEEP_MAX: Duration = HEARTBEAT_INTERVAL;

@@ -1,5 +1,6 @@
 //! What runs in the card process: a card per queue, each on a thread of its own, and the way to each of them.
 
+mod clock;
 mod hottest;
 mod l0;
 mod ledger;
@@ -13,6 +14,7 @@ mod shard;
 pub mod strangers;
 mod succession;
 
+pub use clock::monotonic;
 pub use hottest::{HOTTEST_MAX, Hottest};
 pub use l0::{KernelL0, L0_SHARDS_MAX};
 pub use ledger::{SharedLedger, ledger_bytes, orphans};
@@ -21,5 +23,5 @@ pub use link::WatcherLink;
 pub use ports::{AnyPort, FirstPlace, Ports};
 pub use rechecker::{PORTS as RECHECK_PORTS, Rechecker};
 pub use report::{card_sample, describe, merge, report};
-pub use shard::{Shard, Waker, monotonic};
+pub use shard::{Shard, Waker};
 pub use succession::{ShardPort, Yielding, elders, wait_for};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use super::clock::{monotonic, unix_s};
 use super::life::{SLEEP_MAX, Sign};
 use super::precedence::Precedence;
 use super::rechecker::Rechecker;
@@ -13,9 +14,7 @@ use super::strangers;
 use anyhow::{Context, Result};
 use nicache_card::Card;
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, ReceiveSteering, wait};
-use nicache_tcp::Time;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::time::{ClockId, clock_gettime};
 
 /// Work done on the card's thread between two polls.
 pub type Command<W, H> = Box<dyn FnOnce(&mut Card<W, H>) + Send>;
@@ -178,14 +177,4 @@ fn sleep<W: Port, H: Port>(card: &Card<W, H>, waker: &Waker, most: Option<Durati
         count += 1;
     }
     wait(&ready[..count], timeout).map(|_| ())
-}
-
-/// CLOCK_MONOTONIC, which the watcher's events and the lease carry, too.
-pub fn monotonic() -> Time {
-    let now = clock_gettime(ClockId::Monotonic);
-    Time(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
-}
-
-fn unix_s() -> u64 {
-    clock_gettime(ClockId::RealtimeCoarse).tv_sec as u64
 }

@@ -10,8 +10,9 @@ use nicache_card::Elder;
 use nicache_port::{Divertible, PairSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::clock::monotonic;
 use super::ports::AnyPort;
-use super::shard::{Shard, monotonic};
+use super::shard::Shard;
 
 /// A port of a shard.
 pub type ShardPort = Divertible<AnyPort>;

@@ -20,6 +20,7 @@ pub mod host;
 mod messages;
 pub mod report;
 mod sampler;
+mod shared;
 mod status;
 
 use std::net::Ipv4Addr;
@@ -55,7 +56,8 @@ use messages::{
 };
 use report::ServeStatus;
 use sampler::Sampler;
-use status::{Shared, StatusServer};
+use shared::Shared;
+use status::StatusServer;
 
 /// How long a child may take to start.
 const START: Duration = Duration::from_secs(60);

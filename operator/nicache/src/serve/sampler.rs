@@ -11,7 +11,7 @@ use nicache_host::BLOCK_BYTES;
 
 use super::messages::{CardReport, describe};
 use super::report::ServeStatus;
-use super::status::Shared;
+use super::shared::Shared;
 use crate::supervisor::sampler::moment;
 
 /// As with `nicache run`.

@@ -1,0 +1,97 @@
+//! The control bits of a segment (RFC 9293 section 3.1, RFC 3168).
+
+use core::fmt;
+use core::ops::BitOr;
+
+/// The control bits of a segment.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No more data from the sender.
+    pub const FIN: Flags = Flags(0x01);
+    /// Synchronise sequence numbers.
+    pub const SYN: Flags = Flags(0x02);
+    /// Reset the connection.
+    pub const RST: Flags = Flags(0x04);
+    /// Push.
+    pub const PSH: Flags = Flags(0x08);
+    /// The acknowledgment field is significant.
+    pub const ACK: Flags = Flags(0x10);
+    /// The urgent pointer is significant.
+    pub const URG: Flags = Flags(0x20);
+    /// ECN echo (RFC 3168).
+    pub const ECE: Flags = Flags(0x40);
+    /// Congestion window reduced (RFC 3168).
+    pub const CWR: Flags = Flags(0x80);
+
+    /// All bits of `other` are set.
+    #[inline]
+    #[must_use]
+    pub const fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These without the bits of `other`.
+    #[inline]
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+
+    /// FIN is set.
+    #[must_use]
+    pub const fn fin(self) -> bool {
+        self.contains(Flags::FIN)
+    }
+    /// SYN is set.
+    #[must_use]
+    pub const fn syn(self) -> bool {
+        self.contains(Flags::SYN)
+    }
+    /// RST is set.
+    #[must_use]
+    pub const fn rst(self) -> bool {
+        self.contains(Flags::RST)
+    }
+    /// PSH is set.
+    #[must_use]
+    pub const fn psh(self) -> bool {
+        self.contains(Flags::PSH)
+    }
+    /// ACK is set.
+    #[must_use]
+    pub const fn ack(self) -> bool {
+        self.contains(Flags::ACK)
+    }
+    /// URG is set.
+    #[must_use]
+    pub const fn urg(self) -> bool {
+        self.contains(Flags::URG)
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
+        let mut first = true;
+        f.write_str("[")?;
+        for (bit, name) in names.iter().enumerate() {
+            if self.0 & (1 << bit) != 0 {
+                if !first {
+                    f.write_str("|")?;
+                }
+                f.write_str(name)?;
+                first = false;
+            }
+        }
+        f.write_str("]")
+    }
+}
