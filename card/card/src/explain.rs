@@ -69,7 +69,7 @@ impl<W: Port, H: Port> Card<W, H> {
                 state.key = Some(key);
                 state.last = self.fills.last_outcome(&key);
                 state.left_alone_until = self.store.left_alone_until(&key).filter(|until| now < *until);
-                let names = self.store.vary.names(&key).into_iter().flat_map(|names| names.iter());
+                let names = self.store.vary.names(&key).into_iter().flat_map(nicache_http::VaryNames::iter);
                 state.vary = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
                 state.vary.extend(self.store.traits_of(&key).iter().map(|of| of.label().to_owned()));
             }

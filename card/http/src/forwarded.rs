@@ -127,7 +127,7 @@ mod tests {
                 let mut out = Vec::new();
                 let count = pairs.count();
                 with_own_address(&value, "198.51.100.1", &mut out);
-                prop_assert_eq!(elements(&out).map_or(0, |pairs| pairs.count()), count);
+                prop_assert_eq!(elements(&out).map_or(0, std::iter::Iterator::count), count);
             }
         }
     }

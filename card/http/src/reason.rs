@@ -168,9 +168,9 @@ mod tests {
 
     #[test]
     fn labels_are_unique_snake_case_and_indices_match() {
-        check(&BypassReason::ALL.iter().map(|r| r.label()).collect::<Vec<_>>());
-        check(&NotShared::ALL.iter().map(|r| r.label()).collect::<Vec<_>>());
-        check(&MalformedReply::ALL.iter().map(|r| r.label()).collect::<Vec<_>>());
+        check(&BypassReason::ALL.iter().map(BypassReason::label).collect::<Vec<_>>());
+        check(&NotShared::ALL.iter().map(NotShared::label).collect::<Vec<_>>());
+        check(&MalformedReply::ALL.iter().map(MalformedReply::label).collect::<Vec<_>>());
         assert!(BypassReason::ALL.iter().enumerate().all(|(i, r)| r.index() == i));
         assert!(NotShared::ALL.iter().enumerate().all(|(i, r)| r.index() == i));
         assert!(MalformedReply::ALL.iter().enumerate().all(|(i, r)| r.index() == i));

@@ -258,7 +258,7 @@ fn doubtful_replies_are_malformed() {
         for method in [Method::Get, Method::Head, Method::Other] {
             match parse_reply(&bytes, method) {
                 ReplyOutcome::Malformed(found) => {
-                    assert_eq!(found, reason, "{}", bytes.escape_ascii())
+                    assert_eq!(found, reason, "{}", bytes.escape_ascii());
                 }
                 other => panic!("{}: {other:?}", bytes.escape_ascii()),
             }

@@ -156,7 +156,7 @@ pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -
                 Tried::Seen => {}
                 Tried::Unseen => return Err(ProbeError::Deaf(side.interface.to_owned())),
                 Tried::Cannot(error) => {
-                    untried.push(format!("nothing can be made to come in by {}: {error}", side.interface))
+                    untried.push(format!("nothing can be made to come in by {}: {error}", side.interface));
                 }
             }
         }
@@ -189,7 +189,7 @@ pub fn probe(files: &ProbeFiles<'_>, sides: &mut [ProbeSide<'_>; 2], key: u64) -
                     return Err(ProbeError::Cut { from: side.interface.to_owned(), to: other.to_owned() });
                 }
                 Tried::Cannot(error) => {
-                    untried.push(format!("nothing can be made to come in by {}: {error}", side.interface))
+                    untried.push(format!("nothing can be made to come in by {}: {error}", side.interface));
                 }
             }
         }

@@ -10,9 +10,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         "[requests]\ncount = 5_000_000\narrivals = 'poisson'\nfrequency_per_s = 600_000\n[bus]\ncontention = true";
     let zipf = "[requests]\ncount = 5_000_000\ndifferent = 1_000_000\nidentifiers = 'zipf'";
     let cases = [
-        ("short, no memory", "extends = 'ShortBaseline'\n[requests]\ncount = 5_000_000".to_string()),
-        ("short, 8 MB", "extends = 'Short8MB'\n[requests]\ncount = 5_000_000".to_string()),
-        ("short, 16 MB", "extends = 'Short16MB'\n[requests]\ncount = 5_000_000".to_string()),
+        ("short, no memory", "extends = 'ShortBaseline'\n[requests]\ncount = 5_000_000".to_owned()),
+        ("short, 8 MB", "extends = 'Short8MB'\n[requests]\ncount = 5_000_000".to_owned()),
+        ("short, 16 MB", "extends = 'Short16MB'\n[requests]\ncount = 5_000_000".to_owned()),
         ("8 MB, Poisson, contention", format!("extends = 'Short8MB'\n{crowded}")),
         ("32 MB, Zipf, 1,000,000 identifiers", format!("extends = 'Short32MB'\n{zipf}")),
     ];

@@ -203,7 +203,7 @@ fn message(reason: &toml::de::Error) -> String {
 }
 
 fn unknown_name(name: &str) -> ConfigError {
-    ConfigError::UnknownName { name: name.into(), hint: hint(name, Config::names().map(str::to_string)) }
+    ConfigError::UnknownName { name: name.into(), hint: hint(name, Config::names().map(str::to_owned)) }
 }
 
 fn hint_key(key: &str) -> String {

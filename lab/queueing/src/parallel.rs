@@ -32,14 +32,14 @@ pub(crate) fn map<T: Send, E: Send>(
             });
         }
     });
-    match failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+    match failure.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         Some(error) => Err(error),
         None => Ok(results.into_iter().filter_map(|result| lock(&result).take()).collect()),
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ pub fn report_text(report: &Report, terminal: &Terminal) -> String {
     let mut out = heading(&report.title, '=', width, charset);
     out += &paragraph(&report.subtitle, width, charset);
     if !report.facts.is_empty() {
-        let rows = report.facts.iter().map(|fact| [&fact.label, &fact.value, &fact.note].map(|text| text.as_str()));
+        let rows =
+            report.facts.iter().map(|fact| [&fact.label, &fact.value, &fact.note].map(std::string::String::as_str));
         out += "\n";
         out += &grid::facts(rows, width, charset);
     }

@@ -66,7 +66,7 @@ pub fn sweep(
                     } else {
                         lru_curve(workload, &bytes, progress)
                     };
-                    let mut result = result.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    let mut result = result.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     for (sum, counts) in result[curve].iter_mut().zip(&counts) {
                         sum.add(counts);
                     }
@@ -75,7 +75,7 @@ pub fn sweep(
                     let memory = sampled_memory(workload, sizes[size]);
                     let fit = objects_max(&rooms[part], memory);
                     let counts = choices[curve].simulate(workload, memory, fit, progress);
-                    let mut result = result.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    let mut result = result.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     result[curve][size].add(&counts);
                 }
             }
@@ -86,7 +86,7 @@ pub fn sweep(
             scope.spawn(work);
         }
     });
-    let result = result.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let result = result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let counted = |part: &Workload| part.accesses.len().saturating_sub(part.warm_up);
     let all: usize = parts.iter().map(|part| part.accesses.len()).sum();
     let counted = parts.iter().map(counted).sum::<usize>() as f64 / all.max(1) as f64;

@@ -249,7 +249,7 @@ fn good_json(parser: &mut LineParser, whole: &[u8], target: &mut Vec<u8>) -> usi
             Joined::Going => going += 1,
             Joined::Line => good += usize::from(is_good(parser, line.trim_ascii(), target)),
             Joined::Object => {
-                good += (std::mem::take(&mut going) + 1) * usize::from(is_good(parser, joiner.object(), target))
+                good += (std::mem::take(&mut going) + 1) * usize::from(is_good(parser, joiner.object(), target));
             }
         }
     }

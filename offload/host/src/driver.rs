@@ -167,7 +167,7 @@ impl Driver {
         }
         match commands.last_mut() {
             Some(Command::AppendMm { flags, .. } | Command::AppendCache { flags, .. }) => {
-                *flags = flags.with(Flags::LAST)
+                *flags = flags.with(Flags::LAST);
             }
             _ => unreachable!("a packet ends with bytes"),
         }

@@ -92,7 +92,7 @@ impl Tagger {
                 }
                 ports.iter_mut().for_each(|port| port.flush().unwrap());
                 if count == 0 {
-                    let files: Vec<_> = ports.iter().filter_map(|port| port.wait_fd()).collect();
+                    let files: Vec<_> = ports.iter().filter_map(nicache_port::Port::wait_fd).collect();
                     nicache_port::wait(&files, Some(Duration::from_millis(50))).unwrap();
                 }
             }

@@ -580,7 +580,7 @@ impl Expansion<'_> {
                 self.inner(write, &table.schema, true);
             }
         }
-        for (schema, name) in table.cascades.iter() {
+        for (schema, name) in &table.cascades {
             let mut children = catalogue.find(Some(schema), name).peekable();
             if children.peek().is_none() {
                 self.everything(Reason::UnknownTable);

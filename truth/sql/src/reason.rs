@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn labels_are_unique_and_indices_match() {
-        let mut labels: Vec<_> = Reason::ALL.iter().map(|r| r.label()).collect();
+        let mut labels: Vec<_> = Reason::ALL.iter().map(Reason::label).collect();
         labels.sort_unstable();
         labels.dedup();
         assert_eq!(labels.len(), Reason::ALL.len());

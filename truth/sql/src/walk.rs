@@ -309,7 +309,7 @@ impl Walk {
                 OnConflictAction::DoUpdate(update) => {
                     match &conflict.conflict_target {
                         Some(ConflictTarget::Columns(columns)) => {
-                            rows.retain(|row| columns.iter().any(|column| narrow::folded(column) == row.column))
+                            rows.retain(|row| columns.iter().any(|column| narrow::folded(column) == row.column));
                         }
                         _ => rows.clear(),
                     }

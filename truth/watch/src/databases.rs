@@ -343,7 +343,7 @@ impl Databases {
             Some(connection) => {
                 connection
                     .session
-                    .handle_client(&event.path, &mut texts, catalogue.as_deref(), &mut |event| happened.push(event))
+                    .handle_client(&event.path, &mut texts, catalogue.as_deref(), &mut |event| happened.push(event));
             }
             None => happened.push(Event::Everything { reason: Reason::Gap }),
         }

@@ -422,12 +422,12 @@ static LOG: Mutex<String> = Mutex::new(String::new());
 
 fn with_log<T>(run: impl FnOnce() -> T) -> (T, String) {
     fn keep(_: PrintLevel, line: String) {
-        LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push_str(&line);
+        LOG.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_str(&line);
     }
     let before = libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
     let result = run();
     libbpf_rs::set_print(before);
-    (result, std::mem::take(&mut *LOG.lock().unwrap_or_else(|poisoned| poisoned.into_inner())))
+    (result, std::mem::take(&mut *LOG.lock().unwrap_or_else(std::sync::PoisonError::into_inner)))
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ fn layers(options: &[u8], is_off: &dyn Fn(&str) -> bool) -> Option<(Vec<PathBuf>
         return None;
     }
     let has_upper = !upper.is_empty();
-    let layers: Vec<PathBuf> = upper.into_iter().chain(lower).map(|path| path_of(&path).to_owned()).collect();
+    let layers: Vec<PathBuf> = upper.into_iter().chain(lower).map(|path| path_of(&path).clone()).collect();
     (!layers.is_empty() && layers.iter().all(|layer| layer.is_absolute())).then_some((layers, has_upper))
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn tell_of_overlays() {
     ONCE.call_once(|| {
         tracing::warn!(
             "pages that programs make from files on an overlayfs of Btrfs or tmpfs are not kept; files that are sent as they are, are"
-        )
+        );
     });
 }
 

@@ -90,7 +90,7 @@ fn step(traffic: &mut Traffic, slots: &mut [Option<usize>; SLOTS], choices: &mut
             }
         }),
         32 => with(traffic, slots, slot, |traffic, number| {
-            traffic.clients[number].window = [60_000, 0, 1, 3000][choices.below(4)]
+            traffic.clients[number].window = [60_000, 0, 1, 3000][choices.below(4)];
         }),
         33..=36 => with_end(traffic, slots, slot, |traffic, number| {
             traffic.serve(number);

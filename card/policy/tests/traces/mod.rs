@@ -87,7 +87,7 @@ fn replies<'a>(replies: impl Iterator<Item = (&'a [u8], u64)>) -> Requests {
 }
 
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
+    line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
 /// 0 for a dash.

@@ -266,7 +266,7 @@ proptest! {
         prop_assert_eq!(burst.len(), 1);
         let arrived = &burst.frames()[0];
         prop_assert_eq!(arrived.offload(), Offload::default());
-        prop_assert_eq!(recipe.verify(arrived.data()), Err("transport checksum".to_string()));
+        prop_assert_eq!(recipe.verify(arrived.data()), Err("transport checksum".to_owned()));
     }
 
     /// Whatever is in the frame: no panic, same length.

@@ -318,7 +318,7 @@ fn a_closed_socket_makes_room_for_the_next() {
             match open_with(&scene.card, "wire", files.wire, XdpConfig::default()) {
                 // The kernel ends the last one a moment after it was closed.
                 Err(XdpError::Busy { .. }) if began.elapsed() < DEADLINE => {
-                    std::thread::sleep(Duration::from_millis(1))
+                    std::thread::sleep(Duration::from_millis(1));
                 }
                 opened => break opened.unwrap(),
             }

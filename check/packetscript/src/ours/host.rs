@@ -95,6 +95,7 @@ impl Host {
     }
 
     /// What the program is told to do.
+    #[expect(clippy::redundant_closure_for_method_calls, reason = "the methods' own lifetimes do not fit")]
     pub fn act(&mut self, action: ServerAction) {
         match action {
             ServerAction::Pause => self.allowance = Some(0),

@@ -42,7 +42,7 @@ pub fn serve(bytes: u64) -> Result<()> {
     loop {
         let now_ns = monotonic_ns();
         let frames = queue.receive(&mut burst)?;
-        for frame in burst.iter_mut() {
+        for frame in &mut burst {
             answer(&mut queue, frame, &open, &closing, (now_ns / 1_000_000) as u32);
         }
         if frames > 0 {

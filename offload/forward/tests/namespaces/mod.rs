@@ -72,7 +72,7 @@ impl Namespace {
 
     pub fn start(&self, program: &str, arguments: &[&str]) -> Process {
         let (program, arguments) =
-            (program.to_owned(), arguments.iter().map(|word| word.to_string()).collect::<Vec<_>>());
+            (program.to_owned(), arguments.iter().map(std::string::ToString::to_string).collect::<Vec<_>>());
         Process(self.run(move || {
             Command::new(&program)
                 .args(arguments)

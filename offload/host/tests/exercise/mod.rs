@@ -23,7 +23,7 @@ pub fn frame(bytes: &[u8]) {
                 assert!(answer[6..12] == MAC && answer[12..14] == bytes[12..14]);
             }
             Incoming::Corrupt => {
-                assert!(!is_right || bytes[23] == 1, "only of a ping are the host's own sums checked then")
+                assert!(!is_right || bytes[23] == 1, "only of a ping are the host's own sums checked then");
             }
             Incoming::Nothing => {}
         }

@@ -15,7 +15,7 @@ pub fn execute(arguments: &BypassArgs) -> Result<ExitCode> {
             println!("{}", serde_json::json!({ "bypass": on }));
         }
         Response::Card { answer: Answer::Bypass { on: true } } => {
-            println!("bypass is on: every request goes to the server")
+            println!("bypass is on: every request goes to the server");
         }
         Response::Card { answer: Answer::Bypass { on: false } } => println!("bypass is off: the card answers again"),
         Response::Card { answer: Answer::Refused { reason } } => bail!("{reason}"),

@@ -243,7 +243,7 @@ fn steering(tap: Option<&str>, queues: usize) -> Vec<Option<ReceiveSteering>> {
         let opened = ReceiveSteering::open(tap?, number);
         opened
             .inspect_err(|error| {
-                tracing::debug!(shard = number, "received frames cannot be steered to the card's CPU: {error}")
+                tracing::debug!(shard = number, "received frames cannot be steered to the card's CPU: {error}");
             })
             .ok()
     };

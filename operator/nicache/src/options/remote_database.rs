@@ -95,7 +95,7 @@ impl FromStr for RemoteDatabase {
                     relay = Some(Relay::Direct(address));
                 }
                 Some(("nats", value)) => {
-                    relay = Some(Relay::Bus(value.parse().map_err(|error: String| wrong(&error))?))
+                    relay = Some(Relay::Bus(value.parse().map_err(|error: String| wrong(&error))?));
                 }
                 Some(("key", value)) if !value.is_empty() => key = Some(PathBuf::from(value)),
                 _ => return Err(wrong("only relay=, nats= and key= follow")),

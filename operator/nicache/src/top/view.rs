@@ -291,7 +291,7 @@ mod tests {
         let buffer = terminal.backend().buffer();
         let mut text = String::new();
         for line in buffer.content().chunks(usize::from(width)) {
-            let line: String = line.iter().map(|cell| cell.symbol()).collect();
+            let line: String = line.iter().map(ratatui::buffer::Cell::symbol).collect();
             text.push_str(line.trim_end());
             text.push('\n');
         }

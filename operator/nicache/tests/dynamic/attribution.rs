@@ -60,10 +60,10 @@ fn survived(stage: &Stage, page: &str, own: &str, other: &str, mut change: impl 
 fn separates(stage: &Stage, one: &str, two: &str) {
     let (page_one, page_two) = (format!("/{one}.php"), format!("/{two}.php"));
     let rows = survived(stage, &page_one, one, &page_two, |round| {
-        drop(stage.sql(&format!("UPDATE {two} SET text = 'r{round}'")))
+        drop(stage.sql(&format!("UPDATE {two} SET text = 'r{round}'")));
     });
     let files = survived(stage, &page_one, one, &page_two, |round| {
-        stage.write(&format!("data/{two}"), &"x".repeat(round + 10))
+        stage.write(&format!("data/{two}"), &"x".repeat(round + 10));
     });
     println!("  {rows} changes of the other's row and {files} of its file of {ROUNDS} each");
     assert!(rows >= ROUNDS / 2 && files >= ROUNDS / 2, "{rows} and {files} of {ROUNDS}");
@@ -108,7 +108,7 @@ fn slow_pages_at_the_same_time() {
         let [one, two] = ["k_one", "k_two"].map(|name| page(&stage, name));
         let (one, two) = (format!("/kept{one}"), format!("/kept{two}"));
         let rows = survived(&stage, &one, "k_one", &two, |round| {
-            drop(stage.sql(&format!("UPDATE k_two SET text = 'r{round}'")))
+            drop(stage.sql(&format!("UPDATE k_two SET text = 'r{round}'")));
         });
         println!("  {rows} of {ROUNDS}");
         assert!(rows >= ROUNDS / 2, "{rows} of {ROUNDS}");
@@ -122,7 +122,7 @@ fn slow_pages_at_the_same_time() {
         let (one, two) = (format!("/hidden{one}"), format!("/hidden{two}"));
         // Everything counts: which also shows that the cases before do not pass by themselves.
         let rows = survived(&stage, &one, "h_one", &two, |round| {
-            drop(stage.sql(&format!("UPDATE h_two SET text = 'r{round}'")))
+            drop(stage.sql(&format!("UPDATE h_two SET text = 'r{round}'")));
         });
         assert_eq!(rows, 0);
         stage.change(&one, "new", || drop(stage.sql("UPDATE h_one SET text = 'new'")));

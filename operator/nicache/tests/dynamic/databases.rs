@@ -249,7 +249,7 @@ pub fn changes_by_other_things_of(mut stage: Stage) {
         let url = table(&stage, "structure", "");
         let star = page(&stage, "star", "SELECT * FROM structure ORDER BY id");
         stage.change(&star, "added", || {
-            drop(stage.sql("ALTER TABLE structure ADD COLUMN more VARCHAR(20) DEFAULT 'added'"))
+            drop(stage.sql("ALTER TABLE structure ADD COLUMN more VARCHAR(20) DEFAULT 'added'"));
         });
         stage.sql("CREATE TABLE structure2 LIKE structure; INSERT INTO structure2 VALUES (1, 'renamed', '')");
         stage.change(&url, "renamed", || {
@@ -299,7 +299,7 @@ fn begun_before() {
             open.send("COMMIT;");
             // Only the statement itself, nothing behind it.
             std::thread::sleep(Duration::from_millis(100));
-        })
+        });
     });
     cases.run("a client that was idle", || {
         stage.change(&second, "new", || drop(idle.run("UPDATE early SET text = 'new' WHERE id = 2;")));

@@ -268,7 +268,7 @@ pub fn where_links_lead_of(setup: Setup) {
         stage.shell(&format!("ln -s first {data}/link"));
         stage.script("link.php", "<?php echo file_get_contents('@FOLDER@/data/link');");
         stage.change("/link.php", "new", || {
-            stage.shell(&format!("ln -s second {data}/l2; mv -T {data}/l2 {data}/link"))
+            stage.shell(&format!("ln -s second {data}/l2; mv -T {data}/l2 {data}/link"));
         });
     });
     cases.run("a symbolic link to a folder is switched", || {

@@ -115,10 +115,9 @@ impl<'a> Request<'a> {
         name: &CStr,
         attributes: &SetAttributes,
     ) -> Result<Option<Arc<Node>>, Status> {
-        let node = match self.entry_of(directory, name) {
-            Ok(node) => node,
+        let Ok(node) = self.entry_of(directory, name) else {
             // Somebody was quicker, or the caller may not look; it is made nevertheless.
-            Err(_) => return Ok(None),
+            return Ok(None);
         };
         self.finish(directory, node, attributes).map(Some)
     }

@@ -364,7 +364,7 @@ fn mode_times_and_attributes() {
         let directory = [slot(&site.directory)];
         let mode = if round % 2 == 0 { 0o700 } else { 0o755 };
         assert_witnessed(&directory, || {
-            fs::set_permissions(&site.directory, fs::Permissions::from_mode(mode)).unwrap()
+            fs::set_permissions(&site.directory, fs::Permissions::from_mode(mode)).unwrap();
         });
         let time = Timespec { tv_sec: round as i64, tv_nsec: 0 };
         let times = Timestamps { last_access: time, last_modification: time };
