@@ -1,12 +1,13 @@
 //! A real iSCSI target: Debian's tgtd over a file, in a network and a mount namespace of its own.
 //!
-//! Nothing outside sees it, several can run at once, and all of it ends with the [`Target`]: the namespaces belong to a child that waits
+//! For tests, for measurements, and for `nicache nfs --demo`. Nothing outside sees it, several can run at once, and all of it ends with the [`Target`]: the namespaces belong to a child that waits
 //! for the end of its input. A thread that wants to reach the target calls [`Target::enter`] first.
 
 #![forbid(unsafe_code)]
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -58,6 +59,8 @@ impl Target {
             .args(["--net", "--mount", "--propagation", "private", "sh", "-c", script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // Ctrl-C at a terminal is for whoever has started this, who ends it in order.
+            .process_group(0)
             .spawn()?;
         let mut line = String::new();
         if let Some(output) = holder.stdout.as_mut() {
@@ -108,7 +111,8 @@ impl Target {
         portals.extend(self.options.ports.iter().map(|port| format!("portal=127.0.0.1:{port}")));
         let mut command = self.inside("setpriv");
         command.args(["--pdeathsig", "KILL", "tgtd", "--foreground", "--iscsi", &portals.join(",")]);
-        self.tgtd = Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        self.tgtd = Some(command.spawn()?);
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.administer("--op show --mode system").is_err() {
             if Instant::now() > deadline {

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workers = arguments.next().map_or(Ok(16), |workers| workers.parse())?;
     let rule = |network| ClientRule { squash: Squash::None, needs_reserved_port: false, ..ClientRule::new(network) };
     let clients = Network::ALL.into_iter().map(rule).collect();
-    let export = ExportConfig { name, path: path.clone().into(), clients, is_sync: false };
+    let export = ExportConfig { name, path: path.clone().into(), is_detached_root: false, clients, is_sync: false };
     let config = ServerConfig { workers, ..ServerConfig::new(vec![export], address.parse()?, HandleKey::new([7; 32])) };
     let server = Server::start(config, Arc::new(Original::new(ChunkPool::new(64 << 20))))?;
     println!("serving {path} at {}", server.addresses()[0]);

@@ -26,6 +26,9 @@ pub struct ExportConfig {
     pub name: String,
     /// The directory.
     pub path: PathBuf,
+    /// `path` is the root of a whole file system on a mount that is in no namespace (fsmount(2)). Then the mount itself is used: it is as good as a copy, and kernels before 6.15
+    /// copy no such mount.
+    pub is_detached_root: bool,
     /// Who may use it; nobody if empty.
     pub clients: Vec<ClientRule>,
     /// Whether a change of names or attributes is durable before it is answered, as RFC 1813 (section 4.8) asks. Without it, a crash of the server's machine may undo the
@@ -95,9 +98,13 @@ impl Export {
         }
         let open_error =
             |error: rustix::io::Errno| ExportError::Open { path: config.path.clone(), error: error.into() };
-        let is_subtree = is_subtree(&config.path).map_err(open_error)?;
-        let tree = open_tree(CWD, &config.path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
-            .map_err(open_error)?;
+        let is_subtree = !config.is_detached_root && is_subtree(&config.path).map_err(open_error)?;
+        let tree = if config.is_detached_root {
+            openat(CWD, &config.path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        } else {
+            open_tree(CWD, &config.path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)
+        };
+        let tree = tree.map_err(open_error)?;
         // Handles are opened below a descriptor that is not O_PATH.
         let root = openat(&tree, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(open_error)?;

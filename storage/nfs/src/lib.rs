@@ -13,6 +13,7 @@
 mod answer;
 pub mod arguments;
 mod attributes;
+pub mod caller;
 mod chunk;
 mod client;
 mod connection;

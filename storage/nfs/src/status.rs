@@ -38,6 +38,39 @@ impl From<Errno> for Status {
 
 impl From<io::Error> for Status {
     fn from(error: io::Error) -> Self {
-        Errno::from_io_error(&error).map_or(Self::Io, Self::from)
+        use io::ErrorKind;
+        if let Some(errno) = Errno::from_io_error(&error) {
+            return errno.into();
+        }
+        // What storage says in words of its own.
+        let status = match error.kind() {
+            // It waited for as long as it does; the client asks again.
+            ErrorKind::TimedOut | ErrorKind::WouldBlock | ErrorKind::ResourceBusy | ErrorKind::OutOfMemory => {
+                Self::Jukebox
+            }
+            ErrorKind::StorageFull => Self::NoSpc,
+            ErrorKind::QuotaExceeded => Self::Dquot,
+            ErrorKind::FileTooLarge => Self::Fbig,
+            ErrorKind::ReadOnlyFilesystem => Self::Rofs,
+            ErrorKind::Unsupported => Self::NotSupp,
+            ErrorKind::InvalidInput => Self::Inval,
+            _ => Self::Io,
+        };
+        tracing::debug!("payload: {error}");
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_asks_again_where_storage_only_waited() {
+        let status = |kind| Status::from(io::Error::new(kind, "no room"));
+        assert_eq!(status(io::ErrorKind::TimedOut), Status::Jukebox);
+        assert_eq!(status(io::ErrorKind::StorageFull), Status::NoSpc);
+        assert_eq!(status(io::ErrorKind::Other), Status::Io);
+        assert_eq!(Status::from(io::Error::from_raw_os_error(libc::EDQUOT)), Status::Dquot);
     }
 }

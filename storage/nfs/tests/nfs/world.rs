@@ -26,7 +26,7 @@ pub fn open_rule() -> ClientRule {
 }
 
 pub fn export(name: &str, path: &Path, rule: ClientRule) -> ExportConfig {
-    ExportConfig { name: name.into(), path: path.into(), clients: vec![rule], is_sync: false }
+    ExportConfig { name: name.into(), path: path.into(), is_detached_root: false, clients: vec![rule], is_sync: false }
 }
 
 pub fn config(exports: Vec<ExportConfig>) -> ServerConfig {

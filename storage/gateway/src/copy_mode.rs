@@ -1,0 +1,48 @@
+//! Which way payload takes between the network and the logical unit.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The three configurations of one program that the paper compares (section 5.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CopyMode {
+    /// By the kernel's page cache, with a copy on each side.
+    Original,
+    /// By reference, with keys in the file system.
+    #[default]
+    Nicache,
+    /// No copies, and zeroes in the place of payload: what everything else costs. It serves junk.
+    Baseline,
+}
+
+impl CopyMode {
+    /// All of them.
+    pub const ALL: [CopyMode; 3] = [CopyMode::Original, CopyMode::Nicache, CopyMode::Baseline];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CopyMode::Original => "original",
+            CopyMode::Nicache => "nicache",
+            CopyMode::Baseline => "baseline",
+        }
+    }
+}
+
+impl fmt::Display for CopyMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for CopyMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CopyMode, String> {
+        let found = CopyMode::ALL.into_iter().find(|mode| mode.name() == text);
+        found.ok_or_else(|| format!("`{text}` is not a way for payload: original, nicache or baseline"))
+    }
+}

@@ -1,0 +1,452 @@
+//! What a gateway did and holds: for people, as JSON, and as families for Prometheus.
+
+use std::fmt::{self, Write as _};
+
+use hdrhistogram::Histogram;
+use nicache_initiator::BLOCK_BYTES;
+use nicache_ncache::{Copies, CopyClass};
+use nicache_nfs::Metrics;
+use nicache_nfs::protocol::Procedure;
+use serde::{Deserialize, Serialize};
+
+use crate::copy_mode::CopyMode;
+
+/// Upper ends of the classes of a histogram for Prometheus, in seconds.
+const BUCKETS_S: [f64; 9] = [0.000_05, 0.000_1, 0.000_25, 0.001, 0.005, 0.025, 0.1, 0.5, 5.0];
+
+/// How long something takes.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LatencyFigures {
+    /// How many there were.
+    pub count: u64,
+    /// Half took no longer, in microseconds.
+    pub p50_us: f64,
+    /// 99 of 100 took no longer, in microseconds.
+    pub p99_us: f64,
+    /// The longest, in microseconds.
+    pub max_us: f64,
+    /// All of them together, in seconds.
+    pub sum_s: f64,
+    /// How many took at most 50 µs, 100 µs, 250 µs, 1 ms, 5 ms, 25 ms, 100 ms, 500 ms, 5 s.
+    pub at_most: [u64; BUCKETS_S.len()],
+}
+
+impl LatencyFigures {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "shown with a few digits"
+    )]
+    pub(crate) fn of(histogram: &Histogram<u64>) -> LatencyFigures {
+        let us = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
+        LatencyFigures {
+            count: histogram.len(),
+            p50_us: us(histogram.value_at_quantile(0.5)),
+            p99_us: us(histogram.value_at_quantile(0.99)),
+            max_us: us(histogram.max()),
+            sum_s: histogram.mean() * histogram.len() as f64 / 1e9,
+            at_most: BUCKETS_S.map(|end| histogram.count_between(0, (end * 1e9) as u64)),
+        }
+    }
+}
+
+/// One procedure of NFS.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OperationFigures {
+    /// Its name in RFC 1813.
+    pub name: String,
+    /// How many were answered with an error.
+    pub errors: u64,
+    /// How many there were, and how long they took.
+    pub latency: LatencyFigures,
+}
+
+/// Copies of one class.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CopyFigures {
+    /// Why bytes were copied.
+    pub class: String,
+    /// How often.
+    pub copies: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The logical unit.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnitFigures {
+    /// Its size.
+    pub capacity_bytes: u64,
+    /// Commands that read.
+    pub reads: LatencyFigures,
+    /// Commands that write.
+    pub writes: LatencyFigures,
+    /// SYNCHRONIZE CACHE.
+    pub flushes: LatencyFigures,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes that were written.
+    pub written_bytes: u64,
+    /// Commands that failed.
+    pub errors: u64,
+}
+
+/// All of it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Figures {
+    /// Name of this gateway for `nicache status`.
+    pub name: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since its start.
+    pub uptime_s: u64,
+    /// The unit's address, without secrets.
+    pub unit: String,
+    /// What clients can mount.
+    pub exports: Vec<String>,
+    /// Where it listens.
+    pub addresses: Vec<String>,
+    /// Where figures are shown to browsers and Prometheus.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin: Option<String>,
+    /// Which way payload takes.
+    pub copy: CopyMode,
+    /// What is wrong at the moment, if something is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+    /// Connections of clients.
+    pub connections: u64,
+    /// Files that are open.
+    pub open_files: u64,
+    /// Payload in replies, in bytes.
+    pub read_bytes: u64,
+    /// Payload in requests, in bytes.
+    pub written_bytes: u64,
+    /// Calls that were answered with what they were answered before.
+    pub repeated_calls: u64,
+    /// Calls that were refused before a procedure saw them.
+    pub refused_calls: u64,
+    /// Procedures that were called.
+    pub operations: Vec<OperationFigures>,
+    /// Blocks found by file and block (FHO).
+    pub hits_fho: u64,
+    /// Blocks found by block of the device (LBN).
+    pub hits_lbn: u64,
+    /// Blocks read from the unit.
+    pub misses: u64,
+    /// Chunks that moved from FHO to LBN.
+    pub remapped: u64,
+    /// Payload that the unit does not have yet, in bytes.
+    pub dirty_bytes: u64,
+    /// Payload in memory, in bytes.
+    pub cache_bytes: u64,
+    /// As much as it may be.
+    pub cache_bytes_max: u64,
+    /// Keys that were refused at the device. Each is an error for a client.
+    pub refused_keys: u64,
+    /// What was copied.
+    pub copies: Vec<CopyFigures>,
+    /// The unit.
+    pub unit_commands: UnitFigures,
+}
+
+impl Figures {
+    pub(crate) fn set_operations(&mut self, metrics: &Metrics) {
+        self.read_bytes = metrics.read_bytes;
+        self.written_bytes = metrics.written_bytes;
+        self.repeated_calls = metrics.repeated_calls;
+        self.refused_calls = metrics.refused_calls;
+        for procedure in Procedure::ALL {
+            let one = metrics.procedure(procedure);
+            if one.calls > 0 {
+                let latency = LatencyFigures::of(&one.latency_ns);
+                self.operations.push(OperationFigures {
+                    name: procedure.name().to_owned(),
+                    errors: one.errors,
+                    latency,
+                });
+            }
+        }
+    }
+
+    /// `received`: payload that the front end copied out of a receive buffer, in bytes.
+    pub(crate) fn set_copies(&mut self, copies: &Copies, received: u64) {
+        for class in CopyClass::ALL {
+            let counted = copies.counted(class);
+            let class = class.name().to_owned();
+            self.copies.push(CopyFigures { class, copies: counted.copies, bytes: counted.bytes });
+        }
+        self.copies.push(CopyFigures { class: "receive".to_owned(), copies: u64::from(received > 0), bytes: received });
+    }
+
+    /// Calls so far.
+    pub fn calls(&self) -> u64 {
+        self.operations.iter().map(|operation| operation.latency.count).sum()
+    }
+
+    /// Calls of one procedure.
+    pub fn calls_of(&self, name: &str) -> u64 {
+        self.operations.iter().find(|operation| operation.name == name).map_or(0, |one| one.latency.count)
+    }
+
+    /// Share of blocks that were found in memory, 0 to 1; 0 if none was looked for.
+    #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+    pub fn hit_rate(&self) -> f64 {
+        let hits = self.hits_fho + self.hits_lbn;
+        if hits + self.misses == 0 { 0.0 } else { hits as f64 / (hits + self.misses) as f64 }
+    }
+
+    /// Copied bytes of a class for each byte of payload that clients read or wrote; 0 if there was none.
+    #[expect(clippy::cast_precision_loss, reason = "shown with two decimals")]
+    pub fn copied_per_byte(&self, class: &CopyFigures) -> f64 {
+        let payload = self.read_bytes + self.written_bytes;
+        if payload == 0 { 0.0 } else { class.bytes as f64 / payload as f64 }
+    }
+
+    /// One line, as it is redrawn on a terminal.
+    pub fn line(&self) -> String {
+        let mut line = format!(
+            "{} calls  read {}  written {}  cache hits {:.1} %  dirty {}  connections {}",
+            self.calls(),
+            mb(self.read_bytes),
+            mb(self.written_bytes),
+            self.hit_rate() * 100.0,
+            mb(self.dirty_bytes),
+            self.connections
+        );
+        if let Some(trouble) = &self.trouble {
+            let _ = write!(line, "  TROUBLE: {trouble}");
+        }
+        line
+    }
+
+    /// Families in the text format of Prometheus 0.0.4.
+    pub fn prometheus(&self) -> String {
+        let mut out = Text(String::new());
+        out.family("nicache_nfs_up", "gauge", "Whether the gateway is without trouble.");
+        out.value("nicache_nfs_up", "", u64::from(self.trouble.is_none()));
+        out.family(
+            "nicache_nfs_request_duration_seconds",
+            "histogram",
+            "Time from a whole request to its reply, by operation.",
+        );
+        for operation in &self.operations {
+            out.histogram("nicache_nfs_request_duration_seconds", &operation.name, &operation.latency);
+        }
+        out.family(
+            "nicache_nfs_request_errors_total",
+            "counter",
+            "Requests that were answered with an error, by operation.",
+        );
+        for operation in &self.operations {
+            let labels = format!("operation=\"{}\"", operation.name);
+            out.value("nicache_nfs_request_errors_total", &labels, operation.errors);
+        }
+        for (name, kind, help, value) in [
+            ("nicache_nfs_read_bytes_total", "counter", "Payload in replies.", self.read_bytes),
+            ("nicache_nfs_written_bytes_total", "counter", "Payload in requests.", self.written_bytes),
+            (
+                "nicache_nfs_repeated_calls_total",
+                "counter",
+                "Calls that came again and got the first answer.",
+                self.repeated_calls,
+            ),
+            ("nicache_nfs_refused_calls_total", "counter", "Calls that no procedure saw.", self.refused_calls),
+            ("nicache_nfs_connections", "gauge", "Connections of clients.", self.connections),
+            ("nicache_nfs_open_files", "gauge", "Files that are open.", self.open_files),
+            ("nicache_nfs_cache_bytes", "gauge", "Payload in memory.", self.cache_bytes),
+            ("nicache_nfs_cache_max_bytes", "gauge", "Payload that may be in memory.", self.cache_bytes_max),
+            ("nicache_nfs_dirty_bytes", "gauge", "Payload that the unit does not have yet.", self.dirty_bytes),
+            (
+                "nicache_nfs_remapped_chunks_total",
+                "counter",
+                "Chunks that moved from the index by file to the one by block.",
+                self.remapped,
+            ),
+            (
+                "nicache_nfs_refused_keys_total",
+                "counter",
+                "Blocks with keys that were refused at the device.",
+                self.refused_keys,
+            ),
+            (
+                "nicache_nfs_unit_read_bytes_total",
+                "counter",
+                "Bytes read from the logical unit.",
+                self.unit_commands.read_bytes,
+            ),
+            (
+                "nicache_nfs_unit_written_bytes_total",
+                "counter",
+                "Bytes written to the logical unit.",
+                self.unit_commands.written_bytes,
+            ),
+            (
+                "nicache_nfs_unit_errors_total",
+                "counter",
+                "Commands that the logical unit failed.",
+                self.unit_commands.errors,
+            ),
+        ] {
+            out.family(name, kind, help);
+            out.value(name, "", value);
+        }
+        out.family("nicache_nfs_blocks_total", "counter", "Blocks that READ needed, by where they were found.");
+        for (place, value) in [("fho", self.hits_fho), ("lbn", self.hits_lbn), ("unit", self.misses)] {
+            out.value("nicache_nfs_blocks_total", &format!("place=\"{place}\""), value);
+        }
+        out.family("nicache_nfs_copied_bytes_total", "counter", "Payload and keys that were copied, by class.");
+        for copy in &self.copies {
+            out.value("nicache_nfs_copied_bytes_total", &format!("class=\"{}\"", copy.class), copy.bytes);
+        }
+        out.family(
+            "nicache_nfs_unit_duration_seconds",
+            "histogram",
+            "Time that the logical unit takes for a command, by command.",
+        );
+        let unit = &self.unit_commands;
+        for (command, latency) in [("read", &unit.reads), ("write", &unit.writes), ("flush", &unit.flushes)] {
+            out.histogram("nicache_nfs_unit_duration_seconds", command, latency);
+        }
+        out.0
+    }
+}
+
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn value(&mut self, name: &str, labels: &str, value: u64) {
+        let _ = if labels.is_empty() {
+            writeln!(self.0, "{name} {value}")
+        } else {
+            writeln!(self.0, "{name}{{{labels}}} {value}")
+        };
+    }
+
+    fn histogram(&mut self, name: &str, operation: &str, latency: &LatencyFigures) {
+        for (end, count) in BUCKETS_S.iter().zip(latency.at_most) {
+            let _ = writeln!(self.0, "{name}_bucket{{operation=\"{operation}\",le=\"{end}\"}} {count}");
+        }
+        let _ = writeln!(self.0, "{name}_bucket{{operation=\"{operation}\",le=\"+Inf\"}} {}", latency.count);
+        let _ = writeln!(self.0, "{name}_sum{{operation=\"{operation}\"}} {}", latency.sum_s);
+        let _ = writeln!(self.0, "{name}_count{{operation=\"{operation}\"}} {}", latency.count);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+fn mb(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} serves {} for {} s (process {})", self.name, self.unit, self.uptime_s, self.pid)?;
+        if let Some(trouble) = &self.trouble {
+            writeln!(f, "  TROUBLE: {trouble}")?;
+        }
+        writeln!(f, "  exports {} at {}", self.exports.join(", "), self.addresses.join(", "))?;
+        if let Some(admin) = &self.admin {
+            writeln!(f, "  admin http://{admin}/metrics")?;
+        }
+        writeln!(f, "  {} connections, {} open files; payload by {}", self.connections, self.open_files, self.copy)?;
+        writeln!(f, "  read {}, written {}", mb(self.read_bytes), mb(self.written_bytes))?;
+        for one in &self.operations {
+            let latency = &one.latency;
+            writeln!(
+                f,
+                "    {:<12} {:>10} calls {:>7} errors  p50 {:>9.0} µs  p99 {:>9.0} µs",
+                one.name, latency.count, one.errors, latency.p50_us, latency.p99_us
+            )?;
+        }
+        writeln!(
+            f,
+            "  cache {} of {}, dirty {}; blocks found by file {}, by block {}, read from the unit {} ({:.1} % found)",
+            mb(self.cache_bytes),
+            mb(self.cache_bytes_max),
+            mb(self.dirty_bytes),
+            self.hits_fho,
+            self.hits_lbn,
+            self.misses,
+            self.hit_rate() * 100.0
+        )?;
+        let copied = self.copies.iter().filter(|copy| copy.bytes > 0);
+        let copied: Vec<String> = copied
+            .map(|copy| format!("{} {} ({:.2} a byte)", copy.class, mb(copy.bytes), self.copied_per_byte(copy)))
+            .collect();
+        writeln!(f, "  copied: {}", if copied.is_empty() { "nothing".to_owned() } else { copied.join(", ") })?;
+        let unit = &self.unit_commands;
+        for (name, latency) in [("read", &unit.reads), ("write", &unit.writes), ("flush", &unit.flushes)] {
+            let (count, p50, p99) = (latency.count, latency.p50_us, latency.p99_us);
+            writeln!(f, "  unit {name:<6} {count:>10} commands  p50 {p50:>9.0} µs  p99 {p99:>9.0} µs")?;
+        }
+        if self.refused_keys + unit.errors > 0 {
+            writeln!(f, "  refused keys {}, failed commands {}", self.refused_keys, unit.errors)?;
+        }
+        Ok(())
+    }
+}
+
+/// Blocks as bytes.
+pub(crate) fn block_bytes(blocks: usize) -> u64 {
+    blocks as u64 * BLOCK_BYTES as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures() -> Figures {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 1_000_000_000, 2).unwrap();
+        for nanoseconds in [40_000, 60_000, 2_000_000] {
+            histogram.record(nanoseconds).unwrap();
+        }
+        let operation = OperationFigures { name: "READ".into(), errors: 1, latency: LatencyFigures::of(&histogram) };
+        let copies = vec![CopyFigures { class: "key".into(), copies: 2, bytes: 500 }];
+        Figures { operations: vec![operation], copies, read_bytes: 1000, hits_fho: 3, misses: 1, ..Figures::default() }
+    }
+
+    #[test]
+    fn figures_add_up() {
+        let figures = figures();
+        assert_eq!((figures.calls(), figures.calls_of("READ"), figures.calls_of("WRITE")), (3, 3, 0));
+        assert!(
+            (figures.hit_rate() - 0.75).abs() < 1e-9
+                && (figures.copied_per_byte(&figures.copies[0]) - 0.5).abs() < 1e-9
+        );
+        assert_eq!(figures.operations[0].latency.at_most[..4], [1, 2, 2, 2]);
+        let json = serde_json::to_string(&figures).unwrap();
+        assert_eq!(serde_json::from_str::<Figures>(&json).unwrap(), figures);
+        assert!(figures.to_string().contains("READ"), "{figures}");
+    }
+
+    #[test]
+    fn every_family_is_told_once_and_has_values() {
+        let text = figures().prometheus();
+        let mut families = std::collections::HashSet::new();
+        for line in text.lines() {
+            if let Some(family) = line.strip_prefix("# TYPE ") {
+                assert!(families.insert(family.split(' ').next().unwrap().to_owned()), "{line}");
+            } else if !line.starts_with('#') {
+                let (series, value) = line.rsplit_once(' ').unwrap();
+                let name = series.split('{').next().unwrap();
+                assert!(families.iter().any(|family| name.starts_with(family.as_str())), "{line}");
+                value.parse::<f64>().unwrap();
+            }
+        }
+        assert!(
+            text.contains("nicache_nfs_request_duration_seconds_bucket{operation=\"READ\",le=\"0.0001\"} 2"),
+            "{text}"
+        );
+        assert!(text.contains("nicache_nfs_blocks_total{place=\"fho\"} 3"), "{text}");
+    }
+}

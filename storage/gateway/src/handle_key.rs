@@ -1,0 +1,102 @@
+//! The secret that file handles are proven with. It must outlast restarts: with another one every client mounts again.
+
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use nicache_nfs::HandleKey;
+use rustix::rand::{GetRandomFlags, getrandom};
+use thiserror::Error;
+
+const KEY_BYTES: usize = 32;
+
+/// The secret cannot be had.
+#[derive(Debug, Error)]
+pub enum KeyError {
+    /// A file cannot be read or made.
+    #[error("cannot keep the secret of file handles in {path}: {error}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Others can read it.
+    #[error("{path} can be read by others: run `chmod 600 {path}`, or remove it, and all clients mount again")]
+    Open {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It is something else.
+    #[error("{path} is not a secret of file handles ({KEY_BYTES} bytes): remove it, and all clients mount again")]
+    Form {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+/// Reads the secret, or makes one. Missing folders are made for root alone.
+pub fn load_or_make_key(path: &Path) -> Result<HandleKey, KeyError> {
+    match load(path) {
+        Err(KeyError::File { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+            make(path).map_err(|error| KeyError::File { path: path.to_owned(), error })?;
+            load(path)
+        }
+        loaded => loaded,
+    }
+}
+
+fn load(path: &Path) -> Result<HandleKey, KeyError> {
+    let failed = |error| KeyError::File { path: path.to_owned(), error };
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
+        return Err(KeyError::Open { path: path.to_owned() });
+    }
+    let mut bytes = Vec::new();
+    file.take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let secret = bytes.try_into().map_err(|_| KeyError::Form { path: path.to_owned() })?;
+    Ok(HandleKey::new(secret))
+}
+
+/// Whole or not at all, also if the machine stops; of two that make one at a time, the first one's stays.
+fn make(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut secret = [0; KEY_BYTES];
+    let filled = getrandom(&mut secret, GetRandomFlags::empty())?;
+    if filled != KEY_BYTES {
+        return Err(io::Error::other("the kernel gave too few random bytes"));
+    }
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(&secret)?;
+    file.as_file().sync_all()?;
+    match file.persist_noclobber(path) {
+        Ok(_) => File::open(folder)?.sync_all(),
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error.error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn it_is_made_once_and_for_root_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/key");
+        load_or_make_key(&path).unwrap();
+        let first = std::fs::read(&path).unwrap();
+        assert_eq!((first.len(), path.metadata().unwrap().mode() & 0o777), (KEY_BYTES, 0o600));
+        load_or_make_key(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), first);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(load_or_make_key(&path), Err(KeyError::Open { .. })));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::write(&path, "short").unwrap();
+        assert!(matches!(load_or_make_key(&path), Err(KeyError::Form { .. })));
+    }
+}
