@@ -14,6 +14,8 @@
 //!
 //! [`kim`]: what card memory that the host manages keeps off a bus, and what that is worth: the paper's study, with traces.
 //!
+//! [`nfs`]: an NFS server on an iSCSI unit whose payload is copied, kept by reference, or left out: the paper's study, with Ganesha beside it.
+//!
 //! [`pipeline`]: the card alone, between two ports in memory: nanoseconds (and instructions, where the machine counts them) per
 //! request of each kind, without kernel, client or server.
 //!
@@ -31,6 +33,7 @@ pub mod curves;
 pub mod dynamic;
 pub mod impair;
 pub mod kim;
+pub mod nfs;
 pub mod pipeline;
 mod progress;
 pub mod sets;

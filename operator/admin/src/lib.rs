@@ -52,6 +52,14 @@ pub trait Source: Send + Sync + 'static {
     /// Why there is none, as a sentence: the card does not answer.
     fn sample(&self, hottest: bool) -> Result<Arc<Sample>, String>;
 
+    /// What `/metrics` says, if that is not made of a sample: families in the text format of Prometheus 0.0.4.
+    ///
+    /// # Errors
+    /// Why there is nothing to tell at the moment.
+    fn own_metrics(&self) -> Option<Result<String, String>> {
+        None
+    }
+
     /// What a counter of [`Sample::counters`] is.
     fn describe(&self, counter: &str) -> Option<Description>;
 }

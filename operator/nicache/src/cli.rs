@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::generate::GenerateArgs;
-use crate::options::{BusAddress, LogFormat, Milliseconds, Protocol, RunOptions, ServeOptions};
+use crate::options::{BusAddress, LogFormat, Milliseconds, NfsOptions, Protocol, RunOptions, ServeOptions};
 
 /// A network-interface data cache: serves a server's hot content from the card, never stale.
 #[derive(Debug, Parser)]
@@ -30,6 +30,9 @@ pub enum Command {
     /// Serve the files of a folder from memory of the card, which this machine's own TCP manages
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeOptions>),
+    /// Serve a logical unit of an iSCSI target over NFS, from a cache whose bytes are not copied between layers
+    #[command(after_help = crate::options::NFS_EXAMPLES)]
+    Nfs(Box<NfsOptions>),
     /// Stand in front of a database, and tell the machines that keep its pages what it receives
     #[command(after_help = RELAY_EXAMPLES)]
     Relay(RelayArgs),
@@ -90,6 +93,9 @@ pub enum Command {
     /// The host process (started by serve)
     #[command(hide = true)]
     Host,
+    /// The process that owns device and mount (started by nfs)
+    #[command(hide = true)]
+    MountOwner,
     /// The watcher process (started by run)
     #[command(hide = true)]
     Watch,

@@ -6,6 +6,7 @@ mod card;
 mod check;
 mod companion;
 mod follow;
+mod nfs;
 mod purge;
 mod relay;
 mod run;
@@ -31,6 +32,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Run(options) => run::execute(*options),
         Command::Attach(options) => attach::execute(*options),
         Command::Serve(options) => serve::execute(*options),
+        Command::Nfs(options) => nfs::execute(&options),
         Command::Relay(arguments) => relay::execute(&arguments),
         Command::Check(arguments) => check::execute(&arguments),
         Command::Status(arguments) => status::execute(&arguments),
@@ -51,6 +53,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Card => card::execute(),
         Command::Firmware => crate::serve::firmware::execute(),
         Command::Host => crate::serve::host::execute(),
+        Command::MountOwner => nfs::own_mount(),
         Command::Watch => watch::execute(),
         Command::Server => server::execute(),
         Command::Companion(arguments) => companion::execute(&arguments),

@@ -339,6 +339,8 @@ pub enum Response {
     Status(Box<Status>),
     /// To [`Request::Status`], of `nicache serve`.
     Serve(Box<ServeStatus>),
+    /// To [`Request::Status`], of `nicache nfs`.
+    Nfs(Box<nicache_gateway::Figures>),
     /// To [`Request::Sample`].
     Sample(Box<Sample>),
     /// To [`Request::Upgrade`]: the other card serves.

@@ -91,7 +91,7 @@ pub fn render(counters: &Counters) -> String {
 }
 
 /// Cuts the line to the terminal's width, so that redrawing never leaves lines behind.
-fn fit(line: &str) -> String {
+pub fn fit(line: &str) -> String {
     // A terminal that does not know its width says 0.
     let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
     let columns = if columns == 0 { 80 } else { columns };

@@ -5,7 +5,9 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use nicache_initiator::TargetUrl;
 use nicache_nfs::HandleKey;
+use rustix::fs::FlockOperation;
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
@@ -28,6 +30,14 @@ pub enum KeyError {
         /// Which.
         path: PathBuf,
     },
+    /// Another gateway has it.
+    #[error(
+        "another nicache serves this unit ({path} is locked): end it first; two would destroy the unit's file system"
+    )]
+    Taken {
+        /// Which.
+        path: PathBuf,
+    },
     /// It is something else.
     #[error("{path} is not a secret of file handles ({KEY_BYTES} bytes): remove it, and all clients mount again")]
     Form {
@@ -36,8 +46,22 @@ pub enum KeyError {
     },
 }
 
-/// Reads the secret, or makes one. Missing folders are made for root alone.
-pub fn load_or_make_key(path: &Path) -> Result<HandleKey, KeyError> {
+/// A secret, and the right to serve the unit that it belongs to: two gateways would destroy the unit's file system.
+#[derive(Debug)]
+pub struct KeptKey {
+    /// The secret.
+    pub key: HandleKey,
+    /// Locked while this lives. The lock goes with the process.
+    _file: File,
+}
+
+/// Where the secret of a unit is kept: one file for each unit, by its target's name and its number.
+pub fn key_path(folder: &Path, unit: &TargetUrl) -> PathBuf {
+    folder.join(format!("{}-{}.key", unit.target, unit.lun))
+}
+
+/// Reads the secret, or makes one, and locks its file. Missing folders are made for root alone.
+pub fn load_or_make_key(path: &Path) -> Result<KeptKey, KeyError> {
     match load(path) {
         Err(KeyError::File { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
             make(path).map_err(|error| KeyError::File { path: path.to_owned(), error })?;
@@ -47,16 +71,20 @@ pub fn load_or_make_key(path: &Path) -> Result<HandleKey, KeyError> {
     }
 }
 
-fn load(path: &Path) -> Result<HandleKey, KeyError> {
+fn load(path: &Path) -> Result<KeptKey, KeyError> {
     let failed = |error| KeyError::File { path: path.to_owned(), error };
     let file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
         return Err(KeyError::Open { path: path.to_owned() });
     }
     let mut bytes = Vec::new();
-    file.take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    (&file).take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     let secret = bytes.try_into().map_err(|_| KeyError::Form { path: path.to_owned() })?;
-    Ok(HandleKey::new(secret))
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(KeptKey { key: HandleKey::new(secret), _file: file }),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(KeyError::Taken { path: path.to_owned() }),
+        Err(error) => Err(failed(error.into())),
+    }
 }
 
 /// Whole or not at all, also if the machine stops; of two that make one at a time, the first one's stays.
@@ -88,7 +116,9 @@ mod tests {
     fn it_is_made_once_and_for_root_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/key");
-        load_or_make_key(&path).unwrap();
+        let kept = load_or_make_key(&path).unwrap();
+        assert!(matches!(load_or_make_key(&path), Err(KeyError::Taken { .. })));
+        drop(kept);
         let first = std::fs::read(&path).unwrap();
         assert_eq!((first.len(), path.metadata().unwrap().mode() & 0o777), (KEY_BYTES, 0o600));
         load_or_make_key(&path).unwrap();

@@ -3,7 +3,7 @@
 //! * [`Gateway`] (`gateway.rs`) starts them in order and ends them in order.
 //! * [`CopyMode`] (`copy_mode.rs`) is which of the paper's three ways payload takes.
 //! * [`ExportLine`] (`export_line.rs`) is how operators write what is exported, and to whom.
-//! * [`load_or_make_key`] (`handle_key.rs`) keeps the secret of file handles across restarts; [`read_credentials`] (`credentials.rs`) reads those for CHAP.
+//! * [`load_or_make_key`] (`handle_key.rs`) keeps the secret of file handles across restarts, and two gateways from one unit; [`read_credentials`] (`credentials.rs`) reads those for CHAP.
 //! * [`Figures`] (`figures.rs`) is what it has done, for people, programs and Prometheus; `metered.rs` times the logical unit.
 //! * [`Demo`] (`demo.rs`) is a unit for a first try: a sparse file behind a real target.
 //!
@@ -28,5 +28,5 @@ pub use demo::Demo;
 pub use export_line::{ExportLine, ExportLineError};
 pub use figures::{CopyFigures, Figures, OperationFigures, UnitFigures};
 pub use gateway::{Gateway, GatewayConfig, GatewayError};
-pub use handle_key::{KeyError, load_or_make_key};
+pub use handle_key::{KeptKey, KeyError, key_path, load_or_make_key};
 pub use metered::Metered;

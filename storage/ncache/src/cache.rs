@@ -11,7 +11,7 @@ use nicache_policy::{Lru, Policy};
 
 use crate::budget::{Budget, Charge, charged_mut};
 use crate::copies::Copies;
-use crate::index::Index;
+use crate::index::{Found, Index};
 use crate::key::Keyring;
 use crate::places::Lbn;
 
@@ -72,6 +72,8 @@ pub struct Figures {
 /// The network-ready cache of one logical unit.
 pub struct Cache {
     index: Mutex<Index>,
+    /// A fill of some block has ended.
+    fill_ended: Condvar,
     pub(crate) budget: Arc<Budget>,
     pub(crate) keyring: Keyring,
     pub(crate) lun: Arc<dyn Lun>,
@@ -99,6 +101,7 @@ impl Cache {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Arc::new(Cache {
             index: Mutex::new(Index::new(policy, options.runs_max.max(16))),
+            fill_ended: Condvar::new(),
             budget: Budget::new(bytes_max),
             keyring: Keyring::random()?,
             lun,
@@ -230,6 +233,7 @@ impl Cache {
             let mut index = self.index();
             lbns().for_each(|lbn| index.end_fill(lbn, None));
             drop(index);
+            self.fill_ended.notify_all();
             result.inspect_err(|error| self.handle_lun_error(error))?;
             return Err(io::Error::other(format!("{}: a read came back in other pieces", self.lun.name())));
         }
@@ -237,7 +241,21 @@ impl Cache {
         let chunks: Vec<Bytes> = buffers.into_iter().map(keep).collect();
         let mut index = self.index();
         lbns().zip(&chunks).for_each(|(lbn, chunk)| index.end_fill(lbn, Some(chunk.clone())));
+        drop(index);
+        self.fill_ended.notify_all();
         Ok(chunks)
+    }
+
+    /// If somebody reads a block from the logical unit at the moment: waits for that, and gives the block if it was kept.
+    pub(crate) fn wait_for_fill(&self, lbn: Lbn) -> Option<Bytes> {
+        let mut index = self.index();
+        if !index.is_filling(lbn) {
+            return None;
+        }
+        while index.is_filling(lbn) {
+            index = self.fill_ended.wait(index).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Found::Chunk(chunk) = index.find_lbn(lbn) { Some(chunk) } else { None }
     }
 
     /// Whether files should be written back.

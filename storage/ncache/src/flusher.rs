@@ -35,7 +35,7 @@ pub(crate) struct Flusher {
 
 struct Shared {
     cache: Arc<Cache>,
-    locks: Locks,
+    locks: Arc<Locks>,
     files: Mutex<HashMap<FileId, Arc<File>>>,
     checked: Mutex<HashSet<FileId>>,
     is_ending: AtomicBool,
@@ -43,7 +43,7 @@ struct Shared {
 
 impl Flusher {
     pub(crate) fn start(cache: Arc<Cache>) -> io::Result<Flusher> {
-        let (locks, files, checked) = (Locks::new(), Mutex::default(), Mutex::default());
+        let (locks, files, checked) = (Arc::new(Locks::new()), Mutex::default(), Mutex::default());
         let shared = Arc::new(Shared { cache, locks, files, checked, is_ending: AtomicBool::new(false) });
         let thread = {
             let shared = Arc::clone(&shared);
@@ -52,7 +52,7 @@ impl Flusher {
         Ok(Flusher { shared, thread: Some(thread) })
     }
 
-    pub(crate) fn locks(&self) -> &Locks {
+    pub(crate) fn locks(&self) -> &Arc<Locks> {
         &self.shared.locks
     }
 

@@ -157,6 +157,11 @@ impl Index {
         fills.is_stale |= self.writes.contains_key(&lbn);
     }
 
+    /// Whether a block is being read from the logical unit.
+    pub(crate) fn is_filling(&self, lbn: Lbn) -> bool {
+        self.fills.contains_key(&lbn)
+    }
+
     /// It was read (or not).
     pub(crate) fn end_fill(&mut self, lbn: Lbn, chunk: Option<Bytes>) {
         let Some(fills) = self.fills.get_mut(&lbn) else { return };

@@ -6,8 +6,8 @@
 //!   the way to the logical unit; reads always give true bytes.
 //! * [`Cache`] (`cache.rs`) is what both share: the indexes by file and by block (`index.rs`), remapping from one to the other, eviction by
 //!   a [`Policy`](nicache_policy::Policy), bounded memory (`budget.rs`).
-//! * `key.rs` is what stands for a block's payload in the file system, and `keyed.rs` puts it there; `places.rs` is where a file's blocks are; `flusher.rs` writes back
-//!   under pressure; `copies.rs` counts what is copied.
+//! * `key.rs` is what stands for a block's payload in the file system, and `keyed.rs` puts it there; `places.rs` is where a file's blocks are; `find.rs` looks blocks up, `ahead.rs` reads ahead, `flusher.rs` writes
+//!   back under pressure; `copies.rs` counts what is copied.
 //!
 //! Read first: Peng, Sharma, Chiueh, "NCache: a network-centric buffer cache for pass-through servers" (ICDCS 2005), section 3.
 //!
@@ -15,11 +15,13 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod baseline;
 mod block_server;
 mod budget;
 mod cache;
 mod copies;
+mod find;
 mod flusher;
 mod index;
 mod key;

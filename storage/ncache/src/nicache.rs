@@ -15,19 +15,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nicache_filemap::{Wait, drop_pages, extents, is_cached, write_back};
+use nicache_filemap::{Wait, drop_pages, is_cached, write_back};
 use nicache_initiator::BLOCK_BYTES;
 use nicache_payload::{Extent, FileId, Payload, Stability};
 use rustix::io::Errno;
 
+use crate::ahead::ReadAhead;
 use crate::budget::{Charge, charged, charged_mut};
 use crate::cache::Cache;
 use crate::copies::CopyClass;
 use crate::flusher::Flusher;
-use crate::index::{Found, Pending};
+use crate::index::Pending;
 use crate::key::{KEY_BYTES, Sequence};
 use crate::keyed::{put_again, write_keys};
-use crate::places::Lbn;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
@@ -39,6 +39,8 @@ const FENCE_ATTEMPTS: usize = 1000;
 /// Files whose payload is in the cache.
 pub struct Nicache {
     cache: Arc<Cache>,
+    // It ends first: it uses the flusher's locks.
+    ahead: ReadAhead,
     flusher: Flusher,
 }
 
@@ -54,7 +56,9 @@ struct Put {
 impl Nicache {
     /// Serves the files of the file system on a [`BlockServer`](crate::BlockServer) of the same cache.
     pub fn new(cache: Arc<Cache>) -> io::Result<Nicache> {
-        Ok(Nicache { flusher: Flusher::start(Arc::clone(&cache))?, cache })
+        let flusher = Flusher::start(Arc::clone(&cache))?;
+        let ahead = ReadAhead::start(Arc::clone(&cache), Arc::clone(flusher.locks()))?;
+        Ok(Nicache { cache, ahead, flusher })
     }
 
     /// The cache.
@@ -62,87 +66,12 @@ impl Nicache {
         &self.cache
     }
 
-    /// The chunks of neighbouring blocks. The caller has the file's lock.
-    fn chunks(&self, file: &File, id: FileId, first: u64, count: u64) -> io::Result<Vec<Bytes>> {
-        let mut found = Vec::with_capacity(count as usize);
-        let mut is_whole = true;
-        self.cache.index().find(id, first, count, |one| {
-            is_whole &= matches!(one, Found::Chunk(_));
-            found.push(one);
-        });
-        if !is_whole {
-            if found.iter().any(|one| matches!(one, Found::Unknown)) {
-                self.map(file, id, first, &mut found)?;
-            }
-            self.fill(&mut found)?;
-        }
-        let zero = || Bytes::from_static(&ZEROES);
-        Ok(found.into_iter().map(|one| if let Found::Chunk(chunk) = one { chunk } else { zero() }).collect())
-    }
-
-    /// Asks the file system where unknown blocks are. What stays unknown is a hole.
-    fn map(&self, file: &File, id: FileId, first: u64, found: &mut [Found]) -> io::Result<()> {
-        // Blocks that are allocated only when they are written, or marked as written afterwards, have a place only after a flush. A file
-        // without dirty pages is flushed at no cost.
-        for sync in [false, true] {
-            let is_unknown = |one: &Found| matches!(one, Found::Unknown);
-            let Some(from) = found.iter().position(is_unknown) else { return Ok(()) };
-            let to = found.iter().rposition(is_unknown).map_or(from, |last| last + 1);
-            let start = (first + from as u64) * BLOCK;
-            let extents = extents(file, start, (to - from) as u64 * BLOCK, sync)?;
-            let mut index = self.cache.index();
-            for extent in extents {
-                let Some(place) = extent.device_offset else { continue };
-                if !(place.is_multiple_of(BLOCK) && extent.offset.is_multiple_of(BLOCK)) {
-                    return Err(io::Error::other("the file system has blocks that are not whole pages"));
-                }
-                let block = extent.offset / BLOCK;
-                let lbn = place / BLOCK;
-                // Only of what was asked for: that is under the lock, and nothing else is.
-                let begin = block.max(first + from as u64);
-                let end = (block + extent.bytes.div_ceil(BLOCK)).min(first + to as u64);
-                if begin >= end {
-                    continue;
-                }
-                index.handle_places(id, begin, Lbn(lbn + begin - block), end - begin);
-                for block in begin..end {
-                    let one = &mut found[(block - first) as usize];
-                    if is_unknown(one) {
-                        *one = index.find_lbn(Lbn(lbn + block - (extent.offset / BLOCK)));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads from the logical unit what is there only, neighbours at once.
-    fn fill(&self, found: &mut [Found]) -> io::Result<()> {
-        let mut at = 0;
-        while at < found.len() {
-            let Found::At(first) = found[at] else {
-                at += 1;
-                continue;
-            };
-            let run = found[at..]
-                .iter()
-                .zip(first.0..)
-                .take_while(|(one, lbn)| matches!(one, Found::At(place) if place.0 == *lbn))
-                .count();
-            for (one, chunk) in found[at..at + run].iter_mut().zip(self.cache.fill(first, run)?) {
-                *one = Found::Chunk(chunk);
-            }
-            at += run;
-        }
-        Ok(())
-    }
-
     /// A block's bytes up to the end of the file, and zeroes behind them.
     fn block_now(&self, file: &File, id: FileId, block: u64, size: u64) -> io::Result<Vec<u8>> {
         let mut bytes = ZEROES.to_vec();
         let valid = size.saturating_sub(block * BLOCK).min(BLOCK) as usize;
         if valid > 0
-            && let Some(chunk) = self.chunks(file, id, block, 1)?.first()
+            && let Some(chunk) = self.cache.chunks(file, id, block, 1)?.first()
         {
             self.cache.copies().copy(CopyClass::Edge, &chunk[..valid], &mut bytes[..valid]);
         }
@@ -325,7 +254,8 @@ impl Payload for Nicache {
             return Ok(Vec::new());
         }
         let first = offset / BLOCK;
-        let mut chunks = self.chunks(file, id, first, end.div_ceil(BLOCK) - first)?;
+        self.ahead.note(file, id, first, end.div_ceil(BLOCK), size.div_ceil(BLOCK));
+        let mut chunks = self.cache.chunks(file, id, first, end.div_ceil(BLOCK) - first)?;
         if let Some(last) = chunks.last_mut() {
             last.truncate((end - (end - 1) / BLOCK * BLOCK) as usize);
         }

@@ -72,9 +72,10 @@ impl Caller {
         }
     }
 
-    /// Queues a call of NFS; [`flush`](Self::flush) sends what is queued.
-    pub fn put_call(&mut self, procedure: Procedure, arguments: &[u8]) {
+    /// Queues a call of NFS and says its number; [`flush`](Self::flush) sends what is queued.
+    pub fn put_call(&mut self, procedure: Procedure, arguments: &[u8]) -> u32 {
         self.put(NFS, procedure as u32, arguments);
+        self.xid
     }
 
     /// Sends what is queued.
@@ -84,8 +85,8 @@ impl Caller {
         sent
     }
 
-    /// The results of the next reply. Replies may come in another order than calls.
-    pub fn receive(&mut self) -> io::Result<&[u8]> {
+    /// The number and the results of the next reply. Replies may come in another order than calls.
+    pub fn receive(&mut self) -> io::Result<(u32, &[u8])> {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark)?;
         let len = (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize;
@@ -98,7 +99,8 @@ impl Caller {
         if self.reply[4..24] != [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] {
             return Err(io::Error::other("the server refused a call"));
         }
-        Ok(&self.reply[24..])
+        let xid = u32::from_be_bytes([self.reply[0], self.reply[1], self.reply[2], self.reply[3]]);
+        Ok((xid, &self.reply[24..]))
     }
 
     /// One call of NFS and its results; the first word of them is the status.
@@ -159,7 +161,7 @@ impl Caller {
 
     fn flush_and_receive(&mut self) -> io::Result<&[u8]> {
         self.flush()?;
-        self.receive()
+        self.receive().map(|(_, results)| results)
     }
 
     fn put(&mut self, program: Program, procedure: u32, arguments: &[u8]) {

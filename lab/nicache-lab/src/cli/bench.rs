@@ -40,6 +40,17 @@ pub enum BenchCommand {
     /// What card memory keeps off a bus, and what that is worth: `nicache serve` under web logs on the bus of Kim et al. 2002
     #[command(after_help = BENCH_KIM_EXAMPLES)]
     Kim(BenchKimArgs),
+    /// An NFS server on an iSCSI unit: payload copied, by reference, and left out, and NFS-Ganesha beside it; the study of Peng et al. 2005
+    #[command(after_help = BENCH_NFS_EXAMPLES)]
+    Nfs(BenchNfsArgs),
+    /// What `bench nfs` compares with: NFS-Ganesha on the unit
+    #[command(hide = true)]
+    NfsPeer {
+        /// The unit
+        unit: String,
+        /// For configuration and logs
+        folder: PathBuf,
+    },
     /// A path that loses, reorders, duplicates and delays packets: the goodput of the card's TCP beside that of Linux
     #[command(
         after_help = "Example: sudo nicache bench impair --figure impair.svg\n\nNeeds root and two CPUs; takes about 40 minutes in full, a minute with \
@@ -72,6 +83,45 @@ const BENCH_SIM_EXAMPLES: &str = "Examples:
   nicache bench sim --peer ~/libCacheSim/build/bin/cachesim --figure sim.svg
 
 The peer is built by you (docs/bench tells how). Takes about 3 minutes a round with it, and 250 MB of disk.";
+
+const BENCH_NFS_EXAMPLES: &str = "Examples:
+  sudo nicache bench nfs --quick
+  sudo nicache bench nfs --save nfs.json --rounds 5
+  sudo nicache bench nfs --only all-hit --seconds 10
+
+Needs root, two CPUs, a quiet machine and tgtd; takes about 4 minutes a round in full, one minute with --quick.";
+
+/// Arguments of `bench nfs`.
+#[derive(Debug, Args)]
+pub struct BenchNfsArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write the result into this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Measure nothing, show the result saved in this file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "rounds", "seconds", "quick", "only"])]
+    pub from: Option<PathBuf>,
+    /// How often everything is measured [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Seconds of one measurement; an all-miss one takes as long as its file [default: 3]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: Option<u32>,
+    /// Megabytes of each file that is read once, by an all-miss measurement [default: 512]
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    pub megabytes: Option<u64>,
+    /// Only workloads whose names contain this, such as all-hit, GETATTR, SPECsfs
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub only: String,
+    /// Put the file of the unit into this folder while measuring. It must be on a disk
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub folder: PathBuf,
+    /// One round of one second, few sizes: to see whether it works, not for figures
+    #[arg(long)]
+    pub quick: bool,
+}
 
 /// Arguments of `bench impair`.
 #[derive(Debug, Args)]

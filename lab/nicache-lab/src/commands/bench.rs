@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bench::{Stop, curves, dynamic, impair, kim, pipeline, sets, siege, sim, wire, yocum};
+use nicache_bench::{Stop, curves, dynamic, impair, kim, nfs, pipeline, sets, siege, sim, wire, yocum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::card_program;
 use crate::cli::{
-    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchPipelineArgs, BenchSetsArgs,
-    BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
+    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs, BenchPipelineArgs,
+    BenchSetsArgs, BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
 };
 
 /// Measures, and prints what came out.
@@ -24,6 +24,8 @@ pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Dynamic(arguments) => run_dynamic(arguments),
         BenchCommand::Sets(arguments) => run_sets(arguments),
         BenchCommand::Kim(arguments) => run_kim(arguments),
+        BenchCommand::Nfs(arguments) => run_nfs(arguments),
+        BenchCommand::NfsPeer { unit, folder } => nfs::peer::serve(unit, folder).map(|()| ExitCode::SUCCESS),
         BenchCommand::Impair(arguments) => run_impair(arguments),
         BenchCommand::Siege(arguments) => run_siege(arguments),
         BenchCommand::Sim(arguments) => run_sim(arguments),
@@ -92,6 +94,34 @@ fn run_curves(arguments: &BenchCurvesArgs) -> Result<ExitCode> {
         print!("{}", report.table());
     }
     Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_nfs(arguments: &BenchNfsArgs) -> Result<ExitCode> {
+    let is_quick = arguments.quick;
+    let report = match &arguments.from {
+        Some(path) => nfs::read_report(path).with_context(|| format!("cannot read the result {}", path.display()))?,
+        None => nfs::run(&nfs::Plan {
+            nicache: std::env::current_exe().context("cannot find this program's file")?,
+            rounds: arguments.rounds.unwrap_or(if is_quick { 1 } else { 3 }),
+            time: Duration::from_secs(arguments.seconds.unwrap_or(if is_quick { 1 } else { 3 }).into()),
+            cold_bytes: arguments.megabytes.unwrap_or(if is_quick { 64 } else { 512 }) << 20,
+            memory_bytes: if is_quick { 48 << 20 } else { 128 << 20 },
+            is_quick,
+            only: arguments.only.clone(),
+            folder: arguments.folder.clone(),
+            stop: stop()?,
+        })?,
+    };
+    let json = serde_json::to_string(&report)?;
+    if let Some(path) = &arguments.save {
+        std::fs::write(path, &json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        println!("{json}");
+    } else {
+        print!("{}", report.table());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_impair(arguments: &BenchImpairArgs) -> Result<ExitCode> {

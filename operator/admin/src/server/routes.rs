@@ -57,6 +57,11 @@ impl Routes {
                 reply
             }
             "/metrics" => {
+                match self.source.own_metrics() {
+                    Some(Ok(text)) => return reply(StatusCode::OK, Format::Prometheus.content_type(), text),
+                    Some(Err(error)) => return reply(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
+                    None => {}
+                }
                 let format = Format::wanted(header(ACCEPT));
                 let sample = self.latest.moment().sample.ok();
                 let text = render(sample.as_deref(), |counter| self.source.describe(counter), format);

@@ -21,7 +21,7 @@ mod messages;
 pub mod report;
 mod sampler;
 mod shared;
-mod status;
+pub mod status;
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! The control socket of `nicache serve`, which answers `nicache status` and `top`.
+//! The control socket of `nicache serve` and `nicache nfs`, which answers `nicache status` and `top`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::sampler::Sampler;
 use super::shared::Shared;
@@ -39,22 +39,25 @@ impl StatusServer {
     /// # Errors
     /// What the system says.
     pub fn serve(&self, shared: Arc<Shared>, started: Instant, sampler: Arc<Sampler>) -> Result<()> {
+        self.answer(move |request| match request {
+            Request::Status => shared.ask(started).map(|status| Response::Serve(Box::new(status))),
+            Request::Sample => sampler.take().map(|sample| Response::Sample(Box::new((*sample).clone()))),
+            _ => bail!("`nicache serve` answers `nicache status` and `nicache top` only"),
+        })
+    }
+
+    /// The same with other answers.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn answer(&self, answer: impl Fn(Request) -> Result<Response> + Send + 'static) -> Result<()> {
         let listener = self.listener.try_clone()?;
         let body = move || {
             for mut client in listener.incoming().flatten() {
                 let answered = (|| -> Result<()> {
                     client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
                     client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-                    let response = match read_line(&client) {
-                        Ok(Request::Status) => shared.ask(started).map(|status| Response::Serve(Box::new(status))),
-                        Ok(Request::Sample) => {
-                            sampler.take().map(|sample| Response::Sample(Box::new((*sample).clone())))
-                        }
-                        Ok(_) => {
-                            Err(anyhow::anyhow!("`nicache serve` answers `nicache status` and `nicache top` only"))
-                        }
-                        Err(error) => Err(error),
-                    };
+                    let response = read_line(&client).and_then(&answer);
                     let response = response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
                     write_line(&mut client, &response)
                 })();

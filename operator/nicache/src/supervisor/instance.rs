@@ -93,6 +93,45 @@ impl Instance {
     }
 }
 
+/// The name of a running nicache that has no interface. Dropping it gives it back.
+#[derive(Debug)]
+pub struct Name {
+    /// Name for `status` and the like.
+    pub name: String,
+    _lock: Lock,
+}
+
+impl Name {
+    /// Reserves a name, or the first free one of a family: nfs0, nfs1, ...
+    pub fn reserve(name: Option<&str>, family: &str) -> Result<Name> {
+        let folder = run_folder();
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o755);
+        builder.create(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        let _setting_up = Lock::wait(folder.join("setup.lock"))?;
+        remove_leftovers(&folder);
+        let names: Vec<String> = match name {
+            Some(name) if name.contains('/') || name.is_empty() => bail!("`{name}` is no name: choose one without /"),
+            Some(name) => vec![name.to_owned()],
+            None => (0..INSTANCES_MAX).map(|number| format!("{family}{number}")).collect(),
+        };
+        for name in names {
+            if let Some(lock) = Lock::try_take(folder.join(format!("{name}.lock")))? {
+                return Ok(Name { name, _lock: lock });
+            }
+        }
+        match name {
+            Some(name) => bail!("a nicache named `{name}` is running already: choose another --name, or none"),
+            None => bail!("{INSTANCES_MAX} nicaches run on this machine already"),
+        }
+    }
+
+    /// Path of the control socket.
+    pub fn socket_path(&self) -> PathBuf {
+        run_folder().join(format!("{}.sock", self.name))
+    }
+}
+
 /// A file locked by this process, removed at the end.
 #[derive(Debug)]
 pub struct Lock {

@@ -10,5 +10,6 @@ mod files;
 mod ground;
 mod http;
 mod live;
+mod nfs;
 mod oracle;
 mod serving;

@@ -1,0 +1,118 @@
+//! What others are told of a `nicache nfs`: `nicache status` and `top`, the admin port.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use nicache_admin::{CardSample, Description, Mode, Sample, Source, WatcherSample};
+use nicache_gateway::{Figures, Gateway, GatewayError};
+use nicache_initiator::BLOCK_BYTES;
+
+use crate::control::{Request, Response};
+use crate::supervisor::sampler::moment;
+
+/// A gateway until it is closed.
+pub struct Serving {
+    gateway: Mutex<Option<Gateway>>,
+    name: String,
+    admin: Option<SocketAddr>,
+    started: Instant,
+}
+
+impl Serving {
+    /// For a gateway of that name.
+    pub fn new(gateway: Gateway, name: String, admin: Option<SocketAddr>) -> Serving {
+        Serving { gateway: Mutex::new(Some(gateway)), name, admin, started: Instant::now() }
+    }
+
+    /// What it has done so far.
+    pub fn figures(&self) -> Result<Figures> {
+        let figures = self.gateway().as_ref().map(Gateway::figures).context("it is ending")?;
+        let admin = self.admin.map(|address| address.to_string());
+        Ok(Figures { name: self.name.clone(), pid: std::process::id(), admin, ..figures })
+    }
+
+    /// Why it should end, if it should.
+    pub fn trouble(&self) -> Option<String> {
+        self.gateway().as_ref().and_then(Gateway::trouble)
+    }
+
+    /// Ends it in order.
+    pub fn close(&self) -> Result<(), GatewayError> {
+        let gateway = self.gateway().take();
+        gateway.map_or(Ok(()), Gateway::close)
+    }
+
+    /// Answers a command.
+    pub fn answer(&self, request: &Request) -> Result<Response> {
+        match request {
+            Request::Status => Ok(Response::Nfs(Box::new(self.figures()?))),
+            Request::Sample => Ok(Response::Sample(Box::new(self.sample_of(self.figures()?)))),
+            _ => bail!("`nicache nfs` answers `nicache status` and `nicache top` only"),
+        }
+    }
+
+    fn gateway(&self) -> MutexGuard<'_, Option<Gateway>> {
+        self.gateway.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cache as the one card of a sample: what is looked for are blocks of 4 KB, as with `nicache serve`.
+    fn sample_of(&self, figures: Figures) -> Sample {
+        let (uptime_ms, unix_ms) = moment(self.started);
+        let card = CardSample {
+            id: figures.name.clone(),
+            hits: figures.hits_fho + figures.hits_lbn,
+            misses: figures.misses,
+            sent_bytes: figures.read_bytes,
+            saved_bytes: figures.read_bytes,
+            entries: figures.cache_bytes / BLOCK_BYTES as u64,
+            memory_used_bytes: figures.cache_bytes,
+            memory_bytes: figures.cache_bytes_max,
+            flows: figures.connections,
+            ..CardSample::default()
+        };
+        let mut counters = BTreeMap::from([
+            ("requests".to_owned(), figures.calls()),
+            ("nfs_written_bytes".to_owned(), figures.written_bytes),
+            ("nfs_dirty_bytes".to_owned(), figures.dirty_bytes),
+            ("nfs_repeated_calls".to_owned(), figures.repeated_calls),
+        ]);
+        for operation in &figures.operations {
+            counters.insert(format!("nfs_calls_{}", operation.name.to_lowercase()), operation.latency.count);
+        }
+        Sample {
+            name: figures.name,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            mode: Mode::Serve,
+            pid: figures.pid,
+            uptime_ms,
+            unix_ms,
+            serves: figures.unit,
+            urls: figures.exports,
+            published: figures.addresses,
+            not_caching: figures.trouble,
+            watcher: WatcherSample { kind: "none".to_owned(), unavailable: None },
+            connections: figures.connections,
+            cards: vec![card],
+            counters,
+            ..Sample::default()
+        }
+    }
+}
+
+impl Source for Serving {
+    fn sample(&self, _hottest: bool) -> Result<Arc<Sample>, String> {
+        let sample = self.figures().map(|figures| Arc::new(self.sample_of(figures)));
+        sample.map_err(|error| format!("{error:#}"))
+    }
+
+    fn own_metrics(&self) -> Option<Result<String, String>> {
+        Some(self.figures().map(|figures| figures.prometheus()).map_err(|error| format!("{error:#}")))
+    }
+
+    fn describe(&self, _counter: &str) -> Option<Description> {
+        None
+    }
+}

@@ -1,0 +1,136 @@
+//! The settings of `nicache nfs`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use nicache_gateway::{CopyMode, ExportLine};
+use nicache_initiator::TargetUrl;
+
+use super::{AdminAddress, LogFormat, Milliseconds, Size};
+
+/// What the help ends with.
+pub const NFS_EXAMPLES: &str = "Examples:
+  sudo nicache nfs --demo
+  sudo nicache nfs iscsi://10.0.0.5/iqn.2026-11.com.example:disk/1 --mkfs --export '/data 10.0.0.0/8(rw)'
+  sudo nicache nfs iscsi://10.0.0.5,10.0.1.5/iqn.2026-11.com.example:disk/1 --chap /etc/nicache/chap \\
+    --export '/data 10.0.0.0/8(rw,sync) *(ro)' --export '/home=home 10.0.0.7(rw,no_root_squash)' --memory 2G
+  nicache nfs --discover 10.0.0.5
+
+On a client:
+  mount -t nfs -o vers=3,proto=tcp,nolock,port=2049,mountport=2049,mountproto=tcp SERVER:/data /mnt
+
+An export is NAME[=FOLDER] [CLIENT[(OPTION,...)] ...], as in exports(5): FOLDER is a folder of the unit (default: all of it), CLIENT an address, a
+network or *; without one only this machine is let in. Options: ro, rw, sync, async, root_squash, no_root_squash, all_squash, anonuid=N,
+anongid=N, secure, insecure. The first client that fits decides.
+
+The unit holds an ext4. It is mounted where no other program of this machine sees it. Ctrl-C or SIGTERM writes everything, unmounts and logs out.
+After a crash, start it again: what COMMIT has acknowledged is there, and clients send the rest again.";
+
+/// Settings of `nicache nfs`.
+#[derive(Debug, Clone, Args)]
+pub struct NfsOptions {
+    /// The logical unit: iscsi://HOST[:PORT][,HOST[:PORT]...]/IQN/LUN. With several portals, another one is tried when one is away
+    #[arg(value_name = "UNIT", required_unless_present_any = ["demo", "discover"])]
+    pub unit: Option<TargetUrl>,
+
+    /// What clients can mount, and who may: '/data 10.0.0.0/8(rw)'. Repeatable
+    #[arg(long, value_name = "EXPORT", required_unless_present_any = ["demo", "discover"])]
+    pub export: Vec<ExportLine>,
+
+    /// Make a sparse file, serve it by a real target (tgtd), export it to this machine as /demo, and show how to mount it. It is gone afterwards
+    #[arg(long, conflicts_with_all = ["unit", "discover", "mkfs", "chap"])]
+    pub demo: bool,
+
+    /// Size of the unit of --demo; it takes room only as it is written
+    #[arg(long, value_name = "SIZE", default_value = "1G", requires = "demo")]
+    pub demo_size: Size,
+
+    /// Folder for the unit of --demo
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp", requires = "demo")]
+    pub demo_folder: PathBuf,
+
+    /// List the targets that these portals know, and end: HOST[:PORT][,HOST[:PORT]...]
+    #[arg(long, value_name = "PORTALS", conflicts_with_all = ["unit", "mkfs"])]
+    pub discover: Option<String>,
+
+    /// Make an ext4 on the unit first. Only if the unit is empty: if its first or last megabyte is not all zeroes, nothing is touched
+    #[arg(long)]
+    pub mkfs: bool,
+
+    /// File with USER:PASSWORD for CHAP, and on a second line the target's USER:PASSWORD if it has to prove itself. Only root may be able to read it
+    /// [default: the environment's NICACHE_CHAP, in the same form]
+    #[arg(long, value_name = "FILE")]
+    pub chap: Option<PathBuf>,
+
+    /// Name of this initiator, as the target's access list has it
+    #[arg(long, value_name = "IQN", default_value = "iqn.2026-11.org.nicache:gateway")]
+    pub initiator: String,
+
+    /// Where NFS and MOUNT are served, both at one TCP port. If given twice, port mappers tell clients the second one for MOUNT
+    #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:2049")]
+    pub listen: Vec<SocketAddr>,
+
+    /// Also be the port mapper, at port 111 of --listen's address by TCP and UDP: clients then need no port= and mountport=
+    #[arg(long)]
+    pub portmap: bool,
+
+    /// Register with a port mapper that runs (rpcbind), at 127.0.0.1:111
+    #[arg(long, conflicts_with = "portmap")]
+    pub register: bool,
+
+    /// Make every change of names and attributes durable before it is answered, for all exports. Each costs a journal commit. Without it, a crash of
+    /// this machine may undo the last seconds of them; what COMMIT has acknowledged is durable in either case
+    #[arg(long)]
+    pub sync: bool,
+
+    /// Memory for payload: cached, dirty, and on its way to clients
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub memory: Size,
+
+    /// Dirty payload at which files are written back [default: a quarter of --memory]
+    #[arg(long, value_name = "SIZE")]
+    pub dirty: Option<Size>,
+
+    /// Which way payload takes: nicache (by reference), original (by the kernel's page cache, as other servers do), baseline (zeroes instead of
+    /// payload, to measure the rest; only with --demo)
+    #[arg(long, value_name = "WAY", default_value = "nicache")]
+    pub copy: CopyMode,
+
+    /// Junk is what is asked for: `nicache bench nfs` measures --copy baseline on a unit of its own
+    #[arg(long, hide = true)]
+    pub measurement: bool,
+
+    /// Threads that execute requests. One that waits for the unit does nothing else
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub workers: u16,
+
+    /// How long requests wait for a target that is away. Then the gateway ends with an error: nobody can say what the target still has
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub patience: Milliseconds,
+
+    /// Folder for the secrets of file handles, one for each unit. Without it clients would have to mount again after each restart
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/nicache/nfs")]
+    pub state: PathBuf,
+
+    /// Show figures at this address of this machine: a live page at /, metrics for Prometheus at /metrics, JSON at /api/status.
+    /// Without ADDR it is 127.0.0.1. Nobody is asked for a password [default: nowhere]
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub admin: Option<AdminAddress>,
+
+    /// Let --admin be at an address that is no loopback one: whoever reaches it sees how the server is run
+    #[arg(long, requires = "admin")]
+    pub admin_anyone: bool,
+
+    /// Name of this nicache for `status` and `top` [default: nfs0, nfs1, ...]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Announce start and end as lines of JSON; with --discover, print the targets so
+    #[arg(long)]
+    pub json: bool,
+
+    /// Form of the log on standard error
+    #[arg(long, value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+}
