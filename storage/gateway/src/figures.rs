@@ -209,6 +209,15 @@ impl Figures {
         if payload == 0 { 0.0 } else { class.bytes as f64 / payload as f64 }
     }
 
+    /// A class of copies for people. What crosses the device has to do with the file system, too, so it is not compared with payload.
+    fn copied(&self, class: &CopyFigures) -> String {
+        let is_of_device = [CopyClass::Literal, CopyClass::Device].iter().any(|one| one.name() == class.class);
+        if is_of_device || self.read_bytes + self.written_bytes < 1_000_000 {
+            return format!("{} {}", class.class, mb(class.bytes));
+        }
+        format!("{} {} ({:.2} a byte)", class.class, mb(class.bytes), self.copied_per_byte(class))
+    }
+
     /// One line, as it is redrawn on a terminal.
     pub fn line(&self) -> String {
         let mut line = format!(
@@ -379,10 +388,8 @@ impl fmt::Display for Figures {
             self.misses,
             self.hit_rate() * 100.0
         )?;
-        let copied = self.copies.iter().filter(|copy| copy.bytes > 0);
-        let copied: Vec<String> = copied
-            .map(|copy| format!("{} {} ({:.2} a byte)", copy.class, mb(copy.bytes), self.copied_per_byte(copy)))
-            .collect();
+        let copied: Vec<String> =
+            self.copies.iter().filter(|copy| copy.bytes > 0).map(|copy| self.copied(copy)).collect();
         writeln!(f, "  copied: {}", if copied.is_empty() { "nothing".to_owned() } else { copied.join(", ") })?;
         let unit = &self.unit_commands;
         for (name, latency) in [("read", &unit.reads), ("write", &unit.writes), ("flush", &unit.flushes)] {

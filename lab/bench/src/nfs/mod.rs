@@ -86,9 +86,9 @@ pub fn run(plan: &Plan) -> Result<Report> {
     std::fs::File::create(&image)?.set_len(ROOM_BYTES + cold_sizes.len() as u64 * plan.cold_bytes)?;
     let target = Target::start(&image, &TargetOptions::default()).context("cannot start tgtd")?;
     // All that is done from here on is in the target's network; this thread's own network is left alone.
-    let samples = std::thread::scope(|scope| {
+    let (samples, failures) = std::thread::scope(|scope| {
         let (target, folder) = (&target, folder.path());
-        let measure = || -> Result<Vec<Sample>> {
+        let measure = || -> Result<(Vec<Sample>, Vec<String>)> {
             target.enter()?;
             let ground = Ground {
                 nicache: &plan.nicache,
@@ -101,6 +101,7 @@ pub fn run(plan: &Plan) -> Result<Report> {
         };
         scope.spawn(measure).join().unwrap_or_else(|_| bail!("the measuring thread ended"))
     })?;
+    missing.extend(failures);
     let setting = Setting {
         rounds: plan.rounds,
         cpus,
@@ -120,13 +121,13 @@ fn measure_all(
     workloads: &[Workload],
     subjects: &[Subject],
     cold_sizes: &[u32],
-) -> Result<Vec<Sample>> {
+) -> Result<(Vec<Sample>, Vec<String>)> {
     let mut progress = Progress::new(1 + subjects.len() * workloads.len() * plan.rounds as usize, &plan.stop);
     progress.begin("making the files")?;
     let first = Running::start(Subject::Nicache(CopyMode::Nicache), ground, true)?;
     load::prepare(first.nfs, cold_sizes, plan.cold_bytes)?;
     first.stop()?;
-    let mut samples = Vec::new();
+    let (mut samples, mut failures) = (Vec::new(), Vec::new());
     for round in 0..plan.rounds as usize {
         for turn in 0..subjects.len() {
             let subject = subjects[(round + turn) % subjects.len()];
@@ -138,11 +139,14 @@ fn measure_all(
                     .with_context(|| format!("{}, {}", subject.name(), workload.name()))?;
                 samples.push(sample);
             }
-            running.stop()?;
+            // What was measured is worth telling nevertheless.
+            if let Err(error) = running.stop() {
+                failures.push(format!("the end of {} in round {}: {error:#}", subject.name(), round + 1));
+            }
         }
     }
     progress.end();
-    Ok(samples)
+    Ok((samples, failures))
 }
 
 fn measure(

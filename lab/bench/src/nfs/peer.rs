@@ -48,7 +48,8 @@ pub fn serve(url: &str, folder: &Path) -> Result<()> {
     move_mount(mounted.root(), "", CWD, point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .context("cannot mount the unit")?;
     let served = with_ganesha(folder, point);
-    unmount(point, UnmountFlags::empty()).context("cannot unmount the unit")?;
+    // The supervisor has the mount open, so it is busy; it goes with the supervisor, below.
+    unmount(point, UnmountFlags::DETACH).context("cannot unmount the unit")?;
     mounted.close()?;
     served
 }

@@ -58,6 +58,7 @@ pub struct Running {
     subject: Subject,
     name: String,
     nicache: PathBuf,
+    log: PathBuf,
     /// Where NFS is.
     pub nfs: SocketAddr,
     /// Where MOUNT is.
@@ -109,6 +110,7 @@ impl Running {
             subject,
             name,
             nicache: ground.nicache.to_owned(),
+            log: ground.folder.join("log"),
             nfs: here(peer::NFS_PORT),
             mount: here(peer::MOUNT_PORT),
             export: "/data",
@@ -169,7 +171,11 @@ impl Running {
         loop {
             match self.child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
-                Some(status) => bail!("{} ended with {status}", self.subject.name()),
+                Some(status) => {
+                    let words = std::fs::read_to_string(&self.log).unwrap_or_default();
+                    let last = words.lines().last().unwrap_or("it says nothing");
+                    bail!("{} ended with {status}: {last}", self.subject.name())
+                }
                 None if Instant::now() > deadline => bail!("{} does not end", self.subject.name()),
                 None => std::thread::sleep(Duration::from_millis(20)),
             }

@@ -202,7 +202,7 @@ fn a_unit_is_logged_in_to_made_once_and_served_again() {
     kill(nfs.child.id().into(), Signal::TERM);
     assert!(nfs.child.wait().unwrap().success());
     refused(&["--mkfs", "--export", export], &["is not empty"]);
-    let nfs = start(&["--export", "/data *(ro,insecure)"]);
+    let nfs = start(&["--export", "/data *(ro,no_root_squash,insecure)"]);
     assert_eq!(output("nfs-cat", &[&nfs.url("/data/file")]), "kept");
     let port = nfs.url("/data/other");
     assert!(!Command::new("nfs-cp").arg(&file).arg(port).output().unwrap().status.success(), "it is read-only");
@@ -217,7 +217,7 @@ fn a_unit_is_logged_in_to_made_once_and_served_again() {
 fn mistakes_are_named() {
     let unit = "iscsi://127.0.0.1/iqn.2026-11.org.nicache:unit/1";
     for (arguments, words) in [
-        (&["nfs"][..], &["UNIT", "--demo"][..]),
+        (&["nfs"][..], &["UNIT", "--export"][..]),
         (&["nfs", unit], &["--export"]),
         (&["nfs", "http://x", "--export", "/data"], &["iscsi://"]),
         (&["nfs", unit, "--export", "data"], &["begins with the path"]),
