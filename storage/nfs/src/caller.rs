@@ -90,7 +90,7 @@ impl Caller {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark)?;
         let len = (u32::from_be_bytes(mark) & 0x7fff_ffff) as usize;
-        if len > 2 * RECORD_BYTES_MAX || len < 24 {
+        if !(24..=2 * RECORD_BYTES_MAX).contains(&len) {
             return Err(garbage());
         }
         self.reply.resize(len, 0);

@@ -23,6 +23,8 @@ use nicache_initiator::{IscsiLun, IscsiOptions, Lun, discover};
 use nicache_ncache::CacheOptions;
 use nicache_nfs::caller::{Caller, User};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::thread::CapabilitySet;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::logs;
@@ -49,6 +51,7 @@ pub fn execute(options: &NfsOptions) -> Result<ExitCode> {
         return list_targets(options, portals);
     }
     check(options)?;
+    stay_in_memory();
     let signals = Signals::catch()?;
     let name = Name::reserve(options.name.as_deref(), "nfs")?;
     let admin = options.admin.map(|address| AdminServer::bind(address.0, reach(options.admin_anyone))).transpose()?;
@@ -82,6 +85,17 @@ pub fn own_mount() -> Result<ExitCode> {
     rustix::thread::set_name(c"nicache-mount")?;
     nicache_device::supervise()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// When memory is short, the kernel writes pages to the device that this process answers: it must not have to be read from a disk first.
+fn stay_in_memory() {
+    // Without this capability there is a limit, and reaching it would be worse.
+    let may_lock =
+        rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    if may_lock && let Err(error) = mlockall(flags) {
+        tracing::warn!("this process may be swapped out, which is slow when memory is short: {error}");
+    }
 }
 
 fn check(options: &NfsOptions) -> Result<()> {
