@@ -189,6 +189,22 @@ pub struct Conntrack<T> {
     lists: Lists<PHASES>,
     timeouts: Timeouts,
     limits: Limits,
+    changes: Option<Changes>,
+}
+
+/// Numbers of connections that have come, gone, or got to another phase; each once.
+#[derive(Debug)]
+struct Changes {
+    waiting: Vec<u32>,
+    is_waiting: Box<[bool]>,
+}
+
+impl Changes {
+    fn add(&mut self, slot: u32) {
+        if !std::mem::replace(&mut self.is_waiting[slot as usize], true) {
+            self.waiting.push(slot);
+        }
+    }
 }
 
 impl<T> Conntrack<T> {
@@ -203,6 +219,28 @@ impl<T> Conntrack<T> {
             lists: Lists::new(count),
             timeouts,
             limits,
+            changes: None,
+        }
+    }
+
+    /// From now on it remembers which connections have changed.
+    pub fn remember_changes(&mut self) {
+        let count = self.limits.connections as usize;
+        let is_waiting = vec![false; count].into_boxed_slice();
+        self.changes = Some(Changes { waiting: Vec::with_capacity(count), is_waiting });
+    }
+
+    /// A number under which a connection has come, gone, or got to another phase.
+    pub fn poll_changed(&mut self) -> Option<ConnectionId> {
+        let changes = self.changes.as_mut()?;
+        let slot = changes.waiting.pop()?;
+        changes.is_waiting[slot as usize] = false;
+        Some(ConnectionId(slot))
+    }
+
+    fn change(&mut self, slot: u32) {
+        if let Some(changes) = &mut self.changes {
+            changes.add(slot);
         }
     }
 
@@ -281,12 +319,41 @@ impl<T> Conntrack<T> {
         if self.lists.len(Phase::Opening as usize) >= self.limits.opening {
             return Err((InsertError::Full, note));
         }
-        let Some(slot) = self.free.pop() else { return Err((InsertError::Full, note)) };
+        if self.free.is_empty() {
+            return Err((InsertError::Full, note));
+        }
         let track = match view.transport {
             Transport::Tcp(segment) => Track::Tcp(TcpTrack::new(&segment)),
             _ => Track::Datagrams { is_answered: false },
         };
-        let connection = Connection { original, reply, track, touched: now, note };
+        Ok(self.add(Connection { original, reply, track, touched: now, note }))
+    }
+
+    /// A connection that was answered, of which another table knew. `None`: there is no room, or one of its directions is another connection's.
+    pub fn restore(
+        &mut self,
+        original: Tuple,
+        outgoing: Tuple,
+        state: Option<TcpState>,
+        note: T,
+        now: Time,
+    ) -> Option<ConnectionId> {
+        let reply = outgoing.reversed();
+        let is_taken = original == reply || self.find(&original).is_some() || self.find(&reply).is_some();
+        if is_taken || self.free.is_empty() || state.is_some() != (original.protocol == Protocol::Tcp) {
+            return None;
+        }
+        let track = match state {
+            Some(state) => Track::Tcp(TcpTrack::restored(state)),
+            None => Track::Datagrams { is_answered: true },
+        };
+        Some(self.add(Connection { original, reply, track, touched: now, note }))
+    }
+
+    /// There must be room.
+    fn add(&mut self, connection: Connection<T>) -> ConnectionId {
+        let slot = self.free.pop().expect("looked at before");
+        let Connection { original, reply, .. } = connection;
         self.lists.push(connection.phase() as usize, slot);
         self.slots[slot as usize] = Some(connection);
         for (place, tuple) in [(2 * slot, original), (2 * slot + 1, reply)] {
@@ -294,7 +361,8 @@ impl<T> Conntrack<T> {
             let rehash = |place: &u32| seed.hash_one(tuple_of(slots, *place));
             self.index.insert_unique(seed.hash_one(tuple), place, rehash);
         }
-        Ok(ConnectionId(slot))
+        self.change(slot);
+        ConnectionId(slot)
     }
 
     /// A packet of a connection. [`Judged::Begins`]: the connection is to be removed, and the packet begins another one.
@@ -312,6 +380,9 @@ impl<T> Conntrack<T> {
         }
         connection.touched = now;
         let phase = connection.phase() as usize;
+        if self.lists.list_of(id.0) != Some(phase) {
+            self.change(id.0);
+        }
         self.lists.push(phase, id.0);
         Judged::Inside
     }
@@ -327,6 +398,7 @@ impl<T> Conntrack<T> {
         }
         self.lists.remove(id.0);
         self.free.push(id.0);
+        self.change(id.0);
         self.slots[id.0 as usize].take()
     }
 

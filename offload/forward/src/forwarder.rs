@@ -69,6 +69,16 @@ impl Note {
     pub fn back_end(&self) -> Option<Chosen> {
         self.chosen
     }
+
+    /// The rule that it came under last, by its place in the list.
+    pub fn rule(&self) -> Option<u16> {
+        self.ruled.number()
+    }
+
+    /// The interface by which its first packet came in.
+    pub fn interface(&self) -> usize {
+        self.interface
+    }
 }
 
 /// A packet under consideration.
@@ -125,15 +135,9 @@ impl Forwarder {
         owned.extend((0..).map_while(|number| nat.external(number)).map(|external| external.address));
         owned.extend(services.addresses().map(|endpoint| endpoint.address));
         owned.extend(groups.addresses().map(|endpoint| endpoint.address));
-        let links = config.interfaces.iter().enumerate().flat_map(|(number, interface)| {
-            let link = move |(address, len): &(IpAddr, u8)| {
-                let to = crate::prefix::Prefix::new(*address, *len)?;
-                Some(Route { to, interface: number, gateway: None })
-            };
-            interface.addresses.iter().filter_map(link)
-        });
+        let links: Vec<Route> = routes_of_links(&config.interfaces).collect();
         Ok(Forwarder {
-            routes: Routes::new(links.chain(config.routes.iter().copied())),
+            routes: Routes::new(links.into_iter().chain(config.routes.iter().copied())),
             rules: Rules::new(config.rules, now),
             conntrack: Conntrack::new(config.limits, config.timeouts, config.secret ^ 2),
             neighbours: Neighbours::new(config.neighbours, config.secret ^ 3),
@@ -188,6 +192,31 @@ impl Forwarder {
     /// A neighbour that is known for good, or told by whoever keeps them.
     pub fn set_neighbour(&mut self, interface: usize, address: IpAddr, mac: [u8; 6]) {
         self.neighbours.set(interface, address, mac);
+    }
+
+    /// A neighbour that somebody else on this machine has heard of.
+    pub fn learn_neighbour(&mut self, interface: usize, address: IpAddr, mac: [u8; 6], now: Time) {
+        self.neighbours.learn(interface, address, mac, true, now);
+    }
+
+    /// A neighbour that was known for good is no longer.
+    pub fn forget_neighbour(&mut self, interface: usize, address: IpAddr) {
+        self.neighbours.forget(interface, address);
+    }
+
+    /// Its neighbours.
+    pub fn neighbours(&self) -> &Neighbours {
+        &self.neighbours
+    }
+
+    /// Its routes.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
+    /// Whether an address is ours: an interface's, an external one, or a service's.
+    pub fn is_ours(&self, address: IpAddr) -> bool {
+        self.owned.contains(&address)
     }
 
     /// Asks for a neighbour before anybody needs it.
@@ -514,6 +543,17 @@ impl Forwarder {
             self.services.end(chosen);
         }
     }
+}
+
+/// The ways to addresses on the links themselves.
+pub fn routes_of_links(interfaces: &[Interface]) -> impl Iterator<Item = Route> + '_ {
+    interfaces.iter().enumerate().flat_map(|(number, interface)| {
+        let link = move |(address, len): &(IpAddr, u8)| {
+            let to = crate::prefix::Prefix::new(*address, *len)?;
+            Some(Route { to, interface: number, gateway: None })
+        };
+        interface.addresses.iter().filter_map(link)
+    })
 }
 
 /// What a packet begins.

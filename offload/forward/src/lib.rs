@@ -15,6 +15,7 @@
 //! | [`rules`] | what may pass | module head |
 //! | [`prefix`], [`routes`], [`neighbours`], [`solicitation`], [`interface`] | the next hop | RFC 1812, RFC 826, RFC 4861 |
 //! | [`forwarder`] | all of it, for one packet | module head |
+//! | [`saved`] | connections for a forwarder that takes over | module head |
 //! | [`copying`] | whole frames between ports | module head |
 //!
 //! Nothing here performs input or output or reads a clock: time and random numbers are arguments.
@@ -49,6 +50,7 @@ pub mod prefix;
 pub mod rewrite;
 pub mod routes;
 pub mod rules;
+pub mod saved;
 pub mod services;
 pub mod solicitation;
 pub mod tcp_track;

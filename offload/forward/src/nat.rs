@@ -211,6 +211,37 @@ impl Nat {
         Ok(self.add(Mapping { protocol, internal, external, through, connections: 1, is_forwarded: false }))
     }
 
+    /// The same with this very endpoint outside. `None`: that is not free, or the inside one has another.
+    pub fn hold_as(
+        &mut self,
+        protocol: Protocol,
+        internal: Endpoint,
+        external: Endpoint,
+        through: usize,
+    ) -> Option<MappingId> {
+        if let Some(id) = self.find_internal(protocol, internal, through) {
+            let is_it = self.get(id).is_some_and(|mapping| mapping.external == external);
+            return is_it.then(|| {
+                self.hold_again(id);
+                id
+            });
+        }
+        let outside = self.outside.get_mut(through).filter(|outside| outside.external.address == external.address)?;
+        let ports = &mut outside.ports[protocol as usize];
+        if self.free.is_empty() || !ports.contains(external.port) {
+            return None;
+        }
+        match ports.take(external.port, 0) {
+            Some(port) if port == external.port => {}
+            Some(other) => {
+                ports.release(other);
+                return None;
+            }
+            None => return None,
+        }
+        Some(self.add(Mapping { protocol, internal, external, through, connections: 1, is_forwarded: false }))
+    }
+
     /// One connection more uses a mapping that is there.
     pub fn hold_again(&mut self, id: MappingId) {
         if let Some(mapping) = &mut self.slots[id.0 as usize] {

@@ -91,6 +91,16 @@ impl Neighbours {
         Resolved { mac: known.mac, ask }
     }
 
+    /// Forgets a neighbour; whoever needs it asks again.
+    pub fn forget(&mut self, interface: usize, address: IpAddr) {
+        self.known.remove(&(interface, address));
+    }
+
+    /// The MAC address of a neighbour, without asking for it.
+    pub fn find(&self, interface: usize, address: IpAddr) -> Option<Mac> {
+        self.known.get(&(interface, address))?.mac
+    }
+
     /// How often an address has become known that was asked for.
     pub fn learned(&self) -> u64 {
         self.learned

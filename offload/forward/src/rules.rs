@@ -65,6 +65,13 @@ pub struct Ruled {
     rule: Option<u16>,
 }
 
+impl Ruled {
+    /// The rule's place in its list; none: no rule fits.
+    pub fn number(&self) -> Option<u16> {
+        self.rule
+    }
+}
+
 /// See the module's head.
 #[derive(Debug, Default)]
 pub struct Rules {

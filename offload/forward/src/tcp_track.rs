@@ -91,6 +91,8 @@ pub struct TcpTrack {
     /// Where it stood before a reset.
     before_reset: TcpState,
     sides: [Side; 2],
+    /// Of a direction, no number is known until its next segment.
+    is_unknown: [bool; 2],
 }
 
 impl TcpTrack {
@@ -98,9 +100,13 @@ impl TcpTrack {
     pub fn new(segment: &TcpView) -> TcpTrack {
         let end = segment.seq + segment.numbers();
         let window = u32::from(segment.window).max(1);
-        let mut track =
-            TcpTrack { state: TcpState::SynSent, before_reset: TcpState::SynSent, sides: [Side::default(); 2] };
-        let [sender, receiver] = &mut track.sides;
+        let mut track = TcpTrack {
+            state: TcpState::SynSent,
+            before_reset: TcpState::SynSent,
+            sides: [Side::default(); 2],
+            is_unknown: [false; 2],
+        };
+        let [sender, _] = &mut track.sides;
         if segment.flags.syn() {
             *sender = Side {
                 end,
@@ -112,15 +118,33 @@ impl TcpTrack {
             };
             return track;
         }
-        // Nothing is known of its windows: they may be scaled as far as it goes.
-        let window = window << 14;
-        *sender = Side { end, max_end: end + window, max_window: window, acked: segment.ack, scale: 14, ..*sender };
-        *receiver = Side { end: segment.ack, max_end: segment.ack + window, scale: 14, ..*receiver };
+        track.sides[1] = Side { end: segment.ack, ..Side::default() };
+        track.pick_up(Direction::Original, segment);
         if segment.flags.fin() {
-            sender.fin = Some(end);
+            track.sides[0].fin = Some(end);
         }
         track.state = TcpState::PickedUp;
         track
+    }
+
+    /// A connection of which only the state is known.
+    pub fn restored(state: TcpState) -> TcpTrack {
+        TcpTrack { state, before_reset: TcpState::Established, sides: [Side::default(); 2], is_unknown: [true; 2] }
+    }
+
+    /// Takes the numbers of a direction from a segment in the middle. Nothing is known of its windows: they may be scaled as far as it goes.
+    fn pick_up(&mut self, direction: Direction, segment: &TcpView) {
+        let end = segment.seq + segment.numbers();
+        let window = u32::from(segment.window).max(1) << 14;
+        let (sender, receiver) = (direction as usize, direction.other() as usize);
+        let old = self.sides[sender];
+        self.sides[sender] =
+            Side { end, max_end: end + window, max_window: window, acked: segment.ack, scale: 14, fin: old.fin, ..old };
+        if self.is_unknown[receiver] || self.sides[receiver].max_window == 0 {
+            let old = self.sides[receiver];
+            self.sides[receiver] = Side { end: segment.ack, max_end: segment.ack + window, scale: 14, ..old };
+        }
+        self.is_unknown[sender] = false;
     }
 
     /// Where it stands.
@@ -136,6 +160,13 @@ impl TcpTrack {
         }
         if flags.syn() {
             return self.handle_syn_ack(direction, segment);
+        }
+        if self.is_unknown[direction as usize] {
+            // A reset whose number cannot be judged is for its receiver to judge.
+            if flags.rst() || !flags.ack() {
+                return Judged::Outside;
+            }
+            self.pick_up(direction, segment);
         }
         if self.state == TcpState::SynSent {
             // Nothing but a reset answers a SYN otherwise.
@@ -191,7 +222,7 @@ impl TcpTrack {
         let side = &self.sides[direction as usize];
         match (self.state, direction) {
             // RFC 9293 section 3.6.1: behind the numbers of the old connection.
-            (TcpState::TimeWait, Direction::Original) if segment.seq.gt(side.end) => Judged::Begins,
+            (TcpState::TimeWait, Direction::Original) if segment.seq.gt(side.end) || self.is_unknown[0] => Judged::Begins,
             (TcpState::Reset, Direction::Original) => Judged::Begins,
             (TcpState::SynSent, Direction::Original) if end == side.end => Judged::Inside,
             (TcpState::SynSent | TcpState::PickedUp, Direction::Original) => Judged::Begins,
@@ -325,6 +356,21 @@ mod tests {
         assert_eq!(track.handle(Direction::Original, &segment(ACK, 101, 501, 0)), Judged::Inside);
         assert_eq!(track.state(), TcpState::Established);
         track
+    }
+
+    /// After a restart, the first segment of each direction tells where it is, and a stranger's reset ends nothing.
+    #[test]
+    fn a_restored_connection_goes_on() {
+        let mut track = TcpTrack::restored(TcpState::Established);
+        assert_eq!(track.handle(Direction::Original, &segment(Flags::RST, 7, 0, 0)), Judged::Outside);
+        assert_eq!(track.handle(Direction::Reply, &segment(ACK, 3_000_000_000, 4_000_000_000, 1000)), Judged::Inside);
+        assert_eq!(track.handle(Direction::Original, &segment(Flags::RST, 7, 0, 0)), Judged::Outside);
+        assert_eq!(track.handle(Direction::Original, &segment(ACK, 4_000_000_000, 3_000_001_000, 0)), Judged::Inside);
+        assert_eq!(track.handle(Direction::Reply, &segment(ACK | Flags::FIN, 3_000_001_000, 4_000_000_000, 0)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::Closing);
+        assert_eq!(track.handle(Direction::Original, &segment(ACK | Flags::FIN, 4_000_000_000, 3_000_001_001, 0)), Judged::Inside);
+        assert_eq!(track.handle(Direction::Reply, &segment(ACK, 3_000_001_001, 4_000_000_001, 0)), Judged::Inside);
+        assert_eq!(track.state(), TcpState::TimeWait);
     }
 
     #[test]

@@ -1,0 +1,482 @@
+//! A file and the machine's links, made into what the forwarder takes.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::{Range, RangeInclusive};
+use std::time::Duration;
+
+use nicache_forward::Config;
+use nicache_forward::conntrack::Limits;
+use nicache_forward::fan_out::Group;
+use nicache_forward::interface::Interface;
+use nicache_forward::maglev::BACK_ENDS_MAX;
+use nicache_forward::modes::Mode;
+use nicache_forward::nat::{External, Filtering, Forwarded};
+use nicache_forward::pcache::Order;
+use nicache_forward::routes::Route;
+use nicache_forward::rules::{Action, Rule};
+use nicache_forward::services::{BackEnd, Chosen, ServiceConfig};
+use nicache_forward::tuple::{Endpoint, Protocol};
+use nicache_tcp::frame::Tags;
+use toml::Spanned;
+
+use super::file::{
+    ActionText, CheckKind, CheckText, File, GroupText, InterfaceText, Masquerade, RuleText, ServiceText,
+};
+use super::values::{Address, Kept, Ports, Socket, Transport, Word};
+use super::{ConfigError, parse};
+use crate::health::OWN_PORTS;
+use crate::kernel::Link;
+
+/// Memory of the card for payload, unless the file says otherwise.
+const MEMORY_BYTES: u64 = 4 << 20;
+const MEMORY_BYTES_MIN: u64 = 256 << 10;
+const MEMORY_BYTES_MAX: u64 = 2 << 30;
+/// Connections at most: [`nicache_forward::Config::limits`] says what they cost.
+const CONNECTIONS: u32 = 65_536;
+const CONNECTIONS_MAX: u32 = 4 << 20;
+/// Ports of a card (`docs/bus.md`).
+const PORTS_MAX: usize = 16;
+/// Ports that masquerading gives out: those below are for programs that this machine's users know by their numbers.
+const MASQUERADE_PORTS: RangeInclusive<u16> = 1024..=65_535;
+/// The least that IPv6 takes (RFC 8200 section 5) is more than that of IPv4 (RFC 791).
+const MTU_MIN: u32 = 576;
+
+/// How a back end is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckWay {
+    /// A connection is accepted.
+    Tcp,
+    /// A request is answered.
+    Http {
+        /// What is asked for.
+        path: String,
+        /// The `Host` of the request.
+        host: String,
+        /// The status of the answer; any from 200 to 399, if it is not said.
+        status: Option<u16>,
+    },
+}
+
+/// A health check of one back end.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The back end.
+    pub chosen: Chosen,
+    /// Where it is asked.
+    pub target: SocketAddr,
+    /// How.
+    pub way: CheckWay,
+    /// Between two checks.
+    pub every: Duration,
+    /// For an answer.
+    pub timeout: Duration,
+    /// So many good answers bring it up.
+    pub rise: u32,
+    /// So many bad ones bring it down.
+    pub fall: u32,
+}
+
+/// An interface of the forwarder on this machine.
+#[derive(Clone, Debug)]
+pub struct Interfaced {
+    /// For figures: `eth0`, or `eth0.7`.
+    pub name: String,
+    /// The kernel's interface.
+    pub link: String,
+    /// Its number there.
+    pub index: u32,
+    /// Whether its frames have a VLAN tag.
+    pub is_tagged: bool,
+    /// Ports that stay with this machine.
+    pub keep: Vec<Kept>,
+    /// The addresses are the kernel's.
+    pub has_own_addresses: bool,
+}
+
+/// What follows from a file on this machine.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What the forwarder takes.
+    pub config: Config,
+    /// How payload gets from a receive to a send.
+    pub mode: Mode,
+    /// Bytes of the card's cache.
+    pub memory: u32,
+    /// Which entry of a queue goes first.
+    pub order: Order,
+    /// The kernel's interfaces, in the order of the card's ports.
+    pub links: Vec<String>,
+    /// The forwarder's interfaces, in the order of its numbers.
+    pub interfaces: Vec<Interfaced>,
+    /// Names of services, in their order.
+    pub services: Vec<String>,
+    /// Health checks.
+    pub checks: Vec<Check>,
+    /// Whether the kernel's routes are used.
+    pub kernel_routes: bool,
+}
+
+/// Takes a file's parts in turn.
+struct Maker<'a> {
+    source: &'a str,
+    links: &'a [Link],
+    plan: Plan,
+}
+
+impl Plan {
+    /// From a file's text, the machine's links, and a number that nobody else knows.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn make(source: &str, links: &[Link], secret: u64) -> Result<Plan, ConfigError> {
+        let file = parse(source)?;
+        let mut config = Config::new(Vec::new(), secret);
+        config.limits = Limits { connections: CONNECTIONS, opening: CONNECTIONS / 4 };
+        let plan = Plan {
+            config,
+            mode: file.mode.map_or(Mode::Adaptive, |Word(mode)| mode),
+            memory: MEMORY_BYTES as u32,
+            order: file.order.map_or(Order::Mru, |Word(order)| order),
+            links: Vec::new(),
+            interfaces: Vec::new(),
+            services: Vec::new(),
+            checks: Vec::new(),
+            kernel_routes: file.kernel_routes.unwrap_or(true),
+        };
+        let mut maker = Maker { source, links, plan };
+        maker.sizes(&file)?;
+        if file.interfaces.is_empty() {
+            return Err(maker.error(0..0, "no interface: write [[interface]] and name = \"eth0\" for each one"));
+        }
+        file.interfaces.iter().try_for_each(|interface| maker.interface(interface))?;
+        file.routes.iter().try_for_each(|route| maker.route(route))?;
+        file.forwarded.iter().try_for_each(|forwarded| maker.forwarded(forwarded.get_ref()))?;
+        file.services.iter().try_for_each(|service| maker.service(service))?;
+        file.groups.iter().try_for_each(|group| maker.group(group.get_ref()))?;
+        file.rules.iter().try_for_each(|rule| maker.rule(rule))?;
+        Ok(maker.plan)
+    }
+}
+
+impl Maker<'_> {
+    fn error(&self, span: Range<usize>, message: impl Into<String>) -> ConfigError {
+        ConfigError::at(self.source, span, message)
+    }
+
+    fn sizes(&mut self, file: &File) -> Result<(), ConfigError> {
+        if let Some(memory) = &file.memory {
+            let bytes = memory.get_ref().0.0;
+            if !(MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(&bytes) {
+                return Err(self.error(memory.span(), "memory is from 256K to 2G"));
+            }
+            self.plan.memory = bytes as u32;
+        }
+        if let Some(connections) = &file.connections {
+            let count = *connections.get_ref();
+            if !(64..=CONNECTIONS_MAX).contains(&count) {
+                return Err(self.error(connections.span(), format!("connections are from 64 to {CONNECTIONS_MAX}")));
+            }
+            self.plan.config.limits = Limits { connections: count, opening: count / 4 };
+        }
+        Ok(())
+    }
+
+    fn interface(&mut self, text: &Spanned<InterfaceText>) -> Result<(), ConfigError> {
+        let (span, text) = (text.span(), text.get_ref());
+        let name = text.name.get_ref();
+        let Some(link) = self.links.iter().find(|link| link.name == *name) else {
+            let known: Vec<&str> = self.links.iter().map(|link| &*link.name).filter(|name| *name != "lo").collect();
+            let message = format!("this machine has no interface `{name}`; it has {}", known.join(", "));
+            return Err(self.error(text.name.span(), message));
+        };
+        if !link.is_ethernet {
+            let message = format!("`{name}` is not an Ethernet interface: the forwarder needs one with a MAC address");
+            return Err(self.error(text.name.span(), message));
+        }
+        let (tags, label) = match &text.vlan {
+            None => (Tags::default(), name.clone()),
+            Some(vlan) => {
+                let number = *vlan.get_ref();
+                if !(1..=4094).contains(&number) {
+                    return Err(self.error(vlan.span(), "a VLAN has a number from 1 to 4094"));
+                }
+                let bytes = [0x81, 0, (number >> 8) as u8, number as u8];
+                (Tags::from_bytes(&bytes).expect("one tag"), format!("{name}.{number}"))
+            }
+        };
+        if self.plan.interfaces.iter().any(|other| other.name == label) {
+            return Err(self.error(text.name.span(), format!("`{label}` is there twice: one [[interface]] is enough")));
+        }
+        let has_own_addresses = text.addresses.is_empty();
+        let addresses: Vec<(IpAddr, u8)> = if has_own_addresses && text.vlan.is_none() {
+            link.addresses.clone()
+        } else {
+            text.addresses.iter().map(|address| (address.get_ref().0.0, address.get_ref().0.1)).collect()
+        };
+        if addresses.is_empty() {
+            let message = format!("`{label}` has no address: write addresses = [\"10.1.0.1/24\"], or give it one with `ip address add`");
+            return Err(self.error(span, message));
+        }
+        let port = match self.plan.links.iter().position(|other| other == name) {
+            Some(port) => port,
+            None if self.plan.links.len() == PORTS_MAX => {
+                return Err(self.error(span, format!("more than {PORTS_MAX} interfaces: VLANs of one count once")));
+            }
+            None => {
+                self.plan.links.push(name.clone());
+                self.plan.links.len() - 1
+            }
+        };
+        let mtu = self.mtu(text, link)?;
+        let masquerade = self.masquerade(text, &addresses)?;
+        self.plan.config.interfaces.push(Interface { port: port as u8, tags, mac: link.mac, addresses, mtu, masquerade });
+        self.plan.interfaces.push(Interfaced {
+            name: label,
+            link: name.clone(),
+            index: link.index,
+            is_tagged: text.vlan.is_some(),
+            keep: text.keep.iter().map(|Word(kept)| kept.clone()).collect(),
+            has_own_addresses,
+        });
+        Ok(())
+    }
+
+    fn mtu(&self, text: &InterfaceText, link: &Link) -> Result<u32, ConfigError> {
+        let Some(mtu) = &text.mtu else { return Ok(link.mtu) };
+        let bytes = *mtu.get_ref();
+        if bytes < MTU_MIN || bytes > link.mtu {
+            let message = format!("an mtu is from {MTU_MIN} to that of the interface, which is {}", link.mtu);
+            return Err(self.error(mtu.span(), message));
+        }
+        Ok(bytes)
+    }
+
+    fn masquerade(&mut self, text: &InterfaceText, addresses: &[(IpAddr, u8)]) -> Result<Vec<usize>, ConfigError> {
+        let Some(masquerade) = &text.masquerade else { return Ok(Vec::new()) };
+        let chosen: Vec<IpAddr> = match masquerade.get_ref() {
+            Masquerade::Switch(false) => return Ok(Vec::new()),
+            // Addresses of a link alone are of no use beyond it.
+            Masquerade::Switch(true) => {
+                addresses.iter().map(|(address, _)| *address).filter(|address| !is_link_local(*address)).collect()
+            }
+            Masquerade::Addresses(list) => list.iter().map(|Word(Address(address))| *address).collect(),
+        };
+        if chosen.is_empty() {
+            return Err(self.error(masquerade.span(), "there is no address to masquerade with: list some"));
+        }
+        let ports = text.ports.as_ref().map_or(MASQUERADE_PORTS, |ports| ports.get_ref().0.0.clone());
+        if ports.contains(OWN_PORTS.start()) || ports.contains(OWN_PORTS.end()) {
+            let at = text.ports.as_ref().map_or(masquerade.span(), Spanned::span);
+            let (first, last) = (OWN_PORTS.start(), OWN_PORTS.end());
+            return Err(self.error(at, format!("ports {first} to {last} are those of the health checks: leave them out")));
+        }
+        let overlaps = |kept: &Kept| kept.ports.start() <= ports.end() && ports.start() <= kept.ports.end();
+        if let Some(Word(kept)) = text.keep.iter().find(|Word(kept)| overlaps(kept)) {
+            let message = format!(
+                "this gives out ports {}-{}, and keep leaves {}-{} of them to this machine: write ports = \"...\" beside it with others",
+                ports.start(),
+                ports.end(),
+                kept.ports.start(),
+                kept.ports.end()
+            );
+            return Err(self.error(masquerade.span(), message));
+        }
+        let filtering = if text.open_mappings { Filtering::EndpointIndependent } else { Filtering::AddressAndPort };
+        Ok(chosen.into_iter().map(|address| self.external(address, ports.clone(), filtering)).collect())
+    }
+
+    /// The number of an external address, which is new if need be.
+    fn external(&mut self, address: IpAddr, ports: RangeInclusive<u16>, filtering: Filtering) -> usize {
+        let externals = &mut self.plan.config.externals;
+        externals.iter().position(|external| external.address == address).unwrap_or_else(|| {
+            externals.push(External { address, ports, filtering });
+            externals.len() - 1
+        })
+    }
+
+    fn interface_named(&self, name: &Spanned<String>) -> Result<usize, ConfigError> {
+        let found = self.plan.interfaces.iter().position(|interface| interface.name == *name.get_ref());
+        found.ok_or_else(|| {
+            let known: Vec<&str> = self.plan.interfaces.iter().map(|interface| &*interface.name).collect();
+            self.error(name.span(), format!("the file has no such interface; it has {}", known.join(", ")))
+        })
+    }
+
+    fn route(&mut self, text: &Spanned<super::file::RouteText>) -> Result<(), ConfigError> {
+        let (span, text) = (text.span(), text.get_ref());
+        let Word(to) = text.to;
+        let gateway = text.via.as_ref().map(|via| via.get_ref().0.0);
+        if gateway.is_some_and(|gateway| gateway.is_ipv4() != to.address().is_ipv4()) {
+            let via = text.via.as_ref().map_or(span, Spanned::span);
+            return Err(self.error(via, "the router has another version of IP than the destination"));
+        }
+        let interface = match (&text.interface, gateway) {
+            (Some(name), _) => self.interface_named(name)?,
+            (None, Some(gateway)) => {
+                let on_link = |interface: &Interface| {
+                    let prefixes = interface.addresses.iter();
+                    prefixes.filter_map(|(address, len)| nicache_forward::prefix::Prefix::new(*address, *len)).any(|prefix| prefix.contains(gateway))
+                };
+                self.plan.config.interfaces.iter().position(on_link).ok_or_else(|| {
+                    self.error(span, format!("no interface has an address beside the router {gateway}: write interface = \"...\""))
+                })?
+            }
+            (None, None) => return Err(self.error(span, "write via = \"ROUTER\" or interface = \"NAME\"")),
+        };
+        self.plan.config.routes.push(Route { to, interface, gateway });
+        Ok(())
+    }
+
+    fn connected(&self, protocol: &Spanned<Word<Transport>>) -> Result<Protocol, ConfigError> {
+        match protocol.get_ref().0.0 {
+            Protocol::Query => Err(self.error(protocol.span(), "write tcp or udp here")),
+            protocol => Ok(protocol),
+        }
+    }
+
+    fn same_version(&self, a: SocketAddr, b: &Spanned<Word<Socket>>) -> Result<SocketAddr, ConfigError> {
+        let other = b.get_ref().0.0;
+        if other.is_ipv4() == a.is_ipv4() {
+            return Ok(other);
+        }
+        Err(self.error(b.span(), format!("{other} has another version of IP than {a}")))
+    }
+
+    fn forwarded(&mut self, text: &super::file::ForwardedText) -> Result<(), ConfigError> {
+        let protocol = self.connected(&text.protocol)?;
+        let external = text.from.get_ref().0.0;
+        let internal = self.same_version(external, &text.to)?;
+        let (external, internal) = (Endpoint::from(external), Endpoint::from(internal));
+        let is_taken = |other: &Forwarded| {
+            other.protocol == protocol && (other.external == external || other.internal == internal)
+        };
+        if self.plan.config.forwarded.iter().any(is_taken) {
+            return Err(self.error(text.from.span(), "one of its ends is that of another [[port-forward]]"));
+        }
+        self.external(external.address, MASQUERADE_PORTS, Filtering::AddressAndPort);
+        self.plan.config.forwarded.push(Forwarded { protocol, external, internal });
+        Ok(())
+    }
+
+    fn service(&mut self, text: &Spanned<ServiceText>) -> Result<(), ConfigError> {
+        let (span, text) = (text.span(), text.get_ref());
+        let protocol = self.connected(&text.protocol)?;
+        let address = text.address.get_ref().0.0;
+        let is_taken =
+            |other: &ServiceConfig| (other.protocol, other.address) == (protocol, Endpoint::from(address));
+        if self.plan.config.services.iter().any(is_taken) {
+            return Err(self.error(text.address.span(), "another [[service]] has the same address"));
+        }
+        if text.back_ends.is_empty() || text.back_ends.len() > BACK_ENDS_MAX {
+            return Err(self.error(span, format!("a service has 1 to {BACK_ENDS_MAX} [[service.back-end]]")));
+        }
+        let masquerade = match &text.masquerade {
+            None => None,
+            Some(ours) if ours.get_ref().0.0.is_ipv4() != address.is_ipv4() => {
+                return Err(self.error(ours.span(), "this has another version of IP than the service"));
+            }
+            Some(ours) => Some(self.external(ours.get_ref().0.0, MASQUERADE_PORTS, Filtering::AddressAndPort)),
+        };
+        let number = self.plan.config.services.len() as u16;
+        let mut back_ends = Vec::new();
+        for (place, back_end) in text.back_ends.iter().enumerate() {
+            let back_end = back_end.get_ref();
+            let target = self.same_version(address, &back_end.address)?;
+            if back_ends.iter().any(|other: &BackEnd| other.endpoint == target.into()) {
+                return Err(self.error(back_end.address.span(), "this back end is there twice: give it a weight instead"));
+            }
+            back_ends.push(BackEnd { endpoint: target.into(), weight: back_end.weight.unwrap_or(1) });
+            if let Some(check) = &text.check {
+                let chosen = Chosen { service: number, back_end: place as u16 };
+                let check = self.check(check, chosen, target, protocol)?;
+                self.plan.checks.push(check);
+            }
+        }
+        self.plan.services.push(text.name.clone().unwrap_or_else(|| format!("{protocol}/{address}")));
+        let address = address.into();
+        self.plan.config.services.push(ServiceConfig { protocol, address, back_ends, masquerade });
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        text: &Spanned<CheckText>,
+        chosen: Chosen,
+        back_end: SocketAddr,
+        protocol: Protocol,
+    ) -> Result<Check, ConfigError> {
+        let (span, text) = (text.span(), text.get_ref());
+        if protocol == Protocol::Udp && text.port.is_none() {
+            return Err(self.error(span, "a service of UDP is checked at a TCP port: write port = ... into the check"));
+        }
+        let mut target = back_end;
+        target.set_port(text.port.unwrap_or(back_end.port()));
+        let path = text.path.clone().unwrap_or_else(|| "/".to_owned());
+        let host = text.host.clone().unwrap_or_else(|| target.ip().to_string());
+        let is_plain = |word: &str| word.bytes().all(|byte| byte.is_ascii_graphic());
+        if !path.starts_with('/') || !is_plain(&path) || !is_plain(&host) {
+            return Err(self.error(span, "a path begins with /, and path and host have no spaces or line ends"));
+        }
+        let way = match text.kind {
+            CheckKind::Tcp if text.path.is_some() || text.status.is_some() || text.host.is_some() => {
+                return Err(self.error(span, "path, host and status are for kind = \"http\""));
+            }
+            CheckKind::Tcp => CheckWay::Tcp,
+            CheckKind::Http => CheckWay::Http { path, host, status: text.status },
+        };
+        let time = |word: Option<Word<super::values::Span>>, ms| word.map_or(Duration::from_millis(ms), |Word(span)| span.0);
+        let (rise, fall) = (text.rise.unwrap_or(2), text.fall.unwrap_or(3));
+        if rise == 0 || fall == 0 {
+            return Err(self.error(span, "rise and fall are 1 at least"));
+        }
+        let (every, timeout) = (time(text.every, 2000), time(text.timeout, 1000));
+        Ok(Check { chosen, target, way, every, timeout, rise, fall })
+    }
+
+    fn group(&mut self, text: &GroupText) -> Result<(), ConfigError> {
+        let address = text.address.get_ref().0.0;
+        let targets = text.to.iter().map(|target| self.same_version(address, target).map(Endpoint::from));
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        let source = text.source.as_ref().map(|source| self.same_version(address, source)).transpose()?;
+        if targets.is_empty() {
+            return Err(self.error(text.address.span(), "a [[fan-out]] has at least one address in to = [...]"));
+        }
+        self.plan.config.groups.push(Group { address: address.into(), targets, source: source.map(Endpoint::from) });
+        Ok(())
+    }
+
+    fn rule(&mut self, text: &Spanned<RuleText>) -> Result<(), ConfigError> {
+        let (span, text) = (text.span(), text.get_ref());
+        let action = match (text.action.get_ref(), text.rate) {
+            (ActionText::Allow, None) => Action::Allow,
+            (ActionText::Drop, None) => Action::Drop,
+            (ActionText::Limit, Some(Word(rate))) if rate.0 > 0 => {
+                // A tenth of a second, and never less than a super-frame, which would never pass.
+                let burst = text.burst.map_or(rate.0 / 10, |Word(burst)| burst.0).max(65_536);
+                Action::Limit { bytes_per_s: rate.0, burst_bytes: burst }
+            }
+            (ActionText::Limit, _) => {
+                return Err(self.error(span, "a limit has a rate in bytes per second: write rate = \"10M\""));
+            }
+            _ => return Err(self.error(text.action.span(), "a rate is for action = \"limit\"")),
+        };
+        let interface = text.interface.as_ref().map(|name| self.interface_named(name)).transpose()?;
+        self.plan.config.rules.push(Rule {
+            interface,
+            protocol: text.protocol.map(|Word(Transport(protocol))| protocol),
+            source: text.source.map(|Word(prefix)| prefix),
+            destination: text.destination.map(|Word(prefix)| prefix),
+            ports: text.ports.as_ref().map(|Word(Ports(ports))| ports.clone()),
+            action,
+        });
+        Ok(())
+    }
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+

@@ -1,0 +1,107 @@
+use super::*;
+use crate::kernel::Link;
+
+fn links() -> Vec<Link> {
+    let link = |name: &str, index: u32, address: &str| Link {
+        name: name.to_owned(),
+        index,
+        mac: [2, 0, 0, 0, 0, index as u8],
+        mtu: 1500,
+        is_up: true,
+        is_ethernet: name != "tun0",
+        addresses: vec![(address.parse().unwrap(), 24)],
+    };
+    vec![link("eth0", 2, "10.1.0.1"), link("eth1", 3, "192.0.2.1"), link("tun0", 4, "10.9.0.1")]
+}
+
+const WHOLE: &str = r#"
+mode = "direct"
+memory = "8M"
+
+[[interface]]
+name = "eth0"
+keep = ["tcp/22"]
+
+[[interface]]
+name = "eth0"
+vlan = 7
+addresses = ["10.7.0.1/24"]
+
+[[interface]]
+name = "eth1"
+masquerade = true
+
+[[route]]
+to = "0.0.0.0/0"
+via = "192.0.2.254"
+
+[[port-forward]]
+protocol = "tcp"
+from = "192.0.2.1:2222"
+to = "10.1.0.5:22"
+
+[[service]]
+name = "web"
+protocol = "tcp"
+address = "192.0.2.1:80"
+check = { kind = "http", path = "/health", every = "500ms" }
+  [[service.back-end]]
+  address = "10.1.0.11:8080"
+  weight = 3
+  [[service.back-end]]
+  address = "10.1.0.12:8080"
+
+[[rule]]
+action = "limit"
+rate = "1M"
+interface = "eth0.7"
+"#;
+
+#[test]
+fn a_whole_file() {
+    let plan = Plan::make(WHOLE, &links(), 1).unwrap();
+    assert_eq!((plan.links.len(), plan.interfaces.len(), plan.memory), (2, 3, 8 << 20));
+    assert_eq!(plan.config.interfaces[1].tags.bytes(), [0x81, 0, 0, 7]);
+    assert_eq!(plan.config.interfaces[2].masquerade, [0]);
+    assert_eq!(plan.config.routes[0].interface, 2);
+    assert_eq!((plan.checks.len(), plan.checks[1].target.port()), (2, 8080));
+    assert_eq!(plan.config.services[0].back_ends[0].weight, 3);
+    assert_eq!(plan.config.rules[0].interface, Some(1));
+}
+
+/// Each error names its line, shows it, and says what to do.
+#[test]
+fn errors_name_line_and_key() {
+    let cases = [
+        ("name = \"eth0\"\nkeep = [\"tcp/22\"]", "nam = \"eth0\"", 6, "unknown field `nam`"),
+        ("mode = \"direct\"", "mode = \"fast\"", 2, "copy, pcache, direct, spill or adaptive"),
+        ("name = \"eth1\"", "name = \"eth7\"", 15, "it has eth0, eth1, tun0"),
+        ("name = \"eth1\"", "name = \"tun0\"", 15, "not an Ethernet interface"),
+        ("vlan = 7", "vlan = 5000", 11, "from 1 to 4094"),
+        ("10.7.0.1/24", "10.7.0.1", 12, "such as 10.1.0.1/24"),
+        ("192.0.2.254", "198.51.100.1", 18, "no interface has an address beside"),
+        ("10.1.0.5:22", "[2001:db8::1]:22", 25, "another version of IP"),
+        ("10.1.0.12:8080", "10.1.0.11:8080", 36, "there twice"),
+        ("every = \"500ms\"", "every = \"5\"", 31, "such as 500ms"),
+        ("rate = \"1M\"\n", "", 38, "write rate = \"10M\""),
+        ("\"eth0.7\"", "\"eth9\"", 41, "it has eth0, eth0.7, eth1"),
+        ("memory = \"8M\"", "memory = \"1K\"", 3, "from 256K to 2G"),
+        ("masquerade = true", "masquerade = true\nkeep = [\"tcp/8000\"]", 16, "with others"),
+        ("masquerade = true", "masquerade = 7", 16, "true, false or a list"),
+    ];
+    for (old, new, line, message) in cases {
+        assert!(WHOLE.contains(old), "{old}");
+        let error = Plan::make(&WHOLE.replacen(old, new, 1), &links(), 1).unwrap_err();
+        assert!(error.line == line && error.message.contains(message) && !error.text.is_empty(), "{new}: {error}");
+    }
+    let error = Plan::make("", &links(), 1).unwrap_err();
+    assert!(error.to_string().contains("[[interface]]"), "{error}");
+}
+
+#[test]
+fn any_text_is_an_error_or_a_plan() {
+    for cut in 0..WHOLE.len() {
+        let _ = Plan::make(&WHOLE[..cut], &links(), 1);
+        let _ = Plan::make(&WHOLE[cut..], &links(), 1);
+    }
+}

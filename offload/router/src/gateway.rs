@@ -1,0 +1,313 @@
+//! Engine, forwarder and the kernel's tables, in one loop that its process turns.
+//!
+//! The card can be another one at any time ([`Gateway::attach`]): what was under way is lost, as on a wire, and connections go on.
+
+mod looking;
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nicache_bus::{BusCounters, HostSide, Peer, Presence, RingError, Window};
+use nicache_forward::Forwarder;
+use nicache_forward::backend::Broken;
+use nicache_forward::bus::Bus;
+use nicache_forward::engine::{Engine, EngineConfig};
+use nicache_forward::forwarder::routes_of_links;
+use nicache_forward::modes::Mode;
+use nicache_forward::nat::MappingError;
+use nicache_forward::routes::{Route, Routes};
+use nicache_forward::services::{Chosen, Health};
+use nicache_tcp::Time;
+
+use crate::config::Plan;
+use crate::keep::{Keep, Keeper};
+use crate::kernel::Kernel;
+use crate::report::Rates;
+
+/// Bytes of an entry.
+const ENTRY_BYTES: u32 = 4096;
+/// Receives that are posted at once at most: half of the ring.
+const POSTS_MAX: u32 = 512;
+/// Frames that wait to be forwarded at most: the paper's bound (section 5).
+const QUEUE: usize = 400;
+/// Buffers of main memory beside those that the card's cache has copies of.
+const BUFFERS_BESIDE: u32 = 2048;
+/// Frames that are forwarded before commands are looked at again.
+const BATCH: usize = 64;
+/// How long news of the kernel are gathered before its tables are read.
+const NEWS_GATHER: Duration = Duration::from_millis(50);
+/// Between two looks at rates.
+const TICK: Duration = Duration::from_secs(1);
+/// Turns between two looks whether there is news.
+const TURNS_PER_LOOK: u32 = 256;
+
+/// Buffers of main memory, for a cache of so many bytes.
+pub fn buffers(memory: u32) -> u32 {
+    memory / ENTRY_BYTES + BUFFERS_BESIDE
+}
+
+/// Bytes of the window that a card and a gateway share.
+pub fn window_bytes(memory: u32) -> usize {
+    Bus::window_bytes(buffers(memory)) as usize
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    frames: u64,
+    bytes: u64,
+    bus: u64,
+    begun: u64,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Gateway {
+    plan: Plan,
+    mode: Mode,
+    engine: Option<Engine<Bus>>,
+    forwarder: Forwarder,
+    kernel: Kernel,
+    /// When the kernel's tables are read again.
+    read_at: Option<Time>,
+    permanent: HashSet<(usize, IpAddr)>,
+    reasons: BTreeMap<(u16, u16), String>,
+    keeper: Option<Keeper>,
+    restored: u64,
+    turns: u32,
+    before: (Time, Totals),
+    rates: Rates,
+}
+
+impl Gateway {
+    /// Without a card. Connections that `keep` has are taken over.
+    ///
+    /// # Errors
+    /// The plan's forwarded ports contradict each other.
+    pub fn new(plan: Plan, kernel: Kernel, keep: Option<Keep>, now: Time) -> Result<Gateway, MappingError> {
+        let mut forwarder = Forwarder::new(plan.config.clone(), now)?;
+        let (keeper, restored) = match keep {
+            None => (None, 0),
+            Some(keep) => {
+                let (keeper, restored) = Keeper::take_over(keep, &mut forwarder, now);
+                (Some(keeper), restored)
+            }
+        };
+        Ok(Gateway {
+            mode: plan.mode,
+            engine: None,
+            forwarder,
+            kernel,
+            read_at: Some(now),
+            permanent: HashSet::new(),
+            reasons: BTreeMap::new(),
+            keeper,
+            restored,
+            turns: 0,
+            before: (now, Totals::default()),
+            rates: Rates::default(),
+            plan,
+        })
+    }
+
+    /// A card, at a new attachment, with a window of [`window_bytes`] that nobody else uses.
+    pub fn attach(&mut self, side: HostSide, window: Arc<Window>, mode: Mode) {
+        let (buffers, entries) = (buffers(self.plan.memory), self.plan.memory / ENTRY_BYTES);
+        let posts = POSTS_MAX.min(entries / 2).max(16);
+        let setup = EngineConfig { mode, order: self.plan.order, entries, buffers, posts, queue: QUEUE };
+        self.mode = mode;
+        self.engine = Some(Engine::new(Bus::new(side, window, buffers), setup));
+        self.before.1 = Totals { begun: self.before.1.begun, ..Totals::default() };
+    }
+
+    /// The card is gone.
+    pub fn detach(&mut self) {
+        self.engine = None;
+    }
+
+    /// A health check's verdict. A back end that is drained stays so.
+    pub fn set_health(&mut self, chosen: Chosen, is_up: bool, reason: String) {
+        let Some(service) = self.plan.config.services.get(usize::from(chosen.service)) else { return };
+        if usize::from(chosen.back_end) >= service.back_ends.len() {
+            return;
+        }
+        if !matches!(self.forwarder.services().health(chosen), Health::Draining { .. }) {
+            self.forwarder.set_health(chosen, if is_up { Health::Up } else { Health::Down });
+        }
+        self.reasons.insert((chosen.service, chosen.back_end), reason);
+    }
+
+    /// Back ends at an address get no new connections, and lose what they have after a time; or they get connections again. Returns how many back ends these are.
+    pub fn drain(&mut self, address: std::net::SocketAddr, within: Option<Duration>, now: Time) -> usize {
+        let mut count = 0;
+        for (service, config) in self.plan.config.services.iter().enumerate() {
+            for (place, back_end) in config.back_ends.iter().enumerate() {
+                if back_end.endpoint == address.into() {
+                    let chosen = Chosen { service: service as u16, back_end: place as u16 };
+                    let health = within.map_or(Health::Up, |within| Health::Draining { until: now + within });
+                    self.forwarder.set_health(chosen, health);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    /// One turn: what came, what is to be sent, what is over. Returns how much was done.
+    ///
+    /// # Errors
+    /// The card is broken, and is detached.
+    pub fn turn(&mut self, now: Time, random: impl FnMut() -> u32) -> Result<usize, Broken> {
+        self.turns = self.turns.wrapping_add(1);
+        if self.turns.is_multiple_of(TURNS_PER_LOOK) {
+            self.look_for_news(now);
+        }
+        if self.read_at.is_some_and(|at| at <= now) {
+            self.read_at = None;
+            // The tables that were there before go on to count.
+            if let Err(error) = self.read_tables(now) {
+                self.read_at = Some(now + TICK);
+                let _ = error;
+            }
+        }
+        let mut done = usize::from(self.forwarder.expire(now));
+        let outcome = match &mut self.engine {
+            None => Ok(0),
+            Some(engine) => engine.poll().and_then(|()| engine.forward(&mut self.forwarder, BATCH, now, random)),
+        };
+        if let Some(keeper) = &mut self.keeper {
+            keeper.write(&mut self.forwarder, now);
+        }
+        if now.since(self.before.0) >= TICK {
+            self.tick(now);
+        }
+        match outcome {
+            Ok(count) => {
+                done += count;
+                Ok(done)
+            }
+            Err(error) => {
+                self.detach();
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks for bells before it sleeps. False: there is something to do.
+    ///
+    /// # Errors
+    /// The card is broken, and is detached.
+    pub fn prepare_sleep(&mut self, now: Time) -> Result<bool, Broken> {
+        self.look_for_news(now);
+        let Some(engine) = &mut self.engine else { return Ok(true) };
+        let is_waiting = engine.under_way() > 0 || engine.queued() > 0;
+        let side = engine.backend().side();
+        side.bell.hear();
+        let asked = side
+            .received
+            .sleep_until_entry()
+            .and_then(|is_empty| Ok(is_empty && (!is_waiting || side.commands.sleep_until_room()?)));
+        asked.map_err(|error: RingError| {
+            self.detach();
+            Broken::from(error)
+        })
+    }
+
+    /// Whether the card runs on this processor, and has something to do.
+    pub fn is_beside_card(&mut self) -> bool {
+        self.presence().is_some_and(|presence| presence.pause() == Peer::Here)
+    }
+
+    /// Where this process runs, for the card.
+    pub fn presence(&mut self) -> Option<&Presence> {
+        Some(&self.engine.as_mut()?.backend().side().presence)
+    }
+
+    /// What wakes it: the card's bell, and the kernel's news.
+    pub fn files(&mut self) -> Vec<BorrowedFd<'_>> {
+        let news = self.kernel.news();
+        let bell = self.engine.as_mut().map(|engine| engine.backend().side().bell.as_fd());
+        std::iter::once(news).chain(bell).collect()
+    }
+
+    /// When there is something to do, if nothing comes before.
+    pub fn next_due(&self) -> Option<Time> {
+        self.forwarder.next_due().into_iter().chain(self.read_at).min()
+    }
+
+    fn look_for_news(&mut self, now: Time) {
+        if self.kernel.has_news() {
+            self.read_at.get_or_insert(now + NEWS_GATHER);
+        }
+    }
+
+    /// Reads the kernel's tables, and hands them to the forwarder.
+    fn read_tables(&mut self, now: Time) -> io::Result<()> {
+        let interface_of = |index: u32| {
+            self.plan.interfaces.iter().position(|interface| !interface.is_tagged && interface.index == index)
+        };
+        let mut routes: Vec<Route> = routes_of_links(&self.plan.config.interfaces).collect();
+        if self.plan.kernel_routes {
+            let mut known = self.kernel.routes()?;
+            // Of two with the same prefix the later one counts.
+            known.sort_by_key(|route| std::cmp::Reverse(route.metric));
+            let ours = |route: &crate::kernel::KernelRoute| {
+                Some(Route { to: route.to, interface: interface_of(route.index)?, gateway: route.gateway })
+            };
+            routes.extend(known.iter().filter_map(ours));
+        }
+        routes.extend(&self.plan.config.routes);
+        self.forwarder.set_routes(Routes::new(routes));
+        for link in self.kernel.links()? {
+            for (number, interface) in self.plan.interfaces.iter().enumerate() {
+                if interface.index == link.index && link.mtu > 0 {
+                    let wanted = self.plan.config.interfaces[number].mtu;
+                    // What the file says is never more than the link took at the start.
+                    self.forwarder.set_mtu(number, wanted.min(link.mtu));
+                }
+            }
+        }
+        let mut permanent = HashSet::new();
+        for neighbour in self.kernel.neighbours()? {
+            let Some(interface) = interface_of(neighbour.index) else { continue };
+            if neighbour.is_permanent && !neighbour.address.is_multicast() {
+                permanent.insert((interface, neighbour.address));
+                self.forwarder.set_neighbour(interface, neighbour.address, neighbour.mac);
+            } else if !neighbour.address.is_multicast() {
+                self.forwarder.learn_neighbour(interface, neighbour.address, neighbour.mac, now);
+            }
+        }
+        for (interface, address) in self.permanent.difference(&permanent) {
+            self.forwarder.forget_neighbour(*interface, *address);
+        }
+        self.permanent = permanent;
+        Ok(())
+    }
+
+    fn bus(&mut self) -> BusCounters {
+        self.engine.as_mut().map_or_else(BusCounters::default, |engine| engine.backend().side().counted.read())
+    }
+
+    fn tick(&mut self, now: Time) {
+        let bus = self.bus().total();
+        let engine = self.engine.as_ref().map(|engine| *engine.counters()).unwrap_or_default();
+        let totals = Totals {
+            frames: engine.received,
+            bytes: engine.card_bytes + engine.memory_bytes,
+            bus,
+            begun: self.forwarder.counters().begun,
+        };
+        let (then, before) = std::mem::replace(&mut self.before, (now, totals));
+        let seconds = now.since(then).as_secs_f64();
+        let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        self.rates = Rates {
+            frames: rate(totals.frames, before.frames),
+            bits: rate(totals.bytes, before.bytes) * 8.0,
+            bus_bytes: rate(totals.bus, before.bus),
+            begun: rate(totals.begun, before.begun),
+        };
+    }
+}

@@ -1,0 +1,424 @@
+//! Links, addresses, routes and neighbours, as the kernel has them, and the news that they have changed (`rtnetlink(7)`).
+//!
+//! A socket works on the network namespace of the thread that opened it, whoever uses it later.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkLayerType, LinkMessage};
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteNextHopFlags, RouteType, RouteVia,
+};
+use nicache_forward::prefix::Prefix;
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use serde::{Deserialize, Serialize};
+
+/// What is told of: links, neighbours, addresses and routes of both versions of IP (`RTMGRP_*`).
+const GROUPS: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
+/// As `ip` does.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// Routes of whole networks may be many: the kernel tells them as fast as they are read.
+const RECEIVE_BYTES: usize = 1 << 20;
+/// A table that changes while it is told is asked for again.
+const TRIES: u32 = 8;
+
+/// An interface of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub index: u32,
+    /// Its MAC address; zeroes if it has none.
+    pub mac: [u8; 6],
+    /// Bytes of the longest IP packet that it takes.
+    pub mtu: u32,
+    /// Whether it is up.
+    pub is_up: bool,
+    /// Whether its frames are those of Ethernet.
+    pub is_ethernet: bool,
+    /// Its addresses, each with the length of the link's prefix.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+/// A route of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelRoute {
+    /// Where it leads.
+    pub to: Prefix,
+    /// By which interface, by its number.
+    pub index: u32,
+    /// By which router.
+    pub gateway: Option<IpAddr>,
+    /// Of several with the same prefix, the one with the lowest is taken.
+    pub metric: u32,
+}
+
+/// A neighbour that the kernel knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelNeighbour {
+    /// On which interface, by its number.
+    pub index: u32,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Somebody has set it for good.
+    pub is_permanent: bool,
+}
+
+/// The kernel's tables.
+#[derive(Debug)]
+pub struct Kernel {
+    asked: OwnedFd,
+    news: OwnedFd,
+    sequence: u32,
+}
+
+impl Kernel {
+    /// Those of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open() -> io::Result<Kernel> {
+        let open = || rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None);
+        let (asked, news) = (open()?, open()?);
+        rustix::net::bind(&asked, &SocketAddrNetlink::new(0, 0))?;
+        rustix::net::bind(&news, &SocketAddrNetlink::new(0, GROUPS))?;
+        // More than the system allows is cut down to that.
+        sockopt::set_socket_recv_buffer_size(&asked, RECEIVE_BYTES)?;
+        Ok(Kernel { asked, news, sequence: 0 })
+    }
+
+    /// The files that another process needs for [`from_files`](Self::from_files).
+    pub fn files(&self) -> [BorrowedFd<'_>; 2] {
+        [self.asked.as_fd(), self.news.as_fd()]
+    }
+
+    /// Those that another process has opened.
+    pub fn from_files([asked, news]: [OwnedFd; 2]) -> Kernel {
+        // Answers to another process's questions may still wait: a number of its own tells them apart.
+        Kernel { asked, news, sequence: std::process::id() << 8 }
+    }
+
+    /// Readable when something has changed.
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
+    }
+
+    /// Whether something has changed since the last call.
+    pub fn has_news(&self) -> bool {
+        let mut buffer = [0; 8192];
+        let mut is_changed = false;
+        loop {
+            match rustix::net::recv(&self.news, &mut buffer[..], RecvFlags::DONTWAIT) {
+                Ok(_) | Err(Errno::NOBUFS) => is_changed = true,
+                Err(Errno::INTR) => {}
+                Err(_) => return is_changed,
+            }
+        }
+    }
+
+    /// All interfaces.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn links(&mut self) -> io::Result<Vec<Link>> {
+        let mut links = Vec::new();
+        self.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| {
+            if let RouteNetlinkMessage::NewLink(message) = message {
+                links.extend(link(&message));
+            }
+        })?;
+        let mut addresses = Vec::new();
+        self.dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()), |message| {
+            if let RouteNetlinkMessage::NewAddress(message) = message {
+                addresses.push((message.header.index, address(&message)));
+            }
+        })?;
+        for link in &mut links {
+            let own = addresses.iter().filter(|(index, _)| *index == link.index);
+            link.addresses = own.filter_map(|(_, address)| *address).collect();
+        }
+        Ok(links)
+    }
+
+    /// All routes of the main table that lead by an interface.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn routes(&mut self) -> io::Result<Vec<KernelRoute>> {
+        let mut routes = Vec::new();
+        self.dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()), |message| {
+            if let RouteNetlinkMessage::NewRoute(message) = message {
+                routes.extend(route(&message));
+            }
+        })?;
+        Ok(routes)
+    }
+
+    /// All neighbours whose MAC address is known.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn neighbours(&mut self) -> io::Result<Vec<KernelNeighbour>> {
+        let mut neighbours = Vec::new();
+        self.dump(RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default()), |message| {
+            if let RouteNetlinkMessage::NewNeighbour(message) = message {
+                neighbours.extend(neighbour(&message));
+            }
+        })?;
+        Ok(neighbours)
+    }
+
+    /// Asks for a whole table. What it had given is forgotten if the table changed meanwhile, so `take` may see things twice.
+    fn dump(&mut self, question: RouteNetlinkMessage, mut take: impl FnMut(RouteNetlinkMessage)) -> io::Result<()> {
+        let mut tries = 0;
+        loop {
+            let (mut all, is_whole) = self.dump_once(question.clone())?;
+            tries += 1;
+            if is_whole || tries == TRIES {
+                all.drain(..).for_each(&mut take);
+                return Ok(());
+            }
+        }
+    }
+
+    fn dump_once(&mut self, question: RouteNetlinkMessage) -> io::Result<(Vec<RouteNetlinkMessage>, bool)> {
+        const INTERRUPTED: u16 = 0x10;
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        (header.flags, header.sequence_number) = (NLM_F_REQUEST | NLM_F_DUMP, self.sequence);
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        rustix::net::send(&self.asked, &bytes, SendFlags::empty())?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let (mut all, mut is_whole) = (Vec::new(), true);
+        loop {
+            let (length, _) = match rustix::net::recv(&self.asked, &mut buffer[..], RecvFlags::empty()) {
+                Err(Errno::INTR) => continue,
+                received => received?,
+            };
+            let mut rest = &buffer[..length];
+            while !rest.is_empty() {
+                let (header, part) = split(rest)?;
+                let (part, next) = part;
+                rest = next;
+                if header.sequence_number != self.sequence {
+                    continue;
+                }
+                is_whole &= header.flags & INTERRUPTED == 0;
+                match header.message_type {
+                    DONE => return Ok((all, is_whole)),
+                    ERROR => {
+                        let errno = part.get(..4).and_then(|bytes| bytes.try_into().ok()).map_or(0, i32::from_ne_bytes);
+                        return Err(io::Error::from_raw_os_error(errno.wrapping_neg()));
+                    }
+                    _ => {}
+                }
+                // What this version of the library does not know is none of ours.
+                if let Ok(message) = RouteNetlinkMessage::deserialize(&header, part) {
+                    all.push(message);
+                }
+            }
+        }
+    }
+}
+
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+const HEADER_BYTES: usize = 16;
+
+/// A message's header and payload, and what is behind it.
+#[allow(clippy::type_complexity, reason = "said in the line above")]
+fn split(bytes: &[u8]) -> io::Result<(NetlinkHeader, (&[u8], &[u8]))> {
+    let odd = || io::Error::new(io::ErrorKind::InvalidData, "the kernel sent a message that ends too early");
+    let word = |at: usize| bytes.get(at..at + 4).map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")));
+    let half = |at: usize| bytes.get(at..at + 2).map(|half| u16::from_ne_bytes(half.try_into().expect("two bytes")));
+    let length = word(0).ok_or_else(odd)? as usize;
+    let mut header = NetlinkHeader::default();
+    header.length = length as u32;
+    header.message_type = half(4).ok_or_else(odd)?;
+    header.flags = half(6).ok_or_else(odd)?;
+    header.sequence_number = word(8).ok_or_else(odd)?;
+    let payload = bytes.get(HEADER_BYTES..length).ok_or_else(odd)?;
+    Ok((header, (payload, &bytes[length.next_multiple_of(4).min(bytes.len())..])))
+}
+
+fn link(message: &LinkMessage) -> Option<Link> {
+    let mut link = Link {
+        name: String::new(),
+        index: message.header.index,
+        mac: [0; 6],
+        mtu: 0,
+        is_up: message.header.flags.contains(LinkFlags::Up),
+        is_ethernet: message.header.link_layer_type == LinkLayerType::Ether,
+        addresses: Vec::new(),
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => link.name.clone_from(name),
+            LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
+            LinkAttribute::Address(mac) => link.mac = mac.as_slice().try_into().unwrap_or([0; 6]),
+            _ => {}
+        }
+    }
+    (!link.name.is_empty()).then_some(link)
+}
+
+fn address(message: &AddressMessage) -> Option<(IpAddr, u8)> {
+    let local = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some(*address),
+        _ => None,
+    });
+    let any = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Address(address) => Some(*address),
+        _ => None,
+    });
+    Some((local.or(any)?, message.header.prefix_len))
+}
+
+fn route(message: &RouteMessage) -> Option<KernelRoute> {
+    let header = &message.header;
+    let is_v4 = match header.address_family {
+        netlink_packet_route::AddressFamily::Inet => true,
+        netlink_packet_route::AddressFamily::Inet6 => false,
+        _ => return None,
+    };
+    if header.table != RouteHeader::RT_TABLE_MAIN || header.kind != RouteType::Unicast || header.source_prefix_length > 0
+    {
+        return None;
+    }
+    let nothing: IpAddr = if is_v4 { [0u8; 4].into() } else { [0u8; 16].into() };
+    let (mut to, mut index, mut gateway, mut metric) = (nothing, None, None, 0);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(address) => to = ip(address)?,
+            RouteAttribute::Oif(number) => index = Some(*number),
+            RouteAttribute::Gateway(address) => gateway = Some(ip(address)?),
+            RouteAttribute::Via(via) => gateway = Some(via_ip(via)?),
+            RouteAttribute::Priority(number) => metric = *number,
+            RouteAttribute::MultiPath(hops) => {
+                // The first that works: which of them is taken must not change within a connection.
+                let hop = hops.iter().find(|hop| !hop.flags.contains(RouteNextHopFlags::Dead))?;
+                index = Some(hop.interface_index);
+                gateway = hop.attributes.iter().find_map(|attribute| match attribute {
+                    RouteAttribute::Gateway(address) => ip(address),
+                    RouteAttribute::Via(via) => via_ip(via),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+    let to = Prefix::new(to, header.destination_prefix_length)?;
+    // Each link has its own.
+    let is_of_link = matches!(to.address(), IpAddr::V6(v6) if v6.is_unicast_link_local());
+    (!is_of_link).then_some(KernelRoute { to, index: index?, gateway, metric })
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(v4) => Some((*v4).into()),
+        RouteAddress::Inet6(v6) => Some((*v6).into()),
+        _ => None,
+    }
+}
+
+fn via_ip(via: &RouteVia) -> Option<IpAddr> {
+    match via {
+        RouteVia::Inet(v4) => Some((*v4).into()),
+        RouteVia::Inet6(v6) => Some((*v6).into()),
+        _ => None,
+    }
+}
+
+fn neighbour(message: &NeighbourMessage) -> Option<KernelNeighbour> {
+    let is_known = matches!(
+        message.header.state,
+        NeighbourState::Reachable
+            | NeighbourState::Stale
+            | NeighbourState::Delay
+            | NeighbourState::Probe
+            | NeighbourState::Permanent
+    );
+    let (mut address, mut mac) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => address = Some(IpAddr::V4(*v4)),
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => address = Some(IpAddr::V6(*v6)),
+            NeighbourAttribute::LinkLayerAddress(bytes) => mac = bytes.as_slice().try_into().ok(),
+            _ => {}
+        }
+    }
+    let is_permanent = message.header.state == NeighbourState::Permanent;
+    let index = message.header.ifindex;
+    is_known.then_some(KernelNeighbour { index, address: address?, mac: mac?, is_permanent })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::Namespace;
+
+    #[test]
+    fn what_ip_sets_up_is_seen() {
+        let Some(namespace) = Namespace::for_test() else { return };
+        let (mut kernel, before) = namespace.run(|| {
+            let mut kernel = Kernel::open().unwrap();
+            let before = kernel.links().unwrap().len();
+            (kernel, before)
+        });
+        namespace.ip("link add left type veth peer name right").unwrap();
+        for command in [
+            "link set left addrgenmode none mtu 1400 up",
+            "link set right up",
+            "address add 10.1.0.1/24 dev left",
+            "address add fd01::1/64 dev left nodad",
+            "route add 198.51.100.0/24 via 10.1.0.9",
+            "route add default via 10.1.0.254 metric 7",
+            "route add 203.0.113.0/24 nexthop via 10.1.0.8 nexthop via 10.1.0.9",
+            "neighbour add 10.1.0.9 lladdr 2:0:0:0:0:9 dev left nud permanent",
+            "route add blackhole 192.0.2.0/24",
+        ] {
+            namespace.ip(command).unwrap();
+        }
+        assert!(kernel.has_news());
+        assert!(!kernel.has_news());
+        let links = kernel.links().unwrap();
+        assert_eq!(links.len(), before + 2);
+        let left = links.iter().find(|link| link.name == "left").unwrap();
+        assert!(left.is_up && left.is_ethernet && left.mtu == 1400 && left.mac != [0; 6], "{left:?}");
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(left.addresses.contains(&(address("10.1.0.1"), 24)), "{left:?}");
+        assert!(left.addresses.contains(&(address("fd01::1"), 64)), "{left:?}");
+        let routes = kernel.routes().unwrap();
+        let found = |to: &str| routes.iter().find(|route| route.to == to.parse().unwrap()).copied();
+        let via = |to: &str| found(to).map(|route| (route.index, route.gateway));
+        assert_eq!(via("198.51.100.0/24"), Some((left.index, Some(address("10.1.0.9")))));
+        assert_eq!(via("0.0.0.0/0"), Some((left.index, Some(address("10.1.0.254")))));
+        assert_eq!(via("203.0.113.0/24"), Some((left.index, Some(address("10.1.0.8")))));
+        assert_eq!((via("10.1.0.0/24"), via("192.0.2.0/24")), (Some((left.index, None)), None));
+        let neighbours = kernel.neighbours().unwrap();
+        let known = KernelNeighbour {
+            index: left.index,
+            address: address("10.1.0.9"),
+            mac: [2, 0, 0, 0, 0, 9],
+            is_permanent: true,
+        };
+        assert!(neighbours.contains(&known), "{neighbours:?}");
+        namespace.ip("route del default").unwrap();
+        assert!(kernel.has_news() && kernel.routes().unwrap().iter().all(|route| !route.to.is_empty()));
+    }
+}

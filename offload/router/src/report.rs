@@ -1,0 +1,282 @@
+//! What there is to see of a forwarder.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything at one moment. Counters are since the start of the process, those of card and engine since the last attachment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Report {
+    /// How payload gets from a receive to a send.
+    pub mode: String,
+    /// Whether a card is there.
+    pub is_attached: bool,
+    /// What the forwarder has done, by name ([`COUNTERS`]).
+    pub counters: BTreeMap<String, u64>,
+    /// Packets not passed on, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Bytes over the bus, by class.
+    pub bus: BTreeMap<String, u64>,
+    /// The card's cache.
+    pub cache: CacheReport,
+    /// Connections by state.
+    pub connections: BTreeMap<String, u64>,
+    /// Over the last second.
+    pub rates: Rates,
+    /// Interfaces.
+    pub interfaces: Vec<InterfaceReport>,
+    /// Services with their back ends.
+    pub services: Vec<ServiceReport>,
+    /// Those connections that have moved most.
+    pub flows: Vec<FlowReport>,
+}
+
+/// The card's cache (Yocum and Chase 2001, Figures 3 and 4).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CacheReport {
+    /// Entries of 4 KiB.
+    pub entries: u64,
+    /// Free, or not worth keeping.
+    pub unbound: u64,
+    /// Sent, and goes next.
+    pub victim: u64,
+    /// Received and not sent.
+    pub priority: u64,
+    /// A receive or a send is under way.
+    pub pending: u64,
+    /// Share of payload bytes that were sent from the card, 0 to 1.
+    pub hit_rate: f64,
+}
+
+/// What has happened in about a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rates {
+    /// Frames per second; a super-frame is one.
+    pub frames: f64,
+    /// Bits of payload per second that were sent on.
+    pub bits: f64,
+    /// Bytes over the bus per second.
+    pub bus_bytes: f64,
+    /// Connections begun per second.
+    pub begun: f64,
+}
+
+/// An interface.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InterfaceReport {
+    /// Its name.
+    pub name: String,
+    /// Its addresses, each with the length of the prefix.
+    pub addresses: Vec<String>,
+    /// Bytes of the longest IP packet.
+    pub mtu: u32,
+    /// Addresses that stand for inside ones here.
+    pub masquerade: Vec<String>,
+}
+
+/// A service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServiceReport {
+    /// Its name.
+    pub name: String,
+    /// Protocol and address.
+    pub address: String,
+    /// Who answers.
+    pub back_ends: Vec<BackEndReport>,
+}
+
+/// A back end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BackEndReport {
+    /// Where it listens.
+    pub address: String,
+    /// How much it gets, beside the others.
+    pub weight: u16,
+    /// `up`, `down` or `draining`.
+    pub health: String,
+    /// What the last check came to; empty without one.
+    pub reason: String,
+    /// Connections that it has.
+    pub connections: u32,
+}
+
+/// A connection.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowReport {
+    /// As its first packet came in.
+    pub original: String,
+    /// As it goes out.
+    pub outgoing: String,
+    /// Where it stands.
+    pub state: String,
+    /// Packets, in the original direction and back.
+    pub packets: [u64; 2],
+    /// Bytes of IP.
+    pub bytes: [u64; 2],
+    /// Milliseconds since it began, and since its last packet.
+    pub age_ms: u64,
+    /// See above.
+    pub idle_ms: u64,
+    /// The back end, if a service chose one.
+    pub back_end: Option<String>,
+    /// The rule that it came under, counted from 1 as in the file.
+    pub rule: Option<u32>,
+}
+
+impl FlowReport {
+    /// Bytes in both directions.
+    pub fn all_bytes(&self) -> u64 {
+        self.bytes.iter().sum()
+    }
+}
+
+/// What is known of an address, or of one with a port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WhyReport {
+    /// What was asked for.
+    pub asked: String,
+    /// Sentences, the most important one first.
+    pub says: Vec<String>,
+    /// Its connections, at most [`FLOWS_MAX`].
+    pub flows: Vec<FlowReport>,
+    /// All of its connections.
+    pub count: u64,
+}
+
+/// Connections in a report at most.
+pub const FLOWS_MAX: usize = 20;
+
+/// Names of [`Report::counters`], what they are, and whether they also sink.
+pub const COUNTERS: [(&str, &str, bool); 27] = [
+    ("packets", "Packets looked at; a super-frame is one.", false),
+    ("forwarded", "Packets passed on; one that goes to several counts for each.", false),
+    ("answered", "Packets answered: questions for addresses, echoes, errors of ours.", false),
+    ("begun", "Connections begun.", false),
+    ("pushed_out", "Connections that made room for others before their time.", false),
+    ("outside", "Segments outside of their connection's windows, which were passed on.", false),
+    ("errors", "ICMP errors of others that were translated.", false),
+    ("errors_held_back", "ICMP errors of ours that were not sent, because there were too many.", false),
+    ("restored", "Connections taken over from a forwarder that had ended.", false),
+    ("mappings", "Inside endpoints that have an external port at the moment.", true),
+    ("received", "Frames received from the card.", false),
+    ("sent", "Packets given to the card.", false),
+    ("card_bytes", "Bytes sent from the card's cache.", false),
+    ("memory_bytes", "Bytes sent from main memory.", false),
+    ("queued", "Frames that wait to be forwarded at the moment.", true),
+    ("queue_full", "Frames dropped because too many waited.", false),
+    ("lost", "Packets not sent, because the card had lost their payload (direct).", false),
+    ("spilled", "Entries fetched to main memory before they were taken (spill, adaptive).", false),
+    ("posted_whole", "Receives posted without an entry of the card, because none could be had.", false),
+    ("too_long", "Packets with more parts, or longer heads, than the card takes.", false),
+    ("waited_in_vain", "Frames that waited for a neighbour in vain.", false),
+    ("refused", "Descriptors that the card refused.", false),
+    ("refused_receipts", "What the card told that cannot be.", false),
+    ("free_buffers", "Buffers of main memory that nothing refers to at the moment.", true),
+    ("under_way", "Packets and fetches that the card is not done with at the moment.", true),
+    ("routes", "Routes at the moment.", true),
+    ("neighbours", "Neighbours that are known or asked for at the moment.", true),
+];
+
+impl Report {
+    /// A counter by name; 0 if there is none.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+
+    /// Bytes over the bus for each byte of payload that was sent.
+    pub fn bus_per_byte(&self) -> f64 {
+        let sent = self.counter("card_bytes") + self.counter("memory_bytes");
+        self.bus.values().sum::<u64>() as f64 / sent.max(1) as f64
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |name: &str| self.counter(name);
+        let Rates { frames, bits, bus_bytes, begun } = self.rates;
+        writeln!(f, "mode         {}{}", self.mode, if self.is_attached { "" } else { " (NO CARD)" })?;
+        writeln!(
+            f,
+            "now          {:.1} Mb/s of payload, {frames:.0} frames/s, {:.1} MB/s over the bus, {begun:.0} connections/s begun",
+            bits / 1e6,
+            bus_bytes / 1e6
+        )?;
+        let CacheReport { entries, unbound, victim, priority, pending, hit_rate } = &self.cache;
+        writeln!(
+            f,
+            "payload      {:.1} % sent from the card, {:.2} bytes over the bus for each, {} entries spilled, {} packets lost",
+            hit_rate * 100.0,
+            self.bus_per_byte(),
+            of("spilled"),
+            of("lost")
+        )?;
+        writeln!(
+            f,
+            "cache        {entries} entries: {unbound} unbound, {victim} victim, {priority} priority, {pending} pending; {} frames queued",
+            of("queued")
+        )?;
+        let states: Vec<String> =
+            self.connections.iter().filter(|(_, count)| **count > 0).map(|(state, count)| format!("{count} {state}")).collect();
+        let states = if states.is_empty() { "none".to_owned() } else { states.join(", ") };
+        writeln!(f, "connections  {states}; {} begun, {} mappings", of("begun"), of("mappings"))?;
+        let drops: Vec<String> =
+            self.dropped.iter().filter(|(_, count)| **count > 0).map(|(why, count)| format!("{count} {why}")).collect();
+        writeln!(f, "dropped      {}", if drops.is_empty() { "none".to_owned() } else { drops.join(", ") })?;
+        let bus: Vec<String> = self.bus.iter().map(|(class, bytes)| format!("{bytes} {class}")).collect();
+        writeln!(f, "bus bytes    {}", bus.join(", "))?;
+        for interface in &self.interfaces {
+            let masquerade = match interface.masquerade.as_slice() {
+                [] => String::new(),
+                some => format!(", masquerades as {}", some.join(", ")),
+            };
+            let InterfaceReport { name, addresses, mtu, .. } = interface;
+            writeln!(f, "interface    {name}: {}, mtu {mtu}{masquerade}", addresses.join(", "))?;
+        }
+        for service in &self.services {
+            writeln!(f, "service      {} at {}", service.name, service.address)?;
+            for BackEndReport { address, weight, health, reason, connections } in &service.back_ends {
+                let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+                writeln!(f, "  {address:<24} {health:<8} weight {weight}, {connections} connections{reason}")?;
+            }
+        }
+        for flow in &self.flows {
+            writeln!(f, "flow         {flow}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for FlowReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FlowReport { original, outgoing, state, packets, bytes, age_ms, idle_ms, back_end, rule } = self;
+        write!(f, "{original}")?;
+        if original != outgoing {
+            write!(f, ", leaves as {outgoing}")?;
+        }
+        write!(f, ": {state}, {} bytes in {} packets, back {} in {}", bytes[0], packets[0], bytes[1], packets[1])?;
+        write!(f, "; began {:.1} s ago, silent for {:.1} s", *age_ms as f64 / 1e3, *idle_ms as f64 / 1e3)?;
+        if let Some(back_end) = back_end {
+            write!(f, "; back end {back_end}")?;
+        }
+        if let Some(rule) = rule {
+            write!(f, "; rule {rule}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for WhyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.asked)?;
+        self.says.iter().try_for_each(|sentence| writeln!(f, "  {sentence}"))?;
+        self.flows.iter().try_for_each(|flow| writeln!(f, "  {flow}"))?;
+        if self.count > self.flows.len() as u64 {
+            writeln!(f, "  and {} more connections", self.count - self.flows.len() as u64)?;
+        }
+        Ok(())
+    }
+}
