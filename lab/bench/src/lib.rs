@@ -8,6 +8,8 @@
 //! [`dynamic`]: the same as [`wire`] for pages that PHP computes and that change now and then, with nginx's own cache as one more; and how many of
 //! the replies were stale.
 //!
+//! [`forward`]: what it costs to forward, beside the kernel, nftables and HAProxy.
+//!
 //! [`impair`]: the card's TCP sender beside that of Linux over a path that loses, reorders, duplicates and delays packets.
 //!
 //! [`sets`]: which files a page is made of, by the CacheCard paper's method and by nicache's, and what the answers lead to.
@@ -31,6 +33,7 @@
 
 pub mod curves;
 pub mod dynamic;
+pub mod forward;
 pub mod impair;
 pub mod kim;
 pub mod nfs;

@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use nicache::generate::GenerateArgs;
 
 pub use bench::{
-    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs, BenchPipelineArgs,
+    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs, BenchPipelineArgs,
     BenchSetsArgs, BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
 };
 pub use demo::DemoArgs;

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use nicache_port::{Burst, FrameBuf, Offload, Port, send_with_fallback};
 use nicache_tcp::Time;
+use nicache_tcp::checksum::sum;
 
+use crate::cutting;
 use crate::decision::{Decision, Head, Incoming, Moment, Outgoing};
 use crate::forwarder::Forwarder;
 
@@ -120,12 +122,17 @@ impl<P: Port> Copying<P> {
         let waits = decision == Decision::Wait;
         match decision {
             Decision::Forward(out) => self.send_out(&head, data, out),
+            Decision::Cut { whole, network_at, mtu } => self.send_cut(&mut head, data, whole, network_at, mtu),
             Decision::Answer { interface } => self.send(interface, &head, &[], Offload::default()),
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
                     let one = self.forwarder.fan_out(&incoming, (group, target), &mut head, moment.now);
-                    if let Decision::Forward(out) = one {
-                        self.send_out(&head, data, out);
+                    match one {
+                        Decision::Forward(out) => self.send_out(&head, data, out),
+                        Decision::Cut { whole, network_at, mtu } => {
+                            self.send_cut(&mut head, data, whole, network_at, mtu);
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -169,6 +176,19 @@ impl<P: Port> Copying<P> {
 
     fn send_out(&mut self, head: &[u8], data: &[u8], out: Outgoing) {
         self.send(out.interface, head, &data[out.rest], out.offload);
+    }
+
+    fn send_cut(&mut self, head: &mut Head, data: &[u8], whole: Outgoing, network_at: usize, mtu: u32) {
+        let Outgoing { interface, rest, offload } = whole;
+        let Some(offload) = cutting::complete(head, network_at, offload, sum(&data[rest.clone()])) else {
+            self.counters.send_failed += 1;
+            return;
+        };
+        let mut one = Head::new();
+        for number in 0.. {
+            let Some(range) = cutting::piece(head, network_at, &rest, mtu, number, &mut one) else { break };
+            self.send(interface, &one, &data[range], offload);
+        }
     }
 
     fn send(&mut self, interface: usize, head: &[u8], rest: &[u8], offload: Offload) {

@@ -54,6 +54,15 @@ pub struct Outgoing {
 pub enum Decision {
     /// It is sent.
     Forward(Outgoing),
+    /// It is sent in pieces, each of which the link takes ([`crate::cutting`]). The head is that of all of it.
+    Cut {
+        /// The packet as it would be sent whole.
+        whole: Outgoing,
+        /// Where the IP header begins in the head.
+        network_at: usize,
+        /// Bytes of the longest IP packet that the link takes.
+        mtu: u32,
+    },
     /// It is sent to each target of a group, see [`Forwarder::fan_out`].
     FanOut {
         /// The group.

@@ -16,10 +16,12 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use nicache_bus::Received;
-use nicache_port::Offload;
+use nicache_port::{Checksum, Offload};
 use nicache_tcp::Time;
+use nicache_tcp::checksum::{add, sum};
 
 use crate::backend::{BUFFER_BYTES, Backend, Broken, ENTRY_BYTES, Extent, Loaded, Receipt};
+use crate::cutting;
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Moment, Outgoing};
 use crate::forwarder::Forwarder;
 pub use crate::frame::Frame;
@@ -413,13 +415,24 @@ impl<B: Backend> Engine<B> {
             Decision::Forward(Outgoing { interface, rest, offload }) => {
                 self.send(&frame, &head, rest, offload, port_of(forwarder, interface), false)?;
             }
+            Decision::Cut { whole, network_at, mtu } => {
+                let port = port_of(forwarder, whole.interface);
+                self.send_cut(&frame, &mut head, whole, (network_at, mtu), port)?;
+            }
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
                     let one = forwarder.fan_out(&incoming, (group, target), &mut head, moment.now);
-                    if let Decision::Forward(Outgoing { interface, rest, offload }) = one {
-                        // A target for which there is no room gets none: others do not wait for it.
-                        let port = port_of(forwarder, interface);
-                        self.send(&frame, &head, rest, offload, port, target + 1 < targets)?;
+                    // A target for which there is no room gets none: others do not wait for it.
+                    match one {
+                        Decision::Forward(Outgoing { interface, rest, offload }) => {
+                            let port = port_of(forwarder, interface);
+                            self.send(&frame, &head, rest, offload, port, target + 1 < targets)?;
+                        }
+                        Decision::Cut { whole, network_at, mtu } => {
+                            let port = port_of(forwarder, whole.interface);
+                            self.send_cut(&frame, &mut head, whole, (network_at, mtu), port)?;
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -435,6 +448,56 @@ impl<B: Backend> Engine<B> {
         self.head = head;
         self.finish(frame);
         Ok(None)
+    }
+
+    /// Sends a packet in pieces. What there is no room for is lost, as a piece may be on any link.
+    fn send_cut(
+        &mut self,
+        frame: &Frame,
+        head: &mut Head,
+        whole: Outgoing,
+        (network_at, mtu): (usize, u32),
+        port: u8,
+    ) -> Result<(), Broken> {
+        let Outgoing { rest, offload, .. } = whole;
+        let sum = match offload.checksum {
+            Checksum::Partial { .. } => self.payload_sum(frame, &rest)?,
+            _ => Some(0),
+        };
+        let Some(offload) = sum.and_then(|sum| cutting::complete(head, network_at, offload, sum)) else {
+            self.counters.lost += 1;
+            return Ok(());
+        };
+        let mut one = Head::new();
+        for number in 0.. {
+            let Some(range) = cutting::piece(head, network_at, &rest, mtu, number, &mut one) else { break };
+            self.send(frame, &one, range, offload, port, true)?;
+        }
+        Ok(())
+    }
+
+    /// The ones'-complement sum of a range of a frame. `None`: a part of it is in an entry alone, and the range begins or ends within that.
+    fn payload_sum(&self, frame: &Frame, range: &Range<usize>) -> Result<Option<u16>, Broken> {
+        let mut all = 0;
+        for piece in &frame.pieces {
+            let part = overlap(piece, range);
+            if part.is_empty() {
+                continue;
+            }
+            let sum_of_part = if part.len() == piece.len && piece.is_split {
+                piece.sum
+            } else if !piece.is_split || self.buffers[piece.buffer.0 as usize].in_memory {
+                let mut bytes = vec![0; part.len()];
+                self.backend.read(piece.buffer, piece.at + (part.start - piece.frame_at) as u32, &mut bytes)?;
+                sum(&bytes)
+            } else {
+                return Ok(None);
+            };
+            // At an odd place its bytes are the other halves of words.
+            let is_odd = (part.start - range.start) % 2 == 1;
+            all = add(all, if is_odd { sum_of_part.swap_bytes() } else { sum_of_part });
+        }
+        Ok(Some(all))
     }
 
     fn wait_again(&mut self, frame: Box<Frame>, until: Time, now: Time) {

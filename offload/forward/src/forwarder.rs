@@ -266,7 +266,7 @@ impl Forwarder {
         head.clear();
         let decision = self.decide(incoming, head, moment).unwrap_or_else(Decision::Drop);
         match &decision {
-            Decision::Forward(_) => self.counters.forwarded += 1,
+            Decision::Forward(_) | Decision::Cut { .. } => self.counters.forwarded += 1,
             Decision::Answer { .. } => self.counters.answered += 1,
             Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
             Decision::Wait => self.counters.dropped[Drop::Neighbour as usize] += 1,
@@ -288,7 +288,7 @@ impl Forwarder {
         let decision = self.decide_target(incoming, (group, target), head, now);
         let decision = decision.unwrap_or_else(Decision::Drop);
         match &decision {
-            Decision::Forward(_) => self.counters.forwarded += 1,
+            Decision::Forward(_) | Decision::Cut { .. } => self.counters.forwarded += 1,
             Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
             _ => self.counters.dropped[Drop::Neighbour as usize] += 1,
         }
@@ -392,7 +392,7 @@ impl Forwarder {
         };
         if view.fragment.is_some() {
             let fate = match &decision {
-                Ok(Decision::Forward(_)) => forwarded_to(head),
+                Ok(Decision::Forward(_) | Decision::Cut { .. }) => forwarded_to(head),
                 Ok(Decision::FanOut { group, .. }) => Fate::FannedOut(*group),
                 _ => Fate::Dropped,
             };

@@ -24,6 +24,8 @@ pub(crate) struct Piece {
     pub(crate) at: u32,
     /// It is in an entry.
     pub(crate) is_split: bool,
+    /// Its ones'-complement sum, if it is in an entry.
+    pub(crate) sum: u16,
 }
 
 /// A frame that has come.
@@ -86,7 +88,7 @@ impl Frame {
         let header_len = usize::from(report.header_len);
         let (headers, payload) = if report.is_split { (header_len, len - header_len) } else { (len, 0) };
         let mut add = |len: usize, at: u32, is_split: bool| {
-            let piece = Piece { buffer, frame_at: self.len, len, at, is_split };
+            let piece = Piece { buffer, frame_at: self.len, len, at, is_split, sum: report.sum };
             self.len += len;
             len == 0 || self.pieces.try_push(piece).is_ok()
         };

@@ -9,7 +9,7 @@
 //! | [`tcp_track`], [`conntrack`] | connections of others | RFC 5382, RFC 7857 |
 //! | [`ports`], [`nat`] | inside addresses behind outside ones | RFC 4787 |
 //! | [`icmp`] | errors translated, and our own | RFC 5508, RFC 1812 |
-//! | [`fragments`] | later fragments | RFC 791 |
+//! | [`fragments`], `cutting` | later fragments, and packets cut into some | RFC 791 |
 //! | [`maglev`], [`services`] | one address for many back ends | Eisenbud et al. 2016 |
 //! | [`fan_out`] | one datagram to many | module head |
 //! | [`rules`] | what may pass | module head |
@@ -29,6 +29,7 @@ pub mod bus;
 pub mod config;
 pub mod conntrack;
 pub mod copying;
+mod cutting;
 pub mod counters;
 pub mod decision;
 pub mod engine;

@@ -7,6 +7,7 @@ use nicache_tcp::Time;
 use nicache_tcp::frame::ETHERNET_BYTES;
 
 use crate::counters::Drop;
+use crate::cutting;
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Outgoing};
 use crate::forwarder::{Forwarder, Packet};
 use crate::icmp::{self, Complaint};
@@ -59,8 +60,11 @@ impl Forwarder {
             Some(gso) => usize::from(gso.header_len).saturating_sub(view.network_at) + usize::from(gso.size),
             None => view.packet_len(),
         };
-        if len > out.mtu as usize {
-            return self.complain(Complaint::TooBig(out.mtu), packet, Drop::TooBig, head, now);
+        let mtu = out.mtu;
+        let is_too_long = len > mtu as usize;
+        let may_cut = || packet.offload.gso.is_none() && cutting::may_cut(&packet.frame[view.network_at..]);
+        if is_too_long && !may_cut() {
+            return self.complain(Complaint::TooBig(mtu), packet, Drop::TooBig, head, now);
         }
         let Some(mac) = self.resolve(&route, destination, now) else { return Ok(Decision::Wait) };
         let out = &self.interfaces[route.interface];
@@ -95,7 +99,8 @@ impl Forwarder {
             }
         }
         let offload = shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
-        Ok(Decision::Forward(Outgoing { interface: route.interface, rest: consumed..view.end, offload }))
+        let whole = Outgoing { interface: route.interface, rest: consumed..view.end, offload };
+        Ok(if is_too_long { Decision::Cut { whole, network_at, mtu } } else { Decision::Forward(whole) })
     }
 
     /// The MAC address of the next hop, and a question for it if one is due.

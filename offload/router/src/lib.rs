@@ -23,3 +23,5 @@ pub mod health;
 pub mod keep;
 pub mod kernel;
 pub mod report;
+
+pub use nicache_forward::services::Chosen;

@@ -32,7 +32,7 @@ impl Change {
     pub fn between(then: &Sample, now: &Sample) -> Change {
         let (before, after) = (then.total(), now.total());
         let mut change = Change::of_card(&before, &after, seconds_between(then, now));
-        if now.mode == Mode::Serve {
+        if now.mode != Mode::Run {
             change.requests_per_s = per_second(then.requests(), now.requests(), change.seconds);
         }
         change

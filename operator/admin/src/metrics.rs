@@ -37,8 +37,16 @@ impl Format {
     }
 }
 
+/// The same for what also sinks: how their names begin, the family, the label, what it is.
+const BY_LABEL: [(&str, &str, &str, &str); 3] = [
+    ("forward_state_", "nicache_forward_connections", "state", "Connections that the forwarder knows, by state."),
+    ("forward_up_", "nicache_forward_back_end_up", "back_end", "Whether a back end gets new connections."),
+    ("forward_serving_", "nicache_forward_back_end_connections", "back_end", "Connections that a back end has."),
+];
+
 /// Counters of a sample that are one family with a label: how their names begin, the family, what it is.
-const BY_REASON: [(&str, &str, &str); 4] = [
+const BY_REASON: [(&str, &str, &str); 5] = [
+    ("forward_dropped_", "nicache_forward_dropped", "Packets that the forwarder did not pass on, by reason."),
     ("bypass_", "nicache_bypasses", "Requests that the card left to the server, by reason."),
     (
         "fill_refused_",
@@ -75,6 +83,7 @@ fn about(text: &mut Text, sample: &Sample) {
     let mode = match sample.mode {
         Mode::Run => "run",
         Mode::Serve => "serve",
+        Mode::Forward => "forward",
     };
     text.family("nicache_build_info", Kind::Gauge, "Which nicache this is; the value is 1.");
     text.value("nicache_build_info", &[("name", &sample.name), ("mode", mode), ("version", &sample.version)], 1);
@@ -132,6 +141,11 @@ fn cards(text: &mut Text, sample: &Sample) {
         Mode::Serve => {
             ("nicache_block_lookups", "Blocks that replies needed, by what the card's directory said.", "refused")
         }
+        Mode::Forward => (
+            "nicache_forward_payload_bytes",
+            "Bytes of payload that were sent on: from the card (hit), or from main memory (miss).",
+            "bypass",
+        ),
     };
     text.family(family, Kind::Counter, help);
     for card in &sample.cards {
@@ -165,12 +179,25 @@ fn reasons(text: &mut Text, sample: &Sample) {
             text.value(family, &[("reason", reason)], value);
         }
     }
+    for (prefix, family, label, help) in BY_LABEL {
+        let mut values = sample.by_reason(prefix).peekable();
+        if values.peek().is_none() {
+            continue;
+        }
+        text.family(family, Kind::Gauge, help);
+        for (name, value) in values {
+            text.value(family, &[(label, name)], value);
+        }
+    }
 }
 
 /// Whatever else is counted, under its own name. What nobody has described is one family with a label.
 fn others(text: &mut Text, sample: &Sample, describe: impl Fn(&str) -> Option<Description>) {
     let is_told =
-        |name: &str| BY_REASON.iter().map(|(prefix, ..)| prefix).chain(&OF_CARDS).any(|it| name.starts_with(it));
+        |name: &str| {
+            let labelled = BY_LABEL.iter().map(|(prefix, ..)| prefix);
+            BY_REASON.iter().map(|(prefix, ..)| prefix).chain(labelled).chain(&OF_CARDS).any(|it| name.starts_with(it))
+        };
     let mut strange = Vec::new();
     for (name, value) in sample.counters.iter().filter(|(name, _)| !is_told(name)) {
         let Some(description) = describe(name) else {

@@ -13,6 +13,8 @@ pub enum Mode {
     Run,
     /// A server whose host manages the card's memory: blocks of 4 KB are.
     Serve,
+    /// A forwarder: bytes of payload are, by whether they were sent from the card or from main memory.
+    Forward,
 }
 
 /// What there is to see.
@@ -75,6 +77,7 @@ impl Sample {
                 total.hits + total.misses + total.bypasses
             }
             Mode::Serve => self.counters.get("requests").copied().unwrap_or(0),
+            Mode::Forward => self.counters.get("forward_packets").copied().unwrap_or(0),
         }
     }
 

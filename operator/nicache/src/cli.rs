@@ -1,10 +1,14 @@
 //! The command line: one variant per command. The settings of `run` are in [`crate::options`].
 
+mod forward;
+
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use forward::{ForwardArgs, ForwardCommand};
 
 use crate::generate::GenerateArgs;
 use crate::options::{BusAddress, LogFormat, Milliseconds, NfsOptions, Protocol, RunOptions, ServeOptions};
@@ -33,6 +37,9 @@ pub enum Command {
     /// Serve a logical unit of an iSCSI target over NFS, from a cache whose bytes are not copied between layers
     #[command(after_help = crate::options::NFS_EXAMPLES)]
     Nfs(Box<NfsOptions>),
+    /// Forward packets between interfaces, with NAT and load balancing; payload stays on the card
+    #[command(after_help = forward::EXAMPLES)]
+    Forward(ForwardArgs),
     /// Stand in front of a database, and tell the machines that keep its pages what it receives
     #[command(after_help = RELAY_EXAMPLES)]
     Relay(RelayArgs),
@@ -96,6 +103,9 @@ pub enum Command {
     /// The process that owns device and mount (started by nfs)
     #[command(hide = true)]
     MountOwner,
+    /// The forwarder process (started by forward)
+    #[command(hide = true)]
+    Forwarder,
     /// The watcher process (started by run)
     #[command(hide = true)]
     Watch,

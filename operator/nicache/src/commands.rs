@@ -6,6 +6,7 @@ mod card;
 mod check;
 mod companion;
 mod follow;
+mod forward;
 mod nfs;
 mod purge;
 mod relay;
@@ -33,6 +34,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Attach(options) => attach::execute(*options),
         Command::Serve(options) => serve::execute(*options),
         Command::Nfs(options) => nfs::execute(&options),
+        Command::Forward(arguments) => forward::execute(arguments),
         Command::Relay(arguments) => relay::execute(&arguments),
         Command::Check(arguments) => check::execute(&arguments),
         Command::Status(arguments) => status::execute(&arguments),
@@ -54,6 +56,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Firmware => crate::serve::firmware::execute(),
         Command::Host => crate::serve::host::execute(),
         Command::MountOwner => nfs::own_mount(),
+        Command::Forwarder => crate::forward::process::execute(),
         Command::Watch => watch::execute(),
         Command::Server => server::execute(),
         Command::Companion(arguments) => companion::execute(&arguments),

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::HOTTEST_MAX;
 use crate::inquiry::{DatabaseReport, EntryReport, PageReport, WhoReport, WhyReport};
+use crate::forward::status::ForwardStatus;
 use crate::serve::report::ServeStatus;
 use crate::setup::{receive_message, send_message};
 pub use crate::stranger_report::StrangerReport;
@@ -329,6 +330,18 @@ pub enum Request {
         /// An absolute path, or a table.
         source: String,
     },
+    /// What does a forwarder know of an address? Port 0: whatever the port.
+    ForwardWhy {
+        /// The address.
+        asked: SocketAddr,
+    },
+    /// Give a forwarder's back ends at an address no new connections, or give them some again.
+    Drain {
+        /// The address.
+        address: SocketAddr,
+        /// After how many milliseconds what is left is ended; `None`: they get connections again.
+        within_ms: Option<u64>,
+    },
 }
 
 /// The supervisor's response.
@@ -341,6 +354,15 @@ pub enum Response {
     Serve(Box<ServeStatus>),
     /// To [`Request::Status`], of `nicache nfs`.
     Nfs(Box<nicache_gateway::Figures>),
+    /// To [`Request::Status`], of `nicache forward`.
+    Forward(Box<ForwardStatus>),
+    /// To [`Request::ForwardWhy`].
+    ForwardWhy(Box<nicache_router::report::WhyReport>),
+    /// To [`Request::Drain`].
+    Drained {
+        /// So many back ends.
+        back_ends: u64,
+    },
     /// To [`Request::Sample`].
     Sample(Box<Sample>),
     /// To [`Request::Upgrade`]: the other card serves.

@@ -18,6 +18,7 @@ mod corpus;
 mod demo;
 mod engine;
 mod following;
+mod forward;
 pub mod generate;
 mod inquiry;
 mod laboratory;

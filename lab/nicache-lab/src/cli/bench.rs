@@ -67,6 +67,9 @@ pub enum BenchCommand {
     /// The card alone: nanoseconds per request of each kind
     #[command(after_help = "Example: nicache bench pipeline --only hit")]
     Pipeline(BenchPipelineArgs),
+    /// What it costs to forward: CPU for each gigabyte and Gb/s of `nicache forward`, beside the kernel, nftables and HAProxy
+    #[command(after_help = "Example: sudo nicache bench forward --rounds 3\n\nNeeds root, nft and haproxy, and a quiet machine.")]
+    Forward(BenchForwardArgs),
     /// What payload caching is worth to a forwarder: the tables of Yocum and Chase 2001, from a model of their machine and nicache's payload cache
     #[command(after_help = "Example: nicache bench yocum --json > yocum.json")]
     Yocum(BenchYocumArgs),
@@ -474,6 +477,23 @@ pub struct BenchPipelineArgs {
     #[arg(long, value_name = "MS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub time: u64,
     /// Only kinds of requests whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub only: String,
+}
+
+/// Arguments of `bench forward`.
+#[derive(Debug, Args)]
+pub struct BenchForwardArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// How often everything is measured, in turn
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Seconds of each measurement
+    #[arg(long, value_name = "S", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub seconds: u32,
+    /// Only subjects whose name contains this, such as "nicache" or "HAProxy"
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
 }

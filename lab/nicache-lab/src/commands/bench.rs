@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nicache_bench::{Stop, curves, dynamic, impair, kim, nfs, pipeline, sets, siege, sim, wire, yocum};
+use nicache_bench::{Stop, curves, dynamic, forward, impair, kim, nfs, pipeline, sets, siege, sim, wire, yocum};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::card_program;
 use crate::cli::{
-    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs, BenchPipelineArgs,
+    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs, BenchPipelineArgs,
     BenchSetsArgs, BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
 };
 
@@ -30,6 +30,7 @@ pub fn execute(command: &BenchCommand) -> Result<ExitCode> {
         BenchCommand::Siege(arguments) => run_siege(arguments),
         BenchCommand::Sim(arguments) => run_sim(arguments),
         BenchCommand::Pipeline(arguments) => run_pipeline(arguments),
+        BenchCommand::Forward(arguments) => run_forward(arguments),
         BenchCommand::Yocum(arguments) => run_yocum(arguments),
     }
 }
@@ -376,6 +377,22 @@ fn run_pipeline(arguments: &BenchPipelineArgs) -> Result<ExitCode> {
 
 fn run_yocum(arguments: &BenchYocumArgs) -> Result<ExitCode> {
     let report = yocum::run(&yocum::Plan { packets: arguments.packets, seed: arguments.seed });
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_forward(arguments: &BenchForwardArgs) -> Result<ExitCode> {
+    let report = forward::run(&forward::Plan {
+        nicache: std::env::current_exe().context("cannot find this program's file")?,
+        rounds: arguments.rounds,
+        length: Duration::from_secs(arguments.seconds.into()),
+        only: arguments.only.clone(),
+        stop: stop()?,
+    })?;
     if arguments.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {

@@ -73,7 +73,7 @@ pub fn packets(mut bytes: &[u8]) {
         let incoming = Incoming { look: &frame[..look], len: frame.len(), port: how & 1, offload };
         let decision = forwarder.handle(&incoming, &mut head, Moment { now, random: 9 });
         match decision {
-            Decision::Forward(out) => {
+            Decision::Forward(out) | Decision::Cut { whole: out, .. } => {
                 assert!(out.rest.start <= out.rest.end && out.rest.end <= frame.len());
                 assert!(head.len() >= 34);
                 if out.interface == 1 {

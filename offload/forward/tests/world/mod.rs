@@ -65,6 +65,9 @@ impl World {
         let incoming = Incoming { look: frame, len: frame.len(), port, offload };
         match self.forwarder.handle(&incoming, &mut head, moment) {
             Decision::Forward(out) => Ok((out.interface, [&head[..], &frame[out.rest]].concat(), out.offload)),
+            Decision::Cut { whole, .. } => {
+                Ok((whole.interface, [&head[..], &frame[whole.rest]].concat(), whole.offload))
+            }
             Decision::Answer { interface } => Ok((interface, head.to_vec(), Offload::default())),
             Decision::Drop(why) => Err(why),
             Decision::Wait => Err(Drop::Neighbour),

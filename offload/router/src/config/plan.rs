@@ -34,8 +34,8 @@ const MEMORY_BYTES_MAX: u64 = 2 << 30;
 /// Connections at most: [`nicache_forward::Config::limits`] says what they cost.
 const CONNECTIONS: u32 = 65_536;
 const CONNECTIONS_MAX: u32 = 4 << 20;
-/// Ports of a card (`docs/bus.md`).
-const PORTS_MAX: usize = 16;
+/// Ports of a card: two fewer than the files that it can wait for ([`nicache_port::WAIT_FDS_MAX`]).
+const PORTS_MAX: usize = nicache_port::WAIT_FDS_MAX - 2;
 /// Ports that masquerading gives out: those below are for programs that this machine's users know by their numbers.
 const MASQUERADE_PORTS: RangeInclusive<u16> = 1024..=65_535;
 /// The least that IPv6 takes (RFC 8200 section 5) is more than that of IPv4 (RFC 791).

@@ -15,7 +15,9 @@ function busOf(point, name) {
 }
 
 function begin(mode) {
-  const [hits, misses, bypasses] = mode === "serve" ? ["blocks found", "blocks missed", "blocks refused"] : Object.values(WORDS);
+  const [hits, misses, bypasses] = mode === "serve" ? ["blocks found", "blocks missed", "blocks refused"]
+    : mode === "forward" ? ["bytes from the card", "bytes from main memory", "–"] : Object.values(WORDS);
+  if (mode === "forward") say($("requests").querySelector("h2"), "Bytes of payload per second");
   if (mode === "serve") say($("requests").querySelector("h2"), "Blocks per second");
   charts = [
     new Chart($("requests"), [
@@ -80,11 +82,11 @@ function showTiles(sample, point) {
   $("tiles").replaceChildren(
     tile("Requests", point ? rate(point.requests_per_s) + "/s" : "–",
       sample.mode === "serve" ? count(sample.counters.requests ?? 0) + " so far" : count(looked) + " so far"),
-    tile(sample.mode === "serve" ? "Blocks found" : "Hit rate", percent(point?.hit_rate),
+    tile(sample.mode === "serve" ? "Blocks found" : sample.mode === "forward" ? "From the card" : "Hit rate", percent(point?.hit_rate),
       percent(looked ? sum.hits / looked : null) + " in all"),
     tile("From the card", point ? bytes(point.sent_bytes_per_s) + "/s" : "–", bytes(sum.sent_bytes ?? 0) + " so far"),
     tile("Kept off the bus", point ? bytes(point.saved_bytes_per_s) + "/s" : "–", bytes(sum.saved_bytes ?? 0) + " so far"),
-    tile(sample.mode === "serve" ? "Blocks kept" : "Replies kept", count(sum.entries ?? 0), count(sum.evictions ?? 0) + " evicted"),
+    tile(sample.mode === "serve" ? "Blocks kept" : sample.mode === "forward" ? "Entries in use" : "Replies kept", count(sum.entries ?? 0), count(sum.evictions ?? 0) + " evicted"),
     memory,
     tile("Connections", count(sample.connections), count(sum.retransmits ?? 0) + " sent again"),
     tile("Watcher", sample.watcher.unavailable ? "absent" : "watching", sample.watcher.kind ? "by " + sample.watcher.kind : ""),

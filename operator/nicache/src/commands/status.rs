@@ -13,6 +13,7 @@ use crate::live;
 pub fn execute(arguments: &StatusArgs) -> Result<ExitCode> {
     let (text, json) = match ask(arguments.target.name.as_deref(), &Request::Status)? {
         Response::Status(status) => (render(&status), serde_json::to_string(&status)?),
+        Response::Forward(status) => (status.to_string(), serde_json::to_string(&status)?),
         Response::Serve(status) => (status.to_string(), serde_json::to_string(&status)?),
         Response::Nfs(figures) => (figures.to_string(), serde_json::to_string(&figures)?),
         _ => bail!("an unexpected response"),

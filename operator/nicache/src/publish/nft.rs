@@ -30,6 +30,11 @@ pub struct Nft {
 impl Nft {
     /// Starts `nft`, gives it the rules and waits until they are in force.
     pub fn start(scene: &Scene<'_>) -> Result<Nft> {
+        Nft::own(&rules(scene), &format!("ip {}", table_name(scene.interface)))
+    }
+
+    /// The same with the rules of a table, in one line, and the table's family and name. It is the table of the calling thread's network namespace.
+    pub fn own(rules: &str, table: &str) -> Result<Nft> {
         let spawned = Command::new("nft")
             .arg("-i")
             .stdin(Stdio::piped())
@@ -50,8 +55,8 @@ impl Nft {
         forward_lines(process.stdout.take().context("nft has no output")?, lines.clone());
         forward_lines(process.stderr.take().context("nft has no output")?, lines);
         let mut nft = Nft { process, pidfd, input };
-        nft.command(&rules(scene))?;
-        nft.confirm(&output, scene.interface)?;
+        nft.command(rules)?;
+        nft.confirm(&output, table)?;
         Ok(nft)
     }
 
@@ -66,19 +71,19 @@ impl Nft {
     }
 
     /// Asks for the table; `nft` handles lines in order, so either an error or the table comes.
-    fn confirm(&mut self, output: &mpsc::Receiver<String>, interface: &str) -> Result<()> {
-        let table = table_name(interface);
-        self.command(&format!("list table ip {table}"))?;
+    fn confirm(&mut self, output: &mpsc::Receiver<String>, table: &str) -> Result<()> {
+        self.command(&format!("list table {table}"))?;
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let line = output.recv_timeout(deadline.saturating_duration_since(Instant::now()));
             let line = line.map_err(|_| anyhow!("nft did not say whether the rules are in force"))?;
-            if line.starts_with(&format!("table ip {table} {{")) && !line.contains("type nat") {
+            // What it is given it may say again, all in one line.
+            if line.starts_with(&format!("table {table} {{")) && !line.contains("type ") {
                 return Ok(());
             }
             if line.contains("Error") || line.contains("not permitted") {
                 bail!(
-                    "nft refused the rules ({}): this needs CAP_NET_ADMIN and a kernel with nf_tables and NAT",
+                    "nft refused the rules ({}): this needs CAP_NET_ADMIN and a kernel with nf_tables",
                     line.trim()
                 );
             }

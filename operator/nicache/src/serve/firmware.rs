@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nicache_bus::{Attachment, BusModel, Meter, Peer, Window};
 use nicache_firmware::{Broken, Firmware, Progress};
-use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, Port, TapConfig, TapQueue, wait};
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, PacketSocket, Port, TapConfig, TapQueue, wait};
 
 use super::channel::Inbox;
 use super::messages::{FirmwareSetup, FromFirmware, ToFirmware};
@@ -25,10 +25,26 @@ pub fn execute() -> Result<ExitCode> {
     logs::start(setup.log_format);
     go_first(CARD_NICENESS);
     let mut files = files.into_iter();
+    let inbox = Inbox::new(socket);
+    if setup.packet_ports > 0 {
+        let sockets = files.by_ref().take(setup.packet_ports.into()).map(PacketSocket::from_owned_fd);
+        let sockets = sockets.collect::<Result<Vec<_>, _>>().context("a packet socket from the supervisor")?;
+        return at_ports(sockets, &setup, files, inbox);
+    }
     let tap = files.next().context("no TAP queue came with the setup")?;
     // Frames from the wire are no longer than the host's buffers.
     let config = TapConfig { tso: false, uso: false, ..TapConfig::default() };
-    let mut port = TapQueue::from_owned_fd(tap, &config).context("a TAP queue from the supervisor")?;
+    let port = TapQueue::from_owned_fd(tap, &config).context("a TAP queue from the supervisor")?;
+    at_ports(vec![port], &setup, files, inbox)
+}
+
+/// The same behind these ports.
+fn at_ports<P: Port>(
+    mut ports: Vec<P>,
+    setup: &FirmwareSetup,
+    mut files: impl Iterator<Item = OwnedFd>,
+    mut inbox: Inbox,
+) -> Result<ExitCode> {
     let meter = match &setup.bus {
         None => None,
         Some(model) => {
@@ -38,10 +54,9 @@ pub fn execute() -> Result<ExitCode> {
         }
     };
     let mut attached: Vec<OwnedFd> = files.collect();
-    let mut inbox = Inbox::new(socket);
     loop {
         let (window, attachment) = attachment(attached)?;
-        let mut firmware = Firmware::new(port, attachment.card(), window, setup.cache_bytes, meter.clone())
+        let mut firmware = Firmware::with_ports(ports, attachment.card(), window, setup.cache_bytes, meter.clone())
             .context("no memory for the card's cache: try a smaller --memory")?;
         send_message(inbox.socket(), &FromFirmware::Ready, &[])?;
         attached = match work(&mut firmware, &mut inbox) {
@@ -57,7 +72,7 @@ pub fn execute() -> Result<ExitCode> {
                 }
             }
         };
-        port = firmware.into_port();
+        ports = firmware.into_ports();
     }
 }
 
@@ -105,9 +120,9 @@ fn work<P: Port>(firmware: &mut Firmware<P>, inbox: &mut Inbox) -> Result<Option
                         continue;
                     }
                     IdleStep::Sleep if firmware.prepare_sleep()? => {
-                        let wire = if firmware.is_starved() { None } else { firmware.port().wait_fd() };
-                        let files = [Some(firmware.bell().as_fd()), Some(inbox.socket()), wire];
-                        let files: Vec<_> = files.into_iter().flatten().collect();
+                        let wires = if firmware.is_starved() { &[] } else { firmware.ports() };
+                        let files = [firmware.bell().as_fd(), inbox.socket()].into_iter();
+                        let files: Vec<_> = files.chain(wires.iter().filter_map(Port::wait_fd)).collect();
                         firmware.presence().sleep();
                         wait(&files, None)?;
                         firmware.presence().wake();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::{CoherenceKind, LogFormat, PolicyKind, RouteKind, SegmentationKind};
 
-/// Setup of a card. Attached: the TAP queue; with `bus`, the bus's clock; then what [`ToFirmware::Attach`] has.
+/// Setup of a card. Attached: the TAP queue, or `packet_ports` packet sockets; with `bus`, the bus's clock; then what [`ToFirmware::Attach`] has.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FirmwareSetup {
     /// Form of log lines.
@@ -19,6 +19,9 @@ pub struct FirmwareSetup {
     pub card: u16,
     /// Bytes of its cache.
     pub cache_bytes: u32,
+    /// Packet sockets that are its ports; 0: it has one, which is a TAP queue.
+    #[serde(default)]
+    pub packet_ports: u8,
     /// The modelled bus, as its option is spelled.
     pub bus: Option<String>,
 }

@@ -14,10 +14,10 @@
 //! Card and host share what the supervisor has made for them and nothing else: host memory, and an attachment for each card. Whoever ends is started again with a new
 //! attachment, which the other side is given, too. A host that ends takes its connections with it; a card that ends does not.
 
-mod channel;
+pub mod channel;
 pub mod firmware;
 pub mod host;
-mod messages;
+pub mod messages;
 pub mod report;
 mod sampler;
 mod shared;
@@ -260,6 +260,7 @@ impl<'a> Serving<'a> {
             log_format: self.options.log_format,
             card: number as u16,
             cache_bytes: self.host_setup.cache_bytes,
+            packet_ports: 0,
             bus: self.options.bus.map(|model| model.to_string()),
         };
         let clock = self.meter.as_ref().map(Meter::file);

@@ -34,6 +34,8 @@ pub enum Role {
     Firmware,
     /// The host of `nicache serve`.
     Host,
+    /// The forwarder of `nicache forward`.
+    Forwarder,
 }
 
 impl Role {
@@ -44,6 +46,7 @@ impl Role {
             Role::Server => "server",
             Role::Firmware => "firmware",
             Role::Host => "host",
+            Role::Forwarder => "forwarder",
         }
     }
 
@@ -54,6 +57,7 @@ impl Role {
             Role::Watch => "the watcher process",
             Role::Server => "the server",
             Role::Host => "the host process",
+            Role::Forwarder => "the forwarder process",
         }
     }
 }

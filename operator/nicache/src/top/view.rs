@@ -129,6 +129,7 @@ fn draw_rates(frame: &mut Frame<'_>, area: Rect, model: &Model, sample: &Sample)
     let (looked, found) = match sample.mode {
         Mode::Run => ("requests", "hit rate"),
         Mode::Serve => ("requests", "blocks found"),
+        Mode::Forward => ("packets", "from the card"),
     };
     let rows: [(&str, String, Color, OfChange, Option<u64>); 4] = [
         (looked, number(of(|change| change.requests_per_s), rate), Color::Cyan, |change| change.requests_per_s, None),

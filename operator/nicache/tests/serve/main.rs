@@ -1,4 +1,4 @@
-//! `nicache serve` with real clients, real files and the real kernel between them.
+//! `nicache serve` and `nicache forward` with real clients, real files and the real kernel between them.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -6,6 +6,7 @@ mod common;
 mod bus;
 mod crashes;
 mod files;
+mod forward;
 #[path = "../../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;
 mod http;

@@ -1,0 +1,178 @@
+//! Client, server and what is between them; and what is moved from one to the other.
+//!
+//! ```text
+//!  client 10.201.1.2 ── veth ── left 10.201.1.1 [middle] 10.201.2.1 right ── veth ── 10.201.2.2 server
+//! ```
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nicache_router::demo::Namespace;
+
+/// Where the server listens.
+pub const SERVER: &str = "10.201.2.2:5001";
+/// Where clients ask for it, of those that translate.
+pub const SERVICE: &str = "10.201.1.1:5001";
+const CHUNK_BYTES: usize = 128 * 1024;
+/// As much as a packet of 1500 bytes takes.
+const DATAGRAM_BYTES: usize = 1472;
+/// What passes before it counts: windows open, and first packets take their longer way.
+const WARM_UP: Duration = Duration::from_millis(300);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Load {
+    /// So many streams of TCP, from the server to the client.
+    Tcp(u32),
+    /// Datagrams, from the client to the server, as fast as they are taken.
+    Udp,
+}
+
+impl Load {
+    /// For tables.
+    pub fn label(self) -> String {
+        match self {
+            Load::Tcp(1) => "1 TCP stream".to_owned(),
+            Load::Tcp(count) => format!("{count} TCP streams"),
+            Load::Udp => "UDP".to_owned(),
+        }
+    }
+}
+
+/// See the module's head.
+pub struct Ground {
+    client: Namespace,
+    /// Where subjects are.
+    pub middle: Namespace,
+    server: Namespace,
+    received: Arc<AtomicU64>,
+}
+
+impl Ground {
+    /// Builds it, with a server that serves.
+    pub fn build() -> Result<Ground> {
+        let create = || Namespace::create().context("cannot make a network namespace: this needs root");
+        let (client, middle, server) = (create()?, create()?, create()?);
+        client.veth("eth0", &middle, "left")?;
+        server.veth("eth0", &middle, "right")?;
+        middle.ip("address add 10.201.1.1/24 dev left")?;
+        middle.ip("address add 10.201.2.1/24 dev right")?;
+        client.ip("address add 10.201.1.2/24 dev eth0")?;
+        client.ip("route add default via 10.201.1.1")?;
+        server.ip("address add 10.201.2.2/24 dev eth0")?;
+        server.ip("route add default via 10.201.2.1")?;
+        let received = Arc::new(AtomicU64::new(0));
+        let ground = Ground { client, middle, server, received };
+        ground.serve()?;
+        Ok(ground)
+    }
+
+    /// Threads end with the process: they wait for clients and take nothing.
+    fn serve(&self) -> Result<()> {
+        let (listener, datagrams) = self.server.run(|| -> std::io::Result<_> {
+            Ok((TcpListener::bind(SERVER)?, UdpSocket::bind(SERVER)?))
+        })?;
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let chunk = vec![0x5a; CHUNK_BYTES];
+                    while stream.write_all(&chunk).is_ok() {}
+                });
+            }
+        });
+        let received = Arc::clone(&self.received);
+        std::thread::spawn(move || {
+            let mut datagram = [0; 2048];
+            while let Ok(count) = datagrams.recv(&mut datagram) {
+                received.fetch_add(count as u64, Ordering::Relaxed);
+            }
+        });
+        Ok(())
+    }
+
+    /// Moves bytes for so long. Returns how many arrived, in how many seconds, and what processors of this machine were at work meanwhile, in seconds.
+    pub fn run(&self, load: Load, target: &str, length: Duration) -> Result<(u64, f64, f64)> {
+        let target: SocketAddr = target.parse()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let counted = match load {
+            Load::Tcp(_) => Arc::new(AtomicU64::new(0)),
+            Load::Udp => Arc::clone(&self.received),
+        };
+        let mut threads = Vec::new();
+        for _ in 0..match load {
+            Load::Tcp(streams) => streams,
+            Load::Udp => 1,
+        } {
+            let (stop, counted) = (Arc::clone(&stop), Arc::clone(&counted));
+            let start = move || -> std::io::Result<_> {
+                if load == Load::Udp {
+                    let socket = UdpSocket::bind("0.0.0.0:0")?;
+                    socket.connect(target)?;
+                    return Ok(std::thread::spawn(move || send(&socket, &stop)));
+                }
+                let stream = connect(target)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                Ok(std::thread::spawn(move || receive(stream, &stop, &counted)))
+            };
+            threads.push(self.client.run(start).with_context(|| format!("no connection to {target}"))?);
+        }
+        std::thread::sleep(WARM_UP);
+        let (bytes, busy, begun) = (counted.load(Ordering::Relaxed), busy_s()?, Instant::now());
+        std::thread::sleep(length);
+        let (bytes, busy) = (counted.load(Ordering::Relaxed) - bytes, busy_s()? - busy);
+        let seconds = begun.elapsed().as_secs_f64();
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            let _ = thread.join();
+        }
+        if bytes == 0 {
+            bail!("nothing arrived from {target}");
+        }
+        Ok((bytes, seconds, busy))
+    }
+}
+
+/// The first SYN may be lost while somebody asks for a MAC address.
+fn connect(target: SocketAddr) -> std::io::Result<TcpStream> {
+    let begun = Instant::now();
+    loop {
+        match TcpStream::connect_timeout(&target, Duration::from_secs(3)) {
+            Err(_) if begun.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(50)),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn receive(mut stream: TcpStream, stop: &AtomicBool, counted: &AtomicU64) {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while !stop.load(Ordering::Relaxed) {
+        match stream.read(&mut chunk) {
+            Ok(count) if count > 0 => counted.fetch_add(count as u64, Ordering::Relaxed),
+            _ => return,
+        };
+    }
+}
+
+fn send(socket: &UdpSocket, stop: &AtomicBool) {
+    let datagram = [0x5a; DATAGRAM_BYTES];
+    while !stop.load(Ordering::Relaxed) {
+        // A full queue, or a port that is unreachable for a moment.
+        if socket.send(&datagram).is_err() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// What all processors have worked so far, in seconds: everything but idle, waiting for disks, and what the machine below took.
+fn busy_s() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/stat").context("/proc/stat")?;
+    let fields: Vec<f64> =
+        text.lines().next().unwrap_or_default().split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    let [user, nice, system, _, _, irq, softirq, ..] = fields[..] else { bail!("/proc/stat says nothing") };
+    Ok((user + nice + system + irq + softirq) / rustix::param::clock_ticks_per_second() as f64)
+}

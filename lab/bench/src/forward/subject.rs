@@ -1,0 +1,169 @@
+//! What stands between client and server.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use nicache_forward::modes::Mode;
+
+use super::ground::{Ground, Load, SERVER, SERVICE};
+
+/// A subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// The kernel's IP forwarding, without translation.
+    Kernel,
+    /// nftables: both addresses translated.
+    Nftables,
+    /// HAProxy, copying.
+    Haproxy,
+    /// HAProxy with `splice`.
+    HaproxySplice,
+    /// nicache: both addresses translated, by descriptors.
+    Nicache(Mode),
+}
+
+impl Subject {
+    /// All of them.
+    pub fn all() -> Vec<Subject> {
+        let others = [Subject::Kernel, Subject::Nftables, Subject::Haproxy, Subject::HaproxySplice];
+        others.into_iter().chain(Mode::ALL.map(Subject::Nicache)).collect()
+    }
+
+    /// For tables.
+    pub fn label(self) -> String {
+        match self {
+            Subject::Kernel => "IP forwarding".to_owned(),
+            Subject::Nftables => "nftables".to_owned(),
+            Subject::Haproxy => "HAProxy".to_owned(),
+            Subject::HaproxySplice => "HAProxy, splice".to_owned(),
+            Subject::Nicache(mode) => format!("nicache, {mode}"),
+        }
+    }
+
+    /// Whether it can carry that.
+    pub fn carries(self, load: Load) -> bool {
+        load != Load::Udp || !matches!(self, Subject::Haproxy | Subject::HaproxySplice)
+    }
+
+    /// What clients connect to.
+    pub fn target(self) -> &'static str {
+        if self == Subject::Kernel { SERVER } else { SERVICE }
+    }
+
+    /// Puts it between them.
+    pub fn start(self, ground: &Ground, nicache: &Path, folder: &Path) -> Result<Standing> {
+        match self {
+            Subject::Kernel => {
+                forward(ground, true)?;
+                Ok(Standing { process: None, is_in_kernel: true })
+            }
+            Subject::Nftables => {
+                let rules = format!(
+                    "add table ip bench\nadd chain ip bench in {{ type nat hook prerouting priority -100; }}\n\
+                     add chain ip bench out {{ type nat hook postrouting priority 100; }}\n\
+                     add rule ip bench in ip daddr 10.201.1.1 tcp dport 5001 dnat to {SERVER}\n\
+                     add rule ip bench in ip daddr 10.201.1.1 udp dport 5001 dnat to {SERVER}\n\
+                     add rule ip bench out oifname right masquerade\n"
+                );
+                let path = folder.join("rules.nft");
+                std::fs::write(&path, rules)?;
+                forward(ground, true)?;
+                nft(ground, &["-f", path.to_str().context("a path that is text")?])?;
+                Ok(Standing { process: None, is_in_kernel: true })
+            }
+            Subject::Haproxy | Subject::HaproxySplice => {
+                let splice = if self == Subject::HaproxySplice { "option splice-auto" } else { "" };
+                let path = folder.join("haproxy.cfg");
+                std::fs::write(
+                    &path,
+                    format!(
+                        "global\n  nbthread 1\n  maxconn 1000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
+                         listen bench\n  bind {SERVICE}\n  {splice}\n  server one {SERVER}\n"
+                    ),
+                )?;
+                let process = spawn(ground, "haproxy", &["-db", "-q", "-f", path.to_str().context("a path that is text")?], false)?;
+                Ok(Standing { process: Some(process), is_in_kernel: false })
+            }
+            Subject::Nicache(mode) => {
+                let path = folder.join("forward.toml");
+                let service = |protocol: &str| {
+                    format!(
+                        "[[service]]\nprotocol = \"{protocol}\"\naddress = \"{SERVICE}\"\nmasquerade = \"10.201.2.1\"\n\
+                         [[service.back-end]]\naddress = \"{SERVER}\"\n"
+                    )
+                };
+                let text = format!(
+                    "mode = \"{mode}\"\nmemory = \"16M\"\n[[interface]]\nname = \"left\"\n[[interface]]\nname = \"right\"\n{}{}",
+                    service("tcp"),
+                    service("udp")
+                );
+                std::fs::write(&path, text)?;
+                let program = nicache.to_str().context("a path that is text")?;
+                let path = path.to_str().context("a path that is text")?;
+                let process = spawn(ground, program, &["forward", "--json", "--config", path], true)?;
+                Ok(Standing { process: Some(process), is_in_kernel: false })
+            }
+        }
+    }
+}
+
+/// A subject at work.
+pub struct Standing {
+    process: Option<Child>,
+    is_in_kernel: bool,
+}
+
+impl Standing {
+    /// Takes it away.
+    pub fn stop(mut self, ground: &Ground) -> Result<()> {
+        if let Some(process) = &mut self.process {
+            let pid = rustix::process::Pid::from_child(process);
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+            process.wait()?;
+        }
+        if self.is_in_kernel {
+            forward(ground, false)?;
+            nft(ground, &["flush", "ruleset"])?;
+        }
+        Ok(())
+    }
+}
+
+fn forward(ground: &Ground, is_on: bool) -> Result<()> {
+    let text = if is_on { "1" } else { "0" };
+    Ok(ground.middle.run(move || std::fs::write("/proc/sys/net/ipv4/ip_forward", text))?)
+}
+
+fn nft(ground: &Ground, arguments: &[&str]) -> Result<()> {
+    let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+    let output = ground.middle.run(move || Command::new("nft").args(arguments).output()).context("nft is needed")?;
+    if !output.status.success() {
+        bail!("nft: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+/// Starts a program in the middle; `announces`: and waits for its first line.
+fn spawn(ground: &Ground, program: &str, arguments: &[&str], announces: bool) -> Result<Child> {
+    let name = program.to_owned();
+    let program = name.clone();
+    let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+    let mut process = ground
+        .middle
+        .run(move || {
+            let mut command = Command::new(program);
+            command.args(arguments).stdin(Stdio::null()).stdout(if announces { Stdio::piped() } else { Stdio::null() });
+            command.spawn()
+        })
+        .with_context(|| format!("{name} is needed"))?;
+    if announces && let Some(output) = process.stdout.take() {
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        if !line.contains("ready") {
+            bail!("{name} did not start");
+        }
+    }
+    Ok(process)
+}

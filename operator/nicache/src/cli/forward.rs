@@ -1,0 +1,164 @@
+//! The command line of `nicache forward`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use nicache_forward::modes::Mode;
+
+use super::Target;
+use crate::options::{AdminAddress, LogFormat, Milliseconds, Size};
+
+pub const EXAMPLES: &str = "Examples:
+  sudo nicache forward --demo
+  sudo nicache forward --demo --mode direct
+  nicache forward check forward.toml
+  sudo nicache forward --config forward.toml --admin 9090
+  nicache forward why 10.0.0.7:4711
+  nicache forward drain 192.0.2.11:80 --within 60s
+
+A small forward.toml, which shares one address among a network and sends port 80 to two servers:
+  [[interface]]
+  name = \"eth0\"                      # inside
+  [[interface]]
+  name = \"eth1\"                      # outside
+  masquerade = true
+  [[service]]
+  protocol = \"tcp\"
+  address = \"198.51.100.7:80\"
+  check = { kind = \"http\", path = \"/\" }
+    [[service.back-end]]
+    address = \"10.1.0.11:80\"
+    [[service.back-end]]
+    address = \"10.1.0.12:80\"
+    weight = 2
+
+The interfaces are the forwarder's while it runs: this machine itself is reached by them only at the ports that `keep` names
+(keep = [\"tcp/22\"]). docs/forward.md has all keys.";
+
+/// Arguments of `forward`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ForwardArgs {
+    /// What else to do.
+    #[command(subcommand)]
+    pub command: Option<ForwardCommand>,
+
+    /// Make namespaces with three clients and three nginx back ends, forward between them, and show what happens; Ctrl-C leaves nothing
+    #[arg(long, conflicts_with = "config", required_unless_present = "config")]
+    pub demo: bool,
+
+    /// What to forward between which interfaces
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// How payload gets from a receive to a send: by main memory (copy), by main memory and it stays on the card, too (pcache), it stays on the card
+    /// alone (direct: what does not fit is dropped; spill: it is fetched before), or direct until the card fills, then pcache (adaptive)
+    /// [default: that of the file, or adaptive; with --demo all of them in turn]
+    #[arg(long, value_name = "MODE", value_parser = clap::builder::ValueParser::new(mode))]
+    pub mode: Option<Mode>,
+
+    /// Memory of the card for payload: 4M, 64M, ... [default: that of the file, or 4M]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Size>,
+
+    /// With --demo: bytes per second that each of the three clients downloads
+    #[arg(long, value_name = "SIZE", default_value = "4M", requires = "demo")]
+    pub rate: Size,
+
+    /// With --demo: seconds for each mode
+    #[arg(long, value_name = "S", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600), requires = "demo")]
+    pub seconds: u32,
+
+    /// With --demo: end when each mode has had its turn
+    #[arg(long, requires = "demo")]
+    pub once: bool,
+
+    /// Show figures at this address of this machine: metrics for Prometheus at /metrics, JSON at /api/status. Without ADDR it is 127.0.0.1. Nobody is asked
+    /// for a password [default: nowhere]
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub admin: Option<AdminAddress>,
+
+    /// Let --admin be at an address that is not a loopback one: whoever reaches it sees how the forwarder is run
+    #[arg(long, requires = "admin")]
+    pub admin_anyone: bool,
+
+    /// Name of this nicache for `status` [default: nic0, nic1, ...]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+
+    /// Announce start, figures and end as lines of JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// Form of the log on standard error
+    #[arg(long, value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// What else to do about forwarding.
+#[derive(Debug, Subcommand)]
+pub enum ForwardCommand {
+    /// Say whether a file is right for this machine, and what it comes to; nothing is changed
+    Check(ForwardCheckArgs),
+    /// Say what a running forwarder knows of an address: its connections, translation, back end, route, and what becomes of its packets
+    Why(ForwardWhyArgs),
+    /// Give a back end no new connections, and end what is left after a time
+    Drain(ForwardDrainArgs),
+    /// Give a back end connections again
+    Undrain(ForwardUndrainArgs),
+}
+
+/// Arguments of `forward check`.
+#[derive(Debug, Args)]
+pub struct ForwardCheckArgs {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+}
+
+/// Arguments of `forward why`.
+#[derive(Debug, Args)]
+pub struct ForwardWhyArgs {
+    /// An address, or one with a port: 10.0.0.7, 10.0.0.7:4711, [2001:db8::1]:443
+    #[arg(value_name = "ADDR[:PORT]", value_parser = clap::builder::ValueParser::new(address))]
+    pub address: SocketAddr,
+    /// Which one.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Arguments of `forward drain`.
+#[derive(Debug, Args)]
+pub struct ForwardDrainArgs {
+    /// The back end, as it is in the file
+    #[arg(value_name = "ADDR:PORT")]
+    pub back_end: SocketAddr,
+    /// After which time connections that are left are sent elsewhere, which ends those of TCP
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub within: Milliseconds,
+    /// Which one.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// Arguments of `forward undrain`.
+#[derive(Debug, Args)]
+pub struct ForwardUndrainArgs {
+    /// The back end, as it is in the file
+    #[arg(value_name = "ADDR:PORT")]
+    pub back_end: SocketAddr,
+    /// Which one.
+    #[command(flatten)]
+    pub target: Target,
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    text.parse()
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let alone = || text.parse().ok().map(|address| SocketAddr::new(address, 0));
+    let odd = || format!("`{text}` is not an address: write 10.0.0.7, 10.0.0.7:4711 or [2001:db8::1]:443");
+    text.parse().ok().or_else(alone).ok_or_else(odd)
+}

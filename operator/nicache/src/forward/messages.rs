@@ -1,0 +1,105 @@
+//! What supervisor and forwarder tell each other: JSON messages with open files attached, on the socket that a child has at its start ([`crate::setup`]).
+
+use std::net::SocketAddr;
+
+use nicache_router::kernel::Link;
+use nicache_router::report::{Report, WhyReport};
+use serde::{Deserialize, Serialize};
+
+use crate::options::LogFormat;
+
+/// Setup of the forwarder. Attached: two files of the kernel's tables, and the memory for connections.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ForwarderSetup {
+    /// Form of log lines.
+    pub log_format: LogFormat,
+    /// The configuration's text, which the supervisor has checked.
+    pub config: String,
+    /// The links that it was checked with.
+    pub links: Vec<Link>,
+    /// A number that nobody else knows, the same after a restart.
+    pub secret: u64,
+}
+
+/// Supervisor to forwarder.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ToForwarder {
+    /// A card is there anew. Attached: the window, then the three files of the attachment.
+    Attach {
+        /// How payload gets from a receive to a send, from now on.
+        mode: String,
+    },
+    /// The card is gone.
+    Detach,
+    /// What health checks found.
+    Health {
+        /// The service's number.
+        service: u16,
+        /// The back end's number.
+        back_end: u16,
+        /// It answers.
+        is_up: bool,
+        /// What the check came to.
+        reason: String,
+    },
+    /// Answer this with [`FromForwarder::Answer`] of the same number.
+    Ask {
+        /// Number of the question.
+        id: u64,
+        /// The question.
+        question: Question,
+    },
+}
+
+/// What is asked of a forwarder.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum Question {
+    /// Everything.
+    Report,
+    /// What is known of an address? Port 0: whatever the port.
+    Why {
+        /// The address.
+        asked: SocketAddr,
+    },
+    /// Give back ends at an address no new connections, or give them some again.
+    Drain {
+        /// The address.
+        address: SocketAddr,
+        /// After how many milliseconds what is left is ended; `None`: they get connections again.
+        within_ms: Option<u64>,
+    },
+}
+
+/// Forwarder to supervisor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FromForwarder {
+    /// Packets are forwarded as soon as there is a card.
+    Ready,
+    /// The card is broken; another attachment is needed.
+    Broken,
+    /// To a question.
+    Answer {
+        /// Number of the question.
+        id: u64,
+        /// The answer.
+        answer: Answer,
+    },
+}
+
+/// To a [`Question`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Answer {
+    /// To [`Question::Report`].
+    Report(Box<Report>),
+    /// To [`Question::Why`].
+    Why(Box<WhyReport>),
+    /// To [`Question::Drain`]: so many back ends.
+    Drained {
+        /// How many.
+        back_ends: u64,
+    },
+}

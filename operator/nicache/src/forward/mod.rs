@@ -1,0 +1,502 @@
+//! `nicache forward`: packets between interfaces, whose payload stays on the card.
+//!
+//! ```text
+//! mod.rs        the supervisor: interfaces, guard, health checks; starts card and forwarder, and starts them again
+//! place.rs      where the interfaces are: this namespace, or that of the demo
+//! process.rs    the forwarder process (crates/router, crates/forward); the card process is that of `serve`, at packet sockets
+//! messages.rs   what they tell each other
+//! orders.rs     the control socket
+//! status.rs     what `nicache status` shows
+//! sampler.rs    what viewers show
+//! show.rs       what the demo prints
+//! ```
+//!
+//! The supervisor has everything that must outlive a card or a forwarder: the memory for connections, what health checks found, the guard's rules. Whoever ends is started again with
+//! a new attachment, which the other side is given, too.
+
+pub mod messages;
+mod orders;
+mod place;
+pub mod process;
+mod sampler;
+mod show;
+pub mod status;
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use nicache_admin::AdminServer;
+use nicache_bus::{Attachment, Doorbell, Window};
+use nicache_forward::modes::Mode;
+use nicache_router::config::Plan;
+use nicache_router::demo::Stage;
+use nicache_router::gateway::window_bytes;
+use nicache_router::guard;
+use nicache_router::health::{self, Verdict};
+use nicache_router::keep::Keep;
+use nicache_router::kernel::{Kernel, Link};
+use nicache_port::{PacketConfig, PacketSocket};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::cli::ForwardArgs;
+use crate::logs;
+use crate::options::reach;
+use crate::publish::Nft;
+use crate::serve::messages::{FirmwareSetup, FromFirmware, ToFirmware};
+use crate::setup::{receive_message, send_message};
+use crate::supervisor::children::{Child, Role, describe};
+use crate::supervisor::end::Signals;
+use crate::supervisor::instance::{Instance, Lock};
+use crate::supervisor::{check_privilege, first_word, notify};
+use messages::{ForwarderSetup, FromForwarder, Question, ToForwarder};
+use orders::{Asked, ControlServer, Orders};
+use place::Place;
+use sampler::Sampler;
+use show::Show;
+use status::About;
+
+/// How long a child may take to start.
+const START: Duration = Duration::from_secs(60);
+/// A child that ends more often than this many times in [`RESTARTS_IN`] is not started again.
+const RESTARTS_MAX: usize = 20;
+/// See [`RESTARTS_MAX`].
+const RESTARTS_IN: Duration = Duration::from_secs(10);
+
+/// Forwards until Ctrl-C or SIGTERM; the status for the shell.
+pub fn run(arguments: &ForwardArgs) -> Result<ExitCode> {
+    logs::start(arguments.log_format);
+    check_privilege("forward")?;
+    let signals = Signals::catch()?;
+    let mut forwarding = Forwarding::start(arguments)?;
+    forwarding.announce();
+    let ended = forwarding.supervise(&signals);
+    logs::clear_live_line();
+    drop(forwarding);
+    if arguments.json {
+        logs::print(&serde_json::json!({ "event": "ended", "failed": ended.is_err() }).to_string());
+    }
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// The thread that checks back ends. Dropping it ends it.
+struct Health {
+    stop: Arc<Doorbell>,
+    bell: Arc<Doorbell>,
+    told: Receiver<Verdict>,
+    thread: Option<JoinHandle<()>>,
+    /// What was found last, for a forwarder that is started again.
+    verdicts: BTreeMap<(u16, u16), Verdict>,
+}
+
+/// Everything that lives while packets are forwarded. Fields are dropped in this order.
+struct Forwarding<'a> {
+    arguments: &'a ForwardArgs,
+    show: Option<Show>,
+    admin: Option<AdminServer>,
+    control: ControlServer,
+    health: Option<Health>,
+    card: Child,
+    forwarder: Child,
+    guard: Nft,
+    plan: Plan,
+    setup: ForwarderSetup,
+    mode: Mode,
+    keep: Keep,
+    kernel: Kernel,
+    orders: Arc<Orders>,
+    asked: HashMap<u64, std::sync::mpsc::Sender<Asked>>,
+    questions: u64,
+    restarts: Vec<Instant>,
+    restarts_all: u64,
+    started: Instant,
+    place: Place,
+    instance: Instance,
+}
+
+impl<'a> Forwarding<'a> {
+    fn start(arguments: &'a ForwardArgs) -> Result<Forwarding<'a>> {
+        let who = reach(arguments.admin_anyone);
+        let mut admin = arguments.admin.map(|address| AdminServer::bind(address.0, who)).transpose()?;
+        let (instance, setting_up) = Instance::reserve(arguments.name.as_deref(), None)?;
+        let (place, config) = find_place(arguments, &instance)?;
+        drop::<Lock>(setting_up);
+        let secret = secret()?;
+        let (kernel, links) = place.run(|| -> std::io::Result<(Kernel, Vec<Link>)> {
+            let mut kernel = Kernel::open()?;
+            let links = kernel.links()?;
+            Ok((kernel, links))
+        })?;
+        let named = arguments.config.as_ref().map_or_else(|| "the demo".to_owned(), |path| path.display().to_string());
+        let mut plan = Plan::make(&config, &links, secret).map_err(|error| anyhow!("{named}, {error}"))?;
+        if let Some(memory) = arguments.memory {
+            let fits = (256 << 10..=2 << 30).contains(&memory.0);
+            plan.memory = u32::try_from(memory.0).ok().filter(|_| fits).context("--memory is from 256K to 2G")?;
+        }
+        let mode = arguments.mode.unwrap_or(if arguments.demo { Mode::ALL[0] } else { plan.mode });
+        let keep = Keep::create(plan.config.limits.connections).context("no memory for connections")?;
+        // Nothing is forwarded before the kernel keeps out of it.
+        let (rules, table) = (guard::rules(&instance.name, &plan), guard::table_name(&instance.name));
+        let guard = place.run(move || Nft::own(&rules, &format!("netdev {table}")))?;
+        let setup = ForwarderSetup { log_format: arguments.log_format, config, links, secret };
+        let control = ControlServer::bind(&instance.socket_path())?;
+        let forwarder = start_forwarder(&setup, &kernel, &keep)?;
+        let window = window(plan.memory)?;
+        let attachment = Attachment::create()?;
+        let card = start_card(arguments, &plan, &place, &window, &attachment)?;
+        attach(&forwarder, &window, &attachment, mode)?;
+        let health = (!plan.checks.is_empty()).then(|| Health::start(&plan, &place)).transpose()?;
+        let (orders, started) = (Arc::new(Orders::new()?), Instant::now());
+        let sampler = Arc::new(Sampler::new(Arc::clone(&orders), started));
+        if let Some(admin) = &mut admin {
+            admin.serve(Arc::clone(&sampler) as Arc<dyn nicache_admin::Source>)?;
+        }
+        control.serve(Arc::clone(&orders), sampler)?;
+        let show = place.stage().map(|stage| Show::start(stage, arguments)).transpose()?;
+        Ok(Forwarding {
+            arguments,
+            show,
+            admin,
+            control,
+            health,
+            card,
+            forwarder,
+            guard,
+            plan,
+            setup,
+            mode,
+            keep,
+            kernel,
+            orders,
+            asked: HashMap::new(),
+            questions: 0,
+            restarts: Vec::new(),
+            restarts_all: 0,
+            started,
+            place,
+            instance,
+        })
+    }
+
+    fn about(&self) -> About {
+        About {
+            name: self.instance.name.clone(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            forwarder_pid: self.forwarder.pid(),
+            card_pid: self.card.pid(),
+            restarts: self.restarts_all,
+            cache_bytes: self.plan.memory.into(),
+            admin: self.admin.as_ref().map(AdminServer::address),
+        }
+    }
+
+    fn announce(&self) {
+        notify::tell("READY=1");
+        if self.arguments.json {
+            let mut ready = serde_json::json!({ "event": "ready", "status": self.about() });
+            if let Some(stage) = self.place.stage() {
+                ready["service"] = stage.service().into();
+            }
+            logs::print(&ready.to_string());
+            return;
+        }
+        if let (Some(show), Some(stage)) = (&self.show, self.place.stage()) {
+            show.introduce(stage, &self.instance.name);
+            return;
+        }
+        let names: Vec<&str> = self.plan.interfaces.iter().map(|interface| &*interface.name).collect();
+        logs::print(&format!("{} forwards between {}, mode {}", self.instance.name, names.join(", "), self.mode));
+        for (service, name) in self.plan.config.services.iter().zip(&self.plan.services) {
+            logs::print(&format!("service {name} at {} {}", service.protocol, service.address));
+        }
+        if let Some(admin) = &self.admin {
+            logs::print(&format!("its figures are at http://{}/", admin.address()));
+        }
+    }
+
+    /// Waits for the end, and starts again what ends before it.
+    fn supervise(&mut self, signals: &Signals) -> Result<()> {
+        loop {
+            self.wait(signals)?;
+            while let Some(number) = signals.take() {
+                if matches!(number, SIGINT | SIGTERM) {
+                    return Ok(());
+                }
+            }
+            if self.guard.has_ended() {
+                bail!("the nft process that keeps the kernel from answering ended: everything else is stopped, too");
+            }
+            if let Some(status) = self.forwarder.try_wait()? {
+                tracing::error!("the forwarder process {}: it is started again, with its connections", describe(status));
+                self.count_restart()?;
+                self.restart_forwarder()?;
+                continue;
+            }
+            if let Some(status) = self.card.try_wait()? {
+                tracing::error!("the card process {}: it is started again", describe(status));
+                self.count_restart()?;
+                self.restart_card()?;
+                continue;
+            }
+            self.listen()?;
+            self.pass_on_health();
+            while let Some((question, reply)) = self.orders.take() {
+                self.ask(question, reply);
+            }
+            if self.step_show()? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn listen(&mut self) -> Result<()> {
+        while has_message(self.forwarder.channel.as_fd()) {
+            match receive_message::<FromForwarder>(&self.forwarder.channel)? {
+                Some((FromForwarder::Broken, _)) => self.reattach()?,
+                Some((FromForwarder::Answer { id, answer }, _)) => {
+                    if let Some(reply) = self.asked.remove(&id) {
+                        // Whoever has asked may have lost patience.
+                        let _ = reply.send(Asked { answer, about: self.about() });
+                    }
+                }
+                Some((FromForwarder::Ready, _)) => {}
+                None => return Ok(()),
+            }
+        }
+        if has_message(self.card.channel.as_fd())
+            && let Some((FromFirmware::Broken, _)) = receive_message::<FromFirmware>(&self.card.channel)?
+        {
+            self.reattach()?;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, question: Question, reply: std::sync::mpsc::Sender<Asked>) {
+        self.questions += 1;
+        let id = self.questions;
+        // One that is just ending is not asked, and the questioner hears that nobody answers.
+        if send_message(&self.forwarder.channel, &ToForwarder::Ask { id, question }, &[]).is_ok() {
+            self.asked.insert(id, reply);
+        }
+    }
+
+    fn pass_on_health(&mut self) {
+        let Some(health) = &mut self.health else { return };
+        health.bell.hear();
+        while let Ok(verdict) = health.told.try_recv() {
+            let endpoint = self.plan.config.services[usize::from(verdict.chosen.service)].back_ends
+                [usize::from(verdict.chosen.back_end)]
+            .endpoint;
+            if verdict.is_up {
+                tracing::info!("back end {endpoint} is up: {}", verdict.reason);
+            } else {
+                tracing::warn!("back end {endpoint} is down: {}", verdict.reason);
+            }
+            tell_health(&self.forwarder, &verdict);
+            health.verdicts.insert((verdict.chosen.service, verdict.chosen.back_end), verdict);
+        }
+    }
+
+    /// True: the demo has shown everything.
+    fn step_show(&mut self) -> Result<bool> {
+        let Some(show) = &mut self.show else { return Ok(false) };
+        match show.poll(Instant::now()) {
+            show::Step::Wait => {}
+            show::Step::Ask(reply) => self.ask(Question::Report, reply),
+            show::Step::Mode(mode) => {
+                self.mode = mode;
+                self.attach()?;
+            }
+            show::Step::End => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    fn wait(&self, signals: &Signals) -> Result<()> {
+        let children = [&self.card, &self.forwarder];
+        let files = children.iter().flat_map(|child| [child.as_fd(), child.channel.as_fd()]);
+        let health = self.health.as_ref().map(|health| health.bell.as_fd());
+        let files = files.chain(signals.files()).chain([self.orders.as_fd(), self.guard.as_fd()]).chain(health);
+        let mut files: Vec<PollFd<'_>> = files.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
+        let limit = self.show.as_ref().map(|show| show.due().saturating_duration_since(Instant::now()));
+        let limit = limit.map(Timespec::try_from).transpose()?;
+        match poll(&mut files, limit.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn count_restart(&mut self) -> Result<()> {
+        let now = Instant::now();
+        self.restarts.retain(|at| now.duration_since(*at) < RESTARTS_IN);
+        self.restarts.push(now);
+        self.restarts_all += 1;
+        if self.restarts.len() > RESTARTS_MAX {
+            bail!(
+                "card and forwarder ended {RESTARTS_MAX} times in {} s: see their messages above",
+                RESTARTS_IN.as_secs()
+            );
+        }
+        Ok(())
+    }
+
+    /// It takes its connections from the memory that the supervisor keeps.
+    fn restart_forwarder(&mut self) -> Result<()> {
+        self.asked.clear();
+        self.forwarder = start_forwarder(&self.setup, &self.kernel, &self.keep)?;
+        if let Some(health) = &self.health {
+            health.verdicts.values().for_each(|verdict| tell_health(&self.forwarder, verdict));
+        }
+        if self.card.try_wait()?.is_none() { self.attach() } else { Ok(()) }
+    }
+
+    fn restart_card(&mut self) -> Result<()> {
+        // The forwarder is told first: what it still sends would go nowhere.
+        let _ = send_message(&self.forwarder.channel, &ToForwarder::Detach, &[]);
+        let (window, attachment) = (window(self.plan.memory)?, Attachment::create()?);
+        self.card = start_card(self.arguments, &self.plan, &self.place, &window, &attachment)?;
+        // One that ends meanwhile is started again with another attachment.
+        let _ = attach(&self.forwarder, &window, &attachment, self.mode);
+        Ok(())
+    }
+
+    fn reattach(&mut self) -> Result<()> {
+        tracing::warn!("a new attachment");
+        self.count_restart()?;
+        self.attach()
+    }
+
+    /// A new attachment between the card and the forwarder that there are. Its window is new, too: the old card may still write to the old one.
+    fn attach(&mut self) -> Result<()> {
+        let (window, attachment) = (window(self.plan.memory)?, Attachment::create()?);
+        let files: Vec<BorrowedFd<'_>> = [window.file()].into_iter().chain(attachment.files()).collect();
+        // Either may end meanwhile, and is started again with another one.
+        let _ = send_message(&self.card.channel, &ToFirmware::Attach, &files)
+            .and_then(|()| attach(&self.forwarder, &window, &attachment, self.mode));
+        Ok(())
+    }
+}
+
+impl Health {
+    fn start(plan: &Plan, place: &Place) -> Result<Health> {
+        let (stop, bell) = (Arc::new(Doorbell::new()?), Arc::new(Doorbell::new()?));
+        let (tell, told) = channel();
+        let (checks, stopped, rung) = (plan.checks.clone(), Arc::clone(&stop), Arc::clone(&bell));
+        // Sockets are of the namespace of the thread that makes them.
+        let thread = place.run(move || {
+            std::thread::Builder::new().name("health".into()).spawn(move || {
+                let outcome = health::run(checks, &stopped, |verdict| {
+                    if tell.send(verdict).is_ok() {
+                        rung.ring();
+                    }
+                });
+                if let Err(error) = outcome {
+                    tracing::error!("health is no longer checked: {error}");
+                }
+            })
+        })?;
+        Ok(Health { stop, bell, told, thread: Some(thread), verdicts: BTreeMap::new() })
+    }
+}
+
+impl Drop for Health {
+    fn drop(&mut self) {
+        self.stop.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn find_place(arguments: &ForwardArgs, instance: &Instance) -> Result<(Place, String)> {
+    if let Some(path) = &arguments.config {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        return Ok((Place::Here, text));
+    }
+    let net = instance.subnet.gateway().octets()[1];
+    let stage = Stage::build(&instance.interface, net).context("cannot build the demo")?;
+    let config = stage.config();
+    Ok((Place::Demo(Box::new(stage)), config))
+}
+
+fn secret() -> Result<u64> {
+    let mut bytes = [0; 8];
+    let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if got < bytes.len() {
+        bail!("the kernel gave {got} random bytes of {}", bytes.len());
+    }
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn window(memory: u32) -> Result<Window> {
+    Window::create("nicache-forward", window_bytes(memory)).context("no memory for the forwarder: try a smaller --memory")
+}
+
+fn start_forwarder(setup: &ForwarderSetup, kernel: &Kernel, keep: &Keep) -> Result<Child> {
+    let mut child = Child::start(Role::Forwarder)?;
+    let files: Vec<BorrowedFd<'_>> = kernel.files().into_iter().chain([keep.file()]).collect();
+    send_message(&child.channel, setup, &files)?;
+    match first_word(&mut child, START)?.0 {
+        FromForwarder::Ready => Ok(child),
+        _ => bail!("the forwarder began with an attachment that is broken"),
+    }
+}
+
+fn start_card(
+    arguments: &ForwardArgs,
+    plan: &Plan,
+    place: &Place,
+    window: &Window,
+    attachment: &Attachment,
+) -> Result<Child> {
+    let links = plan.links.clone();
+    let sockets = place.run(move || {
+        let open = |name: &String| PacketSocket::open(name, 1, &PacketConfig::default()).map(|mut all| all.remove(0));
+        links.iter().map(open).collect::<Result<Vec<PacketSocket>, _>>()
+    })?;
+    let mut child = Child::start(Role::Firmware)?;
+    let setup = FirmwareSetup {
+        log_format: arguments.log_format,
+        card: 0,
+        cache_bytes: plan.memory,
+        packet_ports: sockets.len() as u8,
+        bus: None,
+    };
+    let attached = [window.file()].into_iter().chain(attachment.files());
+    let files: Vec<BorrowedFd<'_>> = sockets.iter().map(AsFd::as_fd).chain(attached).collect();
+    send_message(&child.channel, &setup, &files)?;
+    match first_word(&mut child, START)?.0 {
+        FromFirmware::Ready => Ok(child),
+        FromFirmware::Broken => bail!("the card began with an attachment that is broken"),
+    }
+}
+
+fn attach(forwarder: &Child, window: &Window, attachment: &Attachment, mode: Mode) -> Result<()> {
+    let files: Vec<BorrowedFd<'_>> = [window.file()].into_iter().chain(attachment.files()).collect();
+    send_message(&forwarder.channel, &ToForwarder::Attach { mode: mode.to_string() }, &files)
+}
+
+fn tell_health(forwarder: &Child, Verdict { chosen, is_up, reason }: &Verdict) {
+    let message = ToForwarder::Health {
+        service: chosen.service,
+        back_end: chosen.back_end,
+        is_up: *is_up,
+        reason: reason.clone(),
+    };
+    // One that is just ending is told at its next start.
+    if let Err(error) = send_message(&forwarder.channel, &message, &[]) {
+        tracing::debug!("the forwarder was not told of a back end: {error:#}");
+    }
+}
+
+fn has_message(socket: BorrowedFd<'_>) -> bool {
+    let mut files = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+    poll(&mut files, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|count| count > 0)
+}

@@ -1,0 +1,163 @@
+//! The control socket of `nicache forward`, and what is asked there, on its way to the forwarder and back.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nicache_bus::Doorbell;
+
+use super::messages::{Answer, Question};
+use super::sampler::Sampler;
+use crate::control::{Request, Response, read_line, write_line};
+
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the forwarder may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// A question with a way back for the answer.
+pub type Order = (Question, Sender<Asked>);
+
+/// An answer, with what only the supervisor knows.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// What the forwarder says.
+    pub answer: Answer,
+    /// About the whole.
+    pub about: super::status::About,
+}
+
+/// Questions that wait for the supervisor's loop.
+#[derive(Debug)]
+pub struct Orders {
+    waiting: Mutex<VecDeque<Order>>,
+    bell: Doorbell,
+}
+
+impl AsFd for Orders {
+    /// Readable when somebody asks.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl Orders {
+    /// None.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new() -> Result<Orders> {
+        Ok(Orders { waiting: Mutex::default(), bell: Doorbell::new()? })
+    }
+
+    /// The next one.
+    pub fn take(&self) -> Option<Order> {
+        let mut waiting = self.waiting.lock().expect("no holder of this lock panics");
+        if waiting.is_empty() {
+            self.bell.hear();
+        }
+        waiting.pop_front()
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// There is none in time.
+    pub fn ask(&self, question: Question) -> Result<Asked> {
+        let (reply, answer) = channel();
+        self.waiting.lock().expect("no holder of this lock panics").push_back((question, reply));
+        self.bell.ring();
+        match answer.recv_timeout(ANSWER_TIMEOUT) {
+            Ok(asked) => Ok(asked),
+            Err(_) => bail!("the forwarder process does not answer: it may just be started again; try once more"),
+        }
+    }
+}
+
+/// A bound control socket; its file goes with it.
+#[derive(Debug)]
+pub struct ControlServer {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl ControlServer {
+    /// Binds the path, replacing what a killed nicache left there.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn bind(path: &Path) -> Result<ControlServer> {
+        let _ = std::fs::remove_file(path);
+        let listener =
+            UnixListener::bind(path).with_context(|| format!("cannot make the control socket {}", path.display()))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(ControlServer { path: path.to_owned(), listener })
+    }
+
+    /// Answers from a thread until the process ends, one client at a time.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn serve(&self, orders: Arc<Orders>, sampler: Arc<Sampler>) -> Result<()> {
+        let listener = self.listener.try_clone()?;
+        let body = move || {
+            for mut client in listener.incoming().flatten() {
+                let answered = (|| -> Result<()> {
+                    client.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+                    client.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+                    let response = read_line(&client).and_then(|request| respond(request, &orders, &sampler));
+                    let response = response.unwrap_or_else(|error| Response::Error { reason: format!("{error:#}") });
+                    write_line(&mut client, &response)
+                })();
+                if let Err(error) = answered {
+                    tracing::debug!("control socket: {error:#}");
+                }
+            }
+        };
+        std::thread::Builder::new().name("control".into()).spawn(body)?;
+        Ok(())
+    }
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn respond(request: Request, orders: &Orders, sampler: &Sampler) -> Result<Response> {
+    match request {
+        Request::Status => {
+            let Asked { answer, about } = orders.ask(Question::Report)?;
+            match answer {
+                Answer::Report(report) => {
+                    Ok(Response::Forward(Box::new(super::status::ForwardStatus { about, report: *report })))
+                }
+                _ => bail!("an unexpected answer"),
+            }
+        }
+        Request::Sample => Ok(Response::Sample(Box::new((*sampler.take()?).clone()))),
+        Request::ForwardWhy { asked } => match orders.ask(Question::Why { asked })?.answer {
+            Answer::Why(report) => Ok(Response::ForwardWhy(report)),
+            _ => bail!("an unexpected answer"),
+        },
+        Request::Drain { address, within_ms } => drain(orders, address, within_ms),
+        _ => bail!("`nicache forward` answers `nicache status`, `top`, `forward why` and `forward drain` only"),
+    }
+}
+
+fn drain(orders: &Orders, address: SocketAddr, within_ms: Option<u64>) -> Result<Response> {
+    match orders.ask(Question::Drain { address, within_ms })?.answer {
+        Answer::Drained { back_ends: 0 } => {
+            bail!("{address} is not a back end: `nicache status` lists those that are")
+        }
+        Answer::Drained { back_ends } => Ok(Response::Drained { back_ends }),
+        _ => bail!("an unexpected answer"),
+    }
+}

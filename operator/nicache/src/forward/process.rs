@@ -1,0 +1,153 @@
+//! `nicache forwarder`, the process that sees headers and decides.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nicache_bus::{Attachment, Presence, Window};
+use nicache_router::config::Plan;
+use nicache_router::gateway::Gateway;
+use nicache_router::keep::Keep;
+use nicache_router::kernel::Kernel;
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
+
+use super::messages::{Answer, ForwarderSetup, FromForwarder, Question, ToForwarder};
+use crate::engine::monotonic;
+use crate::logs;
+use crate::serve::channel::Inbox;
+use crate::setup::{CARD_NICENESS, child_start, go_first, send_message};
+
+/// How many turns pass between two looks at the socket under load.
+const TURNS_PER_LOOK: u32 = 256;
+
+/// Forwards until the supervisor is gone.
+pub fn execute() -> Result<ExitCode> {
+    let (setup, files, socket) = child_start::<ForwarderSetup>(c"nicache-forward")?;
+    logs::start(setup.log_format);
+    go_first(CARD_NICENESS);
+    let mut files = files.into_iter();
+    let (Some(asked), Some(news), Some(keep)) = (files.next(), files.next(), files.next()) else {
+        anyhow::bail!("the setup came without its files");
+    };
+    let plan = Plan::make(&setup.config, &setup.links, setup.secret).context("the configuration")?;
+    let keep = Keep::map(keep).context("the memory for connections")?;
+    let gateway = Gateway::new(plan, Kernel::from_files([asked, news]), Some(keep), monotonic())?;
+    let mut inbox = Inbox::new(socket);
+    send_message(inbox.socket(), &FromForwarder::Ready, &[])?;
+    Process { gateway }.work(&mut inbox)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Process {
+    gateway: Gateway,
+}
+
+impl Process {
+    fn work(&mut self, inbox: &mut Inbox) -> Result<()> {
+        let mut idle = Idle::new(IdlePolicy::default());
+        let mut pressure = CpuPressure::of_machine();
+        let mut random = fastrand::Rng::new();
+        let mut turns = 0u32;
+        loop {
+            let now = monotonic();
+            turns = turns.wrapping_add(1);
+            let done = match self.gateway.turn(now, || random.u32(..)) {
+                Ok(done) => done,
+                Err(error) => {
+                    tracing::error!("{error}; waiting for another attachment");
+                    send_message(inbox.socket(), &FromForwarder::Broken, &[])?;
+                    0
+                }
+            };
+            if done > 0 {
+                idle.handle_work(now.0, done);
+                if !turns.is_multiple_of(TURNS_PER_LOOK) {
+                    continue;
+                }
+            } else {
+                idle.set_contended(pressure.is_contended(now.0));
+                let step = idle.poll(now.0);
+                // All work comes from the card, and one on the same processor can only go on when this one sleeps.
+                let step = if self.gateway.is_beside_card() { IdleStep::Sleep } else { step };
+                match step {
+                    IdleStep::Again => {
+                        std::hint::spin_loop();
+                        continue;
+                    }
+                    IdleStep::Nap => {
+                        wait(&[], Some(NAP))?;
+                        continue;
+                    }
+                    IdleStep::Sleep => self.sleep(inbox)?,
+                }
+            }
+            match inbox.take::<ToForwarder>() {
+                Ok(None) => {}
+                Ok(Some((message, files))) => self.handle(message, files, inbox.socket())?,
+                Err(error) => {
+                    tracing::debug!("{error:#}");
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn sleep(&mut self, inbox: &Inbox) -> Result<()> {
+        let now = monotonic();
+        let may_sleep = match self.gateway.prepare_sleep(now) {
+            Ok(may_sleep) => may_sleep,
+            Err(error) => {
+                tracing::error!("{error}; waiting for another attachment");
+                send_message(inbox.socket(), &FromForwarder::Broken, &[])?;
+                return Ok(());
+            }
+        };
+        let timeout = self.gateway.next_due().map(|due| due.since(now));
+        if !may_sleep || timeout == Some(Duration::ZERO) {
+            return Ok(());
+        }
+        self.gateway.presence().map(Presence::sleep);
+        let files: Vec<BorrowedFd<'_>> = std::iter::once(inbox.socket()).chain(self.gateway.files()).collect();
+        wait(&files, timeout)?;
+        self.gateway.presence().map(Presence::wake);
+        Ok(())
+    }
+
+    fn handle(&mut self, message: ToForwarder, files: Vec<OwnedFd>, supervisor: BorrowedFd<'_>) -> Result<()> {
+        match message {
+            ToForwarder::Attach { mode } => {
+                let mut files = files.into_iter();
+                let window = files.next().context("no window came with the attachment")?;
+                let window = Arc::new(Window::map(window).context("the window")?);
+                let files: [OwnedFd; 3] =
+                    files.collect::<Vec<_>>().try_into().ok().context("an attachment has three files")?;
+                let attachment = Attachment::from_files(files).context("an attachment from the supervisor")?;
+                let mode = mode.parse().map_err(anyhow::Error::msg)?;
+                self.gateway.attach(attachment.host(), window, mode);
+            }
+            ToForwarder::Detach => self.gateway.detach(),
+            ToForwarder::Health { service, back_end, is_up, reason } => {
+                let chosen = nicache_router::Chosen { service, back_end };
+                self.gateway.set_health(chosen, is_up, reason);
+            }
+            ToForwarder::Ask { id, question } => {
+                let now = monotonic();
+                let answer = match question {
+                    Question::Report => Answer::Report(Box::new(self.gateway.report(now))),
+                    Question::Why { asked } => Answer::Why(Box::new(self.gateway.why(asked, now))),
+                    Question::Drain { address, within_ms } => {
+                        let within = within_ms.map(Duration::from_millis);
+                        Answer::Drained { back_ends: self.gateway.drain(address, within, now) as u64 }
+                    }
+                };
+                // A supervisor that does not read asks again.
+                if let Err(error) = send_message(supervisor.as_fd(), &FromForwarder::Answer { id, answer }, &[]) {
+                    tracing::warn!("an answer that was not sent: {error:#}");
+                }
+            }
+        }
+        Ok(())
+    }
+}

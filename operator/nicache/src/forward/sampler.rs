@@ -1,0 +1,144 @@
+//! What viewers show of a `nicache forward`: samples, taken once for all who look at about the same time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use nicache_admin::{
+    CardSample, Crossing, Description, Direction, Mode, SAMPLE_INTERVAL, Sample, Source, WatcherSample,
+};
+use nicache_router::report::{COUNTERS, Report};
+
+use super::messages::{Answer, Question};
+use super::orders::{Asked, Orders};
+use super::status::About;
+use crate::supervisor::sampler::moment;
+
+/// As with `nicache run`.
+const FRESH: Duration = SAMPLE_INTERVAL.checked_div(2).expect("2 is not 0");
+const ENTRY_BYTES: u64 = 4096;
+
+/// Takes samples of a forwarder.
+#[derive(Debug)]
+pub struct Sampler {
+    orders: Arc<Orders>,
+    started: Instant,
+    last: Mutex<Option<(Instant, Arc<Sample>)>>,
+}
+
+impl Sampler {
+    /// For one who answers through `orders`.
+    pub fn new(orders: Arc<Orders>, started: Instant) -> Sampler {
+        Sampler { orders, started, last: Mutex::new(None) }
+    }
+
+    /// A sample of about now.
+    ///
+    /// # Errors
+    /// The forwarder does not answer.
+    pub fn take(&self) -> Result<Arc<Sample>> {
+        let mut last = self.last.lock().expect("no holder of this lock panics");
+        if let Some((at, sample)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return Ok(Arc::clone(sample));
+        }
+        let Asked { answer: Answer::Report(report), about } = self.orders.ask(Question::Report)? else {
+            bail!("an unexpected answer");
+        };
+        let sample = Arc::new(sample(*report, about, moment(self.started)));
+        *last = Some((Instant::now(), Arc::clone(&sample)));
+        Ok(sample)
+    }
+}
+
+impl Source for Sampler {
+    fn sample(&self, _hottest: bool) -> Result<Arc<Sample>, String> {
+        self.take().map_err(|error| format!("{error:#}"))
+    }
+
+    fn describe(&self, counter: &str) -> Option<Description> {
+        describe(counter)
+    }
+}
+
+/// What is also told under a name of its own, beside the counters of the forwarder.
+const GAUGES: [(&str, &str); 5] = [
+    ("forward_cache_entries", "Entries of 4 KiB that the card's cache for payload has."),
+    ("forward_cache_unbound", "Entries of it that are free, or not worth keeping."),
+    ("forward_cache_victim", "Entries of it whose payload was sent, and which go next."),
+    ("forward_cache_priority", "Entries of it whose payload was received and not sent."),
+    ("forward_cache_pending", "Entries of it with a receive or a send under way."),
+];
+
+fn describe(counter: &str) -> Option<Description> {
+    if let Some((_, help)) = GAUGES.iter().find(|(name, _)| *name == counter) {
+        return Some(Description { help, is_gauge: true });
+    }
+    let name = counter.strip_prefix("forward_")?;
+    let (_, help, is_gauge) = COUNTERS.iter().find(|(known, ..)| *known == name)?;
+    Some(Description { help, is_gauge: *is_gauge })
+}
+
+fn sample(report: Report, about: About, (uptime_ms, unix_ms): (u64, u64)) -> Sample {
+    let mut counters = BTreeMap::new();
+    for (name, value) in &report.counters {
+        counters.insert(format!("forward_{name}"), *value);
+    }
+    for (why, count) in &report.dropped {
+        counters.insert(format!("forward_dropped_{why}"), *count);
+    }
+    for (state, count) in &report.connections {
+        counters.insert(format!("forward_state_{state}"), *count);
+    }
+    for service in &report.services {
+        for back_end in &service.back_ends {
+            counters.insert(format!("forward_up_{}", back_end.address), u64::from(back_end.health == "up"));
+            counters.insert(format!("forward_serving_{}", back_end.address), back_end.connections.into());
+        }
+    }
+    let cache = &report.cache;
+    let values = [cache.entries, cache.unbound, cache.victim, cache.priority, cache.pending];
+    for ((name, _), value) in GAUGES.iter().zip(values) {
+        counters.insert((*name).to_owned(), value);
+    }
+    let (card_bytes, memory_bytes) = (report.counter("card_bytes"), report.counter("memory_bytes"));
+    let crossing = |(class, bytes): (&String, &u64)| Crossing {
+        class: class.clone(),
+        direction: Direction::Either,
+        bytes: *bytes,
+    };
+    let card = CardSample {
+        id: "0".to_owned(),
+        hits: card_bytes,
+        misses: memory_bytes,
+        sent_bytes: card_bytes,
+        // Without a card, payload would cross twice.
+        saved_bytes: (2 * (card_bytes + memory_bytes))
+            .saturating_sub(report.bus.get("content").copied().unwrap_or(0)),
+        entries: cache.entries - cache.unbound,
+        memory_used_bytes: (cache.entries - cache.unbound) * ENTRY_BYTES,
+        memory_bytes: about.cache_bytes,
+        flows: report.connections.values().sum(),
+        drops: report.dropped.values().sum(),
+        bus: report.bus.iter().map(crossing).collect(),
+        ..CardSample::default()
+    };
+    Sample {
+        name: about.name,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        mode: Mode::Forward,
+        pid: about.pid,
+        uptime_ms,
+        unix_ms,
+        serves: format!("forwards, mode {}", report.mode),
+        urls: report.services.iter().map(|service| service.address.clone()).collect(),
+        watcher: WatcherSample { kind: "none".to_owned(), unavailable: None },
+        connections: report.connections.values().sum(),
+        restarts: about.restarts,
+        cards: if report.is_attached { vec![card] } else { Vec::new() },
+        counters,
+        ..Sample::default()
+    }
+}
