@@ -54,6 +54,9 @@ impl Forwarder {
             && self.owned.contains(&destination.address)
         {
             let is_echo = matches!(packet.view.transport, Transport::Query { is_request: true });
+            if self.is_left_alone(tuple) {
+                return Err(Drop::NotOurs);
+            }
             return if is_echo && packet.view.fragment.is_none() { Ok(Begun::Echo) } else { Err(Drop::NoConnection) };
         }
         for attempt in 0..TRIES {

@@ -1,5 +1,7 @@
 //! How a forwarder is set up.
 
+use std::ops::RangeInclusive;
+
 use crate::conntrack::{Limits, Timeouts};
 use crate::fan_out::Group;
 use crate::interface::Interface;
@@ -7,6 +9,7 @@ use crate::nat::{External, Forwarded};
 use crate::routes::Route;
 use crate::rules::Rule;
 use crate::services::ServiceConfig;
+use crate::tuple::Protocol;
 
 /// How a forwarder is set up.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub struct Config {
     pub groups: Vec<Group>,
     /// What may pass.
     pub rules: Vec<Rule>,
+    /// Ports of our addresses that somebody else on this machine serves: they are none of the forwarder's.
+    pub left_alone: Vec<(Protocol, RangeInclusive<u16>)>,
     /// Connections at most: 1 KiB of memory each, with mapping.
     pub limits: Limits,
     /// When connections are forgotten.
@@ -50,6 +55,7 @@ impl Config {
             services: Vec::new(),
             groups: Vec::new(),
             rules: Vec::new(),
+            left_alone: Vec::new(),
             limits: Limits { connections: 65_536, opening: 16_384 },
             timeouts: Timeouts::default(),
             neighbours: 4096,

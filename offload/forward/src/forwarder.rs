@@ -11,6 +11,7 @@
 //! Nothing here has a clock, sends, or holds a packet. Nothing allocates after creation, but for neighbours.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use arrayvec::ArrayVec;
 use foldhash::fast::FixedState;
@@ -109,6 +110,7 @@ pub struct Forwarder {
     fragments: Fragments,
     /// Addresses that are ours, for which we answer.
     pub(crate) owned: HashSet<IpAddr, FixedState>,
+    left_alone: Vec<(Protocol, RangeInclusive<u16>)>,
     pub(crate) questions: ArrayVec<(usize, solicitation::Frame), QUESTIONS_MAX>,
     pub(crate) complaints: u64,
     pub(crate) complaints_at: Time,
@@ -143,6 +145,7 @@ impl Forwarder {
             neighbours: Neighbours::new(config.neighbours, config.secret ^ 3),
             fragments: Fragments::new(config.fragments, config.secret ^ 4),
             interfaces: config.interfaces,
+            left_alone: config.left_alone,
             nat,
             services,
             groups,
@@ -217,6 +220,14 @@ impl Forwarder {
     /// Whether an address is ours: an interface's, an external one, or a service's.
     pub fn is_ours(&self, address: IpAddr) -> bool {
         self.owned.contains(&address)
+    }
+
+    /// Whether somebody else on this machine serves a port of ours.
+    pub(crate) fn is_left_alone(&self, tuple: &Tuple) -> bool {
+        let is_it = |(protocol, ports): &(Protocol, RangeInclusive<u16>)| {
+            *protocol == tuple.protocol && ports.contains(&tuple.destination.port)
+        };
+        self.left_alone.iter().any(is_it)
     }
 
     /// Asks for a neighbour before anybody needs it.

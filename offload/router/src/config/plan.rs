@@ -132,6 +132,7 @@ impl Plan {
         let file = parse(source)?;
         let mut config = Config::new(Vec::new(), secret);
         config.limits = Limits { connections: CONNECTIONS, opening: CONNECTIONS / 4 };
+        config.left_alone.push((Protocol::Tcp, OWN_PORTS));
         let plan = Plan {
             config,
             mode: file.mode.map_or(Mode::Adaptive, |Word(mode)| mode),
@@ -229,6 +230,8 @@ impl Maker<'_> {
         };
         let mtu = self.mtu(text, link)?;
         let masquerade = self.masquerade(text, &addresses)?;
+        let kept = text.keep.iter().map(|Word(kept)| (kept.protocol, kept.ports.clone()));
+        self.plan.config.left_alone.extend(kept);
         self.plan.config.interfaces.push(Interface { port: port as u8, tags, mac: link.mac, addresses, mtu, masquerade });
         self.plan.interfaces.push(Interfaced {
             name: label,

@@ -56,6 +56,8 @@ impl Stage {
         let mut stage = Stage { servers: Vec::new(), middle, clients: Vec::new(), _servers: Vec::new(), _folder: folder, net };
         for number in 1..=CLIENTS {
             let client = stage.link(&format!("client{number}"), number)?;
+            // A client that reads slowly is not sent a whole file at once.
+            client.run(|| std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 65536 131072"))?;
             stage.clients.push(client);
         }
         for (number, name) in (1..=SERVERS).zip(NAMES) {

@@ -126,6 +126,8 @@ fn a_download_outlives_card_and_forwarder() {
     private_network();
     let demo = Forwarding::start(&["--demo", "--seconds", "600", "--rate", "64K", "--mode", "adaptive", "--admin", "0"]);
     let service: SocketAddr = format!("{}:80", demo.ready["service"].as_str().unwrap()).parse().unwrap();
+    // Or else all of it would wait in the socket before the first one is killed.
+    std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 16384 65536").unwrap();
     let (mut stream, head) = get(service, "/file").unwrap();
     assert!(head.starts_with(b"HTTP/1.1 200 "));
     let from = stream.local_addr().unwrap();
