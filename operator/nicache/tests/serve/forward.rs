@@ -191,7 +191,7 @@ fn a_download_outlives_card_and_forwarder() {
     demo.stop();
 }
 
-/// Inside, outside with a VLAN, and what the file says between them.
+/// Inside, outside, and what the file says between them.
 #[test]
 fn a_file_between_interfaces() {
     private_network();
@@ -206,10 +206,9 @@ fn a_file_between_interfaces() {
     inside.ip("address add 10.1.0.2/24 dev eth0").unwrap();
     inside.ip("address add 10.1.0.66/24 dev eth0").unwrap();
     inside.ip("route add default via 10.1.0.1").unwrap();
-    outside.ip("link add link eth0 name v7 type vlan id 7").unwrap();
-    outside.ip("link set v7 addrgenmode none mtu 1400 up").unwrap();
-    outside.ip("address add 192.0.2.2/24 dev v7").unwrap();
-    outside.ip("address add 198.51.100.1/32 dev v7").unwrap();
+    outside.ip("link set eth0 mtu 1400").unwrap();
+    outside.ip("address add 192.0.2.2/24 dev eth0").unwrap();
+    outside.ip("address add 198.51.100.1/32 dev eth0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("forward.toml");
     let text = r#"
@@ -220,7 +219,6 @@ fn a_file_between_interfaces() {
         keep = ["tcp/7000"]
         [[interface]]
         name = "right"
-        vlan = 7
         addresses = ["192.0.2.1/24"]
         mtu = 1400
         masquerade = true
@@ -239,11 +237,11 @@ fn a_file_between_interfaces() {
     let file = path.to_str().unwrap();
     let check = command(&["forward", "check", file]);
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
-    assert!(String::from_utf8_lossy(&check.stdout).contains("interface right.7: 192.0.2.1/24, mtu 1400, masquerades as 192.0.2.1"));
-    std::fs::write(&path, text.replace("vlan = 7", "vlan = 7000")).unwrap();
+    assert!(String::from_utf8_lossy(&check.stdout).contains("interface right: 192.0.2.1/24, mtu 1400, masquerades as 192.0.2.1"));
+    std::fs::write(&path, text.replace("mtu = 1400", "vlan = 7000")).unwrap();
     let wrong = command(&["forward", "check", file]);
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert!(!wrong.status.success() && said.contains("line 9, `vlan = 7000`") && said.contains("from 1 to 4094"), "{said}");
+    assert!(!wrong.status.success() && said.contains("line 10, `vlan = 7000`") && said.contains("from 1 to 4094"), "{said}");
     std::fs::write(&path, text).unwrap();
     let forwarding = Forwarding::start(&["--config", file]);
 
