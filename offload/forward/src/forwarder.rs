@@ -525,8 +525,9 @@ impl Forwarder {
         if self.owned.contains(&address) || is_martian(address) {
             return Err(Drop::Martian);
         }
-        // Only those on the link are its neighbours.
-        if self.routes.find(address).is_none_or(|route| route.interface != number) {
+        // Only those on the link are its neighbours. Link-local addresses are the same on each link, and routers have them.
+        let is_of_link = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        if !is_of_link && self.routes.find(address).is_none_or(|route| route.interface != number) {
             return Err(Drop::Martian);
         }
         self.neighbours.learn(number, address, mac, is_to_us, now);

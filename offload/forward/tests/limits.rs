@@ -33,9 +33,14 @@ fn tcp_back(to: (std::net::IpAddr, u16), flags: u8, seq: u32, ack: u32) -> Recip
 
 /// Opens a connection; what the server sees.
 fn open(world: &mut World, port: u16) -> (std::net::IpAddr, u16) {
-    let seen = world.try_leave(&tcp(0, port, SYN, 100, 0)).unwrap().from();
+    open_as(world, 0, port)
+}
+
+/// The same of one of the clients.
+fn open_as(world: &mut World, client: usize, port: u16) -> (std::net::IpAddr, u16) {
+    let seen = world.try_leave(&tcp(client, port, SYN, 100, 0)).unwrap().from();
     world.try_enter(&tcp_back(seen, SYN | ACK, 500, 101)).unwrap();
-    assert_eq!(world.try_leave(&tcp(0, port, ACK, 101, 501)).unwrap().from(), seen);
+    assert_eq!(world.try_leave(&tcp(client, port, ACK, 101, 501)).unwrap().from(), seen);
     seen
 }
 
@@ -43,6 +48,43 @@ fn goes_on(world: &mut World, port: u16, seen: (std::net::IpAddr, u16)) {
     assert_eq!(world.try_leave(&tcp(0, port, ACK, 101, 501)).unwrap().from(), seen);
     let back = world.try_enter(&tcp_back(seen, ACK, 501, 101)).unwrap();
     assert_eq!((back.destination, back.ports.1), (address(CLIENTS[0]), port));
+}
+
+/// Whoever takes over knows connections by the same ends, and gives their ports to nobody else. Those that nobody has answered are not kept.
+#[test]
+fn connections_are_taken_over() {
+    let mut world = World::new(|_| {});
+    world.forwarder.remember_changes();
+    let seen = open(&mut world, 4000);
+    world.try_leave(&tcp(1, 4000, SYN, 7, 0)).unwrap();
+    let mut changed = BTreeSet::new();
+    while let Some(id) = world.forwarder.poll_changed() {
+        assert!(changed.insert(id.0), "each once");
+    }
+    let id = |number: &u32| nicache_forward::conntrack::ConnectionId(*number);
+    let saved: Vec<_> = changed.iter().filter_map(|number| world.forwarder.save(id(number))).collect();
+    assert_eq!((changed.len(), saved.len()), (2, 1));
+    let mut other = World::new(|_| {});
+    assert!(other.forwarder.restore(&saved[0], other.now));
+    assert!(!other.forwarder.restore(&saved[0], other.now), "once is enough");
+    // Another client that would like the same port gets another one.
+    assert_ne!(open_as(&mut other, 1, 4000), seen);
+    goes_on(&mut other, 4000, seen);
+    // The end is followed: both have sent a FIN, and acknowledged the other's.
+    let closing = [(true, 101, 501, FIN | ACK), (false, 501, 102, FIN | ACK), (true, 102, 502, ACK)];
+    for (is_out, seq, ack, flags) in closing {
+        match is_out {
+            true => drop(other.try_leave(&tcp(0, 4000, flags, seq, ack)).unwrap()),
+            false => drop(other.try_enter(&tcp_back(seen, flags, seq, ack)).unwrap()),
+        }
+    }
+    assert_eq!(other.forwarder.connections().count(Phase::TimeWait), 1);
+    // What contradicts the configuration is not taken.
+    let mut odd = saved[0];
+    odd.through = Some(99);
+    assert!(!World::new(|_| {}).forwarder.restore(&odd, Time::ZERO));
+    odd.through = None;
+    assert!(!World::new(|_| {}).forwarder.restore(&odd, Time::ZERO), "it would leave with another source");
 }
 
 /// F6: a flood takes only its own share, and those who were answered stay.

@@ -40,6 +40,8 @@ const BUFFERS_BESIDE: u32 = 2048;
 const BATCH: usize = 64;
 /// How long news of the kernel are gathered before its tables are read.
 const NEWS_GATHER: Duration = Duration::from_millis(50);
+/// Between two readings of them at least: neighbours come and go all the time.
+const READ_AGAIN: Duration = Duration::from_millis(500);
 /// Between two looks at rates.
 const TICK: Duration = Duration::from_secs(1);
 /// Turns between two looks whether there is news.
@@ -73,6 +75,7 @@ pub struct Gateway {
     kernel: Kernel,
     /// When the kernel's tables are read again.
     read_at: Option<Time>,
+    read_last: Option<Time>,
     permanent: HashSet<(usize, IpAddr)>,
     reasons: BTreeMap<(u16, u16), String>,
     keeper: Option<Keeper>,
@@ -102,6 +105,7 @@ impl Gateway {
             forwarder,
             kernel,
             read_at: Some(now),
+            read_last: None,
             permanent: HashSet::new(),
             reasons: BTreeMap::new(),
             keeper,
@@ -166,11 +170,10 @@ impl Gateway {
             self.look_for_news(now);
         }
         if self.read_at.is_some_and(|at| at <= now) {
-            self.read_at = None;
+            (self.read_at, self.read_last) = (None, Some(now));
             // The tables that were there before go on to count.
-            if let Err(error) = self.read_tables(now) {
+            if self.read_tables(now).is_err() {
                 self.read_at = Some(now + TICK);
-                let _ = error;
             }
         }
         let mut done = usize::from(self.forwarder.expire(now));
@@ -240,7 +243,8 @@ impl Gateway {
 
     fn look_for_news(&mut self, now: Time) {
         if self.kernel.has_news() {
-            self.read_at.get_or_insert(now + NEWS_GATHER);
+            let again = self.read_last.map_or(now, |last| last + READ_AGAIN);
+            self.read_at.get_or_insert((now + NEWS_GATHER).max(again));
         }
     }
 

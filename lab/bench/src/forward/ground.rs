@@ -44,6 +44,18 @@ impl Load {
     }
 }
 
+/// What has been moved, and what it took.
+pub struct Moved {
+    /// Bytes of payload that arrived.
+    pub bytes: u64,
+    /// In so many seconds.
+    pub seconds: f64,
+    /// What all processors of this machine were at work meanwhile, in seconds.
+    pub busy_s: f64,
+    /// Of that, client, server, and the processes between them.
+    pub ours_s: f64,
+}
+
 /// See the module's head.
 pub struct Ground {
     client: Namespace,
@@ -95,8 +107,8 @@ impl Ground {
         Ok(())
     }
 
-    /// Moves bytes for so long. Returns how many arrived, in how many seconds, and what processors of this machine were at work meanwhile, in seconds.
-    pub fn run(&self, load: Load, target: &str, length: Duration) -> Result<(u64, f64, f64)> {
+    /// Moves bytes for so long. `subject`: the process between them.
+    pub fn run(&self, load: Load, target: &str, length: Duration, subject: Option<u32>) -> Result<Moved> {
         let target: SocketAddr = target.parse()?;
         let stop = Arc::new(AtomicBool::new(false));
         let counted = match load {
@@ -122,9 +134,11 @@ impl Ground {
             threads.push(self.client.run(start).with_context(|| format!("no connection to {target}"))?);
         }
         std::thread::sleep(WARM_UP);
-        let (bytes, busy, begun) = (counted.load(Ordering::Relaxed), busy_s()?, Instant::now());
+        let (bytes, busy, ours, begun) =
+            (counted.load(Ordering::Relaxed), busy_s()?, processes_s(subject), Instant::now());
         std::thread::sleep(length);
-        let (bytes, busy) = (counted.load(Ordering::Relaxed) - bytes, busy_s()? - busy);
+        let (bytes, busy, ours) =
+            (counted.load(Ordering::Relaxed) - bytes, busy_s()? - busy, processes_s(subject) - ours);
         let seconds = begun.elapsed().as_secs_f64();
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
@@ -133,7 +147,7 @@ impl Ground {
         if bytes == 0 {
             bail!("nothing arrived from {target}");
         }
-        Ok((bytes, seconds, busy))
+        Ok(Moved { bytes, seconds, busy_s: busy, ours_s: ours.max(0.0) })
     }
 }
 
@@ -175,4 +189,23 @@ fn busy_s() -> Result<f64> {
         text.lines().next().unwrap_or_default().split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
     let [user, nice, system, _, _, irq, softirq, ..] = fields[..] else { bail!("/proc/stat says nothing") };
     Ok((user + nice + system + irq + softirq) / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// What this process has had of processors so far, with its clients and servers, and the subject's processes.
+fn processes_s(subject: Option<u32>) -> f64 {
+    let mut all = vec![std::process::id()];
+    all.extend(subject);
+    // Those that the subject has started.
+    all.extend(subject.into_iter().flat_map(|pid| {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+    }));
+    let ticks = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Behind the name, which may have spaces: the state is the first field, user and system time the 12th and 13th.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let of = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+        of(11) + of(12)
+    };
+    all.iter().map(ticks).sum::<f64>() / rustix::param::clock_ticks_per_second() as f64
 }

@@ -116,6 +116,11 @@ pub struct Standing {
 }
 
 impl Standing {
+    /// Its process, if it has one.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
+    }
+
     /// Takes it away.
     pub fn stop(mut self, ground: &Ground) -> Result<()> {
         if let Some(process) = &mut self.process {

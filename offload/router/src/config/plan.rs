@@ -210,7 +210,8 @@ impl Maker<'_> {
         }
         let has_own_addresses = text.addresses.is_empty();
         let addresses: Vec<(IpAddr, u8)> = if has_own_addresses && text.vlan.is_none() {
-            link.addresses.clone()
+            // Those of a link alone lead nowhere, and this machine goes on to answer for them.
+            link.addresses.iter().copied().filter(|(address, _)| !is_link_local(*address)).collect()
         } else {
             text.addresses.iter().map(|address| (address.get_ref().0.0, address.get_ref().0.1)).collect()
         };

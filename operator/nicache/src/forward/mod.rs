@@ -23,6 +23,7 @@ mod show;
 pub mod status;
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, channel};
@@ -113,6 +114,8 @@ struct Forwarding<'a> {
     orders: Arc<Orders>,
     asked: HashMap<u64, std::sync::mpsc::Sender<Asked>>,
     questions: u64,
+    /// Back ends that are drained, and when what they have is ended: for a forwarder that is started again.
+    drained: BTreeMap<SocketAddr, Instant>,
     restarts: Vec<Instant>,
     restarts_all: u64,
     started: Instant,
@@ -176,6 +179,7 @@ impl<'a> Forwarding<'a> {
             orders,
             asked: HashMap::new(),
             questions: 0,
+            drained: BTreeMap::new(),
             restarts: Vec::new(),
             restarts_all: 0,
             started,
@@ -281,6 +285,12 @@ impl<'a> Forwarding<'a> {
     fn ask(&mut self, question: Question, reply: std::sync::mpsc::Sender<Asked>) {
         self.questions += 1;
         let id = self.questions;
+        if let Question::Drain { address, within_ms } = &question {
+            match within_ms {
+                Some(ms) => self.drained.insert(*address, Instant::now() + Duration::from_millis(*ms)),
+                None => self.drained.remove(address),
+            };
+        }
         // One that is just ending is not asked, and the questioner hears that nobody answers.
         if send_message(&self.forwarder.channel, &ToForwarder::Ask { id, question }, &[]).is_ok() {
             self.asked.insert(id, reply);
@@ -353,6 +363,12 @@ impl<'a> Forwarding<'a> {
         self.forwarder = start_forwarder(&self.setup, &self.kernel, &self.keep)?;
         if let Some(health) = &self.health {
             health.verdicts.values().for_each(|verdict| tell_health(&self.forwarder, verdict));
+        }
+        for (address, until) in &self.drained {
+            let left = until.saturating_duration_since(Instant::now());
+            let question = Question::Drain { address: *address, within_ms: Some(left.as_millis() as u64) };
+            // Nobody waits for an answer with this number.
+            let _ = send_message(&self.forwarder.channel, &ToForwarder::Ask { id: 0, question }, &[]);
         }
         if self.card.try_wait()?.is_none() { self.attach() } else { Ok(()) }
     }
