@@ -86,12 +86,10 @@ impl Forwarder {
         };
         let source = match saved.through {
             None => None,
-            Some(through) => {
-                match self.nat.hold_as(original.protocol, original.source, outgoing.source, through) {
-                    Some(mapping) => Some(mapping),
-                    None => return false,
-                }
-            }
+            Some(through) => match self.nat.hold_as(original.protocol, original.source, outgoing.source, through) {
+                Some(mapping) => Some(mapping),
+                None => return false,
+            },
         };
         let chosen = self.back_end_at(&original, outgoing.destination);
         let note = Note {

@@ -222,7 +222,9 @@ impl TcpTrack {
         let side = &self.sides[direction as usize];
         match (self.state, direction) {
             // RFC 9293 section 3.6.1: behind the numbers of the old connection.
-            (TcpState::TimeWait, Direction::Original) if segment.seq.gt(side.end) || self.is_unknown[0] => Judged::Begins,
+            (TcpState::TimeWait, Direction::Original) if segment.seq.gt(side.end) || self.is_unknown[0] => {
+                Judged::Begins
+            }
             (TcpState::Reset, Direction::Original) => Judged::Begins,
             (TcpState::SynSent, Direction::Original) if end == side.end => Judged::Inside,
             (TcpState::SynSent | TcpState::PickedUp, Direction::Original) => Judged::Begins,
@@ -366,9 +368,15 @@ mod tests {
         assert_eq!(track.handle(Direction::Reply, &segment(ACK, 3_000_000_000, 4_000_000_000, 1000)), Judged::Inside);
         assert_eq!(track.handle(Direction::Original, &segment(Flags::RST, 7, 0, 0)), Judged::Outside);
         assert_eq!(track.handle(Direction::Original, &segment(ACK, 4_000_000_000, 3_000_001_000, 0)), Judged::Inside);
-        assert_eq!(track.handle(Direction::Reply, &segment(ACK | Flags::FIN, 3_000_001_000, 4_000_000_000, 0)), Judged::Inside);
+        assert_eq!(
+            track.handle(Direction::Reply, &segment(ACK | Flags::FIN, 3_000_001_000, 4_000_000_000, 0)),
+            Judged::Inside
+        );
         assert_eq!(track.state(), TcpState::Closing);
-        assert_eq!(track.handle(Direction::Original, &segment(ACK | Flags::FIN, 4_000_000_000, 3_000_001_001, 0)), Judged::Inside);
+        assert_eq!(
+            track.handle(Direction::Original, &segment(ACK | Flags::FIN, 4_000_000_000, 3_000_001_001, 0)),
+            Judged::Inside
+        );
         assert_eq!(track.handle(Direction::Reply, &segment(ACK, 3_000_001_001, 4_000_000_001, 0)), Judged::Inside);
         assert_eq!(track.state(), TcpState::TimeWait);
     }

@@ -30,7 +30,11 @@ pub struct ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ConfigError { line, text, message } = self;
-        if text.is_empty() { write!(f, "line {line}: {message}") } else { write!(f, "line {line}, `{text}`: {message}") }
+        if text.is_empty() {
+            write!(f, "line {line}: {message}")
+        } else {
+            write!(f, "line {line}, `{text}`: {message}")
+        }
     }
 }
 
@@ -55,9 +59,8 @@ pub fn parse(source: &str) -> Result<File, ConfigError> {
         let message = format!("the file is longer than {FILE_BYTES_MAX} bytes");
         return Err(ConfigError::at(source, 0..0, message));
     }
-    toml::from_str(source).map_err(|error: toml::de::Error| {
-        ConfigError::at(source, error.span().unwrap_or(0..0), error.message())
-    })
+    toml::from_str(source)
+        .map_err(|error: toml::de::Error| ConfigError::at(source, error.span().unwrap_or(0..0), error.message()))
 }
 
 #[cfg(test)]

@@ -97,8 +97,12 @@ pub fn run(checks: Vec<Check>, stop: &Doorbell, mut tell: impl FnMut(Verdict)) -
         if !files[0].revents().is_empty() {
             return Ok(());
         }
-        let ready: Vec<usize> =
-            files[1..].iter().zip(waiting).filter(|(file, _)| !file.revents().is_empty()).map(|(_, probe)| probe).collect();
+        let ready: Vec<usize> = files[1..]
+            .iter()
+            .zip(waiting)
+            .filter(|(file, _)| !file.revents().is_empty())
+            .map(|(_, probe)| probe)
+            .collect();
         drop(files);
         let now = Instant::now();
         for number in ready {
@@ -285,8 +289,11 @@ mod tests {
             // One bad answer among good ones changes nothing; two do, and two good ones change it back.
             server(fails, &[200, 500, 200, 500, 500, 204]);
             let http = || CheckWay::Http { path: "/".into(), host: "x".into(), status: None };
-            let mut checks: Vec<Check> =
-                addresses.into_iter().enumerate().map(|(number, target)| check(number as u16, target, http())).collect();
+            let mut checks: Vec<Check> = addresses
+                .into_iter()
+                .enumerate()
+                .map(|(number, target)| check(number as u16, target, http()))
+                .collect();
             checks[3].way = CheckWay::Tcp;
             std::thread::spawn(move || {
                 let _plain = plain;

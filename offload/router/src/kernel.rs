@@ -296,7 +296,9 @@ fn route(message: &RouteMessage) -> Option<KernelRoute> {
         netlink_packet_route::AddressFamily::Inet6 => false,
         _ => return None,
     };
-    if header.table != RouteHeader::RT_TABLE_MAIN || header.kind != RouteType::Unicast || header.source_prefix_length > 0
+    if header.table != RouteHeader::RT_TABLE_MAIN
+        || header.kind != RouteType::Unicast
+        || header.source_prefix_length > 0
     {
         return None;
     }

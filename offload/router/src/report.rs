@@ -219,8 +219,12 @@ impl fmt::Display for Report {
             "cache        {entries} entries: {unbound} unbound, {victim} victim, {priority} priority, {pending} pending; {} frames queued",
             of("queued")
         )?;
-        let states: Vec<String> =
-            self.connections.iter().filter(|(_, count)| **count > 0).map(|(state, count)| format!("{count} {state}")).collect();
+        let states: Vec<String> = self
+            .connections
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .map(|(state, count)| format!("{count} {state}"))
+            .collect();
         let states = if states.is_empty() { "none".to_owned() } else { states.join(", ") };
         writeln!(f, "connections  {states}; {} begun, {} mappings", of("begun"), of("mappings"))?;
         let drops: Vec<String> =

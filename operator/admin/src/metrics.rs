@@ -193,11 +193,10 @@ fn reasons(text: &mut Text, sample: &Sample) {
 
 /// Whatever else is counted, under its own name. What nobody has described is one family with a label.
 fn others(text: &mut Text, sample: &Sample, describe: impl Fn(&str) -> Option<Description>) {
-    let is_told =
-        |name: &str| {
-            let labelled = BY_LABEL.iter().map(|(prefix, ..)| prefix);
-            BY_REASON.iter().map(|(prefix, ..)| prefix).chain(labelled).chain(&OF_CARDS).any(|it| name.starts_with(it))
-        };
+    let is_told = |name: &str| {
+        let labelled = BY_LABEL.iter().map(|(prefix, ..)| prefix);
+        BY_REASON.iter().map(|(prefix, ..)| prefix).chain(labelled).chain(&OF_CARDS).any(|it| name.starts_with(it))
+    };
     let mut strange = Vec::new();
     for (name, value) in sample.counters.iter().filter(|(name, _)| !is_told(name)) {
         let Some(description) = describe(name) else {

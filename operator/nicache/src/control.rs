@@ -19,8 +19,8 @@ use nicache_admin::{CardSample, HotObject, Sample};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::HOTTEST_MAX;
-use crate::inquiry::{DatabaseReport, EntryReport, PageReport, WhoReport, WhyReport};
 use crate::forward::status::ForwardStatus;
+use crate::inquiry::{DatabaseReport, EntryReport, PageReport, WhoReport, WhyReport};
 use crate::serve::report::ServeStatus;
 use crate::setup::{receive_message, send_message};
 pub use crate::stranger_report::StrangerReport;

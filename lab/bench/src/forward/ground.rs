@@ -86,9 +86,8 @@ impl Ground {
 
     /// Threads end with the process: they wait for clients and take nothing.
     fn serve(&self) -> Result<()> {
-        let (listener, datagrams) = self.server.run(|| -> std::io::Result<_> {
-            Ok((TcpListener::bind(SERVER)?, UdpSocket::bind(SERVER)?))
-        })?;
+        let (listener, datagrams) =
+            self.server.run(|| -> std::io::Result<_> { Ok((TcpListener::bind(SERVER)?, UdpSocket::bind(SERVER)?)) })?;
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 std::thread::spawn(move || {
@@ -185,8 +184,14 @@ fn send(socket: &UdpSocket, stop: &AtomicBool) {
 /// What all processors have worked so far, in seconds: everything but idle, waiting for disks, and what the machine below took.
 fn busy_s() -> Result<f64> {
     let text = std::fs::read_to_string("/proc/stat").context("/proc/stat")?;
-    let fields: Vec<f64> =
-        text.lines().next().unwrap_or_default().split_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    let fields: Vec<f64> = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|field| field.parse().ok())
+        .collect();
     let [user, nice, system, _, _, irq, softirq, ..] = fields[..] else { bail!("/proc/stat says nothing") };
     Ok((user + nice + system + irq + softirq) / rustix::param::clock_ticks_per_second() as f64)
 }

@@ -86,19 +86,24 @@ pub fn run(plan: &Plan) -> Result<Report> {
         }
     }
     progress.end();
-    let rows = cells.iter().zip(figures).filter(|(_, figures)| !figures.is_empty()).map(|((subject, load), figures)| Row {
-        subject: subject.label(),
-        load: load.label(),
-        gigabits_per_s: Summary::of(figures.iter().map(|[rate, ..]| *rate)),
-        cpu_s_per_gb: Summary::of(figures.iter().map(|[_, busy, _]| *busy)),
-        processes_cpu_s_per_gb: Summary::of(figures.iter().map(|[.., ours]| *ours)),
-    });
+    let rows =
+        cells.iter().zip(figures).filter(|(_, figures)| !figures.is_empty()).map(|((subject, load), figures)| Row {
+            subject: subject.label(),
+            load: load.label(),
+            gigabits_per_s: Summary::of(figures.iter().map(|[rate, ..]| *rate)),
+            cpu_s_per_gb: Summary::of(figures.iter().map(|[_, busy, _]| *busy)),
+            processes_cpu_s_per_gb: Summary::of(figures.iter().map(|[.., ours]| *ours)),
+        });
     Ok(Report { rounds: plan.rounds, rows: rows.collect() })
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "CPU s/GB: of the whole machine, and of client, server and subject; least to most of {} rounds", self.rounds)?;
+        writeln!(
+            f,
+            "CPU s/GB: of the whole machine, and of client, server and subject; least to most of {} rounds",
+            self.rounds
+        )?;
         writeln!(f, "{:<18} {:<15} {:>7} {:>9} {:>9}", "subject", "load", "Gb/s", "machine", "processes")?;
         for Row { subject, load, gigabits_per_s: rate, cpu_s_per_gb: cpu, processes_cpu_s_per_gb: ours } in &self.rows {
             let Summary { median, min, max } = ours;

@@ -83,7 +83,12 @@ impl Subject {
                          listen bench\n  bind {SERVICE}\n  {splice}\n  server one {SERVER}\n"
                     ),
                 )?;
-                let process = spawn(ground, "haproxy", &["-db", "-q", "-f", path.to_str().context("a path that is text")?], false)?;
+                let process = spawn(
+                    ground,
+                    "haproxy",
+                    &["-db", "-q", "-f", path.to_str().context("a path that is text")?],
+                    false,
+                )?;
                 Ok(Standing { process: Some(process), is_in_kernel: false })
             }
             Subject::Nicache(mode) => {

@@ -68,7 +68,9 @@ pub enum BenchCommand {
     #[command(after_help = "Example: nicache bench pipeline --only hit")]
     Pipeline(BenchPipelineArgs),
     /// What it costs to forward: CPU for each gigabyte and Gb/s of `nicache forward`, beside the kernel, nftables and HAProxy
-    #[command(after_help = "Example: sudo nicache bench forward --rounds 3\n\nNeeds root, nft and haproxy, and a quiet machine.")]
+    #[command(
+        after_help = "Example: sudo nicache bench forward --rounds 3\n\nNeeds root, nft and haproxy, and a quiet machine."
+    )]
     Forward(BenchForwardArgs),
     /// What payload caching is worth to a forwarder: the tables of Yocum and Chase 2001, from a model of their machine and nicache's payload cache
     #[command(after_help = "Example: nicache bench yocum --json > yocum.json")]

@@ -216,7 +216,9 @@ impl Maker<'_> {
             text.addresses.iter().map(|address| (address.get_ref().0.0, address.get_ref().0.1)).collect()
         };
         if addresses.is_empty() {
-            let message = format!("`{label}` has no address: write addresses = [\"10.1.0.1/24\"], or give it one with `ip address add`");
+            let message = format!(
+                "`{label}` has no address: write addresses = [\"10.1.0.1/24\"], or give it one with `ip address add`"
+            );
             return Err(self.error(span, message));
         }
         let port = match self.plan.links.iter().position(|other| other == name) {
@@ -233,7 +235,14 @@ impl Maker<'_> {
         let masquerade = self.masquerade(text, &addresses)?;
         let kept = text.keep.iter().map(|Word(kept)| (kept.protocol, kept.ports.clone()));
         self.plan.config.left_alone.extend(kept);
-        self.plan.config.interfaces.push(Interface { port: port as u8, tags, mac: link.mac, addresses, mtu, masquerade });
+        self.plan.config.interfaces.push(Interface {
+            port: port as u8,
+            tags,
+            mac: link.mac,
+            addresses,
+            mtu,
+            masquerade,
+        });
         self.plan.interfaces.push(Interfaced {
             name: label,
             link: name.clone(),
@@ -272,7 +281,9 @@ impl Maker<'_> {
         if ports.contains(OWN_PORTS.start()) || ports.contains(OWN_PORTS.end()) {
             let at = text.ports.as_ref().map_or(masquerade.span(), Spanned::span);
             let (first, last) = (OWN_PORTS.start(), OWN_PORTS.end());
-            return Err(self.error(at, format!("ports {first} to {last} are those of the health checks: leave them out")));
+            return Err(
+                self.error(at, format!("ports {first} to {last} are those of the health checks: leave them out"))
+            );
         }
         let overlaps = |kept: &Kept| kept.ports.start() <= ports.end() && ports.start() <= kept.ports.end();
         if let Some(Word(kept)) = text.keep.iter().find(|Word(kept)| overlaps(kept)) {
@@ -319,10 +330,15 @@ impl Maker<'_> {
             (None, Some(gateway)) => {
                 let on_link = |interface: &Interface| {
                     let prefixes = interface.addresses.iter();
-                    prefixes.filter_map(|(address, len)| nicache_forward::prefix::Prefix::new(*address, *len)).any(|prefix| prefix.contains(gateway))
+                    prefixes
+                        .filter_map(|(address, len)| nicache_forward::prefix::Prefix::new(*address, *len))
+                        .any(|prefix| prefix.contains(gateway))
                 };
                 self.plan.config.interfaces.iter().position(on_link).ok_or_else(|| {
-                    self.error(span, format!("no interface has an address beside the router {gateway}: write interface = \"...\""))
+                    self.error(
+                        span,
+                        format!("no interface has an address beside the router {gateway}: write interface = \"...\""),
+                    )
                 })?
             }
             (None, None) => return Err(self.error(span, "write via = \"ROUTER\" or interface = \"NAME\"")),
@@ -366,8 +382,7 @@ impl Maker<'_> {
         let (span, text) = (text.span(), text.get_ref());
         let protocol = self.connected(&text.protocol)?;
         let address = text.address.get_ref().0.0;
-        let is_taken =
-            |other: &ServiceConfig| (other.protocol, other.address) == (protocol, Endpoint::from(address));
+        let is_taken = |other: &ServiceConfig| (other.protocol, other.address) == (protocol, Endpoint::from(address));
         if self.plan.config.services.iter().any(is_taken) {
             return Err(self.error(text.address.span(), "another [[service]] has the same address"));
         }
@@ -387,7 +402,9 @@ impl Maker<'_> {
             let back_end = back_end.get_ref();
             let target = self.same_version(address, &back_end.address)?;
             if back_ends.iter().any(|other: &BackEnd| other.endpoint == target.into()) {
-                return Err(self.error(back_end.address.span(), "this back end is there twice: give it a weight instead"));
+                return Err(
+                    self.error(back_end.address.span(), "this back end is there twice: give it a weight instead")
+                );
             }
             back_ends.push(BackEnd { endpoint: target.into(), weight: back_end.weight.unwrap_or(1) });
             if let Some(check) = &text.check {
@@ -428,7 +445,8 @@ impl Maker<'_> {
             CheckKind::Tcp => CheckWay::Tcp,
             CheckKind::Http => CheckWay::Http { path, host, status: text.status },
         };
-        let time = |word: Option<Word<super::values::Span>>, ms| word.map_or(Duration::from_millis(ms), |Word(span)| span.0);
+        let time =
+            |word: Option<Word<super::values::Span>>, ms| word.map_or(Duration::from_millis(ms), |Word(span)| span.0);
         let (rise, fall) = (text.rise.unwrap_or(2), text.fall.unwrap_or(3));
         if rise == 0 || fall == 0 {
             return Err(self.error(span, "rise and fall are 1 at least"));
@@ -483,4 +501,3 @@ fn is_link_local(address: IpAddr) -> bool {
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     }
 }
-

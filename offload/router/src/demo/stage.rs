@@ -53,7 +53,8 @@ impl Stage {
         ip(&format!("address add 10.{net}.0.1/30 dev {interface}"))?;
         middle.ip("link set machine addrgenmode none up")?;
         middle.ip(&format!("address add 10.{net}.0.2/30 dev machine"))?;
-        let mut stage = Stage { servers: Vec::new(), middle, clients: Vec::new(), _servers: Vec::new(), _folder: folder, net };
+        let mut stage =
+            Stage { servers: Vec::new(), middle, clients: Vec::new(), _servers: Vec::new(), _folder: folder, net };
         for number in 1..=CLIENTS {
             let client = stage.link(&format!("client{number}"), number)?;
             // A client that reads slowly is not sent a whole file at once.

@@ -204,15 +204,22 @@ impl Gateway {
             let config = self.forwarder.services().config(number);
             let back_end = |place: usize| is_it(config.back_ends[place].endpoint);
             Some(if is_it(config.address) {
-                let up = report.back_ends.iter().filter(|back_end| back_end.health == "up" && back_end.weight > 0).count();
+                let up =
+                    report.back_ends.iter().filter(|back_end| back_end.health == "up" && back_end.weight > 0).count();
                 let all = report.back_ends.len();
                 let advice = if up == 0 { ": new connections are refused until one is up" } else { "" };
-                format!("It is the address of the service {}, of whose {all} back ends {up} are up{advice}.", report.name)
+                format!(
+                    "It is the address of the service {}, of whose {all} back ends {up} are up{advice}.",
+                    report.name
+                )
             } else {
                 let place = (0..report.back_ends.len()).find(|place| back_end(*place))?;
                 let BackEndReport { health, reason, connections, .. } = &report.back_ends[place];
                 let reason = if reason.is_empty() { "it is not checked" } else { reason };
-                format!("It is a back end of the service {}, and {health} ({reason}), with {connections} connections.", report.name)
+                format!(
+                    "It is a back end of the service {}, and {health} ({reason}), with {connections} connections.",
+                    report.name
+                )
             })
         }) {
             says.push(service);
@@ -239,7 +246,10 @@ impl Gateway {
             return;
         }
         let Some(route) = self.forwarder.routes().find(address) else {
-            says.push("No route leads there: senders are told that it is unreachable. `ip route add` gives it one.".to_owned());
+            says.push(
+                "No route leads there: senders are told that it is unreachable. `ip route add` gives it one."
+                    .to_owned(),
+            );
             return;
         };
         let name = &self.plan.interfaces[route.interface].name;

@@ -34,12 +34,7 @@ pub fn execute(arguments: ForwardArgs) -> Result<ExitCode> {
     }
 }
 
-fn set(
-    name: Option<&str>,
-    address: std::net::SocketAddr,
-    within_ms: Option<u64>,
-    is_json: bool,
-) -> Result<ExitCode> {
+fn set(name: Option<&str>, address: std::net::SocketAddr, within_ms: Option<u64>, is_json: bool) -> Result<ExitCode> {
     match ask(name, &Request::Drain { address, within_ms })? {
         Response::Drained { back_ends } if is_json => println!("{}", serde_json::json!({ "back_ends": back_ends })),
         Response::Drained { .. } if within_ms.is_some() => println!("{address} gets no new connections"),
@@ -52,7 +47,8 @@ fn set(
 /// Reads a file and says what it comes to on this machine.
 fn check_file(path: &Path) -> Result<ExitCode> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let links = Kernel::open().and_then(|mut kernel| kernel.links()).context("cannot ask the kernel for its interfaces")?;
+    let links =
+        Kernel::open().and_then(|mut kernel| kernel.links()).context("cannot ask the kernel for its interfaces")?;
     let plan = Plan::make(&text, &links, 0).map_err(|error| anyhow!("{}, {error}", path.display()))?;
     println!("{} is right: mode {}, {} KB for payload", path.display(), plan.mode, plan.memory / 1024);
     for (interface, named) in plan.config.interfaces.iter().zip(&plan.interfaces) {
@@ -65,7 +61,12 @@ fn check_file(path: &Path) -> Result<ExitCode> {
         println!("  interface {}: {}, mtu {}{masquerade}", named.name, addresses.join(", "), interface.mtu);
     }
     for (service, name) in plan.config.services.iter().zip(&plan.services) {
-        println!("  service {name}: {} {} for {} back ends", service.protocol, service.address, service.back_ends.len());
+        println!(
+            "  service {name}: {} {} for {} back ends",
+            service.protocol,
+            service.address,
+            service.back_ends.len()
+        );
     }
     let config = &plan.config;
     println!(

@@ -26,8 +26,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -238,7 +238,10 @@ impl<'a> Forwarding<'a> {
                 bail!("the nft process that keeps the kernel from answering ended: everything else is stopped, too");
             }
             if let Some(status) = self.forwarder.try_wait()? {
-                tracing::error!("the forwarder process {}: it is started again, with its connections", describe(status));
+                tracing::error!(
+                    "the forwarder process {}: it is started again, with its connections",
+                    describe(status)
+                );
                 self.count_restart()?;
                 self.restart_forwarder()?;
                 continue;
@@ -452,7 +455,8 @@ fn secret() -> Result<u64> {
 }
 
 fn window(memory: u32) -> Result<Window> {
-    Window::create("nicache-forward", window_bytes(memory)).context("no memory for the forwarder: try a smaller --memory")
+    Window::create("nicache-forward", window_bytes(memory))
+        .context("no memory for the forwarder: try a smaller --memory")
 }
 
 fn start_forwarder(setup: &ForwarderSetup, kernel: &Kernel, keep: &Keep) -> Result<Child> {

@@ -115,8 +115,7 @@ fn sample(report: Report, about: About, (uptime_ms, unix_ms): (u64, u64)) -> Sam
         misses: memory_bytes,
         sent_bytes: card_bytes,
         // Without a card, payload would cross twice.
-        saved_bytes: (2 * (card_bytes + memory_bytes))
-            .saturating_sub(report.bus.get("content").copied().unwrap_or(0)),
+        saved_bytes: (2 * (card_bytes + memory_bytes)).saturating_sub(report.bus.get("content").copied().unwrap_or(0)),
         entries: cache.entries - cache.unbound,
         memory_used_bytes: (cache.entries - cache.unbound) * ENTRY_BYTES,
         memory_bytes: about.cache_bytes,

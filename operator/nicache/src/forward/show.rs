@@ -87,7 +87,9 @@ impl Show {
         let (service, pid) = (stage.service(), std::process::id());
         let client = &stage.clients[0];
         let lines = [
-            format!("{name} forwards between this machine, three clients and three nginx servers. Try, from another shell:"),
+            format!(
+                "{name} forwards between this machine, three clients and three nginx servers. Try, from another shell:"
+            ),
             format!("  curl http://{service}/                                   one of three back ends answers"),
             format!("  for i in 1 2 3 4 5 6; do curl -s http://{service}/who; done"),
             format!("  curl -o /dev/null http://{service}/file                  4 MB through the forwarder"),

@@ -82,10 +82,7 @@ impl Nft {
                 return Ok(());
             }
             if line.contains("Error") || line.contains("not permitted") {
-                bail!(
-                    "nft refused the rules ({}): this needs CAP_NET_ADMIN and a kernel with nf_tables",
-                    line.trim()
-                );
+                bail!("nft refused the rules ({}): this needs CAP_NET_ADMIN and a kernel with nf_tables", line.trim());
             }
         }
     }

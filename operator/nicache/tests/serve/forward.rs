@@ -124,7 +124,8 @@ fn the_demo_shows_each_mode() {
 #[test]
 fn a_download_outlives_card_and_forwarder() {
     private_network();
-    let demo = Forwarding::start(&["--demo", "--seconds", "600", "--rate", "64K", "--mode", "adaptive", "--admin", "0"]);
+    let demo =
+        Forwarding::start(&["--demo", "--seconds", "600", "--rate", "64K", "--mode", "adaptive", "--admin", "0"]);
     let service: SocketAddr = format!("{}:80", demo.ready["service"].as_str().unwrap()).parse().unwrap();
     // Or else all of it would wait in the socket before the first one is killed.
     std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 16384 65536").unwrap();
@@ -237,11 +238,17 @@ fn a_file_between_interfaces() {
     let file = path.to_str().unwrap();
     let check = command(&["forward", "check", file]);
     assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
-    assert!(String::from_utf8_lossy(&check.stdout).contains("interface right: 192.0.2.1/24, mtu 1400, masquerades as 192.0.2.1"));
+    assert!(
+        String::from_utf8_lossy(&check.stdout)
+            .contains("interface right: 192.0.2.1/24, mtu 1400, masquerades as 192.0.2.1")
+    );
     std::fs::write(&path, text.replace("mtu = 1400", "vlan = 7000")).unwrap();
     let wrong = command(&["forward", "check", file]);
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert!(!wrong.status.success() && said.contains("line 10, `vlan = 7000`") && said.contains("from 1 to 4094"), "{said}");
+    assert!(
+        !wrong.status.success() && said.contains("line 10, `vlan = 7000`") && said.contains("from 1 to 4094"),
+        "{said}"
+    );
     std::fs::write(&path, text).unwrap();
     let forwarding = Forwarding::start(&["--config", file]);
 
@@ -325,7 +332,10 @@ fn a_file_between_interfaces() {
     let routed = || why("203.0.113.5").contains("by left, by the router 10.1.0.2").then_some(());
     within(LIMIT, routed).expect("the route is taken over");
     let report = forwarding.status()["report"].clone();
-    assert_eq!((report["dropped"]["untranslated"].as_u64(), report["counters"]["refused"].as_u64()), (Some(0), Some(0)));
+    assert_eq!(
+        (report["dropped"]["untranslated"].as_u64(), report["counters"]["refused"].as_u64()),
+        (Some(0), Some(0))
+    );
     assert_eq!(report["connections"]["opening"], 0, "{report}");
     assert_eq!(status(&forwarding.name())["report"]["mode"], "spill");
     forwarding.stop();
