@@ -2,6 +2,8 @@
 
 mod namespaces;
 
+use std::io::IoSlice;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,14 +18,20 @@ use nicache_forward::modes::Mode;
 use nicache_forward::nat::{External, Filtering};
 use nicache_forward::pcache::Order;
 use nicache_forward::{Config, Forwarder};
-use nicache_port::{PacketConfig, PacketSocket};
+use nicache_port::{Burst, Offload, PacketConfig, PacketSocket, Port};
 use nicache_tcp::Time;
 
 const FILE_BYTES: usize = 6 << 20;
 const BUFFERS: u32 = 960;
 
-/// Forwards until it is told to stop; what has crossed and what was done.
-fn run(config: Config, mode: Mode, ports: Vec<PacketSocket>, stop: &AtomicBool) -> (BusCounters, EngineCounters) {
+/// Forwards until it is told to stop; what has crossed and what was done. `known`: neighbours by the second interface.
+fn run(
+    config: Config,
+    mode: Mode,
+    ports: Vec<PacketSocket>,
+    stop: &AtomicBool,
+    known: &[(IpAddr, [u8; 6])],
+) -> (BusCounters, EngineCounters) {
     let made = Attachment::create().unwrap();
     let files = made.files().map(|file| file.try_clone_to_owned().unwrap());
     let window = Arc::new(Window::create("test", Bus::window_bytes(BUFFERS) as usize).unwrap());
@@ -44,6 +52,7 @@ fn run(config: Config, mode: Mode, ports: Vec<PacketSocket>, stop: &AtomicBool) 
         let setup = EngineConfig { mode, order: Order::Mru, entries: 512, buffers: BUFFERS, posts: 256, queue: 400 };
         let mut engine = Engine::new(Bus::new(made.host(), window, BUFFERS), setup);
         let mut forwarder = Forwarder::new(config, Time::ZERO).unwrap();
+        known.iter().for_each(|(address, mac)| forwarder.set_neighbour(1, *address, *mac));
         let mut random = fastrand::Rng::with_seed(1);
         while !stop.load(Ordering::Relaxed) {
             engine.poll().unwrap();
@@ -93,7 +102,7 @@ fn files_arrive_in_every_mode() {
         });
         let stop = AtomicBool::new(false);
         let (bus, counters) = std::thread::scope(|scope| {
-            let running = scope.spawn(|| run(config, mode, Vec::from(ports), &stop));
+            let running = scope.spawn(|| run(config, mode, Vec::from(ports), &stop, &[]));
             let ask = |path: &str| {
                 let begin = Instant::now();
                 loop {
@@ -126,5 +135,76 @@ fn files_arrive_in_every_mode() {
             Mode::Direct => assert!(content < payload / 10, "{content}"),
             Mode::Spill | Mode::Adaptive => assert_eq!(counters.lost, 0),
         }
+    }
+}
+
+/// A segment with 1448 bytes of payload and no options, for the forwarder's first interface.
+fn segment(number: u8) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 1, 0, 2, 0, 0, 0, 9, 9, 8, 0];
+    let mut ip = [0x45, 0, 5, 208, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 1, 0, 2, 192, 0, 2, 2];
+    let sum: u32 = ip.chunks(2).map(|half| u32::from(u16::from_be_bytes([half[0], half[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    ip[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    frame.extend(ip);
+    frame.extend([0x1f, 0x90, 0, 80, 0, 0, 0, number, 0, 0, 0, 1, 0x50, 0x10, 4, 0, 0, 0, 0, 0]);
+    frame.extend((0..1448u32).map(|at| (at as u8).wrapping_mul(number | 1)));
+    frame
+}
+
+/// Exactly so many bytes cross the bus for a packet of 1448 bytes behind 54 of headers, between real interfaces.
+#[test]
+fn bytes_over_the_bus_for_each_packet() {
+    const COUNT: u8 = 100;
+    let (Some(ends), Some(middle)) = (Namespace::new(), Namespace::new()) else { return };
+    ends.veth("eth0", &middle, "left");
+    ends.veth("eth1", &middle, "right");
+    for (name, number) in [("left", 0), ("right", 1)] {
+        middle.ip(&format!("link set {name} address 2:0:0:0:1:{number}"));
+    }
+    // What the kernel says of itself there would be counted, too.
+    ends.run(|| {
+        for name in ["eth0", "eth1"] {
+            std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1").unwrap();
+        }
+    });
+    for (mode, bytes) in
+        [(Mode::Copy, 3068), (Mode::Pcache, 1620), (Mode::Direct, 172), (Mode::Spill, 172), (Mode::Adaptive, 172)]
+    {
+        let interface = |port: u8, ours: &str| Interface {
+            port,
+            tags: Default::default(),
+            mac: [2, 0, 0, 0, 1, port],
+            addresses: vec![(ours.parse().unwrap(), 24)],
+            mtu: 1500,
+            masquerade: Vec::new(),
+        };
+        let config = Config::new(vec![interface(0, "10.1.0.1"), interface(1, "192.0.2.1")], 7);
+        let open = |name: &str| PacketSocket::open(name, 1, &PacketConfig::default()).unwrap().remove(0);
+        let ports = middle.run(move || ["left", "right"].map(open));
+        let (mut from, mut to) = ends.run(move || (open("eth0"), open("eth1")));
+        let stop = AtomicBool::new(false);
+        let known = [("192.0.2.2".parse().unwrap(), [2, 0, 0, 0, 2, 2])];
+        let (bus, counters, arrived) = std::thread::scope(|scope| {
+            let running = scope.spawn(|| run(config, mode, Vec::from(ports), &stop, &known));
+            let (mut burst, mut arrived) = (Burst::new(64), 0u32);
+            let begin = Instant::now();
+            for number in 0..COUNT {
+                from.send(&[IoSlice::new(&segment(number))], Offload::default()).unwrap();
+                from.flush().unwrap();
+                while arrived <= u32::from(number) && begin.elapsed() < Duration::from_secs(60) {
+                    to.receive(&mut burst).unwrap();
+                    for frame in burst.frames() {
+                        let is_it = frame.data().get(54..) == segment(arrived as u8).get(54..);
+                        arrived += u32::from(is_it);
+                    }
+                    std::thread::yield_now();
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            let (bus, counters) = running.join().unwrap();
+            (bus, counters, arrived)
+        });
+        assert_eq!((arrived, counters.received), (u32::from(COUNT), u64::from(COUNT)), "{mode}: {counters:?}");
+        assert_eq!(bus.total(), u64::from(COUNT) * bytes, "{mode}: {bus:?}");
     }
 }

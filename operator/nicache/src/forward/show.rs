@@ -16,6 +16,8 @@ use crate::cli::ForwardArgs;
 use crate::logs;
 
 const TICK: Duration = Duration::from_secs(1);
+/// How long a turn waits for figures, beyond its end.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the supervisor's loop is to do.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub struct Show {
     next_tick: Instant,
     answer: Option<Receiver<Asked>>,
     last: Option<Asked>,
+    /// There is a report of this turn that has payload in it.
+    has_figures: bool,
     before: Counted,
     is_once: bool,
     is_json: bool,
@@ -75,6 +79,7 @@ impl Show {
             next_tick: now + TICK,
             answer: None,
             last: None,
+            has_figures: false,
             before: Counted::default(),
             is_once: arguments.once,
             is_json: arguments.json,
@@ -111,7 +116,7 @@ impl Show {
 
     /// When it has something to do.
     pub fn due(&self) -> Instant {
-        self.next_tick.min(self.turn_ends)
+        if self.has_figures { self.next_tick.min(self.turn_ends) } else { self.next_tick }
     }
 
     /// What is to be done now.
@@ -122,9 +127,15 @@ impl Show {
                 self.before = self.count(&asked);
             }
             self.last = Some(asked);
+            let mode = self.modes[self.turn % self.modes.len()].to_string();
+            self.has_figures |= self.report().is_some_and(|report| {
+                report.mode == mode && report.counter("card_bytes") + report.counter("memory_bytes") > 0
+            });
             self.show_live();
         }
-        if now >= self.turn_ends {
+        // On a machine that is busy, a turn lasts until it has something to show.
+        if now >= self.turn_ends && (self.has_figures || now >= self.turn_ends + PATIENCE) {
+            self.has_figures = false;
             self.print_row(now);
             self.turn += 1;
             if self.is_once && self.turn >= self.modes.len() {
