@@ -288,7 +288,9 @@ impl<'a> Forwarding<'a> {
     fn ask(&mut self, question: Question, reply: std::sync::mpsc::Sender<Asked>) {
         self.questions += 1;
         let id = self.questions;
-        if let Question::Drain { address, within_ms } = &question {
+        if let Question::Drain { address, within_ms } = &question
+            && self.is_back_end(*address)
+        {
             match within_ms {
                 Some(ms) => self.drained.insert(*address, Instant::now() + Duration::from_millis(*ms)),
                 None => self.drained.remove(address),
@@ -298,6 +300,11 @@ impl<'a> Forwarding<'a> {
         if send_message(&self.forwarder.channel, &ToForwarder::Ask { id, question }, &[]).is_ok() {
             self.asked.insert(id, reply);
         }
+    }
+
+    fn is_back_end(&self, address: SocketAddr) -> bool {
+        let mut back_ends = self.plan.config.services.iter().flat_map(|service| &service.back_ends);
+        back_ends.any(|back_end| back_end.endpoint == address.into())
     }
 
     fn pass_on_health(&mut self) {

@@ -21,6 +21,9 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the forwarder may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// For ever, as far as connections go: a year.
+const DRAIN_MS_MAX: u64 = 365 * 86_400_000;
+
 /// A question with a way back for the answer.
 pub type Order = (Question, Sender<Asked>);
 
@@ -153,6 +156,7 @@ fn respond(request: Request, orders: &Orders, sampler: &Sampler) -> Result<Respo
 }
 
 fn drain(orders: &Orders, address: SocketAddr, within_ms: Option<u64>) -> Result<Response> {
+    let within_ms = within_ms.map(|ms| ms.min(DRAIN_MS_MAX));
     match orders.ask(Question::Drain { address, within_ms })?.answer {
         Answer::Drained { back_ends: 0 } => {
             bail!("{address} is not a back end: `nicache status` lists those that are")
