@@ -10,8 +10,9 @@ use clap::{Parser, Subcommand};
 use nicache::generate::GenerateArgs;
 
 pub use bench::{
-    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs, BenchPipelineArgs,
-    BenchSetsArgs, BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
+    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs,
+    BenchPipelineArgs, BenchSetsArgs, BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart,
+    SiegeAttack,
 };
 pub use demo::DemoArgs;
 pub use prove::{HitKind, ProveArgs};

@@ -11,8 +11,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::card_program;
 use crate::cli::{
-    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs, BenchPipelineArgs,
-    BenchSetsArgs, BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart, SiegeAttack,
+    BenchCommand, BenchCurvesArgs, BenchDynamicArgs, BenchForwardArgs, BenchImpairArgs, BenchKimArgs, BenchNfsArgs,
+    BenchPipelineArgs, BenchSetsArgs, BenchSiegeArgs, BenchSimArgs, BenchWireArgs, BenchYocumArgs, DynamicPart,
+    SiegeAttack,
 };
 
 /// Measures, and prints what came out.

@@ -35,6 +35,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use nicache_admin::AdminServer;
 use nicache_bus::{Attachment, Doorbell, Window};
 use nicache_forward::modes::Mode;
+use nicache_port::{PacketConfig, PacketSocket};
 use nicache_router::config::Plan;
 use nicache_router::demo::Stage;
 use nicache_router::gateway::window_bytes;
@@ -42,7 +43,6 @@ use nicache_router::guard;
 use nicache_router::health::{self, Verdict};
 use nicache_router::keep::Keep;
 use nicache_router::kernel::{Kernel, Link};
-use nicache_port::{PacketConfig, PacketSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nicache_bus::{Attachment, Presence, Window};
+use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
 use nicache_router::config::Plan;
 use nicache_router::gateway::Gateway;
 use nicache_router::keep::Keep;
 use nicache_router::kernel::Kernel;
-use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
 
 use super::messages::{Answer, ForwarderSetup, FromForwarder, Question, ToForwarder};
 use crate::engine::monotonic;
