@@ -2,7 +2,8 @@
 # make demo   build nicache and nicache-lab and show a real application behind it (APP=wordpress, flask, ...; `nicache demo --help` lists them)
 # make test   all tests; they make network namespaces, so they run as root (sudo is used if you are not)
 # make test-kernels  the main jobs on the stock kernels of Debian, each in a virtual machine (an hour without KVM)
-# make lint   formatting, links of the documentation, clippy, rustdoc, and licenses where cargo-deny is installed; warnings are errors
+# make lint   formatting, links of the documentation, clippy, and licenses where cargo-deny is installed; warnings are errors
+# make doc    the crates' documentation, in target/doc; warnings are errors
 # make bench  all benchmarks: nicache against nginx, Apache, Varnish and HAProxy, static and dynamic (two and a half hours; ARGS=--quick for a
 #             look), simulations (CACHESIM=libCacheSim's program to compare), the card alone, and parts of it
 # make deb    Debian packages of nicache and nicache-lab, in dist/ (the service is not started: it needs /etc/nicache/nicache.toml first)
@@ -18,7 +19,7 @@ SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 # A toolchain that tools/setup has installed just now comes first.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: run demo build lab test test-kernels format links lint bench deb tarball clean
+.PHONY: run demo build lab test test-kernels format links doc lint bench deb tarball clean
 .DEFAULT_GOAL := run
 
 run: build
@@ -50,12 +51,14 @@ format:
 links:
 	@tools/links
 
+doc:
+	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet $(CARGO_FLAGS)
+
 # Targets that clippy looks at; with none: libraries and programs.
 LINT_TARGETS ?= --all-targets
 lint: format links
 	@tools/setup lint
 	cargo clippy --workspace $(LINT_TARGETS) --locked $(CARGO_FLAGS) -- -D warnings
-	RUSTDOCFLAGS="$(RUSTDOCFLAGS) -D warnings" cargo doc --workspace --no-deps --document-private-items --locked --quiet $(CARGO_FLAGS)
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "lint: cargo-deny is not installed: licenses and sources were not checked" >&2; fi
 
