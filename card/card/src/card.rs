@@ -32,6 +32,7 @@ use crate::ledger::{Adopted, Ledger};
 use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
 use crate::link::CoherenceLink;
 use crate::memo::Memo;
+use crate::outcomes::Bypassed;
 use crate::packet::{Classified, Side, TcpFrame, classify};
 use crate::reassembly::{Reassembly, Taken};
 use crate::recheck::Rechecks;
@@ -101,6 +102,7 @@ pub struct Card<W, H> {
     pub(crate) part_sets: PartSets,
     pub(crate) prefaces: Prefaces,
     pub(crate) strangers: Strangers,
+    pub(crate) bypassed: Bypassed,
     pub(crate) first_level: Option<FirstLevel>,
     pub(crate) turns: Turns,
     burst: Option<Burst>,
@@ -222,6 +224,7 @@ impl<W: Port, H: Port> Card<W, H> {
             part_sets: PartSets::new(),
             prefaces: Prefaces::new(config.flows),
             strangers: Strangers::new(),
+            bypassed: Bypassed::new(),
             first_level: None,
             turns: Turns::new(config.flows),
             burst: Some(Burst::new(BURST_FRAMES)),

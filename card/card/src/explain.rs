@@ -3,29 +3,74 @@
 use std::time::Duration;
 
 use nicache_coherence::RecordNumber;
-use nicache_http::{BypassReason, HeaderScratch, Key, RequestOutcome, parse_request};
+use nicache_http::{BypassReason, HeaderScratch, Key, RequestOutcome, client_class, parse_request, recheck_head};
 use nicache_port::Port;
 use nicache_tcp::Time;
 
 use crate::card::Card;
+use crate::counters::CardBypass;
 use crate::outcomes::Outcome;
-use crate::store::{Entry, EntryState};
+use crate::store::{Entry, EntryState, LeftAlone, Traits};
 use crate::strangers::StrangeName;
 
-/// What there is of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What there is of a page, whoever asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageState {
-    /// The key of a plain GET, in which no header but Host counts.
-    pub key: Option<Key>,
-    /// Why such a request is not for the card, if it is not.
-    pub bypass: Option<BypassReason>,
-    /// What last became of a reply to it, and when its request was forwarded.
-    pub last: Option<(Outcome, Time)>,
-    /// Its executions differ, so that it is left alone until then.
-    pub left_alone_until: Option<Time>,
+    /// What last became of a reply to a client.
+    pub last: Option<LastOfPage>,
+    /// Why the last request for it was passed that was not looked up, and when.
+    pub bypassed: Option<(BypassReason, Time)>,
     /// What last kept a request for it from the card.
     pub stranger: Option<StrangeName>,
-    /// Names of the headers by which the server chooses among variants.
+}
+
+/// What last became of a reply to a client for a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastOfPage {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// When his request was forwarded.
+    pub at: Time,
+    /// The head of his request as far as it chooses among replies: without anything else that he has said.
+    pub head: Box<[u8]>,
+}
+
+/// What a request meets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// It is not looked up.
+    Bypass(BypassReason),
+    /// Nothing is looked up at the moment.
+    Off(CardBypass),
+    /// It is answered from card memory.
+    Hit,
+    /// There is a reply that the server has not given to a client of its class yet, in these traits. For [`Trait::Proxy`] it is not known: the address
+    /// that the proxy connects from is a part of the class.
+    OtherClass(Traits),
+    /// There is a reply that may have changed: the watcher is asked.
+    Suspect,
+    /// There is a reply that the server has to say again.
+    Lapsed,
+    /// The operator has excluded it.
+    Excluded,
+    /// The page is left alone until then.
+    LeftAlone(LeftAlone, Time),
+    /// There is no reply for it.
+    Absent,
+    /// Its head is not whole.
+    Partial,
+}
+
+/// A request, and what it meets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// What it meets.
+    pub meeting: Meeting,
+    /// The key of its reply, with what the server chooses by.
+    pub key: Option<Key>,
+    /// What last became of a reply to such a request, and when it was forwarded.
+    pub last: Option<(Outcome, Time)>,
+    /// Names of the headers by which the server chooses among variants, and of traits of clients.
     pub vary: Vec<String>,
 }
 
@@ -52,31 +97,63 @@ pub struct EntryView {
     pub earned: Duration,
     /// Classes of clients that the server has given it to, in all traits together.
     pub classes: usize,
+    /// The head of the request that it is the answer to, as far as that chooses among replies, if it is remembered.
+    pub request: Box<[u8]>,
 }
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// What the card knows of the page that a plain GET would get. `host` and `target` as in a request.
-    pub fn page_state(&self, host: &str, target: &str, now: Time) -> PageState {
-        let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    /// What the card knows of a page, whoever asks for it. `host` and `target` as in a request.
+    pub fn page_state(&self, host: &str, target: &str) -> PageState {
+        let page = self.page_of(host.as_bytes(), target.as_bytes());
+        let last = self.fills.last_of_page(page).map(|last| {
+            let mut scratch = HeaderScratch::new();
+            let base = match parse_request(&last.head, &mut scratch, &self.config.keys) {
+                RequestOutcome::Complete(request) => Some(request.key),
+                _ => None,
+            };
+            let names = base.and_then(|base| self.store.vary.names(&base));
+            let head = recheck_head(&last.head, names, &self.config.keys).unwrap_or_default();
+            LastOfPage { outcome: last.outcome, at: last.at, head }
+        });
+        PageState { last, bypassed: self.bypassed.last(page), stranger: self.strangers.of_page(page).cloned() }
+    }
+
+    /// What a request with this head would meet now, from a client that the card's server is reached by directly.
+    pub fn meets(&self, head: &[u8], now: Time) -> Asked {
         let mut scratch = HeaderScratch::new();
-        let origin = self.config.keys.origin_of(host.as_bytes());
-        let stranger = self.strangers.of_page(self.config.keys.uri_of(origin, target.as_bytes())).cloned();
-        let mut state =
-            PageState { key: None, bypass: None, last: None, left_alone_until: None, stranger, vary: Vec::new() };
-        match parse_request(head.as_bytes(), &mut scratch, &self.config.keys) {
-            RequestOutcome::Complete(request) => {
-                let key = request.key;
-                state.key = Some(key);
-                state.last = self.fills.last_outcome(&key);
-                state.left_alone_until = self.store.left_alone_until(&key).filter(|until| now < *until);
-                let names = self.store.vary.names(&key).into_iter().flat_map(nicache_http::VaryNames::iter);
-                state.vary = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-                state.vary.extend(self.store.traits_of(&key).iter().map(|of| of.label().to_owned()));
+        let keys = &self.config.keys;
+        let alone = |meeting| Asked { meeting, key: None, last: None, vary: Vec::new() };
+        let request = match parse_request(head, &mut scratch, keys) {
+            RequestOutcome::Complete(request) => request,
+            RequestOutcome::Bypass { reason, .. } => return alone(Meeting::Bypass(reason)),
+            RequestOutcome::Partial => return alone(Meeting::Partial),
+        };
+        let base = request.key;
+        let class = client_class(request.headers, request.host, keys);
+        let key = self.store.key_of(&base, request.headers, class, keys);
+        let names = self.store.vary.names(&base).into_iter().flat_map(nicache_http::VaryNames::iter);
+        let mut vary: Vec<String> = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        vary.extend(self.store.traits_of(&base).iter().map(|of| of.label().to_owned()));
+        let has_proxy = !request.signs.is_empty();
+        let meeting = match self.store.view(&key) {
+            _ if self.bypass => Meeting::Off(CardBypass::Operator),
+            _ if !self.lease => Meeting::Off(CardBypass::Lease),
+            Some(entry) => {
+                let missing = entry.missing(class, has_proxy, now);
+                match self.store.state_of(entry, now) {
+                    EntryState::Good | EntryState::Suspect if !missing.is_empty() => Meeting::OtherClass(missing),
+                    EntryState::Good => Meeting::Hit,
+                    EntryState::Suspect => Meeting::Suspect,
+                    EntryState::Lapsed => Meeting::Lapsed,
+                }
             }
-            RequestOutcome::Bypass { reason, .. } => state.bypass = Some(reason),
-            RequestOutcome::Partial => {}
-        }
-        state
+            None if self.config.paths.of(keys, request.host, request.target).is_excluded => Meeting::Excluded,
+            None => match self.store.is_left_alone(&key, now) {
+                Some(why) => Meeting::LeftAlone(why, self.store.left_alone_until(&key).unwrap_or(now)),
+                None => Meeting::Absent,
+            },
+        };
+        Asked { meeting, key: Some(key), last: self.fills.last_outcome(&base), vary }
     }
 
     /// Names of headers and cookies that keep requests from the card, with counts that are not too low.
@@ -106,6 +183,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     expires: entry.expires(),
                     earned: entry.earned(),
                     classes: entry.classes(),
+                    request: entry.request().into(),
                 });
             }
         }

@@ -20,7 +20,7 @@ use nicache_coherence::{
 };
 use nicache_http::{
     ClientClass, Framing, HeadTemplate, HeaderScratch, Key, KeyConfig, Method, ProxyVersion, ReplyHead, ReplyOutcome,
-    RequestOutcome, Tokens, Vary, VaryNames, parse_imf_fixdate, parse_reply_with, parse_request, recheck_head,
+    RequestOutcome, Tokens, UriKey, Vary, VaryNames, parse_imf_fixdate, parse_reply_with, parse_request, recheck_head,
     vary_key,
 };
 use nicache_memory::BodyId;
@@ -28,9 +28,10 @@ use nicache_tcp::Time;
 
 use crate::counters::{Counters, FillAbort};
 use crate::earned::AgeBounds;
+use crate::invalidate::source_of;
 use crate::limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
 use crate::link::CoherenceLink;
-use crate::outcomes::{Outcome, Outcomes};
+use crate::outcomes::{LastReply, Outcome, Outcomes};
 use crate::path::{Digests, PathSettings, WholeReply};
 use crate::recheck::Recheck;
 use crate::store::{Execution, Executor, Inserted, NewEntry, NotInserted, Store, Who};
@@ -100,6 +101,7 @@ struct Fill {
     request: Box<[u8]>,
     request_len: usize,
     stamp: nicache_coherence::Stamp,
+    page: UriKey,
     resource: SourceSlot,
     refuses_ranges: bool,
     unsafe_requests: u64,
@@ -246,8 +248,8 @@ pub struct Asked<'a> {
     pub ages: AgeBounds,
     /// Of what class the client is.
     pub class: ClientClass,
-    /// The resource that it names, as a source.
-    pub resource: SourceSlot,
+    /// The resource that it names.
+    pub page: UriKey,
     /// TCP port of the service.
     pub port: u16,
     /// The header of the PROXY protocol that the connection began with, if it did.
@@ -307,6 +309,7 @@ impl Fills {
                 request: vec![0; REQUEST_BYTES].into_boxed_slice(),
                 request_len: 0,
                 stamp: Default::default(),
+                page: UriKey::default(),
                 resource: SourceSlot::EVERYTHING,
                 refuses_ranges: false,
                 unsafe_requests: 0,
@@ -339,20 +342,8 @@ impl Fills {
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
     pub fn begin(&mut self, asked: Asked<'_>, store: &mut Store, now: Time, counters: &mut Counters) -> Option<FillId> {
-        let Asked {
-            base,
-            key,
-            by,
-            client,
-            settings,
-            ages,
-            class,
-            resource,
-            port,
-            preface,
-            head: request_head,
-            goes_ahead,
-        } = asked;
+        let Asked { base, key, by, client, settings, ages, class, page, port, preface, head: request_head, goes_ahead } =
+            asked;
         let fills = &self.fills;
         let is_same = |fill: &Fill| fill.base == base && (fill.by.by == Executor::Card) == (by.by == Executor::Card);
         if let Some(&index) = self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])) {
@@ -387,8 +378,9 @@ impl Fills {
         fill.request_len = request_head.len();
         fill.lost = store.revisions().lost();
         fill.unsafe_requests = store.unsafe_requests();
-        fill.resource = resource;
-        store.revisions().watch(resource);
+        fill.page = page;
+        fill.resource = source_of(page);
+        store.revisions().watch(fill.resource);
         fill.stamp = store.revisions().advance_clock();
         fill.forwarded = now;
         fill.waited_in_vain = false;
@@ -565,9 +557,16 @@ impl Fills {
         self.outcomes.last(base)
     }
 
+    /// What last became of a reply to a client for the page, whatever else his request said.
+    pub fn last_of_page(&self, page: UriKey) -> Option<&LastReply> {
+        self.outcomes.last_of_page(page)
+    }
+
     fn note(&mut self, id: FillId, outcome: Outcome) {
         let fill = &self.fills[id.index as usize];
-        self.outcomes.note(&fill.base, outcome, fill.forwarded);
+        let own = fill.by.by == Executor::Card;
+        let request = (!own).then(|| (fill.page, &fill.request[..fill.request_len]));
+        self.outcomes.note(&fill.base, request, outcome, fill.forwarded);
     }
 
     /// May the reply be kept although no file has its bytes?
@@ -802,14 +801,14 @@ fn digests(template: &HeadTemplate, fill: &Fill, body: BodyId, store: &Store) ->
 }
 
 /// The request target, for logs.
-fn target_of(head: &[u8]) -> &[u8] {
+pub(crate) fn target_of(head: &[u8]) -> &[u8] {
     let mut words = head.split(|&byte| byte == b' ');
     words.next();
     words.next().unwrap_or_default()
 }
 
 /// The host that the request names, as spelled; empty if none.
-fn host_of(head: &[u8]) -> &[u8] {
+pub(crate) fn host_of(head: &[u8]) -> &[u8] {
     head.split(|&byte| byte == b'\n')
         .find_map(|line| {
             let (name, value) = line.split_at_checked(5)?;

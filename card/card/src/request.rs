@@ -6,10 +6,10 @@
 use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use nicache_coherence::{SourceSlot, fold};
+use nicache_coherence::fold;
 use nicache_http::{
     BypassReason, ByteRange, ClientClass, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource,
-    Version, carries_expiry, client_class, parse_request, strangers,
+    UriKey, Version, carries_expiry, client_class, parse_request, strangers,
 };
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -18,7 +18,7 @@ use crate::access::AccessRecord;
 use crate::card::Card;
 use crate::counters::CardBypass;
 use crate::earned::AgeBounds;
-use crate::fill::Asked;
+use crate::fill::{Asked, host_of, target_of};
 use crate::flow::cache_status::{CacheStatus, Miss};
 use crate::flow::changing::Changing;
 use crate::flow::lesson::Lesson;
@@ -27,7 +27,6 @@ use crate::flow::preface::FlowPreface;
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::form::Form;
-use crate::invalidate::source_of;
 use crate::l0::Offer;
 use crate::memo::Meaning;
 use crate::path::PathSettings;
@@ -153,7 +152,7 @@ struct StoreAs {
     settings: Arc<PathSettings>,
     ages: AgeBounds,
     class: ClientClass,
-    resource: SourceSlot,
+    page: UriKey,
 }
 
 /// A request whose end is known although the card does not take its bytes.
@@ -354,6 +353,10 @@ impl<W: Port, H: Port> Card<W, H> {
                     if matches!(reason, BypassReason::UnknownHeader | BypassReason::Cookie) {
                         self.note_strangers(bytes);
                     }
+                    if let Extent::Head { len, method: Method::Get | Method::Head, .. } = extent {
+                        let page = self.page_of(host_of(&bytes[..len]), target_of(&bytes[..len]));
+                        self.bypassed.note(page, reason, now);
+                    }
                 }
                 match extent {
                     Extent::Head { len, body: 0, method, keep_alive, .. } => Decision::Forward(Forward {
@@ -412,10 +415,10 @@ impl<W: Port, H: Port> Card<W, H> {
         if self.is_rechecker(flow) {
             let settings = self.config.paths.of(&self.config.keys, request.host, request.target);
             if is_plain_get && !settings.is_excluded {
-                let (settings, resource) = (Arc::clone(settings), self.resource_of(request));
+                let (settings, page) = (Arc::clone(settings), self.page_of(request.host, request.target));
                 let ages = self.ages(&settings, request);
                 let by = self.who(flow, request.headers, false, class);
-                forward.store_as = Some(StoreAs { base, key, by, settings, ages, class, resource });
+                forward.store_as = Some(StoreAs { base, key, by, settings, ages, class, page });
             }
             return Decision::Forward(forward);
         }
@@ -486,9 +489,9 @@ impl<W: Port, H: Port> Card<W, H> {
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get {
                     let by = self.who(flow, request.headers, request.bears_cookies, class);
-                    let resource = self.resource_of(request);
+                    let page = self.page_of(request.host, request.target);
                     let ages = self.ages(&settings, request);
-                    forward.store_as = Some(StoreAs { base, key, by, settings, ages, class, resource });
+                    forward.store_as = Some(StoreAs { base, key, by, settings, ages, class, page });
                 }
                 return Decision::Forward(forward);
             }
@@ -551,8 +554,9 @@ impl<W: Port, H: Port> Card<W, H> {
         if carries_expiry(request.target, self.unix_s) { settings.ages.unearned() } else { settings.ages }
     }
 
-    fn resource_of(&self, request: &Request<'_>) -> SourceSlot {
-        source_of(self.changing(Resource { host: request.host, path: request.target }).uri)
+    /// The resource that a request names.
+    pub(crate) fn page_of(&self, host: &[u8], target: &[u8]) -> UriKey {
+        self.config.keys.uri_of(self.config.keys.origin_of(host), target)
     }
 
     /// Queues the reply of a hit; returns the bytes of its request.
@@ -643,15 +647,14 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         let is_own = self.is_rechecker(flow);
         self.counters.recheck_requests += u64::from(is_own);
-        if let (Some(StoreAs { base, key, by, settings, ages, class, resource }), Some(hold)) =
+        if let (Some(StoreAs { base, key, by, settings, ages, class, page }), Some(hold)) =
             (forward.store_as, &flow.hold)
         {
             let head = &hold.bytes()[..forward.head_len];
             let client = SocketAddrV4::new(fold(flow.key.client.to_ip()), flow.key.client_port);
             let (port, goes_ahead) = (flow.key.server_port, forward.goes_ahead);
             let preface = flow.preface.header().map(|kept| kept.version);
-            let asked =
-                Asked { base, key, by, client, settings, ages, class, resource, port, preface, head, goes_ahead };
+            let asked = Asked { base, key, by, client, settings, ages, class, page, port, preface, head, goes_ahead };
             flow.fill = self.fills.begin(asked, &mut self.store, now, &mut self.counters);
             flow.fill_looked_at = (now, flow.host.rcv_nxt);
             let may_ask = !is_own

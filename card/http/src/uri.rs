@@ -12,7 +12,7 @@ use crate::siphash::SipHash;
 pub struct OriginKey(u64);
 
 /// Identifies a resource of a host: a path and a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UriKey(u64);
 
 impl UriKey {

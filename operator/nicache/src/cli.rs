@@ -59,7 +59,9 @@ pub enum Command {
     #[command(after_help = WHO_EXAMPLES)]
     Who(WhoArgs),
     /// Drop cached replies from the card
-    #[command(after_help = "Examples:\n  nicache purge --all\n  nicache purge http://www.example.com/style.css")]
+    #[command(
+        after_help = "Examples:\n  nicache purge --all\n  nicache purge https://www.example.com/style.css\n  nicache purge 'https://www.example.com/blog/*'"
+    )]
     Purge(PurgeArgs),
     /// Switch the card's caching off (everything passes to the server) and on again
     #[command(after_help = "Example: nicache bypass on")]
@@ -232,8 +234,12 @@ Keys: q ends, p pauses, s sorts the objects, arrow keys choose a list and move i
 browser and for Prometheus: nicache run --admin.";
 
 const WHY_EXAMPLES: &str = "Examples:
-  nicache why http://www.example.com/2024/05/hello-world/
-  nicache why '/item.php?id=1' --json";
+  nicache why https://www.example.com/2024/05/hello-world/
+  nicache why '/item.php?id=1' --json
+  nicache why https://www.example.com/ -H 'Accept: application/json' -H 'Cookie: theme=dark'
+  nicache why http://www.example.com/ --http10 -H 'Connection: close'
+
+Without -H and --http10, it says what the requests of a browser and of curl would meet. For an https:// URL they have what the proxy in front adds.";
 
 const WHO_EXAMPLES: &str = "Examples:
   nicache who /var/www/html/wp-config.php
@@ -353,9 +359,15 @@ pub struct TopArgs {
 /// Arguments of `why`.
 #[derive(Debug, Args)]
 pub struct WhyArgs {
-    /// The page: a URL as clients ask for it, or its path (beginning with /) whatever the host name
+    /// The page: a URL as clients ask for it (http:// or https://), or its path (beginning with /) whatever the host name
     #[arg(value_name = "URL")]
     pub url: String,
+    /// Ask what a request with this header would meet, as `curl -H` sends it. Repeatable; with any, nothing but these headers is sent
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// Ask what a request in HTTP/1.0 would meet
+    #[arg(long)]
+    pub http10: bool,
     /// Show every source instead of the first ones
     #[arg(long)]
     pub all: bool,
@@ -381,7 +393,8 @@ pub struct PurgeArgs {
     /// Drop every cached reply
     #[arg(long, conflicts_with = "url", required_unless_present = "url")]
     pub all: bool,
-    /// Drop the replies cached for this URL, or for this path (beginning with /) whatever the host name
+    /// Drop the replies kept for this URL (http:// and https:// mean the same), or for this path (beginning with /) whatever the host
+    /// name; with a final *, for all that begin so
     #[arg(value_name = "URL")]
     pub url: Option<String>,
     /// Which one.

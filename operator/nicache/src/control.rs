@@ -14,13 +14,15 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use nicache_admin::{CardSample, HotObject, Sample};
 use serde::{Deserialize, Serialize};
 
+use crate::asking::AskedRequest;
 use crate::engine::HOTTEST_MAX;
 use crate::forward::status::ForwardStatus;
 use crate::inquiry::{DatabaseReport, EntryReport, PageReport, WhoReport, WhyReport};
+use crate::page::PageName;
 use crate::serve::report::ServeStatus;
 use crate::setup::{receive_message, send_message};
 pub use crate::stranger_report::StrangerReport;
@@ -82,19 +84,20 @@ pub enum Question {
     Hottest,
     /// Drop all entries.
     PurgeAll,
-    /// Drop the entries of one target.
+    /// Drop the entries of some pages.
     PurgeTarget {
-        /// Host as in the `Host` header; `None`: any host.
-        host: Option<String>,
-        /// Origin-form target, beginning with `/`.
-        target: String,
+        /// Which.
+        #[serde(flatten)]
+        page: PageName,
     },
-    /// What is there of this page?
+    /// What is there of this page, and what would these requests meet?
     Page {
-        /// Host as in the `Host` header; `None`: any host.
-        host: Option<String>,
-        /// Origin-form target, beginning with `/`.
-        target: String,
+        /// Which one.
+        #[serde(flatten)]
+        page: PageName,
+        /// At most [`crate::inquiry::ASKED_MAX`].
+        #[serde(default)]
+        requests: Vec<AskedRequest>,
     },
     /// Which entries were judged by these?
     EntriesOf {
@@ -320,10 +323,12 @@ pub enum Request {
     },
     /// What is there of a page, and on what does it depend?
     Why {
-        /// Host as in the `Host` header; `None`: any host.
-        host: Option<String>,
-        /// Origin-form target, beginning with `/`.
-        target: String,
+        /// Which one.
+        #[serde(flatten)]
+        page: PageName,
+        /// What is asked for it, at most [`crate::inquiry::ASKED_MAX`].
+        #[serde(default)]
+        requests: Vec<AskedRequest>,
     },
     /// Which pages depend on a file, a directory or a table?
     Who {
@@ -435,6 +440,9 @@ pub struct Status {
     /// What is not kept because this kernel lacks something, each a sentence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch_lacks: Vec<String>,
+    /// Why nothing has been kept lately, if so, as a sentence with what there is to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// What the environment of a program must contain so that its changes are seen at once; empty: every program's are.
     #[serde(default)]
     pub writer_environment: Vec<(String, String)>,
@@ -443,6 +451,16 @@ pub struct Status {
     pub databases: Vec<DatabaseReport>,
     /// Of all cards together.
     pub counters: Counters,
+}
+
+/// The answer to a question does not fit it. `who` has answered.
+pub fn misfit(who: &str) -> anyhow::Error {
+    anyhow!("{who} gave an answer that does not fit the question: it may be of another version; start nicache again")
+}
+
+/// What a command says then.
+pub fn unexpected() -> anyhow::Error {
+    misfit("the nicache that runs")
 }
 
 /// Folder of the control sockets.
@@ -532,7 +550,7 @@ mod tests {
         assert!(text.contains("\"bypass_cookie\":3"), "{text}");
         assert_eq!(serde_json::from_str::<FromCard>(&text).unwrap(), message);
         assert!((counters.hit_rate() - 0.75).abs() < 1e-9);
-        let ask = ToCard::Ask { id: 1, question: Question::PurgeTarget { host: None, target: "/".into() } };
+        let ask = ToCard::Ask { id: 1, question: Question::PurgeTarget { page: PageName::parse("/").unwrap() } };
         assert_eq!(serde_json::from_str::<ToCard>(&serde_json::to_string(&ask).unwrap()).unwrap(), ask);
     }
 

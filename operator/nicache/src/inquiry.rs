@@ -8,9 +8,15 @@ use serde::{Deserialize, Serialize};
 use crate::stranger_report::StrangerReport;
 
 /// Entries in one answer at most.
-pub const ENTRIES_MAX: usize = 100;
+pub const ENTRIES_MAX: usize = 64;
 /// Records in one question at most.
 pub const RECORDS_MAX: usize = 1000;
+/// Requests in one question at most.
+pub const ASKED_MAX: usize = 4;
+/// Bytes of the header fields of a request in an answer at most, and of those of an entry.
+pub const FIELDS_BYTES_MAX: usize = 2048;
+/// See above.
+pub const ENTRY_FIELDS_BYTES_MAX: usize = 256;
 /// Paths of one entry that an answer names at most.
 pub const PATHS_MAX: usize = 500;
 /// Longest text in an answer, in bytes.
@@ -18,13 +24,20 @@ pub const TEXT_BYTES_MAX: usize = 256;
 
 /// What the card knows of a page.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PageReport {
-    /// Key of a plain GET on the first shard, in hexadecimal.
+    /// Key of the first request that is asked about, on the first queue, in hexadecimal.
     pub key: Option<String>,
-    /// Why such a request is not for the card, if it is not.
+    /// What each of the requests that are asked about would meet.
+    pub asked: Vec<MeetingReport>,
+    /// Why the last request for it that was not looked up went to the server, a reason as `bypass_cookie`.
     pub bypass: Option<String>,
+    /// How long ago that was, in milliseconds.
+    pub bypass_ms: Option<u64>,
     /// What last became of a reply: `stored`, `first`, `differed`, or a reason as `fill_refused_wrote`.
     pub last: Option<String>,
+    /// The header fields of its request that choose among replies, each `Name: value`; of a client's request only.
+    pub last_request: Vec<String>,
     /// How long ago its request was forwarded, in milliseconds.
     pub last_ms: Option<u64>,
     /// Its executions differ; it is left alone for so many more milliseconds.
@@ -37,6 +50,50 @@ pub struct PageReport {
     pub entries: Vec<EntryReport>,
     /// All of them.
     pub entries_count: u64,
+}
+
+/// What a request would meet now.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MeetingReport {
+    /// Whose request it is.
+    pub title: String,
+    /// `hit`, `other_class`, `suspect`, `lapsed`, `excluded`, `differs`, `not_worth`, `absent`, or a reason as `bypass_cookie`.
+    pub meets: String,
+    /// In what the client differs from those who have been answered.
+    pub missing: Vec<String>,
+    /// Queues that would answer it, and all: a connection belongs to one.
+    pub queues_hit: usize,
+    /// See above.
+    pub queues: usize,
+    /// The key of its reply, in hexadecimal.
+    pub key: Option<String>,
+    /// What last became of a reply to such a request, as [`PageReport::last`].
+    pub last: Option<String>,
+    /// How long ago it was forwarded, in milliseconds.
+    pub last_ms: Option<u64>,
+    /// It is left alone for so many more milliseconds.
+    pub left_alone_ms: Option<u64>,
+    /// What it says, each `Name: value`.
+    pub fields: Vec<String>,
+}
+
+impl MeetingReport {
+    /// Takes what another queue would do with the same request: the best counts, and it is told how many do it.
+    pub fn join(&mut self, other: MeetingReport) {
+        const BEST_FIRST: [&str; 7] = ["hit", "other_class", "suspect", "lapsed", "differs", "not_worth", "excluded"];
+        let rank = |meets: &str| BEST_FIRST.iter().position(|known| *known == meets).unwrap_or(BEST_FIRST.len());
+        let (queues_hit, queues) = (self.queues_hit + other.queues_hit, self.queues + other.queues);
+        let is_newer = other.last_ms.is_some_and(|ago| self.last_ms.is_none_or(|before| ago < before));
+        let (last, last_ms) = match is_newer {
+            true => (other.last.clone(), other.last_ms),
+            false => (self.last.take(), self.last_ms),
+        };
+        if rank(&other.meets) < rank(&self.meets) {
+            *self = other;
+        }
+        (self.last, self.last_ms, self.queues_hit, self.queues) = (last, last_ms, queues_hit, queues);
+    }
 }
 
 /// One entry.
@@ -64,6 +121,9 @@ pub struct EntryReport {
     pub classes: usize,
     /// The watcher's number for what it was judged by.
     pub record: u64,
+    /// The header fields of its request that choose among replies, each `Name: value`; empty if they are not remembered.
+    #[serde(default)]
+    pub request: Vec<String>,
 }
 
 /// Supervisor to watcher.
@@ -198,6 +258,21 @@ pub struct WhoReport {
     pub every_dynamic: bool,
 }
 
+/// The header fields of a head for a report, but for `Host`, as far as `bytes_max` goes.
+pub fn fields(head: &[u8], bytes_max: usize) -> Vec<String> {
+    let lines = head.split(|byte| *byte == b'\n').skip(1).map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+    let is_host = |line: &[u8]| line.len() >= 5 && line[..5].eq_ignore_ascii_case(b"host:");
+    let mut left = bytes_max;
+    let fits = |line: &String| match left.checked_sub(line.len()) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    lines.filter(|line| !is_host(line)).map(text).take_while(fits).collect()
+}
+
 /// Text for a report, cut to [`TEXT_BYTES_MAX`].
 pub fn text(bytes: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(bytes).into_owned();
@@ -225,8 +300,16 @@ mod tests {
             earned_ms: u64::MAX,
             classes: usize::MAX,
             record: u64::MAX,
+            request: vec!["\"".repeat(64); ENTRY_FIELDS_BYTES_MAX / 64],
         };
-        let page = PageReport { entries: vec![entry; ENTRIES_MAX], ..PageReport::default() };
+        let lines = vec!["\"".repeat(TEXT_BYTES_MAX); FIELDS_BYTES_MAX / TEXT_BYTES_MAX];
+        let meeting = MeetingReport { fields: lines.clone(), ..MeetingReport::default() };
+        let page = PageReport {
+            entries: vec![entry; ENTRIES_MAX],
+            asked: vec![meeting; ASKED_MAX],
+            last_request: lines,
+            ..PageReport::default()
+        };
         assert!(serde_json::to_vec(&page).unwrap().len() < MESSAGE_BYTES_MAX);
         let records = vec![u64::MAX; RECORDS_MAX];
         let answer = FromWatch::Dependents { records, records_count: u64::MAX, every_dynamic: true };

@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 mod access_log;
+mod asking;
 mod cli;
 mod commands;
 pub mod control;
@@ -25,6 +26,7 @@ mod laboratory;
 pub mod live;
 pub mod logs;
 mod options;
+mod page;
 mod policy;
 mod privileges;
 mod publish;
@@ -35,6 +37,8 @@ mod share;
 mod stranger_report;
 mod supervisor;
 mod top;
+mod url;
+mod words;
 
 use std::process::ExitCode;
 

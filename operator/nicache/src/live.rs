@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -11,6 +11,7 @@ use crate::control::Counters;
 use crate::logs;
 use crate::options::LogFormat;
 use crate::supervisor::cards::Cards;
+use crate::supervisor::hint::Hints;
 
 const REDRAW: Duration = Duration::from_millis(500);
 const LOG_EVERY: Duration = Duration::from_secs(10);
@@ -29,11 +30,15 @@ impl Live {
         let line = format == LogFormat::Text && std::io::stderr().is_terminal();
         let every = if line { REDRAW } else { LOG_EVERY };
         let body = move || {
-            let mut last = None;
+            let (mut last, mut hints) = (None, Hints::default());
             while stopped.recv_timeout(every) == Err(mpsc::RecvTimeoutError::Timeout) {
                 let Ok(counters) = card.counters() else {
                     continue;
                 };
+                if let Some(hint) = hints.handle(&counters, Instant::now()) {
+                    tracing::warn!("{hint}");
+                }
+                card.set_hint(hints.current());
                 if line {
                     logs::show_live_line(&fit(&render(&counters)));
                 } else if last.as_ref() != Some(&counters) {

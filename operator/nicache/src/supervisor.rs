@@ -15,6 +15,7 @@ pub mod children;
 mod control_server;
 mod databases;
 pub mod end;
+pub mod hint;
 pub mod instance;
 mod listening;
 pub mod namespace;
@@ -246,6 +247,7 @@ impl<'a> Running<'a> {
             shared: self.plan.share.clone(),
             watch_unavailable: self.watch_link.watching().unavailable,
             watch_lacks: self.watch_link.watching().lacks,
+            hint: None,
             writer_environment: self.preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Writer)),
             databases: self
                 .plan

@@ -177,6 +177,11 @@ impl Age {
         !Rule::Classes.holds() || self.seen.covers(class, now - self.earned * CLASS_AGES)
     }
 
+    /// The traits in which it answers no client of this class, but for those that are `exempt`.
+    pub(super) fn missing(&self, class: ClientClass, now: Time, exempt: impl Fn(Trait) -> bool) -> Traits {
+        self.seen.missing_since(class, now - self.earned * CLASS_AGES, exempt)
+    }
+
     /// What is known of the page, if the server says the same now.
     pub(super) fn past(&self) -> Past {
         let Age { by, same_since, credit, usual, used, pause, .. } = *self;

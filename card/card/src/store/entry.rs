@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use nicache_coherence::{Class, Epoch, RecordNumber, SourceSet, SourceSlot, Stamp};
-use nicache_http::{Framing, HeadTemplate, Key};
+use nicache_http::{ClientClass, Framing, HeadTemplate, Key, Trait};
 use nicache_memory::BodyId;
 use nicache_tcp::Time;
 
 use super::agreement::Age;
 use super::learned::Learned;
 use super::reinstate::Standing;
+use super::seen::Traits;
 use crate::path::Digests;
 
 /// Names an entry. A name outlives its entry harmlessly: the generation tells.
@@ -155,6 +156,19 @@ impl Entry {
     /// Classes of clients that the server has given it to, in all traits together.
     pub fn classes(&self) -> usize {
         self.age.seen.len()
+    }
+
+    /// The traits in which the server has answered nobody of this class with it lately. With `has_proxy`, not that of the proxy, which the class does not say.
+    pub fn missing(&self, class: ClientClass, has_proxy: bool, now: Time) -> Traits {
+        if self.age.answers(class, now) {
+            return Traits::default();
+        }
+        self.age.missing(class, now, |of| has_proxy && of == Trait::Proxy)
+    }
+
+    /// The head of the request that it is the answer to, as far as that chooses among replies; empty if it is not remembered.
+    pub fn request(&self) -> &[u8] {
+        self.age.recheck.as_ref().map_or(&[], |recheck| &recheck.head)
     }
 
     /// T, as it has earned it: how old what nobody can see may be in it.

@@ -251,6 +251,11 @@ impl Store {
         self.name_of(key).is_none_or(|id| self.answers(id, class, now))
     }
 
+    /// The entry that has this key, whether it may be served or not.
+    pub fn view(&self, key: &Key) -> Option<&Entry> {
+        self.name_of(key).and_then(|id| self.get(id))
+    }
+
     /// The server has given a client of this class, to whom the entry was an answer, one that is kept for nobody.
     pub fn refute(&mut self, key: &Key, class: ClientClass) {
         let entry = self.name_of(key).and_then(|id| self.get_mut(id));

@@ -60,6 +60,11 @@ impl Seen {
         Traits::of(|of| !self.has(of, class.of(of), Time::ZERO))
     }
 
+    /// The traits in which no client of this class was answered at `oldest` or later, but for those that are `exempt`.
+    pub(super) fn missing_since(&self, class: ClientClass, oldest: Time, exempt: impl Fn(Trait) -> bool) -> Traits {
+        Traits::of(|of| !exempt(of) && !self.has(of, class.of(of), oldest))
+    }
+
     /// The server has answered a client of this class in another way: nobody gets this answer any more who is of its class where that is not the class of
     /// the client that got it last. False: there is no such trait, so that it is not for his class.
     pub(super) fn refute(&mut self, class: ClientClass) -> bool {

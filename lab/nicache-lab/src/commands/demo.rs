@@ -15,15 +15,21 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::prove::{Proof, follow};
+use crate::asking::AskedRequest;
 use crate::behind::Behind;
 use crate::cli::{DemoArgs, HitKind};
-use crate::control::{Answer, Counters, Question, Request, Response, ask};
+use crate::control::{Answer, Counters, Question, Request, Response, ask, unexpected};
+use crate::page::PageName;
 
 const PORT: u16 = 80;
 /// How long databases and the like may take after the web server listens.
 const START: Duration = Duration::from_secs(60);
 /// Requests before a measurement, so that caches of the application itself are warm.
 const WARM_UP: u32 = 5;
+/// How long the card may take until it answers a page, before it is measured all the same. Longer than a busy machine needs for two executions.
+const WARM_UP_MAX: Duration = Duration::from_secs(20);
+/// Hits in a row after which a page is warm.
+const WARM_HITS: u64 = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Prepares, runs, measures and changes an application.
@@ -153,6 +159,9 @@ struct PageReport {
     server: Measurement,
     /// With it.
     card: Measurement,
+    /// Why the card answered hardly any request, if so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_few_hits: Option<String>,
 }
 
 /// One connection, one request at a time.
@@ -187,7 +196,7 @@ fn measure_all(arguments: &DemoArgs, site: &Site, behind: &Behind, asked: &Atomi
         let mut bytes = 0;
         for bypass in [true, false] {
             set_bypass(behind, bypass)?;
-            let (measurement, body) = measure(behind, &page.path, time, asked)?;
+            let (measurement, body) = measure(behind, &page.path, time, bypass, asked)?;
             if asked.load(Ordering::Relaxed) {
                 return Ok(None);
             }
@@ -196,7 +205,9 @@ fn measure_all(arguments: &DemoArgs, site: &Site, behind: &Behind, asked: &Atomi
         }
         let (card, server) = (measured.pop(), measured.pop());
         let (Some(card), Some(server)) = (card, server) else { bail!("two measurements were made") };
-        pages.push(PageReport { path: page.path.clone(), about: page.about, bytes, server, card });
+        let few = card.requests as u64 / 2;
+        let why_few_hits = if card.hits <= few { why(behind, &page.path)? } else { None };
+        pages.push(PageReport { path: page.path.clone(), about: page.about, bytes, server, card, why_few_hits });
     }
     let edit = edit(site, behind)?;
     Ok(Some(Report { application: site.application().name(), url: behind.status.url.clone(), pages, edit }))
@@ -204,11 +215,20 @@ fn measure_all(arguments: &DemoArgs, site: &Site, behind: &Behind, asked: &Atomi
 
 /// The measurement, and the size of the body.
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-fn measure(behind: &Behind, path: &str, time: Duration, asked: &AtomicBool) -> Result<(Measurement, usize)> {
+fn measure(
+    behind: &Behind,
+    path: &str,
+    time: Duration,
+    bypass: bool,
+    asked: &AtomicBool,
+) -> Result<(Measurement, usize)> {
     let mut client = Client::new(behind.server());
     let mut bytes = 0;
     for _ in 0..WARM_UP {
         bytes = client.get(path)?.body.len();
+    }
+    if !bypass {
+        warm(&mut client, behind, path, asked)?;
     }
     let hits = counters(behind)?.hits;
     let mut times = Vec::new();
@@ -233,6 +253,32 @@ fn measure(behind: &Behind, path: &str, time: Duration, asked: &AtomicBool) -> R
     Ok((measurement, bytes))
 }
 
+/// Asks for a page until the card answers it, or not in time.
+fn warm(client: &mut Client, behind: &Behind, path: &str, asked: &AtomicBool) -> Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < WARM_UP_MAX && !asked.load(Ordering::Relaxed) {
+        let before = counters(behind)?.hits;
+        for _ in 0..WARM_HITS {
+            client.get(path)?;
+        }
+        if counters(behind)?.hits >= before + WARM_HITS {
+            break;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Ok(())
+}
+
+/// Why the card does not answer a request of ours for a page.
+fn why(behind: &Behind, path: &str) -> Result<Option<String>> {
+    let page = PageName::parse(path)?;
+    let requests = vec![AskedRequest::of_fields(&page, &[], false)?];
+    match ask(Some(&behind.status.name), &Request::Why { page, requests })? {
+        Response::Why(report) => Ok(super::why::reason(&report)),
+        _ => Err(unexpected()),
+    }
+}
+
 /// Changes something, and looks at once.
 fn edit(site: &Site, behind: &Behind) -> Result<EditReport> {
     let edit = site.edits().iter().find(|edit| edit.delay().is_zero()).context("there is nothing to edit")?;
@@ -247,14 +293,14 @@ fn edit(site: &Site, behind: &Behind) -> Result<EditReport> {
 fn counters(behind: &Behind) -> Result<Counters> {
     match ask(Some(&behind.status.name), &Request::Status)? {
         Response::Status(status) => Ok(status.counters),
-        other => bail!("an unexpected response: {other:?}"),
+        _ => Err(unexpected()),
     }
 }
 
 fn set_bypass(behind: &Behind, on: bool) -> Result<()> {
     match ask(Some(&behind.status.name), &Request::Card { question: Question::Bypass { on } })? {
         Response::Card { answer: Answer::Bypass { on: now } } if now == on => Ok(()),
-        other => bail!("an unexpected response: {other:?}"),
+        _ => Err(unexpected()),
     }
 }
 
@@ -285,6 +331,9 @@ impl Report {
                 "{:<32} {:>10}  {:>9.0}/s {:>8.0} µs  {:>9.0}/s {:>8.0} µs  {share:>5.0} %",
                 page.path, page.bytes, server.per_second, server.median_us, card.per_second, card.median_us
             );
+            if let Some(why) = &page.why_few_hits {
+                let _ = writeln!(text, "    few hits, because {why}");
+            }
         }
         let edit = &self.edit;
         let seen = if edit.visible { "the very next reply showed it" } else { "THE NEXT REPLY DID NOT SHOW IT" };
@@ -320,11 +369,18 @@ mod tests {
     #[test]
     fn the_table() {
         let measurement = |hits| Measurement { requests: 100, per_second: 1234.5, median_us: 800.4, hits };
-        let page =
-            PageReport { path: "/x".into(), about: "a page", bytes: 5, server: measurement(0), card: measurement(50) };
+        let page = PageReport {
+            path: "/x".into(),
+            about: "a page",
+            bytes: 5,
+            server: measurement(0),
+            card: measurement(50),
+            why_few_hits: Some("it rains".into()),
+        };
         let edit = EditReport { name: "e", path: "/x".into(), marker: "version=1.".into(), visible: true };
         let report = Report { application: "flask", url: "http://10.0.0.2/".into(), pages: vec![page], edit };
         let text = report.render();
         assert!(text.contains("800 µs") && text.contains("50 %") && text.contains("version=1."), "{text}");
+        assert!(text.contains("few hits, because it rains"), "{text}");
     }
 }

@@ -14,7 +14,7 @@ use nicache_prove::{
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{HitKind, ProveArgs};
-use crate::control::{Counters, Request, Response, ask};
+use crate::control::{Counters, Request, Response, ask, unexpected};
 use crate::options::Milliseconds;
 use crate::url::server;
 use crate::{live, logs};
@@ -143,7 +143,7 @@ fn live_line(progress: &Progress) -> String {
 fn counters(arguments: &ProveArgs) -> Result<Option<Counters>> {
     match ask(arguments.name.as_deref(), &Request::Status) {
         Ok(Response::Status(status)) => Ok(Some(status.counters)),
-        Ok(_) => bail!("an unexpected response"),
+        Ok(_) => Err(unexpected()),
         Err(error) if arguments.name.is_some() || arguments.expect_hits.is_some() => Err(error),
         Err(_) => Ok(None),
     }

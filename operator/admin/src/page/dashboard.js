@@ -105,7 +105,7 @@ function showHottest(sample) {
   const all = (sample.hottest ?? []).slice(0, 12), most = Math.max(...all.map((object) => object.hits_per_s), 0);
   fill("hot", all.map((object) => element("tr", {},
     element("th", { scope: "row" }, element("span", { class: "host" }, object.host), object.target,
-      ...(object.is_dynamic ? [" ", element("span", { class: "kind" }, "computed")] : []), meter(object.hits_per_s / (most || 1))),
+      ...(object.is_dynamic ? [" ", element("span", { class: "kind" }, "dynamic")] : []), meter(object.hits_per_s / (most || 1))),
     element("td", { class: "number" }, rate(object.hits_per_s)),
     element("td", { class: "number wide" }, bytes(object.body_bytes)))));
 }

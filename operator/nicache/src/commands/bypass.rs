@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use crate::cli::{BypassArgs, Switch};
-use crate::control::{Answer, Question, Request, Response, ask};
+use crate::control::{Answer, Question, Request, Response, ask, unexpected};
 
 /// Switches the caching of a running nicache off or on.
 pub fn execute(arguments: &BypassArgs) -> Result<ExitCode> {
@@ -19,7 +19,7 @@ pub fn execute(arguments: &BypassArgs) -> Result<ExitCode> {
         }
         Response::Card { answer: Answer::Bypass { on: false } } => println!("bypass is off: the card answers again"),
         Response::Card { answer: Answer::Refused { reason } } => bail!("{reason}"),
-        other => bail!("an unexpected response: {other:?}"),
+        _ => return Err(unexpected()),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,7 @@
 //! `nicache card`, the card process.
 
+mod pages;
+
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,14 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nicache_bus::Window;
-use nicache_card::{
-    AccessRecord as Hit, Card, CardConfig, Entry, EntryView, Handshake, Outcome, PathSettings, Paths, Store,
-};
+use nicache_card::{AccessRecord as Hit, Card, CardConfig, Entry, Handshake, PathSettings, Paths, Store};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
 use nicache_port::{Divertible, PCAP_SNAPLEN_DEFAULT, Pcap, Port, RealtimeClock, ReceiveSteering};
-use nicache_tcp::Time;
 use nicache_tcp::isn::IsnKey;
 
 use crate::control::{
@@ -24,10 +23,8 @@ use crate::control::{
 };
 use crate::engine::{
     AnyPort, FirstPlace, Hottest, KernelL0, L0_SHARDS_MAX, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort,
-    SharedLedger, Sign, Waker, WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, strangers,
-    wait_for,
+    SharedLedger, Sign, Waker, WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, wait_for,
 };
-use crate::inquiry::{self, ENTRIES_MAX, EntryReport, PageReport};
 use crate::logs;
 use crate::options::HandshakeKind;
 use crate::policy::new_policy;
@@ -369,15 +366,15 @@ fn answer(question: Question, shards: &Shards, watched: bool, hottest: &mut Hott
             Ok(Answer::Cards { cards, counters })
         }
         Question::Hottest => Ok(Answer::Hottest { objects: hottest.look(shards, monotonic())? }),
-        Question::PurgeAll => purge(shards, None),
-        Question::PurgeTarget { host, target } => purge(shards, Some((host, target))),
-        Question::Page { host, target } => page(shards, host, target),
+        Question::PurgeAll => pages::purge(shards, None),
+        Question::PurgeTarget { page } => pages::purge(shards, Some(page)),
+        Question::Page { page: name, requests } => pages::describe(shards, name, requests),
         Question::EntriesOf { records, every_dynamic } => {
             let records: HashSet<u64> = records.into_iter().collect();
             let chosen = Arc::new(move |entry: &Entry| {
                 every_dynamic && entry.is_dynamic() || records.contains(&entry.record().0)
             });
-            let (entries, count) = entries_where(shards, chosen)?;
+            let (entries, count) = pages::entries_where(shards, chosen)?;
             Ok(Answer::Entries { entries, count })
         }
         Question::Bypass { on } => {
@@ -397,107 +394,6 @@ fn settled_report(card: &mut Card<ShardPort, ShardPort>) -> Counters {
 
 fn unwatched(watched: bool) -> Option<String> {
     (!watched).then(|| "the server's files are not watched yet".to_owned())
-}
-
-fn purge(shards: &Shards, which: Option<(Option<String>, String)>) -> Result<Answer> {
-    let mut entries = 0;
-    for shard in shards {
-        let which = which.clone();
-        entries += shard.ask(move |card| {
-            card.purge(|entry| match &which {
-                None => true,
-                Some((host, target)) => {
-                    *entry.target == *target.as_bytes()
-                        && host.as_ref().is_none_or(|host| entry.host.eq_ignore_ascii_case(host.as_bytes()))
-                }
-            })
-        })? as u64;
-    }
-    Ok(Answer::Purged { entries })
-}
-
-type Chosen = Arc<dyn Fn(&Entry) -> bool + Send + Sync>;
-
-fn entries_where(shards: &Shards, chosen: Chosen) -> Result<(Vec<EntryReport>, u64)> {
-    let (mut entries, mut count) = (Vec::new(), 0);
-    for (number, shard) in shards.iter().enumerate() {
-        let (room, chosen) = (ENTRIES_MAX - entries.len(), Arc::clone(&chosen));
-        let now = monotonic();
-        let (found, found_count) = shard.ask(move |card| card.entries_where(|entry| chosen(entry), room, now))?;
-        entries.extend(found.into_iter().map(|view| entry_report(number, view, now)));
-        count += found_count as u64;
-    }
-    Ok((entries, count))
-}
-
-fn entry_report(shard: usize, view: EntryView, now: Time) -> EntryReport {
-    EntryReport {
-        key: hexadecimal(&view.key.0),
-        shard,
-        host: inquiry::text(&view.host),
-        target: inquiry::text(&view.target),
-        class: if view.is_dynamic { "dynamic" } else { "static" }.to_owned(),
-        state: view.state.label().to_owned(),
-        body_bytes: view.body_len,
-        left_ms: millis(view.expires.0.saturating_sub(now.0)),
-        earned_ms: millis(view.earned.as_nanos() as u64),
-        classes: view.classes,
-        record: view.record.0,
-    }
-}
-
-fn page(shards: &Shards, host: Option<String>, target: String) -> Result<Answer> {
-    let mut report = PageReport::default();
-    let (wanted_host, wanted_target) = (host.clone(), target.clone());
-    let chosen = Arc::new(move |entry: &Entry| {
-        *entry.target == *wanted_target.as_bytes()
-            && wanted_host.as_ref().is_none_or(|host| entry.host.eq_ignore_ascii_case(host.as_bytes()))
-    });
-    (report.entries, report.entries_count) = entries_where(shards, chosen)?;
-    // Without a host: that of an entry, because the reasons are kept by key.
-    let host = host.or_else(|| report.entries.first().map(|entry| entry.host.clone())).unwrap_or_default();
-    let mut newest = None;
-    for shard in shards {
-        let (host, target) = (host.clone(), target.clone());
-        let now = monotonic();
-        let state = shard.ask(move |card| card.page_state(&host, &target, now))?;
-        report.key = report.key.or_else(|| state.key.map(|key| hexadecimal(&key.0)));
-        report.bypass = report.bypass.or_else(|| state.bypass.map(|reason| reason.label().to_owned()));
-        let left = state.left_alone_until.map(|until| millis(until.0.saturating_sub(now.0)));
-        report.left_alone_ms = report.left_alone_ms.max(left);
-        report.stranger = report.stranger.or_else(|| state.stranger.map(|name| strangers::report(&name, 1)));
-        if report.vary.is_empty() {
-            report.vary = state.vary;
-        }
-        if let Some((outcome, at)) = state.last
-            && newest.is_none_or(|newest| at > newest)
-        {
-            newest = Some(at);
-            report.last = Some(outcome_label(outcome));
-            report.last_ms = Some(millis(now.0.saturating_sub(at.0)));
-        }
-    }
-    Ok(Answer::Page(report))
-}
-
-/// As the counters are named.
-fn outcome_label(outcome: Outcome) -> String {
-    match outcome {
-        Outcome::Stored => "stored".to_owned(),
-        Outcome::First => "first".to_owned(),
-        Outcome::Differed => "differed".to_owned(),
-        Outcome::NotShared(reason) => format!("fill_not_shared_{}", reason.label()),
-        Outcome::Aborted(reason) => format!("fill_aborted_{}", reason.label()),
-        Outcome::Refused(reason) => format!("fill_refused_{}", reason.label()),
-    }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn millis(ns: u64) -> u64 {
-    ns / 1_000_000
 }
 
 /// Gives each shard another key for its SYN cookies from time to time.

@@ -6,12 +6,12 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 
 use crate::cli::FollowArgs;
-use crate::control::{Request, Response, ask};
+use crate::control::{Request, Response, ask, unexpected};
 
 /// Becomes the command.
 pub fn execute(arguments: &FollowArgs) -> Result<ExitCode> {
     let Response::Status(status) = ask(arguments.name.as_deref(), &Request::Status)? else {
-        bail!("an unexpected response");
+        return Err(unexpected());
     };
     if arguments.print {
         for (name, value) in &status.writer_environment {

@@ -5,59 +5,53 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use crate::cli::PurgeArgs;
-use crate::control::{Answer, Question, Request, Response, ask};
+use crate::control::{Answer, Question, Request, Response, ask, unexpected};
+use crate::page::PageName;
 
 /// Drops entries from the card of a running nicache.
 pub fn execute(arguments: &PurgeArgs) -> Result<ExitCode> {
     let question = match &arguments.url {
         None => Question::PurgeAll,
-        Some(url) => {
-            let (host, target) = parse_url(url)?;
-            Question::PurgeTarget { host, target }
-        }
+        Some(url) => Question::PurgeTarget { page: PageName::parse_pattern(url)? },
     };
-    match ask(arguments.target.name.as_deref(), &Request::Card { question })? {
+    let name = arguments.target.name.as_deref();
+    match ask(name, &Request::Card { question: question.clone() })? {
         Response::Card { answer: Answer::Purged { entries } } if arguments.target.json => {
             println!("{}", serde_json::json!({ "purged": entries }));
         }
-        Response::Card { answer: Answer::Purged { entries } } => println!("{entries} entries dropped"),
+        Response::Card { answer: Answer::Purged { entries } } => {
+            println!("{}", dropped(entries));
+            if entries == 0
+                && let Question::PurgeTarget { page } = question
+                && let Some(hosts) = other_hosts(name, page)?
+            {
+                println!("it is kept for {hosts}: a path without a host drops it for all of them");
+            }
+        }
         Response::Card { answer: Answer::Refused { reason } } => bail!("{reason}"),
-        other => bail!("an unexpected response: {other:?}"),
+        _ => return Err(unexpected()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Host and target of a URL, or of a path for any host.
-pub fn parse_url(url: &str) -> Result<(Option<String>, String)> {
-    if url.starts_with('/') {
-        return Ok((None, url.to_owned()));
+fn dropped(entries: u64) -> String {
+    match entries {
+        1 => "1 reply dropped".to_owned(),
+        entries => format!("{entries} replies dropped"),
     }
-    let Some(rest) = url.strip_prefix("http://") else {
-        bail!("`{url}` is neither an http:// URL nor a path that begins with /");
-    };
-    let at = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (host, path) = rest.split_at(at);
-    if host.is_empty() || path.contains('#') {
-        bail!("`{url}` is no URL that a client would request");
-    }
-    let target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    Ok((Some(host.to_owned()), target))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_and_paths() {
-        let parse = parse_url;
-        let purge = |host: Option<&str>, target: &str| (host.map(str::to_owned), target.to_owned());
-        assert_eq!(parse("/a?b").unwrap(), purge(None, "/a?b"));
-        assert_eq!(parse("http://x.example:8080/a/b?c").unwrap(), purge(Some("x.example:8080"), "/a/b?c"));
-        assert_eq!(parse("http://x").unwrap(), purge(Some("x"), "/"));
-        assert_eq!(parse("http://x?q").unwrap(), purge(Some("x"), "/?q"));
-        for wrong in ["x", "https://x/", "http:///a", "http://x/#a"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
-        }
+/// For which other hosts the page is kept.
+fn other_hosts(name: Option<&str>, page: PageName) -> Result<Option<String>> {
+    if page.host.is_none() || page.is_beginning {
+        return Ok(None);
     }
+    let question = Question::Page { page: PageName { host: None, ..page }, requests: Vec::new() };
+    let Response::Card { answer: Answer::Page(report) } = ask(name, &Request::Card { question })? else {
+        return Err(unexpected());
+    };
+    let mut hosts: Vec<String> = report.entries.into_iter().map(|entry| entry.host).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    Ok((!hosts.is_empty()).then(|| hosts.join(", ")))
 }

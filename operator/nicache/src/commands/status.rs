@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::cli::StatusArgs;
-use crate::control::{Request, Response, Status, ask};
-use crate::live;
+use crate::control::{Counters, Request, Response, Status, ask, unexpected};
+use crate::engine::meaning;
+use crate::{live, words};
 
 /// Prints the status of a running nicache.
 pub fn execute(arguments: &StatusArgs) -> Result<ExitCode> {
@@ -16,7 +17,7 @@ pub fn execute(arguments: &StatusArgs) -> Result<ExitCode> {
         Response::Forward(status) => (status.to_string(), serde_json::to_string(&status)?),
         Response::Serve(status) => (status.to_string(), serde_json::to_string(&status)?),
         Response::Nfs(figures) => (figures.to_string(), serde_json::to_string(&figures)?),
-        _ => bail!("an unexpected response"),
+        _ => return Err(unexpected()),
     };
     if arguments.target.json {
         println!("{json}");
@@ -24,6 +25,30 @@ pub fn execute(arguments: &StatusArgs) -> Result<ExitCode> {
         print!("{text}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reasons that were counted, those first that were most often.
+fn reasons(text: &mut String, title: &str, counters: &Counters, prefixes: &[&str]) {
+    let is_one = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let mut counted: Vec<(&String, u64)> = counters
+        .more
+        .iter()
+        .filter(|(name, value)| is_one(name) && **value > 0)
+        .map(|(name, value)| (name, *value))
+        .collect();
+    if counted.is_empty() {
+        return;
+    }
+    counted.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(other.0)));
+    let _ = writeln!(text, "\n{title}");
+    for (name, value) in counted {
+        let words = words::of(name);
+        let because = words.map_or_else(|| name.replace('_', " "), |words| words.because.to_owned());
+        let _ = writeln!(text, "  {:>14}  {because} ({name})", live::grouped(value));
+        if let Some(advice) = words.and_then(|words| words.advice) {
+            let _ = writeln!(text, "  {:>14}  {advice}", "");
+        }
+    }
 }
 
 fn render(status: &Status) -> String {
@@ -69,8 +94,38 @@ fn render(status: &Status) -> String {
         let requests = live::grouped(stranger.requests);
         line("not known", format!("{stranger} in {requests} requests: {}", stranger.advice()));
     }
-    for (name, value) in counters.more.iter().filter(|(_, value)| **value > 0) {
-        line("", format!("{name} {}", live::grouped(*value)));
+    if let Some(hint) = &status.hint {
+        line("hint", hint.clone());
+    }
+    reasons(&mut text, "Why requests went to the server", counters, &["bypass_"]);
+    let not_kept = ["fill_refused_", "fill_not_shared_", "fill_aborted_"];
+    reasons(&mut text, "Why replies were not kept", counters, &not_kept);
+    let is_reason = |name: &str| ["bypass_"].iter().chain(&not_kept).any(|prefix| name.starts_with(prefix));
+    let others = counters.more.iter().filter(|(name, value)| **value > 0 && !is_reason(name));
+    let _ = writeln!(text, "\nCounters since the card's start");
+    for (name, value) in others {
+        let meaning = meaning(name).unwrap_or_default();
+        let _ = writeln!(text, "  {:>14}  {name}: {meaning}", live::grouped(*value));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counter_is_explained() {
+        let mut counters = Counters::default();
+        for name in words::all_names().into_iter().filter(|name| name.contains('_')) {
+            counters.more.insert(name, 1234);
+        }
+        counters.more.insert("hits_dynamic".into(), 7);
+        let mut text = String::new();
+        reasons(&mut text, "Why", &counters, &["bypass_", "fill_"]);
+        assert_eq!(text.matches("1 234").count(), counters.more.len() - 1, "{text}");
+        assert!(text.contains("it carries a cookie, so the page may be for one client (bypass_cookie)"), "{text}");
+        assert!(text.contains("for those of analytics, --ignore-cookie @analytics"), "{text}");
+        assert_eq!(meaning("hits_dynamic").as_deref(), Some("Hits of dynamic replies."));
+    }
 }

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::cli::UpgradeArgs;
-use crate::control::{Request, Response, ask_within};
+use crate::control::{Request, Response, ask_within, unexpected};
 
 /// A card with much memory needs a while to start.
 const LIMIT: Duration = Duration::from_secs(130);
@@ -24,7 +24,7 @@ pub fn execute(arguments: &UpgradeArgs) -> Result<ExitCode> {
             println!("{}", serde_json::json!({ "card_pid": card_pid }));
         }
         Response::Upgraded { card_pid } => println!("another card serves (process {card_pid})"),
-        other => bail!("an unexpected response: {other:?}"),
+        _ => return Err(unexpected()),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 
 use crate::cli::WhoArgs;
-use crate::control::{Request, Response, ask};
+use crate::control::{Request, Response, ask, unexpected};
 use crate::live::grouped;
 
 /// Says which pages a change of a file, a directory or a table would purge.
 pub fn execute(arguments: &WhoArgs) -> Result<ExitCode> {
     let source = source(&arguments.source)?;
     let Response::Who(report) = ask(arguments.target.name.as_deref(), &Request::Who { source: source.clone() })? else {
-        bail!("an unexpected response");
+        return Err(unexpected());
     };
     if arguments.target.json {
         println!("{}", serde_json::to_string(&report)?);

@@ -22,6 +22,6 @@ pub use life::{Life, Sign};
 pub use link::WatcherLink;
 pub use ports::{AnyPort, FirstPlace, Ports};
 pub use rechecker::{PORTS as RECHECK_PORTS, Rechecker};
-pub use report::{card_sample, describe, merge, report};
+pub use report::{card_sample, describe, meaning, merge, report};
 pub use shard::{Shard, Waker};
 pub use succession::{ShardPort, Yielding, elders, wait_for};

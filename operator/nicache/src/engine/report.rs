@@ -9,6 +9,7 @@ use nicache_port::Port;
 
 use super::strangers;
 use crate::control::{Counters, StrangerReport};
+use crate::words;
 
 type Named = (&'static str, &'static str, fn(&Counts) -> u64);
 
@@ -39,7 +40,7 @@ const COUNTERS: &[Named] = &[
     ("reinstated", "Entries that stayed although a directory among their sources had changed.", |counts| {
         counts.reinstated
     }),
-    ("agreed", "Computed replies that became entries, as two executions agreed.", |counts| counts.agreed),
+    ("agreed", "Dynamic replies that became entries, because two executions agreed.", |counts| counts.agreed),
     ("masked", "Executions taken for the same although what is masked differs.", |counts| counts.masked),
     ("misses_excluded", "Misses below a path that the operator has excluded.", |counts| counts.misses_excluded),
     (
@@ -59,7 +60,7 @@ const COUNTERS: &[Named] = &[
         counts.misses_not_worth
     }),
     ("put_aside", "Times that a page was left alone for that.", |counts| counts.put_aside),
-    ("renewed", "Computed entries that stayed, as the server said the same again.", |counts| counts.renewed),
+    ("renewed", "Dynamic entries that stayed, because the server said the same again.", |counts| counts.renewed),
     ("executions_differed", "Executions that differed although no source had changed.", |counts| {
         counts.executions_differed
     }),
@@ -70,7 +71,7 @@ const COUNTERS: &[Named] = &[
     ("waits", "Requests that waited for another one's reply or for the watcher.", |counts| counts.waits),
     ("waits_answered", "Of these, those answered from card memory then.", |counts| counts.waits_answered),
     ("waits_shared", "Of these, those answered with a reply that is not kept.", |counts| counts.waits_shared),
-    ("hits_dynamic", "Hits of computed replies.", |counts| counts.hits_dynamic),
+    ("hits_dynamic", "Hits of dynamic replies.", |counts| counts.hits_dynamic),
     ("purges_by_operator", "Entries dropped by command.", |counts| counts.purges_by_operator),
     ("evictions", "Entries dropped to make room.", |counts| counts.evictions),
     ("flows", "Connections followed since the start.", |counts| counts.flows),
@@ -135,6 +136,26 @@ pub fn describe(name: &str) -> Option<Description> {
     }
     let named = COUNTERS.iter().find(|(known, ..)| *known == name);
     named.map(|(_, help, _)| Description { help, is_gauge: false })
+}
+
+/// What a counter means, of any that `nicache status` shows, as a sentence.
+pub fn meaning(name: &str) -> Option<String> {
+    if let Some(known) = describe(name) {
+        return Some(known.help.to_owned());
+    }
+    if let Some(words) = words::of(name) {
+        return Some(format!("Times that {}.", words.because));
+    }
+    BusClass::ALL.into_iter().find_map(|class| {
+        let label = class.label();
+        let of = label.replace('_', " ");
+        let way = |direction: &str| format!("Bytes over the bus {direction}: {of}.");
+        match name {
+            _ if name == format!("bus_to_host_{label}_bytes") => Some(way("to the server")),
+            _ if name == format!("bus_from_host_{label}_bytes") => Some(way("from the server")),
+            _ => None,
+        }
+    })
 }
 
 /// The counters of one shard.

@@ -122,7 +122,7 @@ impl PathOptions {
             bail!("path `{name}`: `recheck-max` ({most}) is less than `recheck` ({})", own.first);
         }
         if let (false, Some(key)) = (own.wants_computed(), first) {
-            bail!("path `{name}`: `{key}` is for computed pages, and with `recheck` 0 none of them is kept");
+            bail!("path `{name}`: `{key}` is for dynamic pages, and with `recheck` 0 none of them is kept");
         }
         for header in &self.mask_headers {
             if !is_token(header) || header.contains('*') {
@@ -253,7 +253,7 @@ mod tests {
             ("pattern = '/', recheck-max = '0'", "is less than `recheck`"),
             ("pattern = '/', recheck = '2s', recheck-max = '1s'", "`recheck-max` (1s) is less than `recheck` (2s)"),
             ("pattern = '/', cache = false, masks = ['abcd*']", "`masks` means nothing"),
-            ("pattern = '/', recheck = '0', share-private = true", "`share-private` is for computed pages"),
+            ("pattern = '/', recheck = '0', share-private = true", "`share-private` is for dynamic pages"),
             ("pattern = '/', masks = ['abcd']", "exactly one `*`"),
             ("pattern = '/', masks = ['a*']", "at least 4 bytes"),
             ("pattern = '/', mask-headers = ['Content-Length']", "cannot be masked"),

@@ -41,6 +41,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::control::misfit;
 use crate::logs;
 use crate::options::{LiveOption, RouteKind, ServeOptions, reach};
 use crate::publish::{self, Published};
@@ -489,6 +490,6 @@ fn start_host(setup: &HostSetup, window: &Window, fifos: &[OwnedFd], witness: &[
     send_message(&host.channel, setup, &files)?;
     match first_word(&mut host, START)?.0 {
         FromHost::Ready => Ok(host),
-        other => bail!("the host began with {other:?}"),
+        _ => return Err(misfit("the host")),
     }
 }

@@ -251,6 +251,7 @@ fn status(
         shared: Vec::new(),
         watch_unavailable: watching.unavailable,
         watch_lacks: watching.lacks,
+        hint: None,
         writer_environment: Vec::new(),
         databases: Vec::new(),
         counters: Counters::default(),

@@ -30,7 +30,7 @@ use super::standing::Standing;
 use super::vitals::{LOOK_EVERY, Patience};
 use super::watch_unit::WatchUnit;
 use super::watchdog::Watchdog;
-use crate::control::{FromCard, ToCard};
+use crate::control::{FromCard, ToCard, misfit};
 use crate::engine::{ledger_bytes, orphans};
 use crate::setup::{CardSetup, PortsSetup, receive_message, send_message};
 
@@ -206,7 +206,7 @@ impl CardUnit {
             }
             let (l0, failure) = match first_word(&mut card, START)?.0 {
                 FromCard::Probed { l0, failure } => (l0, failure),
-                other => bail!("the card began with {other:?}"),
+                _ => return Err(misfit("the card")),
             };
             if let Some(reason) = failure {
                 drop(card);
@@ -226,7 +226,7 @@ impl CardUnit {
         bond.tell_watcher(watch);
         match first_word(&mut card, START)?.0 {
             FromCard::Ready => {}
-            other => bail!("the card began with {other:?}"),
+            _ => return Err(misfit("the card")),
         }
         files.ports.begin_term()?;
         send_message(&card.channel, &ToCard::Begin, &[])?;

@@ -1,22 +1,32 @@
 //! All cards of one nicache as one: questions go to each, answers are put together.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 
 use super::card_link::CardLink;
-use crate::control::{Answer, Counters, Question};
+use crate::control::{Answer, Counters, Question, misfit};
 use crate::engine::{HOTTEST_MAX, merge};
 use crate::inquiry::ENTRIES_MAX;
 
-/// The ways to them; at least one.
+/// The ways to them, at least one; and what is to be said of all.
 #[derive(Debug)]
-pub struct Cards(Vec<Arc<CardLink>>);
+pub struct Cards(Vec<Arc<CardLink>>, Mutex<Option<String>>);
 
 impl Cards {
     /// The cards behind these links.
     pub fn new(links: Vec<Arc<CardLink>>) -> Cards {
-        Cards(links)
+        Cards(links, Mutex::new(None))
+    }
+
+    /// Why nothing has been kept lately, if so.
+    pub fn hint(&self) -> Option<String> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says so from now on.
+    pub fn set_hint(&self, hint: Option<&str>) {
+        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = hint.map(str::to_owned);
     }
 
     /// Process numbers.
@@ -34,7 +44,7 @@ impl Cards {
         match self.ask(Question::Counters)? {
             Answer::Counters(counters) => Ok(counters),
             Answer::Refused { reason } => bail!("{reason}"),
-            other => bail!("the card answered {other:?}"),
+            _ => return Err(misfit("the card")),
         }
     }
 
@@ -98,7 +108,20 @@ fn joined(one: Answer, other: Answer) -> Result<Answer> {
             page.entries.extend(other.entries);
             page.entries.truncate(ENTRIES_MAX);
             page.entries_count += other.entries_count;
-            page.last_ms = page.last_ms.into_iter().chain(other.last_ms).min();
+            if other.last_ms.is_some_and(|ago| page.last_ms.is_none_or(|before| ago < before)) {
+                (page.last, page.last_ms, page.last_request) = (other.last, other.last_ms, other.last_request);
+            }
+            if other.bypass_ms.is_some_and(|ago| page.bypass_ms.is_none_or(|before| ago < before)) {
+                (page.bypass, page.bypass_ms) = (other.bypass, other.bypass_ms);
+            }
+            page.stranger = page.stranger.or(other.stranger);
+            page.left_alone_ms = page.left_alone_ms.max(other.left_alone_ms);
+            if page.vary.is_empty() {
+                page.vary = other.vary;
+            }
+            for (meeting, of_other) in page.asked.iter_mut().zip(other.asked) {
+                meeting.join(of_other);
+            }
             Answer::Page(page)
         }
         (Answer::Entries { mut entries, count }, Answer::Entries { entries: more, count: others }) => {
@@ -108,7 +131,7 @@ fn joined(one: Answer, other: Answer) -> Result<Answer> {
         }
         (Answer::Bypass { on }, Answer::Bypass { .. }) => Answer::Bypass { on },
         (Answer::Refused { reason }, _) | (_, Answer::Refused { reason }) => Answer::Refused { reason },
-        (one, other) => bail!("cards answered {one:?} and {other:?}"),
+        _ => return Err(misfit("a card")),
     })
 }
 

@@ -13,8 +13,10 @@ use super::databases::databases;
 use super::orders::OrderDesk;
 use super::sampler::Sampler;
 use super::watch_link::{WatchLink, Watching};
-use crate::control::{ANSWER_TIMEOUT, Answer, Question, Request, Response, Status, read_line, write_line};
+use crate::asking::AskedRequest;
+use crate::control::{ANSWER_TIMEOUT, Answer, Question, Request, Response, Status, misfit, read_line, write_line};
 use crate::inquiry::{FromWatch, ToWatch, WhoReport, WhyReport};
+use crate::page::PageName;
 
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -104,6 +106,7 @@ fn respond(
                 watch_pid,
                 watch_unavailable,
                 watch_lacks,
+                hint: card.hint(),
                 databases,
                 counters,
                 ..status.clone()
@@ -112,7 +115,7 @@ fn respond(
         Request::Sample => Response::Sample(Box::new((*sampler.take(true)?).clone())),
         Request::Upgrade { program } => Response::Upgraded { card_pid: desk.upgrade(program)? },
         Request::Card { question } => Response::Card { answer: card.ask(question)? },
-        Request::Why { host, target } => Response::Why(Box::new(why(host, target, status, card, watch)?)),
+        Request::Why { page, requests } => Response::Why(Box::new(why(page, &requests, status, card, watch)?)),
         Request::Who { source } => match watch.watching().unavailable {
             Some(reason) => bail!("nothing is watched, and so nothing is cached: {reason}"),
             None => Response::Who(Box::new(who(source, card, watch)?)),
@@ -123,23 +126,28 @@ fn respond(
     })
 }
 
-fn why(host: Option<String>, target: String, status: &Status, card: &Cards, watch: &WatchLink) -> Result<WhyReport> {
-    let ask_page = |host: Option<String>| match card.ask(Question::Page { host, target: target.clone() })? {
+fn why(
+    name: PageName,
+    requests: &[AskedRequest],
+    status: &Status,
+    card: &Cards,
+    watch: &WatchLink,
+) -> Result<WhyReport> {
+    let ask_page = |page: PageName| match card.ask(Question::Page { page, requests: requests.to_vec() })? {
         Answer::Page(page) => Ok(page),
         Answer::Refused { reason } => bail!("{reason}"),
-        other => bail!("the card answered {other:?}"),
+        _ => return Err(misfit("the card")),
     };
-    let any_host = host.is_none();
-    let mut page = ask_page(host)?;
-    if any_host && page.entries.is_empty() {
+    let mut page = ask_page(name.clone())?;
+    if name.host.is_none() && page.entries.is_empty() {
         let own = status.url.trim_start_matches("http://").trim_end_matches('/');
-        page = ask_page(Some(own.to_owned()))?;
+        page = ask_page(PageName { host: Some(own.to_owned()), ..name })?;
     }
     let mut sources = Vec::new();
     for entry in &page.entries {
         match watch.ask(&ToWatch::Explain { record: entry.record }, ANSWER_TIMEOUT)? {
             FromWatch::Explained { sources: explained } => sources.push(explained),
-            other => bail!("the watcher answered {other:?}"),
+            _ => return Err(misfit("the watcher")),
         }
     }
     Ok(WhyReport { page, sources, unwatched: watch.watching().unavailable, lacks: watch.watching().lacks })
@@ -152,11 +160,11 @@ fn who(source: String, card: &Cards, watch: &WatchLink) -> Result<WhoReport> {
     };
     let (records, every_dynamic) = match watch.ask(&question, ANSWER_TIMEOUT)? {
         FromWatch::Dependents { records, every_dynamic, .. } => (records, every_dynamic),
-        other => bail!("the watcher answered {other:?}"),
+        _ => return Err(misfit("the watcher")),
     };
     match card.ask(Question::EntriesOf { records, every_dynamic })? {
         Answer::Entries { entries, count } => Ok(WhoReport { entries, entries_count: count, every_dynamic }),
         Answer::Refused { reason } => bail!("{reason}"),
-        other => bail!("the card answered {other:?}"),
+        _ => return Err(misfit("the card")),
     }
 }

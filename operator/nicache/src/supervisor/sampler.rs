@@ -9,7 +9,7 @@ use nicache_admin::{DatabaseSample, Description, Mode, SAMPLE_INTERVAL, Sample, 
 use super::cards::Cards;
 use super::databases::databases;
 use super::watch_link::WatchLink;
-use crate::control::{Answer, Question, Status};
+use crate::control::{Answer, Question, Status, misfit};
 use crate::engine;
 
 /// A sample that is not older is told again, so that however many look, the card is asked a few times a second.
@@ -62,13 +62,13 @@ impl Sampler {
             true => match self.card.ask(Question::Hottest)? {
                 Answer::Hottest { objects } => Some(objects),
                 Answer::Refused { reason } => bail!("{reason}"),
-                other => bail!("the card answered {other:?}"),
+                _ => return Err(misfit("the card")),
             },
         };
         let (cards, counters) = match self.card.ask(Question::Cards)? {
             Answer::Cards { cards, counters } => (cards, *counters),
             Answer::Refused { reason } => bail!("{reason}"),
-            other => bail!("the card answered {other:?}"),
+            _ => return Err(misfit("the card")),
         };
         let of_database = |report: crate::inquiry::DatabaseReport| DatabaseSample {
             database: report.database,

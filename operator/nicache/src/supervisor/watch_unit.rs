@@ -198,7 +198,7 @@ impl WatchUnit {
                     );
                 } else if self.server_is_started {
                     tracing::warn!(
-                        "the watcher is ready after {} s: files are cached from now on; computed pages are not until nicache is started again, as \
+                        "the watcher is ready after {} s: files are cached from now on; dynamic pages are not until nicache is started again, as \
                          what the server has read before is not known",
                         since.elapsed().as_secs()
                     );

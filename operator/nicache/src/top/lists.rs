@@ -53,7 +53,7 @@ fn objects(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let is_wide = area.width >= 60;
     let rows = objects.iter().map(|object| {
         let name = format!("{}{}", shown(&object.host), shown(&object.target));
-        let kind = if object.is_dynamic { "computed" } else { "" };
+        let kind = if object.is_dynamic { "dynamic" } else { "" };
         #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
         let size = bytes(object.body_bytes as f64);
         let mut cells = vec![Text::from(name), right(rate(object.hits_per_s))];

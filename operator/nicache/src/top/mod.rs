@@ -15,7 +15,7 @@ mod model;
 mod plain;
 mod screen;
 mod source;
-mod text;
+pub mod text;
 mod view;
 
 use std::io::IsTerminal;

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use nicache_admin::{CardSample, Change, HotObject, Sample, per_second};
 
+use crate::words;
+
 /// Intervals that are remembered for the small curves.
 pub const PAST_MAX: usize = 512;
 /// Beginnings of names of counters that count reasons, and what such a reason keeps from happening.
@@ -98,6 +100,8 @@ pub struct Reason {
     pub per_s: f64,
     /// Times since the start.
     pub count: u64,
+    /// The same in words, if there are some.
+    pub because: Option<&'static str>,
 }
 
 /// Everything that a drawing depends on.
@@ -220,7 +224,8 @@ impl Model {
                 let before = self.then.as_ref().map(|then| then.counter(&format!("{prefix}{name}")));
                 let seconds = self.change.as_ref().map_or(0.0, |change| change.seconds);
                 let per_s = per_second(before.unwrap_or(count), count, seconds);
-                reasons.push(Reason { name: name.replace('_', " "), kind, per_s, count });
+                let because = words::of(&format!("{prefix}{name}")).map(|words| words.because);
+                reasons.push(Reason { name: name.replace('_', " "), kind, per_s, count, because });
             }
         }
         reasons.sort_by(|a, b| b.per_s.total_cmp(&a.per_s).then(b.count.cmp(&a.count)));

@@ -80,7 +80,14 @@ fn summary(model: &Model, change: &Change) -> String {
     for reason in model.reasons().into_iter().take(LINES_MAX) {
         line(
             "reason",
-            format!("{:>8}/s {} ({}), {} so far", rate(reason.per_s), reason.name, reason.kind, reason.count),
+            format!(
+                "{:>8}/s {} ({}), {} so far{}",
+                rate(reason.per_s),
+                reason.name,
+                reason.kind,
+                reason.count,
+                reason.because.map(|because| format!(": {because}")).unwrap_or_default()
+            ),
         );
     }
     text

@@ -3,10 +3,10 @@
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use nicache_admin::Sample;
 
-use crate::control::{Request, Response, ask};
+use crate::control::{Request, Response, ask, unexpected};
 
 /// One sample of the nicache of that name; `None`: the only one.
 ///
@@ -15,7 +15,7 @@ use crate::control::{Request, Response, ask};
 pub fn take(name: Option<&str>) -> Result<Sample> {
     match ask(name, &Request::Sample)? {
         Response::Sample(sample) => Ok(*sample),
-        other => bail!("an unexpected response: {other:?}"),
+        _ => Err(unexpected()),
     }
 }
 

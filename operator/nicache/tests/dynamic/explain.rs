@@ -93,6 +93,61 @@ fn pages_and_sources() {
         let text = nicache(&stage, &["why", "/never-asked.php"]);
         assert!(text.contains("ask for it twice"), "{text}");
     });
+    cases.run("what real clients' requests meet", || {
+        let address = stage.nicache.server();
+        let visit = |number: u32, more: &[(&str, &str)]| {
+            let from = format!("198.51.100.{}", number % 250 + 1);
+            let own = [("User-Agent", "curl/8.5.0"), ("Accept", "*/*"), ("X-Forwarded-For", from.as_str())];
+            let says = [("X-Forwarded-Proto", "https"), ("X-Forwarded-Host", "shop.example")];
+            let headers = [&own[..], &says, more].concat();
+            stage.client().naming("shop.example").request("GET", "/plain.php", &headers, &[]).unwrap()
+        };
+        // A proxy that ends TLS is in front.
+        let url = "https://shop.example/plain.php";
+        let mut number = 0;
+        let curl_meets = || {
+            number += 1;
+            visit(number, &[]);
+            let report = json(&stage, &["why", url]);
+            let curl = report["page"]["asked"][1].clone();
+            assert_eq!(curl["title"], "curl's", "{report:#}");
+            (curl["meets"] == "hit").then_some(report)
+        };
+        let report = within(Duration::from_secs(20), curl_meets).expect("behind a proxy, nothing is kept");
+        let request = report["page"]["entries"][0]["request"].to_string();
+        assert!(request.contains("X-Forwarded-Proto: https"), "{report:#}");
+        let text = nicache(&stage, &["why", url]);
+        assert!(text.contains("curl's request is answered by the card"), "{text}");
+        assert!(text.contains("a browser's request goes to the server"), "{text}");
+        // Requests that are given.
+        let own = format!("http://{address}/plain.php");
+        let ask = |more: &[&str]| nicache(&stage, &[&["why", &own], more].concat());
+        assert!(
+            ask(&["-H", "Cookie: sid=1"]).contains("because it carries a cookie, so the page may be for one client")
+        );
+        assert!(ask(&["-H", "Upgrade: websocket"]).contains("because it asks for another protocol"));
+        for odd in [&["--http10"][..], &["-H", "Connection: close"], &["-H", "Accept: text/odd"]] {
+            assert!(
+                ask(odd).contains("this request goes to the server: no reply to it is kept"),
+                "{odd:?}: {}",
+                ask(odd)
+            );
+        }
+        // What went to the server, and why.
+        visit(1, &[("Authorization", "Basic eDp5")]);
+        let text = nicache(&stage, &["why", url]);
+        assert!(text.contains("a client's request went to the server, because it carries a user name"), "{text}");
+        let purge = |what: &str| json(&stage, &["purge", what])["purged"].as_u64().unwrap();
+        assert_eq!(purge("https://other.example/*"), 0);
+        assert!(nicache(&stage, &["purge", "https://other.example/plain.php"]).contains("it is kept for"));
+        assert!(purge("https://shop.example/pl*") > 0);
+        assert_eq!(purge(url), 0);
+        assert!(
+            nicache(&stage, &["why", url]).contains("has been dropped since"),
+            "{}",
+            nicache(&stage, &["why", url])
+        );
+    });
     cases.run("what depends on a source", || {
         warm(&stage, &["/row.php?id=1", "/plain.php"]);
         let who = |source: &str| json(&stage, &["who", source]);
