@@ -43,7 +43,7 @@ pub enum Command {
     /// Stand in front of a database, and tell the machines that keep its pages what it receives
     #[command(after_help = RELAY_EXAMPLES)]
     Relay(RelayArgs),
-    /// Say what this machine's kernel lets nicache do, and why not the rest
+    /// Say what this machine's kernel lets nicache do, and why not the rest; or what is wrong with a configuration file, and what it would do
     #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArgs),
     /// Show what a running nicache does
@@ -137,9 +137,10 @@ waiting for them.";
 const CHECK_EXAMPLES: &str = "Examples:
   sudo nicache check
   sudo nicache check --json
+  nicache check /etc/nicache/nicache.toml
 
-Loads every program that nicache may put into the kernel, and takes it out again; traffic is not touched. Exits with 1 if changes
-cannot be watched, or if the kernel refuses a program that it should take.";
+Without a file it loads every program that nicache may put into the kernel, and takes it out again; traffic is not touched. Exits with 1 if changes
+cannot be watched, or if the kernel refuses a program that it should take. With a file: exits with 1 if nicache would not start with it.";
 
 const ATTACH_EXAMPLES: &str = "Examples:
   sudo nicache attach --wire eth0 --host veth-web --memory 1G
@@ -326,6 +327,10 @@ pub struct LaboratoryArgs {
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
+    /// A configuration file of `nicache run` or `attach`: name each fault in it, and say what would be done. Without one, say what this machine's kernel
+    /// has
+    #[arg(value_name = "CONFIG")]
+    pub config: Option<PathBuf>,
     /// Print JSON for programs.
     #[arg(long)]
     pub json: bool,

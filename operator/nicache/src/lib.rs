@@ -17,7 +17,9 @@ pub mod control;
 #[cfg(test)]
 mod corpus;
 mod demo;
+mod document_roots;
 mod engine;
+mod faults;
 mod following;
 mod forward;
 pub mod generate;

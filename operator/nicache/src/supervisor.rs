@@ -49,6 +49,7 @@ use rustix::thread::CapabilitySet;
 use crate::access_log::AccessLog;
 use crate::control::Status;
 use crate::demo::Demo;
+use crate::document_roots::document_roots;
 use crate::inquiry::DatabaseReport;
 use crate::live::Live;
 use crate::options::{ReloadPhp, RunPlan, WatchKind};
@@ -85,6 +86,7 @@ pub fn run(plan: RunPlan) -> Result<ExitCode> {
         }
     }
     let signals = Signals::catch()?;
+    warn_of_roots(&plan, &argv);
     let mut running = Running::start(&plan, argv)?;
     if let Some(demo) = &demo {
         tracing::info!(folder = %demo.site().display(), "serving the demonstration site; edit its files and load them again");
@@ -318,6 +320,21 @@ impl<'a> Running<'a> {
     }
 }
 
+/// Says which of the server's folders are on file systems that nobody watches: nothing of them will be kept.
+fn warn_of_roots(plan: &RunPlan, argv: &[String]) {
+    if plan.watch == WatchKind::Preload {
+        return;
+    }
+    for root in document_roots(argv, &plan.with) {
+        if let Some(kind) = root.unwatched {
+            tracing::warn!(
+                "the server's folder {} is on {kind}, where nobody sees every change: nothing of it is kept (docs/filesystems.md)",
+                root.path.display()
+            );
+        }
+    }
+}
+
 pub fn check_privilege(command: &str) -> Result<()> {
     let effective = rustix::thread::capabilities(None)?.effective;
     if !effective.contains(CapabilitySet::NET_ADMIN | CapabilitySet::SYS_ADMIN) {
@@ -329,7 +346,7 @@ pub fn check_privilege(command: &str) -> Result<()> {
 }
 
 /// Looks a program up as the shell would, so that a typing error is found before anything is built up.
-fn is_in_path(program: &str) -> bool {
+pub fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if program.contains('/') {
         is_program(std::path::Path::new(program))

@@ -114,6 +114,43 @@ fn wrong_settings() {
 }
 
 #[test]
+fn a_configuration_file_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("nicache.toml");
+    let check = |text: &str, more: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let output = common::command(&[&["check", file.to_str().unwrap()], more].concat());
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (status, text) = check("memroy = '1G'\nqueues = 2\nmemory = 'many'\nserver = ['no-such-server']\n", &[]);
+    assert_eq!(status, Some(1), "{text}");
+    for part in ["line 1: memroy: ", "is it `memory`?", "line 3: memory: `many` is no size", "2 faults"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (status, text) = check("server = ['no-such-server']\n", &["--json"]);
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((status, &report["faults"][0]["key"]), (Some(1), &"server".into()), "{report:#}");
+    let right = "server = ['nginx', '-g', 'daemon off;']\npublish = ['127.0.0.1:8080']\n[[path]]\npattern = '/admin*'\ncache = false\n";
+    let (status, text) = check(right, &[]);
+    assert_eq!(status, Some(0), "{text}");
+    for part in
+        ["runs nginx -g daemon off;", "published at 127.0.0.1:8080", "/admin*: always to the server", "would start so"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_folder_that_nobody_watches_is_told_at_the_start() {
+    private_network();
+    let site = Site::with("", "root @ROOT@/site; location /kernel/ { alias /proc/sys/kernel/; }");
+    let mut nicache = Nicache::start(&[], &site.command());
+    let log = nicache.log_text();
+    assert!(log.contains("the server's folder /proc/sys/kernel/ is on proc, where nobody sees every change"), "{log}");
+    assert!(!log.contains("/site is on"), "{log}");
+}
+
+#[test]
 fn the_kernel_cannot_watch_files() {
     private_network();
     let site = Site::new();

@@ -70,5 +70,5 @@ pub use ring::{LookupRing, RING_BYTES};
 pub use service::{Operator, run_watcher};
 pub use sessions::SessionFiles;
 pub use shared_ring::{CELLS, GIVEN_UP_NS, SHARED_RING_BYTES, SharedRing};
-pub use unwatched::why_unwatched;
+pub use unwatched::{never_watched, why_unwatched};
 pub use witness::{Coverage, Drained, Witness};

@@ -1,6 +1,8 @@
 //! Says which file systems keep pages from being kept, once for each.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
 use std::sync::{Mutex, Once, PoisonError};
 
 use crate::resolve::Node;
@@ -59,4 +61,14 @@ fn name_of(magic: u64) -> String {
         other => return format!("a file system of type {other:#x}"),
     };
     name.to_owned()
+}
+
+/// The kind of the file system that a path is on, if no kernel and no option has its changes watched. `None`: they may be watched.
+///
+/// # Errors
+/// The path cannot be looked up.
+pub fn never_watched(path: &Path) -> io::Result<Option<String>> {
+    const MAY_BE_WATCHED: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630];
+    let magic = rustix::fs::statfs(path)?.f_type as u64;
+    Ok((!MAY_BE_WATCHED.contains(&magic)).then(|| name_of(magic)))
 }

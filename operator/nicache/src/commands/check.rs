@@ -1,5 +1,7 @@
 //! `nicache check`.
 
+mod config;
+
 use std::fmt::Write as _;
 use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
@@ -47,8 +49,11 @@ struct ProgramCheck {
 /// The programs of the witness that the kernel calls at its functions, which it may refuse together.
 const AT_FUNCTIONS: &str = "witnesses at functions";
 
-/// Says what this machine's kernel has.
+/// Says what this machine's kernel has, or what a configuration file would do.
 pub fn execute(arguments: &CheckArgs) -> Result<ExitCode> {
+    if let Some(file) = &arguments.config {
+        return config::execute(file, arguments.json);
+    }
     let check = check()?;
     if arguments.json {
         println!("{}", serde_json::to_string(&check)?);
