@@ -17,6 +17,16 @@ pub enum BodyFault {
     TooLong,
 }
 
+impl core::fmt::Display for BodyFault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            BodyFault::ChunkSize => "the size of a chunk is none",
+            BodyFault::LineBreak => "a chunk does not end with CR LF",
+            BodyFault::TooLong => "an extension or a trailer is too long",
+        })
+    }
+}
+
 /// What [`Follower::follow`] found in one piece of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Followed {

@@ -41,7 +41,8 @@ enum CommandError {
     #[error("the edit command ended with {0}: {1}")]
     Status(ExitStatus, String),
     #[error(
-        "the edit command took longer than {0:?} and was killed; should it go on in the background, let it say so by `&`"
+        "the edit command took longer than {} s and was killed; should it go on in the background, let it say so by `&`",
+        .0.as_secs_f64()
     )]
     Timeout(Duration),
 }

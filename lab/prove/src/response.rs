@@ -84,7 +84,7 @@ impl ResponseReader {
                 let head = match parse_reply(&self.received[self.used..], Method::Get) {
                     ReplyOutcome::Partial => return Ok(None),
                     ReplyOutcome::Malformed(reason) => {
-                        return Err(ResponseError::Malformed(format!("{reason:?}")));
+                        return Err(ResponseError::Malformed(reason.label().replace('_', " ")));
                     }
                     ReplyOutcome::Complete(head) => head,
                 };
@@ -115,7 +115,7 @@ impl ResponseReader {
             let piece = &self.received[self.used..];
             let followed = follower.follow(piece, |bytes| self.body.extend_from_slice(bytes));
             if let Some(fault) = followed.fault {
-                return Err(ResponseError::Malformed(format!("{fault:?}")));
+                return Err(ResponseError::Malformed(fault.to_string()));
             }
             if self.body.len() > BODY_BYTES_MAX {
                 return Err(ResponseError::TooLong);

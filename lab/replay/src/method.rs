@@ -60,4 +60,32 @@ impl Method {
         Method::DirectoryRename,
         Method::DirectorySwitch,
     ];
+
+    /// For people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Method::WriteInPlace => "write in place",
+            Method::WriteKeepTime => "write keep time",
+            Method::WriteDirect => "write direct",
+            Method::WriteHardLink => "write hard link",
+            Method::MapShared => "map shared",
+            Method::CopyRange => "copy range",
+            Method::Append => "append",
+            Method::Truncate => "truncate",
+            Method::TruncateRewrite => "truncate rewrite",
+            Method::RenameOver => "rename over",
+            Method::RenameExchange => "rename exchange",
+            Method::UnlinkCreate => "unlink create",
+            Method::SymlinkSwitch => "symlink switch",
+            Method::Chmod => "chmod",
+            Method::DirectoryRename => "directory rename",
+            Method::DirectorySwitch => "directory switch",
+        }
+    }
+}
+
+impl std::fmt::Display for Method {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
 }

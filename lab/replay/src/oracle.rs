@@ -32,6 +32,17 @@ pub enum State {
     Forbidden,
 }
 
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            State::Content { version, len } => write!(f, "version {version}, {len} bytes,"),
+            State::Empty => f.write_str("no bytes"),
+            State::Missing => f.write_str("no such file"),
+            State::Forbidden => f.write_str("not to be read"),
+        }
+    }
+}
+
 /// A change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {

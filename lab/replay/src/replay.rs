@@ -61,7 +61,7 @@ pub enum ReplayError {
     #[error("no connection to {0}: {1}")]
     Connect(SocketAddr, io::Error),
     /// A file could not be changed as intended, so nothing is known about it any more.
-    #[error("a writer failed ({method:?} of {path}): {source}")]
+    #[error("a writer failed ({method} of {path}): {source}")]
     Write {
         /// What was tried.
         method: crate::Method,
@@ -298,7 +298,7 @@ impl<'a> Fetcher<'a> {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 self.report.timeouts += 1;
                 self.report.broken += count - 1;
-                self.report.describe(format!("no reply within {:?}{what}", crate::client::REPLY_TIMEOUT));
+                self.report.describe(format!("no reply within {} s{what}", crate::client::REPLY_TIMEOUT.as_secs()));
             }
             io::ErrorKind::InvalidData => {
                 self.report.corrupt += 1;
@@ -361,7 +361,7 @@ impl<'a> Fetcher<'a> {
             .rev()
             .skip_while(|step| step.call_ns > waiting.ended_ns)
             .take(4)
-            .map(|step| format!("{:?} by a call from {:.3} to {:.3}", step.state, ms(step.call_ns), ms(step.return_ns)))
+            .map(|step| format!("{} by a call from {:.3} to {:.3}", step.state, ms(step.call_ns), ms(step.return_ns)))
             .collect();
         format!(
             "{judgement}: {} from {} between {:.3} and {:.3} ms showed {}; the file, latest first: {}",
@@ -384,7 +384,16 @@ impl std::fmt::Display for Shown<'_> {
             Observation::Body { body: Body::Garbled { offset, .. }, len } => {
                 write!(f, "{len} bytes, garbled in the line at {offset}")
             }
-            other => write!(f, "{other:?}"),
+            Observation::Body { body: Body::Empty, .. } => f.write_str("no bytes"),
+            Observation::Body { body: Body::Whole { version }, len } => write!(f, "version {version}, {len} bytes"),
+            Observation::Body { body: Body::Mixed { versions }, len } => {
+                let versions: Vec<String> = versions.iter().map(ToString::to_string).collect();
+                write!(f, "versions {} mixed, {len} bytes", versions.join(", "))
+            }
+            Observation::Length(len) => write!(f, "a length of {len} bytes"),
+            Observation::Missing => f.write_str("no such file"),
+            Observation::Forbidden => f.write_str("a file that may not be read"),
+            Observation::Status(status) => write!(f, "status {status}"),
         }
     }
 }

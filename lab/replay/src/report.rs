@@ -178,10 +178,9 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "writes     {}", self.writes_total())?;
         for (method, counted) in &self.writes {
-            let name = format!("{method:?}");
             writeln!(
                 f,
-                "  {name:<16} {:>7}, cached before {:>7}, read right after {:>7}",
+                "  {method:<16} {:>7}, cached before {:>7}, read right after {:>7}",
                 counted.writes, counted.cached_before, counted.read_after
             )?;
         }

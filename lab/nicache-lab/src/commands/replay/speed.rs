@@ -112,8 +112,8 @@ fn allow_files(clients: u64) -> Result<()> {
     }
     if limit.maximum.is_some_and(|maximum| maximum < wanted) {
         bail!(
-            "clients: {clients} connections need {wanted} open files, and the limit is {:?} (ulimit -Hn)",
-            limit.maximum
+            "clients: {clients} connections need {wanted} open files, and the limit is {} (ulimit -Hn)",
+            limit.maximum.unwrap_or(u64::MAX)
         );
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })
