@@ -111,10 +111,13 @@ pub enum Command {
     /// The watcher process (started by run)
     #[command(hide = true)]
     Watch,
-    /// The first process of the server's PID namespace (started by run)
+    /// The parent of the server (started by run)
     #[command(hide = true)]
     Server,
-    /// The parent of a program that runs beside the server (started by the server's first process)
+    /// The process that ends what is left of the server (started by run)
+    #[command(hide = true)]
+    Guard,
+    /// The parent of a program that runs beside the server (started by the server's parent)
     #[command(hide = true)]
     Companion(CompanionArgs),
 }
@@ -130,7 +133,8 @@ const RUN_EXAMPLES: &str = "Examples:
   sudo nicache run --config nicache.toml --share 5432 -- php -S 0.0.0.0:80 -t /srv/site
   sudo nicache run --with mariadbd-safe --with 'php-fpm8.2 --nodaemonize' -- nginx -g 'daemon off;'
 
-While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the access log);
+While it runs: SIGHUP, SIGUSR1 and SIGUSR2 are handed on to the server (SIGUSR1 also reopens the access log). SIGHUP also has the programs
+beside it reload, those that know it or are PHP-FPM; SIGUSR1 has PHP-FPM reopen its log. `nginx -s reload` and the like work as without nicache.
 Ctrl-C or SIGTERM stops everything, the server first, then the programs beside it; a second one stops it without
 waiting for them.";
 

@@ -7,6 +7,7 @@ mod check;
 mod companion;
 mod follow;
 mod forward;
+mod guard;
 mod nfs;
 mod purge;
 mod relay;
@@ -59,6 +60,7 @@ pub fn execute(command: Command) -> Result<ExitCode> {
         Command::Forwarder => crate::forward::process::execute(),
         Command::Watch => watch::execute(),
         Command::Server => server::execute(),
+        Command::Guard => guard::execute(),
         Command::Companion(arguments) => companion::execute(&arguments),
     }
 }

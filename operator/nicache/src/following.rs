@@ -1,7 +1,7 @@
 //! Following a program to its end: signals are handed on to it, and what it leaves behind is collected.
 //!
 //! A program that puts itself in the background (its first process ends with status 0, others go on) is followed until its last process is gone.
-//! Its orphans come to the process that follows it: that is process 1 of a PID namespace, or it asked to be a subreaper.
+//! Its orphans come to the process that follows it, which has asked to be a subreaper.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -129,6 +129,12 @@ impl Recipient {
         true
     }
 
+    /// Do all whom a signal is for catch or ignore it? Others would be ended by it.
+    pub fn knows(&self, left: impl FnOnce() -> Vec<Pid>, signal: Signal) -> bool {
+        let recipients = self.main_process.map_or_else(left, |pid| vec![pid]);
+        !recipients.is_empty() && recipients.into_iter().all(|pid| handles(pid, signal))
+    }
+
     /// Sends a signal to whom it is for.
     pub fn pass_on(&mut self, left: impl FnOnce() -> Vec<Pid>, signal: Signal) {
         if is_to_end(signal) {
@@ -140,13 +146,23 @@ impl Recipient {
     }
 }
 
+/// Does a process catch or ignore a signal?
+fn handles(pid: Pid, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
+    let mask = |name: &str| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+        u64::from_str_radix(value, 16).unwrap_or(0)
+    };
+    (mask("SigCgt:") | mask("SigIgn:")) >> (signal.as_raw() - 1) & 1 != 0
+}
+
 /// Whether a signal asks its receiver to end.
 pub fn is_to_end(signal: Signal) -> bool {
     matches!(signal, Signal::TERM | Signal::QUIT)
 }
 
-/// Children of this process, by the kernel's list. `/proc` may be that of an outer PID namespace, whose numbers would mean other processes
-/// here; then each is looked up by its innermost number.
+/// Children of this process, by the kernel's list. `/proc` may be that of an outer PID namespace (of the machine, in a container), whose numbers would
+/// mean other processes here; then each is looked up by its innermost number.
 pub fn own_children() -> Result<Vec<Pid>> {
     let list = std::fs::read_to_string("/proc/thread-self/children")
         .context("the kernel does not list children (CONFIG_PROC_CHILDREN is needed)")?;

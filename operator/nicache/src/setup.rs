@@ -236,6 +236,13 @@ pub fn receive_message<T: DeserializeOwned>(socket: impl AsFd) -> Result<Option<
     Ok(Some((message, files)))
 }
 
+/// What the guard is told, and says when it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardSetup {
+    /// Number of the server's network namespace.
+    pub server_netns: u64,
+}
+
 /// First thing a child does: dies with its parent from now on, takes its setup from standard input, and returns the socket for later messages.
 pub fn child_start<T: DeserializeOwned>(name: &std::ffi::CStr) -> Result<(T, Vec<OwnedFd>, OwnedFd)> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;

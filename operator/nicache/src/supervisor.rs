@@ -4,7 +4,7 @@
 //! it sees the server's first file; the card before the server so that no frame is lost.
 //!
 //! A card that ends or stands still is started again, and requests pass to the server meanwhile ([`card_unit`]); without the watcher they pass until it is there ([`watch_unit`]). Whatever of supervisor and
-//! server ends, the others end within a second. Children are killed by the kernel when the supervisor dies ([`children`]), the server's own children with process 1 of their PID namespace ([`namespace`]), interfaces with the
+//! server ends, the others end within a second. Children are killed by the kernel when the supervisor dies ([`children`]), the server's own children by the guard ([`guard`]), interfaces with the
 //! card's open files, rules with the process that owns them.
 
 pub mod attach;
@@ -15,6 +15,7 @@ pub mod children;
 mod control_server;
 mod databases;
 pub mod end;
+pub mod guard;
 pub mod hint;
 pub mod instance;
 mod listening;
@@ -62,6 +63,7 @@ use cards::Cards;
 use children::{Child, Role, describe, wait_readable};
 use control_server::ControlServer;
 use end::Signals;
+use guard::Guard;
 use instance::Instance;
 use namespace::Namespace;
 use orders::{Order, OrderDesk, Orders};
@@ -106,6 +108,7 @@ struct Running<'a> {
     admin: Option<AdminServer>,
     control: Option<ControlServer>,
     server: Child,
+    _guard: Guard,
     published: Published,
     cards: Arc<Cards>,
     card_units: Vec<CardUnit>,
@@ -187,6 +190,7 @@ impl<'a> Running<'a> {
         // It may have become ready meanwhile.
         watch.handle(Instant::now())?;
         watch.note_server_start();
+        let guard = Guard::start(&namespace)?;
         let server = {
             let environment = preload.as_ref().map_or_else(Vec::new, |files| files.environment(Part::Server));
             start_server(&namespace, &argv, &plan.with, environment)?
@@ -202,6 +206,7 @@ impl<'a> Running<'a> {
             admin,
             control: Some(control),
             server,
+            _guard: guard,
             published,
             cards,
             card_units,
@@ -414,7 +419,7 @@ fn start_server(
     with: &[Vec<String>],
     environment: Vec<(String, String)>,
 ) -> Result<Child> {
-    // The namespace's thread is the parent: it lives as long as the supervisor, and its children are in the PID namespace.
+    // The namespace's thread is the parent: it lives as long as the supervisor, and its children are in the network namespace.
     let server = namespace.run(|| Child::start(Role::Server))?;
     let setup = ServerSetup { argv: argv.to_vec(), with: with.to_vec(), environment };
     send_message(&server.channel, &setup, &[])?;

@@ -184,7 +184,7 @@ fn the_kernel_cannot_watch_files() {
 
 #[test]
 fn the_hidden_commands_explain_themselves() {
-    for hidden in ["card", "watch", "server"] {
+    for hidden in ["card", "watch", "server", "guard"] {
         let output = common::command(&[hidden]);
         assert!(!output.status.success());
         assert!(String::from_utf8_lossy(&output.stderr).contains("started by `nicache run`"));

@@ -155,7 +155,9 @@ fn the_end_of_the_server_ends_the_programs_beside_it() {
 /// Ends nginx, which is in the foreground, as if by itself.
 fn end_server(nicache: &Nicache, site: &Site) {
     let pid = std::fs::read_to_string(site.folder.path().join("pid")).unwrap();
-    kill(outer_pid(&nicache.processes(), pid.trim().parse().unwrap()), Signal::QUIT);
+    let pid = pid.trim().parse().unwrap();
+    assert!(nicache.processes().contains(&pid), "the PID file names another process: {pid}");
+    kill(pid, Signal::QUIT);
 }
 
 #[test]
@@ -196,17 +198,6 @@ fn a_program_that_stays_after_the_servers_end_is_killed_and_named() {
     assert!(log.contains("stubborn") && log.contains("--with") && log.contains("ended by itself"), "{log}");
 }
 
-/// The process of ours that has this number in its own PID namespace.
-fn outer_pid(processes: &std::collections::BTreeSet<u64>, inner: u64) -> u64 {
-    let has_it = |pid: &&u64| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default().to_owned();
-        let mut numbers = numbers.split_ascii_whitespace();
-        numbers.next().is_some() && numbers.next_back() == Some(&inner.to_string())
-    };
-    *processes.iter().find(has_it).expect("such a process")
-}
-
 #[test]
 fn what_cannot_be_started_is_named() {
     private_network();
@@ -219,4 +210,108 @@ fn what_cannot_be_started_is_named() {
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let path: &Path = &program;
     assert_fails(&[&["--with", path.to_str().unwrap()][..], &server].concat(), &["cannot start", "--with", "broken"]);
+}
+
+/// Runs a line as an operator's shell does, outside of the server's namespaces.
+fn shell(line: &str) {
+    let output = std::process::Command::new("sh").args(["-c", line]).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn becomes(url: &str, wanted: &str) {
+    let mut last = String::new();
+    let is_there = || {
+        let output = std::process::Command::new("curl").args(["-sS", "-m", "10", url]).output().unwrap();
+        last = String::from_utf8_lossy(&output.stdout).into_owned();
+        (last == wanted).then_some(())
+    };
+    assert!(within(PATIENCE, is_there).is_some(), "{url} shows `{last}` instead of `{wanted}`");
+}
+
+/// For what takes new processes on a busy machine.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+fn replace_in(path: &Path, old: &str, new: &str) {
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains(old), "{text}");
+    std::fs::write(path, text.replace(old, new)).unwrap();
+}
+
+#[test]
+fn an_operators_tools_find_nginx_and_php() {
+    private_network();
+    let site = php_site();
+    let root = site.folder.path();
+    let (conf, pool) = (root.join("nginx.conf"), root.join("php.conf"));
+    replace_in(&conf, "server { listen 80;", "server { listen 80; location = /release { return 200 one; }");
+    std::fs::write(root.join("site/release.php"), "<?php echo getenv('RELEASE');").unwrap();
+    std::fs::write(&pool, std::fs::read_to_string(&pool).unwrap() + "env[RELEASE] = one\n").unwrap();
+    let nicache = Nicache::start(&["--with", &php_fpm(&site, "--nodaemonize")], &site.command());
+    let url = |path: &str| format!("http://{}{path}", nicache.server());
+    becomes(&url("/release"), "one");
+    becomes(&url("/release.php"), "one");
+    // A hook of certbot.
+    replace_in(&conf, "return 200 one;", "return 200 two;");
+    let folder = root.display();
+    shell(&format!("nginx -p {folder} -c {folder}/nginx.conf -s reload"));
+    becomes(&url("/release"), "two");
+    // Log rotation.
+    let log = root.join("access.log");
+    std::fs::rename(&log, root.join("access.log.1")).unwrap();
+    shell(&format!("kill -USR1 $(cat {folder}/pid)"));
+    let is_written = || {
+        curl(&url("/release?log"));
+        std::fs::metadata(&log).is_ok_and(|log| log.len() > 0).then_some(())
+    };
+    assert!(within(PATIENCE, is_written).is_some(), "nginx did not open its log again");
+    // systemctl reload php8.2-fpm.
+    replace_in(&pool, "env[RELEASE] = one", "env[RELEASE] = two");
+    shell(&format!("kill -USR2 $(cat {folder}/php.pid)"));
+    becomes(&url("/release.php"), "two");
+    // systemctl reload nicache: the server and the programs beside it.
+    replace_in(&pool, "env[RELEASE] = two", "env[RELEASE] = three");
+    replace_in(&conf, "return 200 two;", "return 200 three;");
+    nicache.signal(Signal::HUP);
+    becomes(&url("/release"), "three");
+    becomes(&url("/release.php"), "three");
+}
+
+#[test]
+fn an_operators_tools_find_apache() {
+    if !Path::new("/usr/sbin/apache2").exists() {
+        return;
+    }
+    private_network();
+    let site = Site::new();
+    let folder = site.folder.path().display().to_string();
+    let conf = site.folder.path().join("apache.conf");
+    let load = |name: &str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let modules: String = ["mpm_event", "authz_core", "alias", "log_config"].map(load).concat();
+    let text = format!(
+        "{modules}ServerRoot {folder}\nDefaultRuntimeDir {folder}\nPidFile {folder}/apache.pid\nErrorLog {folder}/error.log\n\
+         CustomLog {folder}/apache.log %r\nListen 80\nServerName files\nUser www-data\nGroup www-data\nStartServers 1\n\
+         DocumentRoot {folder}/site\nRedirect /release http://one/\n<Directory {folder}/site>\nRequire all granted\n</Directory>\n"
+    );
+    // Debian links it in, others do not.
+    let text = text.replace(&load("log_config"), "");
+    std::fs::write(&conf, text).unwrap();
+    let server = ["apache2", "-f", &conf.display().to_string(), "-DFOREGROUND"].map(str::to_owned);
+    let nicache = Nicache::start(&[], &server);
+    let target = |wanted: &str| {
+        let url = format!("http://{}/release", nicache.server());
+        let is_there = || {
+            let arguments = ["-sS", "-m", "10", "-o", "/dev/null", "-w", "%{redirect_url}", &url];
+            let output = std::process::Command::new("curl").args(arguments).output().unwrap();
+            (String::from_utf8_lossy(&output.stdout) == wanted).then_some(())
+        };
+        assert!(within(PATIENCE, is_there).is_some(), "not redirected to {wanted}");
+    };
+    target("http://one/");
+    replace_in(&conf, "http://one/", "http://two/");
+    shell(&format!("apache2 -f {} -k graceful", conf.display()));
+    target("http://two/");
+    let log = site.folder.path().join("apache.log");
+    std::fs::rename(&log, site.folder.path().join("apache.log.1")).unwrap();
+    shell(&format!("kill -USR1 $(cat {folder}/apache.pid)"));
+    assert!(exists_within(&log, PATIENCE), "Apache did not open its log again");
 }

@@ -1,6 +1,6 @@
 //! `nicache companion`, the parent of a program that runs beside the server: starts it, hands signals on, collects its orphans.
 //!
-//! One for each `--with`. Since the program's orphans come here, process 1 can tell them from the server's, and a program that puts itself
+//! One for each `--with`. Because the program's orphans come here, the server's parent can tell them from the server's, and a program that puts itself
 //! in the background is still asked to end, and missed when it does.
 
 use std::io::Write;
@@ -9,10 +9,10 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use rustix::process::set_child_subreaper;
+use rustix::process::{Signal, set_child_subreaper};
 
 use crate::cli::CompanionArgs;
-use crate::following::{self, Collected, Recipient, Signals, collect, own_children};
+use crate::following::{self, Collected, Recipient, Signals, collect, is_to_end, own_children};
 
 /// Runs the program to its end. Standard input is a socket on which one byte says that it has been started.
 pub fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
@@ -40,7 +40,40 @@ pub fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
         }
         signals.wait(None, None)?;
         for signal in signals.take() {
-            recipient.pass_on(left, signal);
+            let known = |signal| recipient.knows(left, signal);
+            if let Some(signal) = signal_for(&argv[0], signal, known) {
+                recipient.pass_on(left, signal);
+            }
         }
+    }
+}
+
+/// What a program is told when nicache gets a signal: that it shall end, that it shall reload (SIGHUP), that it shall reopen its log (SIGUSR1). PHP-FPM has
+/// signals of its own for that; others get SIGHUP if they know it, because it would end them otherwise.
+fn signal_for(program: &str, signal: Signal, is_known: impl Fn(Signal) -> bool) -> Option<Signal> {
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let is_php = name.starts_with("php") && name.contains("fpm");
+    match signal {
+        signal if is_to_end(signal) => Some(signal),
+        Signal::HUP if is_php => Some(Signal::USR2),
+        Signal::USR1 if is_php => Some(Signal::USR1),
+        Signal::HUP if is_known(Signal::HUP) => Some(Signal::HUP),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_hear_what_they_know() {
+        let (yes, no) = (|_| true, |_| false);
+        assert_eq!(signal_for("/usr/sbin/php-fpm8.2", Signal::HUP, no), Some(Signal::USR2));
+        assert_eq!(signal_for("php-fpm", Signal::USR1, no), Some(Signal::USR1));
+        assert_eq!(signal_for("mariadbd", Signal::HUP, yes), Some(Signal::HUP));
+        assert_eq!(signal_for("sleep", Signal::HUP, no), None);
+        assert_eq!(signal_for("mariadbd", Signal::USR2, yes), None);
+        assert_eq!(signal_for("sleep", Signal::TERM, no), Some(Signal::TERM));
     }
 }

@@ -1,8 +1,7 @@
-//! `nicache server`, process 1 of the server's PID namespace: starts the programs beside the server and the server, hands signals on, collects
-//! orphans.
+//! `nicache server`, the parent of the server: starts the programs beside the server and the server, hands signals on, collects orphans.
 //!
-//! When it ends, the kernel kills whatever is left in the namespace. It ends when the server does, or when a program beside it fails. After the
-//! server's end the programs beside it are asked to end, too, in the reverse order of their start.
+//! When it ends, the supervisor kills whatever is left. It ends when the server does, or when a program beside it fails. After the server's end the
+//! programs beside it are asked to end, too, in the reverse order of their start.
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,13 +19,14 @@ use crate::setup::{CompanionFailure, GRACE, LastWord, ServerSetup, child_start, 
 /// Runs the server to its end.
 pub fn execute() -> Result<ExitCode> {
     let (setup, _, supervisor) = child_start::<ServerSetup>(c"nicache-server")?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let signals = Signals::catch()?;
     let companions =
         setup.with.into_iter().map(|argv| Companion::start(argv, &setup.environment)).collect::<Result<Vec<_>>>()?;
     let server = following::start(&setup.argv, &setup.environment)
         .with_context(|| format!("cannot start the server `{}`", setup.argv[0]))?;
     let recipient = Recipient::new(&server);
-    let mut all = ProcessOne { recipient, failed: None, companions, stopping: false, supervisor };
+    let mut all = Parent { recipient, failed: None, companions, stopping: false, supervisor };
     all.follow(&signals).map(ExitCode::from)
 }
 
@@ -55,7 +55,7 @@ impl Companion {
     }
 }
 
-struct ProcessOne {
+struct Parent {
     /// Whose the server's signals are.
     recipient: Recipient,
     /// Status of the server's first process, if it was not 0.
@@ -66,7 +66,7 @@ struct ProcessOne {
     supervisor: OwnedFd,
 }
 
-impl ProcessOne {
+impl Parent {
     fn follow(&mut self, signals: &Signals) -> Result<u8> {
         let mut asked = None;
         let mut deadline = None;
@@ -96,6 +96,12 @@ impl ProcessOne {
             for signal in signals.take() {
                 self.stopping |= is_to_end(signal);
                 self.recipient.pass_on(|| orphans(&self.companions).unwrap_or_default(), signal);
+                if !is_to_end(signal) {
+                    // They decide themselves whether it is for them.
+                    for companion in &self.companions {
+                        let _ = kill_process(companion.parent, signal);
+                    }
+                }
             }
         }
     }

@@ -28,8 +28,10 @@ pub enum Role {
     Card,
     /// The watcher process.
     Watch,
-    /// Process 1 of the server's PID namespace.
+    /// The parent of the server.
     Server,
+    /// Ends what is left of the server when the supervisor has ended.
+    Guard,
     /// The card of `nicache serve`.
     Firmware,
     /// The host of `nicache serve`.
@@ -44,10 +46,16 @@ impl Role {
             Role::Card => "card",
             Role::Watch => "watch",
             Role::Server => "server",
+            Role::Guard => "guard",
             Role::Firmware => "firmware",
             Role::Host => "host",
             Role::Forwarder => "forwarder",
         }
+    }
+
+    /// Its own name, as others see it.
+    fn name(self) -> &'static str {
+        if self == Role::Guard { "server-guard" } else { "nicache" }
     }
 
     /// For messages.
@@ -56,6 +64,7 @@ impl Role {
             Role::Card | Role::Firmware => "the card process",
             Role::Watch => "the watcher process",
             Role::Server => "the server",
+            Role::Guard => "the process that ends what is left of the server",
             Role::Host => "the host process",
             Role::Forwarder => "the forwarder process",
         }
@@ -85,7 +94,7 @@ impl Child {
     pub fn start_program(program: &Path, role: Role) -> Result<Child> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let mut command = Command::new(program);
-        command.arg0("nicache").arg(role.command()).stdin(Stdio::from(theirs)).process_group(0);
+        command.arg0(role.name()).arg(role.command()).stdin(Stdio::from(theirs)).process_group(0);
         let process = command.spawn().with_context(|| format!("cannot start {}", role.title()))?;
         let pid = Pid::from_child(&process);
         let pidfd =
@@ -156,7 +165,7 @@ pub fn wait_readable(fd: BorrowedFd<'_>, limit: Duration) -> io::Result<bool> {
 /// "ended with status 3", "was killed by signal 9".
 pub fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        // Process 1 of the server's namespace reports a signal that ended the server as a shell does.
+        // The server's parent reports a signal that ended the server as a shell does.
         (Some(code @ 129..=192), _) => format!("was ended by signal {}", code - 128),
         (Some(code), _) => format!("ended with status {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),

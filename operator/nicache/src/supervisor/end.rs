@@ -152,7 +152,7 @@ impl Running<'_> {
         {
             tracing::warn!("{error:#}");
         }
-        tracing::info!(signal = ?signal, "handed on to the server");
+        tracing::info!("{} handed on to the server and the programs beside it", name(signal));
         self.server.signal(signal);
     }
 
@@ -227,6 +227,14 @@ impl Running<'_> {
                 return;
             }
         }
+    }
+}
+
+fn name(signal: Signal) -> &'static str {
+    match signal {
+        Signal::HUP => "SIGHUP",
+        Signal::USR1 => "SIGUSR1",
+        _ => "SIGUSR2",
     }
 }
 

@@ -1,11 +1,11 @@
-//! The server's namespaces: a network namespace and a PID namespace of its own, unnamed, held by one thread.
+//! The server's network namespace, unnamed, held by one thread.
 //!
 //! The thread lives as long as the [`Namespace`]: what must happen inside (creating the host TAP, listening for `--share`,
-//! starting the server) is handed to it as a job. A child started by such a job is process 1 of the PID namespace; when it
-//! dies, the kernel kills every other process there, so that no worker of a server outlives anything.
+//! starting the server) is handed to it as a job. By its number every process of the server is known ([`guard`](super::guard)).
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc;
 
@@ -13,36 +13,43 @@ use anyhow::{Context, Result};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A network and a PID namespace.
+/// A network namespace.
 #[derive(Debug)]
 pub struct Namespace {
     jobs: mpsc::Sender<Job>,
+    /// Opened before a watcher is there, which takes everything that happens inside for the server's doing.
+    file: File,
     inode: u64,
 }
 
 impl Namespace {
-    /// Makes both namespaces, empty.
+    /// Makes it, empty.
     pub fn create() -> Result<Namespace> {
         let (jobs, queue) = mpsc::channel::<Job>();
         let (made, result) = mpsc::channel();
         let body = move || {
-            let unshared = unshare().and_then(|()| File::open("/proc/thread-self/ns/net")?.metadata());
+            let unshared = unshare().and_then(|()| File::open("/proc/thread-self/ns/net"));
             let ready = unshared.is_ok();
-            let _ = made.send(unshared.map(|file| file.ino()));
+            let _ = made.send(unshared.and_then(|file| Ok((file.metadata()?.ino(), file))));
             if ready {
                 queue.into_iter().for_each(|job| job());
             }
         };
         std::thread::Builder::new().name("server-netns".into()).spawn(body)?;
-        let inode = result.recv()?.context(
-            "cannot make a network namespace for the server: this needs root with CAP_SYS_ADMIN and a kernel with CONFIG_NET_NS and CONFIG_PID_NS",
+        let (inode, file) = result.recv()?.context(
+            "cannot make a network namespace for the server: this needs root with CAP_SYS_ADMIN and a kernel with CONFIG_NET_NS",
         )?;
-        Ok(Namespace { jobs, inode })
+        Ok(Namespace { jobs, file, inode })
     }
 
     /// Inode number of the network namespace, by which the watcher knows the server.
     pub fn inode(&self) -> u64 {
         self.inode
+    }
+
+    /// A file of the network namespace. While it is open, the kernel gives no other one its number.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Runs `job` inside and waits for its result.
@@ -60,6 +67,6 @@ impl Namespace {
 fn unshare() -> io::Result<()> {
     use rustix::thread::{UnshareFlags, unshare_unsafe};
     // SAFETY: only CLONE_FILES makes unshare(2) unsafe (file descriptors of other threads would go stale); it is not asked for.
-    unsafe { unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWPID) }?;
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::check::Cases;
@@ -163,6 +164,13 @@ fn pages_and_sources() {
         let of_script = who(&format!("{folder}/site/plain.php"));
         assert_eq!(of_script["every_dynamic"], true, "{of_script:#}");
         assert!(nicache(&stage, &["who", "/etc/hostname"]).contains("no page in card memory"));
+    });
+    cases.run("a reload of the server and of the programs beside it", || {
+        warm(&stage, &["/row.php?id=1"]);
+        stage.nicache.signal(Signal::HUP);
+        // Less than the minute for which a file that nobody reads again keeps everything from being kept.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(stage.try_warm("/row.php?id=1", Duration::from_secs(40)).is_some(), "nothing is kept after a reload");
     });
     cases.end(&mut stage);
 }

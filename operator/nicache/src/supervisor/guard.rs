@@ -1,0 +1,81 @@
+//! That nothing of the server outlives nicache, however that ends.
+//!
+//! The server's processes have the numbers that everybody else on the machine sees, so that `nginx -s reload`, log rotation and the hooks of certificates
+//! find them by the server's own PID file. (In a PID namespace of its own the kernel would kill them with its first process, but the file would
+//! name other processes of the machine.) What is to be killed is known by the server's network namespace, which nobody else has.
+//!
+//! The supervisor does it at its end. If it is killed, the *guard* does, a process that waits for nothing else. It does not have nicache's
+//! name, for whoever kills everything of that name means the server, too, and somebody has to be left to do it.
+
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, getpid, kill_process};
+
+use super::children::{Child, Role, wait_readable};
+use super::namespace::Namespace;
+use crate::setup::{GuardSetup, send_message};
+
+/// Longer than processes take to end that were killed, but for those that hang in the kernel.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How long the guard may take to start.
+const START: Duration = Duration::from_secs(20);
+
+/// Ends what is left of the server when it is dropped.
+#[derive(Debug)]
+pub struct Guard {
+    server_netns: u64,
+    _process: Child,
+}
+
+impl Guard {
+    /// Before the server is started.
+    pub fn start(namespace: &Namespace) -> Result<Guard> {
+        let process = Child::start(Role::Guard)?;
+        let server_netns = namespace.inode();
+        // It has the file open, too, so that the number stays this namespace's.
+        send_message(&process.channel, &GuardSetup { server_netns }, &[namespace.file()])?;
+        if !wait_readable(process.channel.as_fd(), START)? {
+            anyhow::bail!("{} did not start within {} s", process.role.title(), START.as_secs());
+        }
+        crate::setup::receive_message::<GuardSetup>(&process.channel)?
+            .context("the process that ends what is left of the server ended at its start")?;
+        Ok(Guard { server_netns, _process: process })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        end_all_in(self.server_netns);
+    }
+}
+
+/// Kills every process whose network namespace has this number, until there is none.
+pub fn end_all_in(network: u64) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let found = processes_in(network);
+        for pid in &found {
+            let _ = kill_process(*pid, Signal::KILL);
+        }
+        if found.is_empty() || Instant::now() > deadline {
+            return;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Those that run; what has ended and waits to be collected has no namespace.
+fn processes_in(network: u64) -> Vec<Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    let is_in = |pid: &Pid| {
+        let namespace = std::fs::metadata(format!("/proc/{}/ns/net", pid.as_raw_nonzero()));
+        namespace.is_ok_and(|namespace| namespace.ino() == network)
+    };
+    pids.filter(|pid| *pid != getpid()).filter(is_in).collect()
+}
