@@ -4,8 +4,8 @@
 //!
 //! | output | of | function |
 //! |---|---|---|
-//! | one HTML page that needs nothing else | report | [`html`] |
-//! | SVG | figure | [`svg`] |
+//! | one HTML page that needs nothing else | report | [`html`](mod@html) |
+//! | SVG | figure | [`svg`](mod@svg) |
 //! | PNG | figure | [`png`] |
 //! | CSV | figure, table | [`figure_csv`], [`table_csv`] |
 //! | text for a terminal | report, figure, table | [`report_text`], [`figure_text`], [`table_text`] |

@@ -40,7 +40,7 @@ enum Job {
 }
 
 /// Plays a workload back against each policy at each size. `parts` are the workload of each cache: one, or several that
-/// share it, each with a memory of this size ([`crate::split`]). `progress` hears, from several threads, of accesses
+/// share it, each with a memory of this size ([`crate::split()`]). `progress` hears, from several threads, of accesses
 /// played back; there are [`accesses_of`] in all.
 pub fn sweep(
     parts: &[Workload],

@@ -174,7 +174,7 @@ impl L0 {
         Self::over(&loaded, Some(link), REPLY_BYTES_MAX, seed, shards).map_err(step("mapping the arrays of L0"))
     }
 
-    /// Answers frames that come from `interface`, the wire of [`Steering`](crate::Steering), by XDP; see [`FirstFiles`](crate::FirstFiles). It ends with
+    /// Answers frames that come from `interface`, the wire of [`Steering`](crate::Steering), by XDP; see [`FirstFiles`]. It ends with
     /// the card's heartbeat, or when another one takes its place.
     ///
     /// # Errors

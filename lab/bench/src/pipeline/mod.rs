@@ -1,7 +1,7 @@
 //! The card alone: how long one request of each kind keeps it busy.
 //!
-//! A real [`Card`] stands between two ports in memory ([`stage`]). A hand-made client opens connections and asks on all of
-//! them in turn ([`client`]), a hand-made host answers ([`host`]). Only [`Card::poll`] is timed, and each poll handles a burst of frames, so
+//! A real [`Card`](nicache_card::Card) stands between two ports in memory ([`stage`]). A hand-made client opens connections and asks on all of
+//! them in turn ([`client`]), a hand-made host answers ([`host`]). Only [`Card::poll`](nicache_card::Card::poll) is timed, and each poll handles a burst of frames, so
 //! neither the two nor the clock weigh on the result. Ports cost nothing but the copy of a received frame into the burst: what the kernel
 //! adds at a real port is the wire benchmark's matter.
 

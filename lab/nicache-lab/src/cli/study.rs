@@ -210,7 +210,7 @@ pub struct SimServerArgs {
     /// Requests of a trace instead of drawn ones: its times, objects and sizes
     #[arg(long, value_name = "TRACE")]
     pub trace: Option<PathBuf>,
-    /// Write the components' states of one run into this file, as the configuration's [debug] says
+    /// Write the components' states of one run into this file, as the configuration's `[debug]` says
     #[arg(long, value_name = "FILE")]
     pub dump: Option<PathBuf>,
     /// Where results go.

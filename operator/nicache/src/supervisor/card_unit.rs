@@ -69,7 +69,7 @@ pub enum CardPorts {
 }
 
 impl CardPorts {
-    /// As [`PortsSetup`](crate::setup::PortsSetup) says.
+    /// As [`PortsSetup`] says.
     fn files(&self, setup: &PortsSetup) -> Result<Vec<BorrowedFd<'_>>> {
         Ok(match self {
             CardPorts::Taps { wire, host } => wire.iter().chain(host).map(AsFd::as_fd).collect(),
