@@ -21,6 +21,8 @@ mod watch;
 mod who;
 mod why;
 
+pub use why::reason as why_not_kept;
+
 use std::process::ExitCode;
 
 use anyhow::Result;

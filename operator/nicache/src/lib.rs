@@ -10,7 +10,7 @@
 #![deny(unsafe_code)]
 
 mod access_log;
-mod asking;
+pub mod asking;
 mod cli;
 mod commands;
 pub mod control;
@@ -28,7 +28,7 @@ mod laboratory;
 pub mod live;
 pub mod logs;
 mod options;
-mod page;
+pub mod page;
 mod policy;
 mod privileges;
 mod publish;
@@ -39,8 +39,9 @@ mod share;
 mod stranger_report;
 mod supervisor;
 mod top;
-mod url;
 mod words;
+
+pub use commands::why_not_kept;
 
 use std::process::ExitCode;
 

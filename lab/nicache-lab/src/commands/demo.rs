@@ -15,11 +15,11 @@ use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::prove::{Proof, follow};
-use crate::asking::AskedRequest;
 use crate::behind::Behind;
 use crate::cli::{DemoArgs, HitKind};
 use crate::control::{Answer, Counters, Question, Request, Response, ask, unexpected};
-use crate::page::PageName;
+use nicache::asking::AskedRequest;
+use nicache::page::PageName;
 
 const PORT: u16 = 80;
 /// How long databases and the like may take after the web server listens.
@@ -274,7 +274,7 @@ fn why(behind: &Behind, path: &str) -> Result<Option<String>> {
     let page = PageName::parse(path)?;
     let requests = vec![AskedRequest::of_fields(&page, &[], false)?];
     match ask(Some(&behind.status.name), &Request::Why { page, requests })? {
-        Response::Why(report) => Ok(super::why::reason(&report)),
+        Response::Why(report) => Ok(nicache::why_not_kept(&report)),
         _ => Err(unexpected()),
     }
 }
