@@ -168,7 +168,7 @@ pub enum Answer {
         entries: u64,
     },
     /// To [`Question::Page`].
-    Page(PageReport),
+    Page(Box<PageReport>),
     /// To [`Question::EntriesOf`].
     Entries {
         /// At most [`crate::inquiry::ENTRIES_MAX`].

@@ -94,7 +94,7 @@ pub fn reason(report: &WhyReport) -> Option<String> {
 }
 
 /// What there is to do, each once.
-fn advise<'a>(text: &mut String, reason: &str, told: &mut Vec<&'a str>) {
+fn advise(text: &mut String, reason: &str, told: &mut Vec<&str>) {
     if let Some(advice) = words::of(reason).and_then(|words| words.advice)
         && !told.contains(&advice)
     {

@@ -490,6 +490,6 @@ fn start_host(setup: &HostSetup, window: &Window, fifos: &[OwnedFd], witness: &[
     send_message(&host.channel, setup, &files)?;
     match first_word(&mut host, START)?.0 {
         FromHost::Ready => Ok(host),
-        _ => return Err(misfit("the host")),
+        _ => Err(misfit("the host")),
     }
 }

@@ -44,7 +44,7 @@ impl Cards {
         match self.ask(Question::Counters)? {
             Answer::Counters(counters) => Ok(counters),
             Answer::Refused { reason } => bail!("{reason}"),
-            _ => return Err(misfit("the card")),
+            _ => Err(misfit("the card")),
         }
     }
 
@@ -104,7 +104,8 @@ fn joined(one: Answer, other: Answer) -> Result<Answer> {
             Answer::Hottest { objects }
         }
         (Answer::Purged { entries }, Answer::Purged { entries: more }) => Answer::Purged { entries: entries + more },
-        (Answer::Page(mut page), Answer::Page(other)) => {
+        (Answer::Page(page), Answer::Page(other)) => {
+            let (mut page, other) = (*page, *other);
             page.entries.extend(other.entries);
             page.entries.truncate(ENTRIES_MAX);
             page.entries_count += other.entries_count;
@@ -122,7 +123,7 @@ fn joined(one: Answer, other: Answer) -> Result<Answer> {
             for (meeting, of_other) in page.asked.iter_mut().zip(other.asked) {
                 meeting.join(of_other);
             }
-            Answer::Page(page)
+            Answer::Page(Box::new(page))
         }
         (Answer::Entries { mut entries, count }, Answer::Entries { entries: more, count: others }) => {
             entries.extend(more);

@@ -134,9 +134,9 @@ fn why(
     watch: &WatchLink,
 ) -> Result<WhyReport> {
     let ask_page = |page: PageName| match card.ask(Question::Page { page, requests: requests.to_vec() })? {
-        Answer::Page(page) => Ok(page),
+        Answer::Page(page) => Ok(*page),
         Answer::Refused { reason } => bail!("{reason}"),
-        _ => return Err(misfit("the card")),
+        _ => Err(misfit("the card")),
     };
     let mut page = ask_page(name.clone())?;
     if name.host.is_none() && page.entries.is_empty() {
@@ -165,6 +165,6 @@ fn who(source: String, card: &Cards, watch: &WatchLink) -> Result<WhoReport> {
     match card.ask(Question::EntriesOf { records, every_dynamic })? {
         Answer::Entries { entries, count } => Ok(WhoReport { entries, entries_count: count, every_dynamic }),
         Answer::Refused { reason } => bail!("{reason}"),
-        _ => return Err(misfit("the card")),
+        _ => Err(misfit("the card")),
     }
 }

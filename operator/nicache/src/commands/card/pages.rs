@@ -118,7 +118,7 @@ pub fn describe(shards: &Shards, page: PageName, requests: Vec<AskedRequest>) ->
         }
     }
     report.key = report.asked.first().and_then(|asked| asked.key.clone());
-    Ok(Answer::Page(report))
+    Ok(Answer::Page(Box::new(report)))
 }
 
 fn note_last(report: &mut PageReport, outcome: Outcome, at: Time, now: Time, head: &[u8]) {
