@@ -790,10 +790,12 @@ impl Default for Fills {
 }
 
 fn digests(template: &HeadTemplate, fill: &Fill, body: BodyId, store: &Store) -> Digests {
-    let whole = WholeReply { template, closes: fill.closes, body_len: fill.body_len, body_hash: fill.body_hash };
+    // Without the end of chunks, which is kept behind the content.
+    let len = fill.received;
+    let whole = WholeReply { template, closes: fill.closes, body_len: len, body_hash: fill.body_hash };
     whole.digests(&fill.settings, || {
-        let mut bytes = Vec::with_capacity(usize::try_from(fill.body_len).ok()?);
-        for extent in store.memory().extents(body, 0..fill.body_len).ok()? {
+        let mut bytes = Vec::with_capacity(usize::try_from(len).ok()?);
+        for extent in store.memory().extents(body, 0..len).ok()? {
             bytes.extend_from_slice(extent);
         }
         Some(bytes)

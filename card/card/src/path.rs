@@ -135,7 +135,9 @@ impl WholeReply<'_> {
 
     fn exact(&self, head: &[u8]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&(head.len() as u64).to_le_bytes()).update(head);
+        for line in lines(head) {
+            hasher.update(&(line.len() as u64).to_le_bytes()).update(line);
+        }
         hasher.update(&[u8::from(self.closes)]).update(&self.body_len.to_le_bytes()).update(&self.body_hash);
         hasher.finalize().into()
     }
@@ -143,12 +145,9 @@ impl WholeReply<'_> {
     fn masked(&self, settings: &PathSettings, head: &[u8], body: impl FnOnce() -> Option<Vec<u8>>) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
         let body = if settings.masks.is_empty() || self.body_len > MASKED_BYTES_MAX { None } else { body() };
-        for line in head.split_inclusive(|byte| *byte == b'\n') {
-            let name_len = line.iter().position(|byte| *byte == b':').unwrap_or(0);
-            // The length of a body follows from its tokens.
-            let is_length = body.is_some() && line[..name_len].eq_ignore_ascii_case(b"content-length");
-            let counted =
-                if is_length || settings.is_masked_header(&line[..name_len]) { &line[..name_len] } else { line };
+        for line in lines(head) {
+            let name = &line[..name_len(line)];
+            let counted = if settings.is_masked_header(name) { name } else { line };
             hasher.update(&(counted.len() as u64).to_le_bytes()).update(counted);
         }
         hasher.update(&[u8::from(self.closes), u8::from(body.is_some())]);
@@ -166,6 +165,20 @@ impl WholeReply<'_> {
     }
 }
 
+/// The lines of a head but for those that say where the body ends: a server that has the whole body in time says how long it is, and sends it in chunks
+/// otherwise (Apache with what a CGI program says). The body itself is compared.
+fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_framing = |line: &&[u8]| {
+        let name = &line[..name_len(line)];
+        name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
+    };
+    head.split_inclusive(|byte| *byte == b'\n').filter(move |line| !is_framing(line))
+}
+
+fn name_len(line: &[u8]) -> usize {
+    line.iter().position(|byte| *byte == b':').unwrap_or(0)
+}
+
 /// The head at some moment that is the same for all.
 fn rendered(template: &HeadTemplate) -> Vec<u8> {
     let mut head = vec![0; template.len()];
@@ -176,6 +189,24 @@ fn rendered(template: &HeadTemplate) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_the_body_ends_may_be_told_in_another_way() {
+        let digests = |fields: &str, body_len: u64, settings: &PathSettings| {
+            let head = format!("HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n{fields}\r\n");
+            let template = HeadTemplate::new(head.as_bytes()).unwrap();
+            let reply = WholeReply { template: &template, closes: false, body_len, body_hash: [7; 32] };
+            reply.digests(settings, || None)
+        };
+        let masking = PathSettings { masked_headers: vec![Box::from(&b"x-id"[..])], ..PathSettings::default() };
+        for settings in [&PathSettings::default(), &masking] {
+            let known = digests("A: b\r\nContent-Length: 5\r\n", 5, settings);
+            let chunked = digests("A: b\r\nTransfer-Encoding: chunked\r\n", 5, settings);
+            assert_eq!(known.sameness(&chunked), Some(Sameness::Exact));
+            assert_eq!(known.sameness(&digests("A: c\r\nTransfer-Encoding: chunked\r\n", 5, settings)), None);
+            assert_eq!(known.sameness(&digests("A: b\r\nTransfer-Encoding: chunked\r\n", 6, settings)), None);
+        }
+    }
 
     /// Two executions whose dates are 10 s apart.
     #[test]

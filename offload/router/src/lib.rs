@@ -6,7 +6,7 @@
 //! | [`kernel`] | links, addresses, routes and neighbours, as the kernel has them and as they change |
 //! | [`guard`] | what keeps the kernel from answering what the forwarder forwards |
 //! | [`health`] | whether back ends answer |
-//! | [`gateway`] | engine, forwarder and the kernel's tables in one loop |
+//! | [`router`] | engine, forwarder and the kernel's tables in one loop |
 //! | [`report`] | what there is to see |
 //! | [`keep`] | connections in memory that outlives the process |
 //! | [`demo`] | namespaces with clients and servers |
@@ -17,11 +17,11 @@
 
 pub mod config;
 pub mod demo;
-pub mod gateway;
 pub mod guard;
 pub mod health;
 pub mod keep;
 pub mod kernel;
 pub mod report;
+pub mod router;
 
 pub use nicache_forward::services::Chosen;

@@ -31,6 +31,7 @@ mod options;
 pub mod page;
 mod policy;
 mod privileges;
+mod processes;
 mod publish;
 mod relay;
 mod serve;

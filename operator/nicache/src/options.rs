@@ -99,8 +99,8 @@ pub struct RunOptions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub http_port: Vec<u16>,
 
-    /// Offer the server's port at an address of this machine, 0.0.0.0 for all of them. SERVERPORT is the first
-    /// --http-port unless given. Switches IPv4 forwarding on while nicache runs, unless the address is a loopback one. Repeatable
+    /// Offer the server's port at an address of this machine: 0.0.0.0 for all of IPv4, [::] for all of IPv6. SERVERPORT is the first
+    /// --http-port unless given. Switches forwarding on while nicache runs, unless the address is a loopback one. Repeatable
     #[arg(long, value_name = "ADDR:PORT[:SERVERPORT]")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub publish: Vec<Publish>,

@@ -10,7 +10,7 @@
 mod forwarding;
 mod nft;
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result, bail};
@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::options::{Publish, Subnet};
 use crate::relay;
-use forwarding::Forwarding;
+use forwarding::{Forwarding, IpVersion};
 pub use nft::Nft;
 
 /// Everything that is in force for one nicache; dropping it undoes it.
@@ -27,14 +27,14 @@ pub struct Published {
     /// The processes that hold the rules, one for each card; when one ends, its rules are gone.
     pub nfts: Vec<Nft>,
     _reserved: Vec<OwnedFd>,
-    _forwarding: Option<Forwarding>,
+    _forwarding: Vec<Forwarding>,
 }
 
 /// One published port with its default filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mapping {
     /// Where clients connect.
-    pub address: SocketAddrV4,
+    pub address: SocketAddr,
     /// The server's port.
     pub server_port: u16,
 }
@@ -65,7 +65,7 @@ pub fn start(
 ) -> Result<Published> {
     let mappings: Vec<Mapping> = publish.iter().map(|publish| mapping(publish, http_ports)).collect();
     if mappings.is_empty() && !outgoing {
-        return Ok(Published { nfts: Vec::new(), _reserved: Vec::new(), _forwarding: None });
+        return Ok(Published { nfts: Vec::new(), _reserved: Vec::new(), _forwarding: Vec::new() });
     }
     let mut reserved = Vec::new();
     for mapping in &mappings {
@@ -77,13 +77,26 @@ pub fn start(
     };
     match networks.iter().enumerate().map(start).collect::<Result<Vec<_>>>() {
         Ok(nfts) => {
-            if mappings.iter().any(|mapping| accepts_loopback(*mapping.address.ip())) {
+            if mappings.iter().any(|mapping| mapping.address.is_ipv4() && accepts_loopback(mapping.address.ip())) {
                 // Replies to 127.0.0.1 come in by the wire TAP; the rules keep everything else from there out.
                 for (interface, _) in networks {
                     set_sysctl(&format!("net/ipv4/conf/{interface}/route_localnet"), "1")?;
                 }
             }
-            let forwarding = if outgoing { Some(Forwarding::switch_on()?) } else { None };
+            // What comes from ::1 cannot leave the loopback interface, whatever it is translated to.
+            for (mapping, listener) in mappings.iter().zip(&reserved) {
+                if mapping.address.is_ipv6() && accepts_loopback(mapping.address.ip()) {
+                    let server = server(networks[0].1, mapping);
+                    relay::start(&format!("publish {}", mapping.address), listener.try_clone()?.into(), server)?;
+                }
+            }
+            let mut forwarding = Vec::new();
+            if outgoing {
+                forwarding.push(Forwarding::switch_on(IpVersion::V4)?);
+            }
+            if mappings.iter().any(|mapping| mapping.address.is_ipv6() && !mapping.address.ip().is_loopback()) {
+                forwarding.push(Forwarding::switch_on(IpVersion::V6)?);
+            }
             Ok(Published { nfts, _reserved: reserved, _forwarding: forwarding })
         }
         Err(error) => {
@@ -94,7 +107,7 @@ pub fn start(
             if let Some(&(_, subnet)) = networks.first() {
                 relay_instead(&mappings, subnet, &error)?;
             }
-            Ok(Published { nfts: Vec::new(), _reserved: Vec::new(), _forwarding: None })
+            Ok(Published { nfts: Vec::new(), _reserved: Vec::new(), _forwarding: Vec::new() })
         }
     }
 }
@@ -105,36 +118,46 @@ fn mapping(publish: &Publish, http_ports: &[u16]) -> Mapping {
 }
 
 /// Whether a published address covers this machine's loopback.
-fn accepts_loopback(ip: Ipv4Addr) -> bool {
+fn accepts_loopback(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.is_unspecified()
+}
+
+/// The server's port on the network between this machine and it.
+fn server(subnet: Subnet, mapping: &Mapping) -> SocketAddr {
+    let ip = if mapping.address.is_ipv4() { IpAddr::V4(subnet.server()) } else { IpAddr::V6(subnet.server6()) };
+    SocketAddr::new(ip, mapping.server_port)
 }
 
 fn relay_instead(mappings: &[Mapping], subnet: Subnet, why: &anyhow::Error) -> Result<()> {
     for mapping in mappings {
-        let Mapping { address, server_port } = *mapping;
-        let listener = std::net::TcpListener::bind(address).map_err(|error| taken(address, &error))?;
-        relay::start(&format!("publish {address}"), listener, SocketAddr::from((subnet.server(), server_port)))?;
+        let address = mapping.address;
+        let listener = reserve(address)?.into();
+        relay::start(&format!("publish {address}"), listener, server(subnet, mapping))?;
         tracing::warn!(
             %address,
             "published by a relay in user space instead of address translation: the server sees {} as every client's address, \
              and connections cost more. Reason: {why:#}",
-            subnet.gateway()
+            if address.is_ipv4() { IpAddr::V4(subnet.gateway()) } else { IpAddr::V6(subnet.gateway6()) }
         );
     }
     Ok(())
 }
 
 /// Listens at the address without ever accepting. (Binding alone would not keep out others that set SO_REUSEADDR, as servers do.)
-fn reserve(address: SocketAddrV4) -> Result<OwnedFd> {
-    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+fn reserve(address: SocketAddr) -> Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if address.is_ipv6() {
+        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+    }
     // Connections of an earlier run in TIME_WAIT are no obstacle; a listener is.
     rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
-    let bound = rustix::net::bind(&socket, &address).and_then(|()| rustix::net::listen(&socket, 0));
+    let bound = rustix::net::bind(&socket, &address).and_then(|()| rustix::net::listen(&socket, 128));
     bound.map_err(|error| taken(address, &error.into()))?;
     Ok(socket)
 }
 
-fn taken(address: SocketAddrV4, error: &std::io::Error) -> anyhow::Error {
+fn taken(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     use std::io::ErrorKind;
     match error.kind() {
         ErrorKind::AddrInUse => anyhow::anyhow!(
@@ -142,8 +165,9 @@ fn taken(address: SocketAddrV4, error: &std::io::Error) -> anyhow::Error {
             address.port()
         ),
         ErrorKind::AddrNotAvailable => anyhow::anyhow!(
-            "--publish {address}: {} is no address of this machine (see `ip -4 addr`); 0.0.0.0 means all of them",
-            address.ip()
+            "--publish {address}: {} is not an address of this machine (see `ip addr`); {} means all of them",
+            address.ip(),
+            if address.is_ipv4() { "0.0.0.0" } else { "[::]" }
         ),
         _ => anyhow::anyhow!("--publish {address}: {error}"),
     }
@@ -172,17 +196,15 @@ mod tests {
     #[test]
     fn a_port_in_use_and_a_foreign_address_are_told_apart() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let SocketAddr::V4(address) = listener.local_addr().unwrap() else { panic!() };
-        let error = reserve(address).unwrap_err().to_string();
+        let error = reserve(listener.local_addr().unwrap()).unwrap_err().to_string();
         assert!(error.contains("taken by another program"), "{error}");
         let error = reserve("192.0.2.99:1".parse().unwrap()).unwrap_err().to_string();
-        assert!(error.contains("no address of this machine"), "{error}");
+        assert!(error.contains("not an address of this machine"), "{error}");
     }
 
     #[test]
     fn a_reserved_port_is_nobody_elses() {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let SocketAddr::V4(address) = free else { panic!() };
+        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let held = reserve(address).unwrap();
         assert!(std::net::TcpListener::bind(address).is_err());
         drop(held);

@@ -86,6 +86,48 @@ fn published_to_other_machines_and_here() {
     assert_eq!(ip_forward(), "0");
 }
 
+/// A router that tells of itself gives the machine its way out. Forwarding must not take that away.
+#[test]
+fn published_by_ipv6() {
+    private_network();
+    let setting =
+        |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}")).unwrap().trim().to_owned();
+    let machine = Machine::connect();
+    ip("-6 addr add 2001:db8::1/64 dev wire nodad");
+    machine.run(|| ip("-6 addr add 2001:db8::2/64 dev wire nodad"));
+    let site = Site::with(
+        "",
+        "listen [::]:80; root @ROOT@/site; location /who { add_header X-Client $remote_addr; return 204; }",
+    );
+    let arguments = ["--publish", "[::]:8080", "--publish", "[2001:db8::1]:9090:80", "--publish", "127.0.0.1:7070"];
+    let mut nicache = Nicache::start(&arguments, &site.command());
+    // The server sees the other machine's own address, and the card answers it.
+    for port in [8080, 9090] {
+        let url = format!("http://[2001:db8::1]:{port}");
+        let again = format!("{url}/page.html");
+        assert_eq!(machine.run(move || seen_client(&format!("{url}/who"))), "2001:db8::2", "{port}");
+        assert_eq!(machine.run(move || curl(&again)), "hello from nginx\n", "{port}");
+    }
+    let here = ["[::1]:8080", "[2001:db8::1]:8080", "[2001:db8::1]:9090", "127.0.0.1:7070"];
+    for address in here {
+        assert_eq!(curl(&format!("http://{address}/page.html")), "hello from nginx\n", "{address}");
+    }
+    let hits = || common::status(nicache.name())["counters"]["hits"].as_u64().unwrap();
+    assert!(
+        common::within(SOON, || {
+            machine.run(|| curl("http://[2001:db8::1]:8080/page.html"));
+            (hits() > 0).then_some(())
+        })
+        .is_some()
+    );
+    assert_eq!((setting("all/forwarding"), setting("wire/accept_ra")), ("1".into(), "2".into()));
+    let processes = nicache.processes();
+    nicache.signal(Signal::INT);
+    assert!(nicache.wait(SOON).unwrap().success(), "{}", nicache.log_text());
+    assert_all_gone(&processes);
+    assert_eq!((setting("all/forwarding"), setting("wire/accept_ra")), ("0".into(), "1".into()));
+}
+
 #[test]
 fn the_server_cannot_abuse_the_way_back_to_loopback() {
     private_network();
@@ -138,7 +180,7 @@ fn a_published_port_that_is_taken_is_an_error() {
     arguments.extend(command.iter().map(String::as_str));
     common::assert_fails(&arguments, &["127.0.0.1:8080", "taken by another program"]);
     arguments[1] = "198.51.100.1:80";
-    common::assert_fails(&arguments, &["no address of this machine"]);
+    common::assert_fails(&arguments, &["not an address of this machine"]);
     drop(taken);
     // While nicache runs, nobody else gets the port.
     let _nicache = Nicache::start(&["--publish", "127.0.0.1:8080"], &command);

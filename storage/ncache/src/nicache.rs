@@ -314,10 +314,9 @@ impl Payload for Nicache {
             self.flusher.note(file, id)?;
             self.put_tail(file, id, old, size, charge)?;
         }
-        if size < old {
-            // The kernel zeroes what is behind the end in its page. A key in there that has arrived would go to the device once more.
-            self.fence(file, id, size)?;
-        }
+        // The kernel zeroes what is behind the end in its page, also if that stays where it is: behind the new end, and on newer kernels behind the old one
+        // of a file that grows. A key in there that has arrived would go to the device once more.
+        self.fence(file, id, old.min(size))?;
         file.set_len(size)?;
         if size < old {
             self.cache.index().cut(id, size.div_ceil(BLOCK));

@@ -60,7 +60,7 @@ pub use event::{
 pub use explain::{Dependents, EXPLAINED_MAX, ExplainedPath, Explanation, Use};
 pub use history::{HISTORY_EVENTS_MAX, HISTORY_NS};
 pub use kernel::{KernelWatcher, KernelWitness, WatchError, WitnessProgram};
-pub use members::{MEMBER_NAME_BYTES_MAX, MemberName, Members};
+pub use members::{MEMBER_NAME_BYTES_MAX, MemberName, Members, is_php_fpm};
 pub use preload::{PRELOAD_LIBRARY, PRELOAD_VARIABLE, PreloadMemory, PreloadWitness};
 pub use processes::DatabaseProcesses;
 pub use registrar::{Registrar, RegistrarCounters, now_ns};

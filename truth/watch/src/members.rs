@@ -104,8 +104,8 @@ fn is_there(process: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{process}/comm")).is_ok_and(|command| is_php_fpm(command.trim_end()))
 }
 
-/// As distributions call it: `php-fpm`, `php-fpm8.2`, `php8-fpm`, `php82-php-fpm`.
-fn is_php_fpm(command: &str) -> bool {
+/// Is this command PHP-FPM, as distributions call it: `php-fpm`, `php-fpm8.2`, `php8-fpm`, `php82-php-fpm`?
+pub fn is_php_fpm(command: &str) -> bool {
     command.starts_with("php") && command.contains("fpm")
 }
 

@@ -47,7 +47,10 @@ fn advice_is_a_sentence_that_a_card_can_follow() {
     let size = advice["advice"]["size"].as_u64().unwrap();
     assert!(size.is_power_of_two() && advice["advice"]["knee"].as_u64().unwrap() <= size);
     let policy = advice["advice"]["choice"].as_str().unwrap();
-    let help = String::from_utf8(nicache(["run", "--help"]).stdout).unwrap();
+    let operator = std::path::Path::new(env!("CARGO_BIN_EXE_nicache-lab")).with_file_name("nicache");
+    let help =
+        std::process::Command::new(operator).args(["run", "--help"]).output().expect("nicache is beside nicache-lab");
+    let help = String::from_utf8(help.stdout).unwrap();
     assert!(help.contains(policy), "{policy} is no policy of `nicache run`");
     let bytes = json("trace advise --json --for bytes --policies lru,gdsf", &[&trace("epa-http.txt.zst")]);
     assert_eq!(bytes["advice"]["objective"], "bytes");

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use nicache_watch::is_php_fpm;
 use rustix::process::{Signal, set_child_subreaper};
 
 use crate::cli::CompanionArgs;
@@ -52,7 +53,7 @@ pub fn execute(arguments: &CompanionArgs) -> Result<ExitCode> {
 /// signals of its own for that; others get SIGHUP if they know it, because it would end them otherwise.
 fn signal_for(program: &str, signal: Signal, is_known: impl Fn(Signal) -> bool) -> Option<Signal> {
     let name = program.rsplit('/').next().unwrap_or_default();
-    let is_php = name.starts_with("php") && name.contains("fpm");
+    let is_php = is_php_fpm(name);
     match signal {
         signal if is_to_end(signal) => Some(signal),
         Signal::HUP if is_php => Some(Signal::USR2),

@@ -3,7 +3,7 @@
 //! ```text
 //! mod.rs        the supervisor: interfaces, guard, health checks; starts card and forwarder, and starts them again
 //! place.rs      where the interfaces are: this namespace, or that of the demo
-//! process.rs    the forwarder process (crates/router, crates/forward); the card process is that of `serve`, at packet sockets
+//! process.rs    the forwarder process (offload/router, offload/forward); the card process is that of `serve`, at packet sockets
 //! messages.rs   what they tell each other
 //! orders.rs     the control socket
 //! status.rs     what `nicache status` shows
@@ -38,11 +38,11 @@ use nicache_forward::modes::Mode;
 use nicache_port::{PacketConfig, PacketSocket};
 use nicache_router::config::Plan;
 use nicache_router::demo::Stage;
-use nicache_router::gateway::window_bytes;
 use nicache_router::guard;
 use nicache_router::health::{self, Verdict};
 use nicache_router::keep::Keep;
 use nicache_router::kernel::{Kernel, Link};
+use nicache_router::router::window_bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 

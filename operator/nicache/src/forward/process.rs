@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use nicache_bus::{Attachment, Presence, Window};
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
 use nicache_router::config::Plan;
-use nicache_router::gateway::Gateway;
 use nicache_router::keep::Keep;
 use nicache_router::kernel::Kernel;
+use nicache_router::router::Router;
 
 use super::messages::{Answer, ForwarderSetup, FromForwarder, Question, ToForwarder};
 use crate::engine::monotonic;
@@ -33,15 +33,15 @@ pub fn execute() -> Result<ExitCode> {
     };
     let plan = Plan::make(&setup.config, &setup.links, setup.secret).context("the configuration")?;
     let keep = Keep::map(keep).context("the memory for connections")?;
-    let gateway = Gateway::new(plan, Kernel::from_files([asked, news]), Some(keep), monotonic())?;
+    let router = Router::new(plan, Kernel::from_files([asked, news]), Some(keep), monotonic())?;
     let mut inbox = Inbox::new(socket);
     send_message(inbox.socket(), &FromForwarder::Ready, &[])?;
-    Process { gateway }.work(&mut inbox)?;
+    Process { router }.work(&mut inbox)?;
     Ok(ExitCode::SUCCESS)
 }
 
 struct Process {
-    gateway: Gateway,
+    router: Router,
 }
 
 impl Process {
@@ -53,7 +53,7 @@ impl Process {
         loop {
             let now = monotonic();
             turns = turns.wrapping_add(1);
-            let done = match self.gateway.turn(now, || random.u32(..)) {
+            let done = match self.router.turn(now, || random.u32(..)) {
                 Ok(done) => done,
                 Err(error) => {
                     tracing::error!("{error}; waiting for another attachment");
@@ -70,7 +70,7 @@ impl Process {
                 idle.set_contended(pressure.is_contended(now.0));
                 let step = idle.poll(now.0);
                 // All work comes from the card, and one on the same processor can only go on when this one sleeps.
-                let step = if self.gateway.is_beside_card() { IdleStep::Sleep } else { step };
+                let step = if self.router.is_beside_card() { IdleStep::Sleep } else { step };
                 match step {
                     IdleStep::Again => {
                         std::hint::spin_loop();
@@ -96,7 +96,7 @@ impl Process {
 
     fn sleep(&mut self, inbox: &Inbox) -> Result<()> {
         let now = monotonic();
-        let may_sleep = match self.gateway.prepare_sleep(now) {
+        let may_sleep = match self.router.prepare_sleep(now) {
             Ok(may_sleep) => may_sleep,
             Err(error) => {
                 tracing::error!("{error}; waiting for another attachment");
@@ -104,14 +104,14 @@ impl Process {
                 return Ok(());
             }
         };
-        let timeout = self.gateway.next_due().map(|due| due.since(now));
+        let timeout = self.router.next_due().map(|due| due.since(now));
         if !may_sleep || timeout == Some(Duration::ZERO) {
             return Ok(());
         }
-        self.gateway.presence().map(Presence::sleep);
-        let files: Vec<BorrowedFd<'_>> = std::iter::once(inbox.socket()).chain(self.gateway.files()).collect();
+        self.router.presence().map(Presence::sleep);
+        let files: Vec<BorrowedFd<'_>> = std::iter::once(inbox.socket()).chain(self.router.files()).collect();
         wait(&files, timeout)?;
-        self.gateway.presence().map(Presence::wake);
+        self.router.presence().map(Presence::wake);
         Ok(())
     }
 
@@ -125,21 +125,21 @@ impl Process {
                     files.collect::<Vec<_>>().try_into().ok().context("an attachment has three files")?;
                 let attachment = Attachment::from_files(files).context("an attachment from the supervisor")?;
                 let mode = mode.parse().map_err(anyhow::Error::msg)?;
-                self.gateway.attach(attachment.host(), window, mode);
+                self.router.attach(attachment.host(), window, mode);
             }
-            ToForwarder::Detach => self.gateway.detach(),
+            ToForwarder::Detach => self.router.detach(),
             ToForwarder::Health { service, back_end, is_up, reason } => {
                 let chosen = nicache_router::Chosen { service, back_end };
-                self.gateway.set_health(chosen, is_up, reason);
+                self.router.set_health(chosen, is_up, reason);
             }
             ToForwarder::Ask { id, question } => {
                 let now = monotonic();
                 let answer = match question {
-                    Question::Report => Answer::Report(Box::new(self.gateway.report(now))),
-                    Question::Why { asked } => Answer::Why(Box::new(self.gateway.why(asked, now))),
+                    Question::Report => Answer::Report(Box::new(self.router.report(now))),
+                    Question::Why { asked } => Answer::Why(Box::new(self.router.why(asked, now))),
                     Question::Drain { address, within_ms } => {
                         let within = within_ms.map(Duration::from_millis);
-                        Answer::Drained { back_ends: self.gateway.drain(address, within, now) as u64 }
+                        Answer::Drained { back_ends: self.router.drain(address, within, now) as u64 }
                     }
                 };
                 // A supervisor that does not read asks again.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -30,7 +30,12 @@ pub struct Nft {
 impl Nft {
     /// Starts `nft`, gives it the rules and waits until they are in force.
     pub fn start(scene: &Scene<'_>) -> Result<Nft> {
-        Nft::own(&rules(scene), &format!("ip {}", table_name(scene.interface)))
+        let name = table_name(scene.interface);
+        // A kernel without translation of IPv6 is asked for it only where it is needed.
+        if scene.mappings.iter().any(|mapping| mapping.address.is_ipv6()) {
+            return Nft::own(&format!("{}; {}", rules(scene), rules6(scene)), &format!("ip6 {name}"));
+        }
+        Nft::own(&rules(scene), &format!("ip {name}"))
     }
 
     /// The same with the rules of a table, in one line, and the table's family and name. It is the table of the calling thread's network namespace.
@@ -119,40 +124,63 @@ fn table_name(interface: &str) -> String {
     format!("nicache_{interface}")
 }
 
-/// The whole table as one line, so that it comes into force at once or not at all.
+/// The whole table of IPv4 as one line, so that it comes into force at once or not at all.
 fn rules(scene: &Scene<'_>) -> String {
-    let Scene { interface, subnet, mappings, outgoing, card, one_of } = scene;
-    let priority = DESTINATION_PRIORITY + i32::try_from(*card).unwrap_or(0);
+    let Scene { interface, subnet, outgoing, .. } = scene;
     let server = subnet.server();
-    let translate: String = mappings.iter().fold(String::new(), |mut all, mapping| {
-        let to = destination(*mapping.address.ip());
-        let turn = if *one_of > 1 { format!("numgen inc mod {one_of} == 0 ") } else { String::new() };
-        let (port, server_port) = (mapping.address.port(), mapping.server_port);
-        let _ = write!(all, "{to} tcp dport {port} {turn}dnat to {server}:{server_port}; ");
-        all
-    });
-    let mut text = format!("table ip {} {{ flags owner; ", table_name(interface));
-    let mut chain = |name: &str, hook: &str, body: &str| {
-        let _ = write!(text, "chain {name} {{ type {hook}; policy accept; {body}}}; ");
-    };
-    chain("published", &format!("nat hook prerouting priority {priority}"), &translate);
-    chain("published_here", &format!("nat hook output priority {priority}"), &translate);
     let mut source = format!("oifname \"{interface}\" ip saddr 127.0.0.0/8 masquerade; ");
     // The server calling itself by a published address must get its replies through here, too.
     let _ = write!(source, "oifname \"{interface}\" ip saddr {server} masquerade; ");
     if *outgoing {
         let _ = write!(source, "oifname != \"{interface}\" ip saddr {server} masquerade; ");
     }
-    chain("source", "nat hook postrouting priority 100", &source);
     // route_localnet lets replies for 127.0.0.1 in from the server; nothing that the server begins may use that.
     let guard = format!("iifname \"{interface}\" ip daddr 127.0.0.0/8 ct state != {{ established, related }} drop; ");
-    chain("guard", "filter hook input priority 0", &guard);
-    text.push('}');
-    text
+    table("ip", scene, &source, &chain("guard", "filter hook input priority 0", &guard))
 }
 
-fn destination(ip: Ipv4Addr) -> String {
-    if ip.is_unspecified() { "fib daddr type local".to_owned() } else { format!("ip daddr {ip}") }
+/// The same of IPv6. What comes from ::1 is not translated.
+fn rules6(scene: &Scene<'_>) -> String {
+    let Scene { interface, subnet, outgoing, .. } = scene;
+    let server = subnet.server6();
+    let mut source = format!("oifname \"{interface}\" ip6 saddr {server} masquerade; ");
+    if *outgoing {
+        let _ = write!(source, "oifname != \"{interface}\" ip6 saddr {server} masquerade; ");
+    }
+    table("ip6", scene, &source, "")
+}
+
+/// A table of this family, with what it does to sources and further chains.
+fn table(family: &str, scene: &Scene<'_>, source: &str, more: &str) -> String {
+    let Scene { interface, subnet, mappings, card, one_of, .. } = scene;
+    let priority = DESTINATION_PRIORITY + i32::try_from(*card).unwrap_or(0);
+    let turn = if *one_of > 1 { format!("numgen inc mod {one_of} == 0 ") } else { String::new() };
+    let mine = mappings.iter().filter(|mapping| mapping.address.is_ipv4() == (family == "ip"));
+    let translate = mine.fold(String::new(), |mut all, mapping| {
+        let (to, port) = (destination(mapping.address.ip()), mapping.address.port());
+        let _ = write!(all, "{to} tcp dport {port} {turn}dnat to {}; ", super::server(*subnet, mapping));
+        all
+    });
+    let chains = [
+        chain("published", &format!("nat hook prerouting priority {priority}"), &translate),
+        chain("published_here", &format!("nat hook output priority {priority}"), &translate),
+        chain("source", "nat hook postrouting priority 100", source),
+    ];
+    format!("table {family} {} {{ flags owner; {}{more}}}", table_name(interface), chains.concat())
+}
+
+fn chain(name: &str, hook: &str, body: &str) -> String {
+    format!("chain {name} {{ type {hook}; policy accept; {body}}}; ")
+}
+
+fn destination(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) if ip.is_unspecified() => "fib daddr type local".to_owned(),
+        IpAddr::V4(ip) => format!("ip daddr {ip}"),
+        IpAddr::V6(ip) if ip.is_unspecified() => "ip6 daddr != ::1 fib daddr type local".to_owned(),
+        // Those to ::1 go by a relay.
+        IpAddr::V6(ip) => format!("ip6 daddr != ::1 ip6 daddr {ip}"),
+    }
 }
 
 #[cfg(test)]
@@ -178,5 +206,24 @@ mod tests {
         let all = [Mapping { address: "0.0.0.0:80".parse().unwrap(), server_port: 80 }];
         let text = rules(&Scene { mappings: &all, outgoing: true, ..scene });
         assert!(text.contains("fib daddr type local tcp dport 80") && text.contains("oifname != \"nic0\""));
+    }
+    #[test]
+    fn rules_for_ipv6() {
+        let mapping = |text: &str| Mapping { address: text.parse().unwrap(), server_port: 80 };
+        let mappings = [mapping("[2001:db8::1]:8080"), mapping("[::]:81"), mapping("0.0.0.0:82")];
+        let scene = Scene {
+            interface: "nic0",
+            subnet: "10.77.0.0/30".parse().unwrap(),
+            mappings: &mappings,
+            outgoing: true,
+            card: 0,
+            one_of: 1,
+        };
+        let text = rules6(&scene);
+        assert!(text.starts_with("table ip6 nicache_nic0 { flags owner;") && !text.contains('\n'), "{text}");
+        let server = scene.subnet.server6();
+        assert_eq!(text.matches(&format!("ip6 daddr 2001:db8::1 tcp dport 8080 dnat to [{server}]:80")).count(), 2);
+        assert!(text.contains("fib daddr type local tcp dport 81") && !text.contains("dport 82"), "{text}");
+        assert!(!rules(&scene).contains("dport 81"));
     }
 }

@@ -8,14 +8,14 @@
 //! name, for whoever kills everything of that name means the server, too, and somebody has to be left to do it.
 
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, getpid, kill_process};
+use rustix::process::{Signal, kill_process};
 
 use super::children::{Child, Role, wait_readable};
 use super::namespace::Namespace;
+use crate::processes::{pid, processes_in};
 use crate::setup::{GuardSetup, send_message};
 
 /// Longer than processes take to end that were killed, but for those that hang in the kernel.
@@ -58,24 +58,14 @@ impl Drop for Guard {
 pub fn end_all_in(network: u64) {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let found = processes_in(network);
-        for pid in &found {
-            let _ = kill_process(*pid, Signal::KILL);
+        let own = std::process::id();
+        let found: Vec<u32> = processes_in(network).filter(|&process| process != own).collect();
+        for pid in found.iter().filter_map(|&process| pid(process).ok()) {
+            let _ = kill_process(pid, Signal::KILL);
         }
         if found.is_empty() || Instant::now() > deadline {
             return;
         }
         std::thread::sleep(LOOK_EVERY);
     }
-}
-
-/// Those that run; what has ended and waits to be collected has no namespace.
-fn processes_in(network: u64) -> Vec<Pid> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    let is_in = |pid: &Pid| {
-        let namespace = std::fs::metadata(format!("/proc/{}/ns/net", pid.as_raw_nonzero()));
-        namespace.is_ok_and(|namespace| namespace.ino() == network)
-    };
-    pids.filter(|pid| *pid != getpid()).filter(is_in).collect()
 }

@@ -6,16 +6,17 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use nicache_watch::is_php_fpm;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::watch_link::WatchLink;
 use crate::inquiry::{FromWatch, ToWatch};
+use crate::processes::{begun, children_of, command_of, parent_of, pid, processes, processes_in};
 
 /// Between two questions to the watcher, and between two looks whether all wait.
 const ASK_EVERY: Duration = Duration::from_millis(250);
@@ -40,7 +41,7 @@ pub fn start(link: Arc<WatchLink>, server_netns: u64, units: Vec<String>, reload
         for unit in &units {
             announce_unit(unit, &earlier);
         }
-        earlier.retain(|(process, _)| is_php_fpm(*process));
+        earlier.retain(|(process, _)| is_of_php_fpm(*process));
         let mut named: Vec<u32> = earlier.into_iter().map(|(process, _)| process).collect();
         loop {
             std::thread::sleep(ASK_EVERY);
@@ -152,10 +153,7 @@ struct Stopped(Vec<Pid>);
 
 impl Stopped {
     fn new(netns: u64) -> Stopped {
-        let is_inside = |process: &u32| {
-            std::fs::metadata(format!("/proc/{process}/ns/net")).is_ok_and(|network| network.ino() == netns)
-        };
-        let inside = processes().filter(is_inside).filter_map(|process| pid(process).ok());
+        let inside = processes_in(netns).filter_map(|process| pid(process).ok());
         Stopped(inside.filter(|&process| kill_process(process, Signal::STOP).is_ok()).collect())
     }
 }
@@ -177,11 +175,6 @@ fn is_idle(master: u32) -> bool {
     children_of(master).iter().all(waits)
 }
 
-fn children_of(process: u32) -> Vec<u32> {
-    let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
-    list.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
-}
-
 /// The first process of the PHP-FPM that a process belongs to.
 fn master_of(process: u32) -> Option<u32> {
     let name = command_of(process)?;
@@ -190,35 +183,8 @@ fn master_of(process: u32) -> Option<u32> {
     Some(if is_child { parent } else { process })
 }
 
-fn command_of(process: u32) -> Option<String> {
-    Some(std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?.trim_end().to_owned())
-}
-
-fn is_php_fpm(process: u32) -> bool {
-    command_of(process).is_some_and(|command| command.starts_with("php") && command.contains("fpm"))
-}
-
-/// The fields of /proc/PID/stat (proc_pid_stat(5)) behind the name, from the third on.
-fn stat_of(process: u32) -> Option<Vec<String>> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    Some(stat.rsplit_once(')')?.1.split_ascii_whitespace().map(str::to_owned).collect())
-}
-
-fn parent_of(process: u32) -> Option<u32> {
-    stat_of(process)?.get(1)?.parse().ok()
-}
-
-fn begun(process: u32) -> Option<u64> {
-    stat_of(process)?.get(19)?.parse().ok()
-}
-
-fn pid(process: u32) -> Result<Pid> {
-    Pid::from_raw(i32::try_from(process)?).ok_or_else(|| anyhow::anyhow!("no process has the number 0"))
-}
-
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+fn is_of_php_fpm(process: u32) -> bool {
+    command_of(process).is_some_and(|command| is_php_fpm(&command))
 }
 
 /// The unit that a process is of: the last part of its control group (version 2).
@@ -239,7 +205,7 @@ fn announce_unit(unit: &str, running: &[(u32, String)]) {
     if running.iter().all(|(_, of)| of != unit) {
         tracing::info!("no program of the unit {unit} runs: they are followed from their start on");
     }
-    let others = running.iter().filter(|(process, of)| of == unit && !is_php_fpm(*process));
+    let others = running.iter().filter(|(process, of)| of == unit && !is_of_php_fpm(*process));
     if others.count() > 0 {
         tracing::warn!(
             "the unit {unit} runs already, and what its programs have in their memory is not known: their pages are kept once it is started again, \
@@ -260,22 +226,5 @@ fn advice(master: u32) -> String {
     match unit_of(master).filter(|unit| unit.ends_with(".service")) {
         Some(unit) => format!("by `systemctl reload {unit}`"),
         None => format!("by `kill -USR2 {master}`"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processes_are_known_by_their_parents_and_starts() {
-        let own = std::process::id();
-        assert_eq!(parent_of(own), rustix::process::getppid().map(|parent| parent.as_raw_nonzero().get() as u32));
-        assert!(begun(own) > begun(1) && begun(0).is_none());
-        assert!(!is_php_fpm(own) && master_of(own).is_some());
-        let mut child = std::process::Command::new("sleep").arg("10").spawn().unwrap();
-        assert!(children_of(own).contains(&child.id()) || parent_of(child.id()) == Some(own));
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }

@@ -271,6 +271,8 @@ fn a_unit_of_the_machine() {
         let paths = ["data/app.py", "run/app.sock", "data/text"].map(|name| folder.join(name).display().to_string());
         words = [vec!["python3".to_owned()], paths.to_vec()].concat();
         unit.start(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        // It has become the program before anybody watches.
+        assert!(within(Duration::from_secs(30), || folder.join("run/app.sock").exists().then_some(())).is_some());
     });
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut cases = Cases::default();

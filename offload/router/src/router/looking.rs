@@ -1,4 +1,4 @@
-//! What a gateway tells of itself.
+//! What a router tells of itself.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ use nicache_forward::tcp_track::Direction;
 use nicache_forward::tuple::{Endpoint, Protocol};
 use nicache_tcp::Time;
 
-use super::Gateway;
+use super::Router;
 use crate::report::{
     BackEndReport, CacheReport, FLOWS_MAX, FlowReport, InterfaceReport, Report, ServiceReport, WhyReport,
 };
@@ -32,7 +32,7 @@ fn phase_label(phase: Phase) -> &'static str {
     PHASES.iter().find(|(known, _)| *known == phase).map_or("", |(_, label)| label)
 }
 
-impl Gateway {
+impl Router {
     /// Everything at this moment.
     pub fn report(&mut self, now: Time) -> Report {
         let bus = self.bus();

@@ -1,6 +1,6 @@
 //! Engine, forwarder and the kernel's tables, in one loop that its process turns.
 //!
-//! The card can be another one at any time ([`Gateway::attach`]): what was under way is lost, as on a wire, and connections go on.
+//! The card can be another one at any time ([`Router::attach`]): what was under way is lost, as on a wire, and connections go on.
 
 mod looking;
 
@@ -52,7 +52,7 @@ pub fn buffers(memory: u32) -> u32 {
     memory / ENTRY_BYTES + BUFFERS_BESIDE
 }
 
-/// Bytes of the window that a card and a gateway share.
+/// Bytes of the window that a card and a router share.
 pub fn window_bytes(memory: u32) -> usize {
     Bus::window_bytes(buffers(memory)) as usize
 }
@@ -67,7 +67,7 @@ struct Totals {
 
 /// See the module's head.
 #[derive(Debug)]
-pub struct Gateway {
+pub struct Router {
     plan: Plan,
     mode: Mode,
     engine: Option<Engine<Bus>>,
@@ -85,12 +85,12 @@ pub struct Gateway {
     rates: Rates,
 }
 
-impl Gateway {
+impl Router {
     /// Without a card. Connections that `keep` has are taken over.
     ///
     /// # Errors
     /// The plan's forwarded ports contradict each other.
-    pub fn new(plan: Plan, kernel: Kernel, keep: Option<Keep>, now: Time) -> Result<Gateway, MappingError> {
+    pub fn new(plan: Plan, kernel: Kernel, keep: Option<Keep>, now: Time) -> Result<Router, MappingError> {
         let mut forwarder = Forwarder::new(plan.config.clone(), now)?;
         let (keeper, restored) = match keep {
             None => (None, 0),
@@ -99,7 +99,7 @@ impl Gateway {
                 (Some(keeper), restored)
             }
         };
-        Ok(Gateway {
+        Ok(Router {
             mode: plan.mode,
             engine: None,
             forwarder,
