@@ -180,7 +180,7 @@ impl Gateway {
                     error,
                 })?;
                 folders.push(folder);
-                folders.last().map_or(-1, |folder| folder.as_raw_fd())
+                folders.last().map_or(-1, rustix::fd::AsRawFd::as_raw_fd)
             };
             exports.push(ExportConfig {
                 name: line.name.clone(),

@@ -74,7 +74,8 @@ pub fn run(plan: &Plan) -> Result<Report> {
     match peer::missing() {
         None => subjects.push(Subject::Ganesha),
         Some(program) => {
-            missing.push(format!("Ganesha, because {program} is not installed (packages nfs-ganesha, nfs-ganesha-vfs)"))
+            missing
+                .push(format!("Ganesha, because {program} is not installed (packages nfs-ganesha, nfs-ganesha-vfs)"));
         }
     }
     let cold_sizes: Vec<u32> = workloads

@@ -204,9 +204,8 @@ impl CardUnit {
             if is_proven {
                 break (card, bond);
             }
-            let (l0, failure) = match first_word(&mut card, START)?.0 {
-                FromCard::Probed { l0, failure } => (l0, failure),
-                _ => return Err(misfit("the card")),
+            let FromCard::Probed { l0, failure } = first_word(&mut card, START)?.0 else {
+                return Err(misfit("the card"));
             };
             if let Some(reason) = failure {
                 drop(card);

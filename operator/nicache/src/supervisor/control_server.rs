@@ -158,9 +158,8 @@ fn who(source: String, card: &Cards, watch: &WatchLink) -> Result<WhoReport> {
         true => ToWatch::DependsOnPath { path: source },
         false => ToWatch::DependsOnTable { table: source },
     };
-    let (records, every_dynamic) = match watch.ask(&question, ANSWER_TIMEOUT)? {
-        FromWatch::Dependents { records, every_dynamic, .. } => (records, every_dynamic),
-        _ => return Err(misfit("the watcher")),
+    let FromWatch::Dependents { records, every_dynamic, .. } = watch.ask(&question, ANSWER_TIMEOUT)? else {
+        return Err(misfit("the watcher"));
     };
     match card.ask(Question::EntriesOf { records, every_dynamic })? {
         Answer::Entries { entries, count } => Ok(WhoReport { entries, entries_count: count, every_dynamic }),
