@@ -5,7 +5,7 @@
  * Read first: truth/watch/src/members.rs.
  *
  * A program is a *member* from its exec on, by its command in a certain network or by the unit whose control group it is in; and so are those that it starts. Who runs
- * already has memory that nobody has seen it fill, and is no member; nor is one that has children at its exec, because they may answer in its name.
+ * already has memory that nobody has seen it fill, and is not a member; nor is one that has children at its exec, because they may answer in its name.
  */
 #ifndef NICACHE_MEMBERS_H
 #define NICACHE_MEMBERS_H

@@ -1,4 +1,4 @@
-//! What the card tells an operator about a page: what it has of it, and why it has no more.
+//! What the card tells an operator about a page: what it has of it, and why it does not have more.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What last became of a page that is not served from card memory: so that an operator can be told why.
+//! What last became of a page that is not served from card memory, to tell an operator why.
 //!
 //! Tables of fixed size in which each page has one place: two that share it overwrite each other. They are written when a fill ends or a request
 //! is passed, never for a hit, and read only on request.

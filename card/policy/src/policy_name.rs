@@ -69,7 +69,7 @@ impl PolicyName {
         PolicyName::PfooL,
     ];
 
-    /// Whether it knows the future, so that no card can have it.
+    /// Whether it knows the future. No card can have it then.
     pub fn knows_the_future(self) -> bool {
         matches!(self, PolicyName::Belady | PolicyName::PfooL)
     }

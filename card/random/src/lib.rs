@@ -1,4 +1,4 @@
-//! Random numbers that follow from a seed, so that a run can be repeated on any machine. Not for secrets.
+//! Random numbers that follow from a seed: a run can be repeated on any machine. Not for secrets.
 //!
 //! Read first: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014 (SplitMix64).
 #![forbid(unsafe_code)]
@@ -38,7 +38,7 @@ impl SplitMix64 {
     }
 }
 
-/// Scrambles a number so that all bits depend on all bits: the generator's last step. Invertible; 0 stays 0.
+/// Scrambles a number until each bit depends on every bit: the generator's last step. Invertible; 0 stays 0.
 #[inline]
 #[must_use]
 pub const fn mix(number: u64) -> u64 {

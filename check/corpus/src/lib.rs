@@ -4,7 +4,7 @@
 use std::path::Path;
 
 /// Hands every file of `fuzz/corpus/TARGET` in a crate's folder (`env!("CARGO_MANIFEST_DIR")`) to `exercise`, in the order of their names,
-/// and prints each name before, so that the test's output ends with the one that failed.
+/// and prints each name before: the test's output ends with the one that failed.
 ///
 /// # Panics
 /// If the folder cannot be read, or is empty.

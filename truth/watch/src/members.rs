@@ -1,6 +1,6 @@
 //! Programs outside the server's network that are the server's all the same: PHP-FPM as a service of the machine.
 //!
-//! The kernel follows them from their exec on (`ebpf/members.h`), by names that it is given here. What runs already when its name is given is no member:
+//! The kernel follows them from their exec on (`ebpf/members.h`), by names that it is given here. What runs already when its name is given is not a member:
 //! nobody has seen what it has in its memory. It is one once it has begun anew, as PHP-FPM does when it is told to reload.
 
 use std::collections::BTreeSet;

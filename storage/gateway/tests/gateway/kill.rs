@@ -187,7 +187,7 @@ fn what_was_committed_outlives_a_few_kills() {
 
 /// `cargo test -p nicache-gateway --test gateway -- --ignored kill`.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: run it with --ignored"]
 fn what_was_committed_outlives_a_hundred_kills() {
     if !skipped() {
         kills(100);

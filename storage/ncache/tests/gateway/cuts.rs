@@ -153,7 +153,7 @@ fn fifty_power_cuts() {
 
 /// `cargo test --test gateway -- --ignored cuts`; CUTS says how many, SEED with which numbers.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: run it with --ignored"]
 fn five_hundred_power_cuts() {
     let number = |name: &str, default| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default);
     run(number("CUTS", 500), number("SEED", 2));

@@ -130,7 +130,7 @@ fn a_few_kills() {
 
 /// `cargo test --test gateway -- --ignored kill`.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: run it with --ignored"]
 fn a_hundred_kills() {
     if !is_skipped() {
         kills(100);
