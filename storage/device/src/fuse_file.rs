@@ -31,7 +31,14 @@ pub(crate) fn serve(blocks: Arc<dyn Blocks>, fuse: OwnedFd, threads: usize) -> i
     config.n_threads = Some(threads.max(1));
     config.clone_fd = true;
     config.acl = SessionACL::All;
-    Session::from_fd(OneFile { blocks }, fuse, SessionACL::All, config)?.run()
+    Session::from_fd(OneFile { blocks }, fuse, SessionACL::All, config)?.run().or_else(is_end)
+}
+
+/// Whether an error of the connection only means that the file system is gone. The kernel says ENODEV for it, which the library knows, but
+/// ECONNABORTED to a thread that has just taken the last close of the file when the unmount takes the connection away
+/// (`fuse_dev_do_read` of fs/fuse/dev.c). Nothing is lost by it: data that did not arrive is told by the last `syncfs`.
+fn is_end(error: io::Error) -> io::Result<()> {
+    if error.raw_os_error() == Some(libc::ECONNABORTED) { Ok(()) } else { Err(error) }
 }
 
 struct OneFile {
@@ -178,5 +185,17 @@ impl Filesystem for OneFile {
 
     fn fallocate(&self, _: &Request, _: INodeNo, _: FileHandle, _: u64, _: u64, _: i32, reply: ReplyEmpty) {
         reply.error(Errno::EOPNOTSUPP);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_the_unmount_takes_away_has_ended_and_others_have_failed() {
+        assert!(is_end(io::Error::from_raw_os_error(libc::ECONNABORTED)).is_ok());
+        assert!(is_end(io::Error::from_raw_os_error(libc::EIO)).is_err());
+        assert!(is_end(io::Error::new(io::ErrorKind::InvalidData, "Invalid request")).is_err());
     }
 }
