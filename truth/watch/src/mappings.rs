@@ -37,16 +37,15 @@ impl Mappings {
         for process in processes() {
             let Ok(maps) = std::fs::read(format!("/proc/{process}/maps")) else { continue };
             for line in maps.split(|byte| *byte == b'\n') {
-                match shared(line) {
-                    None => {}
-                    // Memory, or a file of a file system without a device, which may be an overlay over one with.
-                    Some((addresses, file)) if file.dev >> 20 == 0 => {
-                        let link = format!("/proc/{process}/map_files/{addresses}");
-                        if rustix::fs::statfs(link).is_ok_and(|stat| stat.f_type as u64 == OVERLAY_MAGIC) {
-                            self.note(UNKNOWN, true)?;
-                        }
+                let Some(mapping) = Mapping::parse(line).filter(|mapping| mapping.is_shared) else { continue };
+                // Memory, or a file of a file system without a device, which may be an overlay over one with.
+                if mapping.file.dev >> 20 == 0 {
+                    let link = format!("/proc/{process}/map_files/{}", mapping.addresses);
+                    if rustix::fs::statfs(link).is_ok_and(|stat| stat.f_type as u64 == OVERLAY_MAGIC) {
+                        self.note(UNKNOWN, true)?;
                     }
-                    Some((_, file)) => self.note(key(file), true)?,
+                } else {
+                    self.note(key(mapping.file), true)?;
                 }
             }
         }
@@ -72,14 +71,32 @@ fn key(file: Identity) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Addresses and file of a line of /proc/PID/maps, if it is a mapping of a file that others share.
-fn shared(line: &[u8]) -> Option<(&str, Identity)> {
-    let mut words = std::str::from_utf8(line.get(..line.len().min(120))?).ok()?.split_ascii_whitespace();
-    let (addresses, permissions, _offset) = (words.next()?, words.next()?, words.next()?);
-    let (major, minor) = words.next()?.split_once(':')?;
-    let number = |digits: &str| u32::from_str_radix(digits, 16).ok();
-    let file = Identity { dev: number(major)? << 20 | number(minor)?, ino: words.next()?.parse().ok()? };
-    (permissions.ends_with('s') && file.ino != 0).then_some((addresses, file))
+/// Does the process run code of this file? False if it cannot be seen.
+pub(crate) fn runs(process: u32, file: Identity) -> bool {
+    let maps = std::fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
+    let mut mappings = maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse);
+    mappings.any(|mapping| mapping.is_run && mapping.file == file)
+}
+
+/// A line of `/proc/PID/maps` about a file (proc(5)).
+#[derive(PartialEq, Eq, Debug)]
+struct Mapping<'a> {
+    addresses: &'a str,
+    is_shared: bool,
+    is_run: bool,
+    file: Identity,
+}
+
+impl Mapping<'_> {
+    fn parse(line: &[u8]) -> Option<Mapping<'_>> {
+        let mut words = std::str::from_utf8(line.get(..line.len().min(120))?).ok()?.split_ascii_whitespace();
+        let (addresses, permissions, _offset) = (words.next()?, words.next()?, words.next()?);
+        let (major, minor) = words.next()?.split_once(':')?;
+        let number = |digits: &str| u32::from_str_radix(digits, 16).ok();
+        let file = Identity { dev: number(major)? << 20 | number(minor)?, ino: words.next()?.parse().ok()? };
+        let (is_shared, is_run) = (permissions.ends_with('s'), permissions.contains('x'));
+        (file.ino != 0).then_some(Mapping { addresses, is_shared, is_run, file })
+    }
 }
 
 #[cfg(test)]
@@ -89,19 +106,33 @@ mod tests {
     #[test]
     fn lines_of_maps() {
         let file = Identity { dev: 0xfe << 20, ino: 1_417_556 };
-        let line = b"7f21c0000000-7f21c0001000 rw-s 00000000 fe:00 1417556   /var/lib/x/db-shm";
-        assert_eq!(shared(line), Some(("7f21c0000000-7f21c0001000", file)));
+        let line = *b"7f21c0000000-7f21c0001000 rw-s 00000000 fe:00 1417556   /var/lib/x/db-shm";
+        let changed = |from, to| line.map(|byte| if byte == from { to } else { byte });
+        let mapping = Mapping { addresses: "7f21c0000000-7f21c0001000", is_shared: true, is_run: false, file };
+        assert_eq!(Mapping::parse(&line), Some(mapping));
         // What is mapped for reading may be mapped for writing by mprotect.
-        assert_eq!(shared(&line.map(|byte| if byte == b'w' { b'-' } else { byte })).unwrap().1, file);
+        assert!(Mapping::parse(&changed(b'w', b'-')).unwrap().is_shared);
+        assert!(!Mapping::parse(b"7f21c0000000-7f21c0001000 rw-p 00000000 fe:00 1417556   /db").unwrap().is_shared);
+        assert!(Mapping::parse(b"7f21c0000000-7f21c0001000 r-xp 00000000 fe:00 1417556   /libz.so.1").unwrap().is_run);
         for none in [
-            &b"7f21c0000000-7f21c0001000 rw-p 00000000 fe:00 1417556   /var/lib/x/db"[..],
-            b"7f21c0000000-7f21c0001000 rw-s 00000000 00:00 0",
+            &b"7f21c0000000-7f21c0001000 rw-p 00000000 00:00 0"[..],
             b"7f21c0000000-7f21c0001000 rw-s",
             b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0  [vsyscall]",
             b"",
             b"\xff\xfe",
         ] {
-            assert_eq!(shared(none), None);
+            assert_eq!(Mapping::parse(none), None);
         }
+    }
+
+    #[test]
+    fn a_process_runs_its_own_program() {
+        let of = |path: &str| {
+            let stat = rustix::fs::stat(path).unwrap();
+            let dev = rustix::fs::major(stat.st_dev) << 20 | rustix::fs::minor(stat.st_dev);
+            Identity { dev, ino: stat.st_ino }
+        };
+        assert!(runs(std::process::id(), of("/proc/self/exe")));
+        assert!(!runs(std::process::id(), of("/etc/passwd")) && !runs(u32::MAX, of("/proc/self/exe")));
     }
 }

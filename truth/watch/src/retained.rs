@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use crate::event::{EventKind, Identity, LookupEvent};
 use crate::grace::{Ends, Grace, Reading};
+use crate::mappings::runs;
 use crate::resolve::{Node, Resolver, Walk};
 use crate::settled::{SAME_TIME_NS, UNDER_WAY_NS, is_within, may_change_untold, telling_change_ns};
 
@@ -36,6 +37,10 @@ const VOLATILE_CHANGES: u32 = 16;
 const VOLATILE_NS: u64 = 60_000_000_000;
 const REREAD_NS: u64 = 10_000_000;
 const FRESH_NS: i128 = 10_000_000_000;
+
+/// Where glibc finds libraries. It maps this file when a program starts or opens a library, and keeps nothing of it: each package that brings
+/// a library changes it, and a program that runs is none the wiser.
+const LOADER_CACHE: &[u8] = b"/etc/ld.so.cache";
 
 const O_ACCMODE: u32 = 3;
 const O_CREAT: u32 = 0o100;
@@ -106,6 +111,8 @@ struct File {
     is_to_be_seen: bool,
     /// Its path led elsewhere when it was last looked at after a mount.
     is_elsewhere: bool,
+    /// It is code that a process runs, and another file has its name now. The process goes on with what it has, and never looks again.
+    is_replaced_code: bool,
 }
 
 /// What a file on an overlay is.
@@ -153,7 +160,13 @@ impl File {
 
     /// Does the server keep what it reads of it?
     fn is_kept(&self) -> bool {
-        self.is_read_only && !self.is_volatile()
+        self.is_read_only && !self.is_volatile() && !self.is_replaced_code
+    }
+
+    /// See [`File::is_replaced_code`]. One that is written in place changes what the process does.
+    fn has_become_replaced_code(&self, identity: Identity) -> bool {
+        let is_replaced = self.path.as_ref().is_some_and(|path| changed_ns_of(path, identity).is_none());
+        is_replaced && runs(self.last_opener, identity)
     }
 
     fn is_volatile(&self) -> bool {
@@ -265,6 +278,9 @@ impl Retained {
             true => self.files.remove(&old).map(|file| file.grace),
             false => Some(self.files.get(&old)?.grace.clone()),
         });
+        if path == Some(LOADER_CACHE) {
+            return;
+        }
         if let Some(path) = path
             && *self.generated.entry(identity.dev).or_insert_with(|| is_generated(path, identity.dev))
         {
@@ -449,6 +465,7 @@ impl Retained {
                 is_to_be_found: false,
                 is_to_be_seen: false,
                 is_elsewhere: false,
+                is_replaced_code: false,
             }
         });
         let stamp = file.stamp(identity, table);
@@ -472,7 +489,7 @@ impl Retained {
             file.path = path.map(Box::from);
         }
         file.opened = file.opened.max(event.clock);
-        file.is_elsewhere = false;
+        (file.is_elsewhere, file.is_replaced_code) = (false, false);
         file.is_read_only |= event.open_flags & O_ACCMODE == 0;
         if file.changed_ns != changed_ns {
             // A request with this clock may have been answered before.
@@ -561,6 +578,10 @@ impl Retained {
                     tracing::debug!(path = %file.name(), "the server has read a changed file only after the request came");
                     dirty = true;
                 }
+                continue;
+            }
+            if file.dirty.is_none() && file.has_become_replaced_code(key.identity) {
+                file.is_replaced_code = true;
                 continue;
             }
             let stamp = file.stamp(key.identity, table);
@@ -655,6 +676,29 @@ mod tests {
         assert!(retained.is_dirty(&table, unknown(), LATER, 0));
         retained.observe(&opened(CODE, b"/a.php", table.clock(), 1), &table, unknown());
         assert!(!retained.is_dirty(&table, unknown(), LATER, 0));
+    }
+
+    #[test]
+    fn what_only_starts_programs_is_never_dirty() {
+        let own = rustix::fs::stat("/proc/self/exe").unwrap();
+        let dev = rustix::fs::major(own.st_dev) << 20 | rustix::fs::minor(own.st_dev);
+        let program = Identity { dev, ino: own.st_ino };
+        let name = std::env::current_exe().unwrap();
+        let is_dirty = |identity: Identity, path: &[u8]| {
+            let table = RevisionTable::on_heap();
+            let mut retained = Retained::default();
+            let opening = opened(identity, path, table.advance_clock(), std::process::id());
+            retained.observe(&opening, &table, unknown());
+            table.record_change(identity.slot());
+            retained.is_dirty(&table, unknown(), LATER, 0)
+        };
+        // Another file has its name, or none.
+        assert!(!is_dirty(program, b"/nowhere/libz.so.1") && !is_dirty(program, b"/etc/passwd"));
+        // It is written while it runs.
+        assert!(is_dirty(program, name.as_os_str().as_encoded_bytes()));
+        // Nobody runs it.
+        assert!(is_dirty(CODE, b"/nowhere/libz.so.1"));
+        assert!(!is_dirty(CODE, LOADER_CACHE));
     }
 
     #[test]
