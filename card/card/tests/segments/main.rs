@@ -6,6 +6,7 @@ mod classes;
 mod forms;
 mod handshake;
 mod keep_alive;
+mod log;
 mod prediction;
 mod preface;
 mod proxies;
