@@ -33,7 +33,7 @@ use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
 use crate::link::CoherenceLink;
 use crate::memo::Memo;
 use crate::outcomes::Bypassed;
-use crate::packet::{Classified, Side, TcpFrame, classify};
+use crate::packet::{Classified, FlowKey, Side, TcpFrame, classify};
 use crate::reassembly::{Reassembly, Taken};
 use crate::recheck::Rechecks;
 use crate::store::{Entry, MostUsed, Store};
@@ -89,7 +89,7 @@ pub struct Card<W, H> {
     pub(crate) link: Box<dyn CoherenceLink + Send>,
     /// When the watcher is talked to at the latest; not set for a question that is new.
     pub(crate) watcher_due: Option<Time>,
-    pub(crate) waiters: Waiters,
+    pub(crate) waiters: Waiters<FlowKey>,
     pub(crate) rechecks: Rechecks,
     reassembly: Reassembly,
     /// When the store was last looked at ahead of visitors.

@@ -35,7 +35,6 @@ use crate::outcomes::{LastReply, Outcome, Outcomes};
 use crate::path::{Digests, PathSettings, WholeReply};
 use crate::recheck::Recheck;
 use crate::store::{Execution, Executor, Inserted, NewEntry, NotInserted, Store, Who};
-use crate::wait::Unanswered;
 
 /// Bytes of a request head that a fill keeps, to apply `Vary` and to name the target.
 const REQUEST_BYTES: usize = 2048;
@@ -230,6 +229,15 @@ impl Fill {
         let body = self.body.ok_or(FillAbort::Incomplete)?;
         store.memory_mut().seal_with(body, tail).map_err(|_| FillAbort::Incomplete)
     }
+}
+
+/// A request that the server has said nothing to.
+#[derive(Clone, Copy, Debug)]
+pub struct Unanswered {
+    /// The client's end of its connection.
+    pub client: SocketAddrV4,
+    /// When it was forwarded.
+    pub forwarded: Time,
 }
 
 /// A request whose reply is to be stored.

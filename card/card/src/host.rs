@@ -13,6 +13,7 @@ use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::packet::TcpFrame;
 use crate::transmit::in_position;
+use crate::waiting::client_end;
 
 /// How recent a hit must be for the host's FIN on an idle connection to be kept from the client.
 const FIN_ABSORBED_AFTER_HIT: std::time::Duration = std::time::Duration::from_secs(65);
@@ -106,7 +107,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let head = &tcp.head;
         let data_end = head.seq + tcp.payload_len();
         if tcp.payload_len() > 0 {
-            self.waiters.handle_reply(&flow.key, now);
+            self.waiters.handle_reply(&flow.key, || client_end(&flow.key), now);
         }
         if flow.changing.is_some() && flow.phase == Phase::Opaque(None) {
             self.invalidate_unfollowed(flow, &frame.data()[tcp.payload_at..tcp.end]);

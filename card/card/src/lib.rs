@@ -60,6 +60,7 @@ mod timers;
 mod transmit;
 mod turns;
 mod wait;
+mod waiting;
 
 pub use access::AccessRecord;
 pub use card::Card;

@@ -111,7 +111,6 @@ fn is_expected(flow: &Flow, plain: &Plain, now: Time) -> bool {
         && !flow.card_fin
         && flow.fill.is_none()
         && flow.wait.is_none()
-        && flow.collapsed.is_none()
         && flow.ack_due.is_none()
         && flow.reset_passed.is_none()
         && flow.turn == Turn::No

@@ -3,10 +3,8 @@
 //! Requests of one connection are answered in order (RFC 9112 section 9.3.2). Hits behind hits are queued at once; the side that
 //! talks to the client changes only when everything sent before is acknowledged, and until then the client's bytes are held.
 
-use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use nicache_coherence::fold;
 use nicache_http::{
     BypassReason, ByteRange, ClientClass, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource,
     UriKey, Version, carries_expiry, client_class, parse_request, strangers,
@@ -36,6 +34,7 @@ use crate::recheck::Example;
 use crate::store::{EntryId, Found, LeftAlone, Who};
 use crate::transmit::segments;
 use crate::wait::Awaited;
+use crate::waiting::client_end;
 
 /// What a request at the front of the client's bytes leads to.
 #[expect(clippy::large_enum_variant, reason = "it is made once for a request and taken apart at once")]
@@ -425,7 +424,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let found = self.store.find(&key, epoch, now, &mut self.counters);
         // Whoever has waited may have what the server began to compute after he had asked, whatever has changed since (rule 19).
         let shared = flow.wait.filter(|_| !matches!(found, Found::Entry(_)));
-        let shared = shared.and_then(|(since, _)| self.store.said_since(&key, class, since));
+        let shared = shared.and_then(|wait| self.store.said_since(&key, class, wait.since));
         let is_shared = shared.is_some();
         let is_his = self.store.may_answer(&key, class, now);
         let id = match found {
@@ -533,7 +532,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// What the card's reply says of itself.
     fn status(&self, flow: &Flow) -> CacheStatus {
-        match flow.collapsed {
+        match flow.wait.and_then(|wait| wait.collapsed) {
             Some(miss) if self.config.cache_status => CacheStatus::Collapsed(miss),
             _ => self.hit_status(),
         }
@@ -594,7 +593,6 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.may_be_lent = false;
         self.store.pin_for_hit(hit.entry);
         self.counters.waits_answered += u64::from(flow.wait.take().is_some());
-        flow.collapsed = None;
         if hit.is_shared {
             self.counters.waits_shared += 1;
         } else {
@@ -637,10 +635,9 @@ impl<W: Port, H: Port> Card<W, H> {
             Some(Reason::Request) => {}
         }
         flow.fill = None;
-        if let Some((since, _)) = flow.wait.take() {
-            self.waiters.leave(&flow.key, since, now);
+        if let Some(wait) = flow.wait.take() {
+            self.waiters.leave(&flow.key, wait.since, now);
         }
-        flow.collapsed = None;
         if let (true, Some(store_as)) = (forward.was_held_up, &forward.store_as) {
             let first = self.fills.unanswered(&store_as.base);
             self.waiters.release(flow.key, first, now);
@@ -651,7 +648,7 @@ impl<W: Port, H: Port> Card<W, H> {
             (forward.store_as, &flow.hold)
         {
             let head = &hold.bytes()[..forward.head_len];
-            let client = SocketAddrV4::new(fold(flow.key.client.to_ip()), flow.key.client_port);
+            let client = client_end(&flow.key);
             let (port, goes_ahead) = (flow.key.server_port, forward.goes_ahead);
             let preface = flow.preface.header().map(|kept| kept.version);
             let asked = Asked { base, key, by, client, settings, ages, class, page, port, preface, head, goes_ahead };

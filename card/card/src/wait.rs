@@ -15,16 +15,13 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use nicache_coherence::fold;
 use nicache_http::Key;
-use nicache_port::Port;
 use nicache_tcp::Time;
 
-use crate::card::Card;
-use crate::flow::Flow;
+use crate::counters::Counters;
+use crate::fill::{Fills, Unanswered};
 use crate::flow::cache_status::Miss;
 use crate::outcomes::Outcome;
-use crate::packet::FlowKey;
 
 /// Longest wait for a reply of the server, unless others leave just then; and longest in any case.
 const REPLY_MAX: Duration = Duration::from_secs(3);
@@ -49,8 +46,8 @@ pub const WAITERS_MAX: usize = 1024;
 
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Awaited {
-    /// The reply to another request for the same, for which the server usually needs so long, since nothing was found for that reason.
+pub enum Awaited {
+    /// The reply to another request for the same, for which the server usually needs so long, because nothing was found for that reason.
     Reply { usual: Duration, miss: Miss },
     /// The first reply to a request for the same.
     First { miss: Miss },
@@ -75,27 +72,29 @@ fn space(usual: Duration) -> Duration {
 }
 
 /// Requests that were let through because the server was silent.
-struct LetThrough {
+struct LetThrough<Id> {
     /// The one that went before, and has no reply yet.
     first: Unanswered,
     /// The last of them if it has no reply, either, and when it was.
-    last: Option<(FlowKey, Time)>,
+    last: Option<(Id, Time)>,
 }
 
-/// A request that the server has said nothing to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Unanswered {
-    /// The client's end of its connection.
-    pub client: SocketAddrV4,
-    /// When it was forwarded.
-    pub forwarded: Time,
+/// How the request at the front of a connection waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Since when.
+    pub since: Time,
+    /// When it is to be looked at again, whatever happens.
+    pub due: Time,
+    /// It waits, or has waited, for another one's reply, because nothing was found for that reason.
+    pub collapsed: Option<Miss>,
 }
 
-/// The connections that wait.
-pub(crate) struct Waiters {
+/// The connections that wait. `Id` names one: it is compared and handed back, and nothing else.
+pub struct Waiters<Id> {
     /// With the times at which they were opened.
-    waiting: Vec<(FlowKey, Time)>,
-    /// [`Fills::ended`](crate::fill::Fills::ended) when they were last looked at.
+    waiting: Vec<(Id, Time)>,
+    /// [`Fills::ended`] when they were last looked at.
     fills_ended: u64,
     /// The watcher has answered since.
     answered: bool,
@@ -106,13 +105,13 @@ pub(crate) struct Waiters {
     left: Time,
     /// How much silence there may be until the next is.
     silence: Duration,
-    let_through: Option<LetThrough>,
+    let_through: Option<LetThrough<Id>>,
     paired_until: Time,
 }
 
-impl Waiters {
+impl<Id: Copy + PartialEq> Waiters<Id> {
     /// Nobody waits.
-    pub(crate) fn new() -> Waiters {
+    pub fn new() -> Waiters<Id> {
         Waiters {
             waiting: Vec::with_capacity(WAITERS_MAX),
             fills_ended: 0,
@@ -126,12 +125,12 @@ impl Waiters {
         }
     }
 
-    /// The server has sent something of a reply.
+    /// The server has sent something of a reply on that connection; `client`: its client's end, as fills know it.
     #[inline]
-    pub(crate) fn handle_reply(&mut self, to: &FlowKey, now: Time) {
+    pub fn handle_reply(&mut self, to: &Id, client: impl FnOnce() -> SocketAddrV4, now: Time) {
         (self.spoken, self.silence) = (now, SILENCE);
         let Some(through) = &mut self.let_through else { return };
-        if through.first.client == SocketAddrV4::new(fold(to.client.to_ip()), to.client_port) {
+        if through.first.client == client() {
             self.let_through = None;
         } else if let Some((_, since)) = through.last.take_if(|(last, _)| last == to)
             && now.since(through.first.forwarded) >= FASTER * now.since(since)
@@ -141,20 +140,107 @@ impl Waiters {
     }
 
     /// A request is let through because the server was silent, also to `first`.
-    pub(crate) fn release(&mut self, key: FlowKey, first: Option<Unanswered>, now: Time) {
+    pub fn release(&mut self, id: Id, first: Option<Unanswered>, now: Time) {
         (self.released, self.silence) = (now, (2 * self.silence).min(SILENCE_MAX));
         // The one that is silent now may be the last of these; one that was silent for so long has lost its client.
         let known = self.let_through.take().map(|through| through.first);
         let first = known.filter(|known| now < known.forwarded + REPLY_EVER).or(first);
-        self.let_through = first.map(|first| LetThrough { first, last: Some((key, now)) });
+        self.let_through = first.map(|first| LetThrough { first, last: Some((id, now)) });
     }
 
     /// The connection, which has waited since then, does not wait any more.
-    pub(crate) fn leave(&mut self, key: &FlowKey, since: Time, now: Time) {
+    pub fn leave(&mut self, id: &Id, since: Time, now: Time) {
         if now >= since + REPLY_MAX {
             self.left = now;
         }
-        self.waiting.retain(|(waiting, _)| waiting != key);
+        self.waiting.retain(|(waiting, _)| waiting != id);
+    }
+
+    /// The watcher has answered about an entry.
+    pub fn handle_answer(&mut self) {
+        self.answered = true;
+    }
+
+    /// May a request that has waited like this, if it has, wait (still)?
+    pub fn may_wait(&self, earlier: Option<&Wait>, awaited: Awaited, now: Time) -> bool {
+        earlier.is_none_or(|wait| now < awaited.longest(wait.since, self.left)) && self.waiting.len() < WAITERS_MAX
+    }
+
+    /// May a request that finds nothing wait for the reply to another one? Not if that began after this one had begun to wait: a page
+    /// that is not kept would be asked for by one after the other. Nor if the last reply was not kept, or if another one has waited for this
+    /// one in vain: its client may have vanished.
+    pub fn may_collapse(&self, earlier: Option<&Wait>, base: &Key, fills: &mut Fills, now: Time) -> bool {
+        if let Some(wait) = earlier.filter(|wait| now >= wait.since + FIRST_MAX) {
+            fills.handle_vain_wait(base, wait.since);
+        }
+        let begun = fills.awaited_since(base);
+        let is_new = |wait: &Wait| begun.is_some_and(|begun| begun > wait.since);
+        let was_kept = fills.last_outcome(base).is_none_or(|(outcome, _)| outcome == Outcome::Stored);
+        begun.is_some()
+            && was_kept
+            && !earlier.is_some_and(is_new)
+            && self.may_wait(earlier, Awaited::First { miss: Miss::Uri }, now)
+    }
+
+    /// Is one more request to be let through to a server that says nothing, or is known to be held up by those who wait, and is this one's connection,
+    /// which was `opened` then, the oldest of them? `usually`: what the server needs for the reply that it waits for. `is_open` says whether a connection
+    /// is still there.
+    pub fn is_held_up(
+        &self,
+        earlier: Option<&Wait>,
+        opened: Time,
+        usually: Duration,
+        is_open: impl Fn(&Id) -> bool,
+        now: Time,
+    ) -> bool {
+        let is_older = |(id, its): &(Id, Time)| *its < opened && is_open(id);
+        let is_silent = earlier.is_some_and(|wait| now >= self.silent_until(wait.since, usually));
+        (is_silent || self.lacks_second(now)) && !self.waiting.iter().any(is_older)
+    }
+
+    /// Lets the request at the front of a connection, which was `opened` then, wait (still), if it [may](Waiters::may_wait).
+    pub fn wait(
+        &mut self,
+        id: Id,
+        opened: Time,
+        earlier: Option<Wait>,
+        awaited: Awaited,
+        counters: &mut Counters,
+        now: Time,
+    ) -> Wait {
+        counters.waits += u64::from(earlier.is_none());
+        let since = earlier.map_or(now, |wait| wait.since);
+        let longest = awaited.longest(since, self.left);
+        let due = match awaited {
+            Awaited::Reply { usual, .. } => longest.min(self.silent_until(since, usual).max(now + LOOK)),
+            Awaited::First { .. } => longest.min(self.silent_until(since, Duration::ZERO).max(now + LOOK)),
+            Awaited::Verdict => longest,
+        };
+        let mut collapsed = earlier.and_then(|wait| wait.collapsed);
+        if let Awaited::Reply { miss, .. } | Awaited::First { miss } = awaited {
+            let is_first = matches!(awaited, Awaited::First { .. });
+            counters.waits_collapsed += u64::from(collapsed.is_none() && is_first);
+            collapsed = Some(miss);
+        }
+        if !self.waiting.iter().any(|(waiting, _)| *waiting == id) {
+            self.waiting.push((id, opened));
+        }
+        Wait { since, due, collapsed }
+    }
+
+    /// How many connections are to be looked at, because what they wait for may have happened: so many times [`Waiters::take_first`].
+    pub fn to_look_at(&mut self, fills: &Fills) -> usize {
+        let ended = fills.ended();
+        if self.waiting.is_empty() || (self.fills_ended == ended && !self.answered) {
+            return 0;
+        }
+        (self.fills_ended, self.answered) = (ended, false);
+        self.waiting.len()
+    }
+
+    /// Takes the connection that has waited for longest. One that goes on waiting comes back by [`Waiters::wait`].
+    pub fn take_first(&mut self) -> Option<Id> {
+        (!self.waiting.is_empty()).then(|| self.waiting.remove(0).0)
     }
 
     /// Is one more to be let through at once?
@@ -166,81 +252,10 @@ impl Waiters {
     fn silent_until(&self, since: Time, usually: Duration) -> Time {
         self.spoken.max(self.released).max(since) + self.silence.max(USUAL_TIMES * usually)
     }
-
-    /// The watcher has answered about an entry.
-    pub(crate) fn handle_answer(&mut self) {
-        self.answered = true;
-    }
 }
 
-impl<W: Port, H: Port> Card<W, H> {
-    /// May the request at the front of the connection wait (still)?
-    pub(crate) fn may_wait(&self, flow: &Flow, awaited: Awaited, now: Time) -> bool {
-        flow.wait.is_none_or(|(since, _)| now < awaited.longest(since, self.waiters.left))
-            && self.waiters.waiting.len() < WAITERS_MAX
-    }
-
-    /// May a request that finds nothing wait for the reply to another one? Not if that began after this one had begun to wait: a page
-    /// that is not kept would be asked for by one after the other. Nor if the last reply was not kept, or if another one has waited for this
-    /// one in vain: its client may have vanished.
-    pub(crate) fn may_collapse(&mut self, flow: &Flow, base: &Key, now: Time) -> bool {
-        if let Some((since, _)) = flow.wait.filter(|(since, _)| now >= *since + FIRST_MAX) {
-            self.fills.handle_vain_wait(base, since);
-        }
-        let begun = self.fills.awaited_since(base);
-        let is_new = |(since, _): (Time, Time)| begun.is_some_and(|begun| begun > since);
-        let was_kept = self.fills.last_outcome(base).is_none_or(|(outcome, _)| outcome == Outcome::Stored);
-        begun.is_some()
-            && was_kept
-            && !flow.wait.is_some_and(is_new)
-            && self.may_wait(flow, Awaited::First { miss: Miss::Uri }, now)
-    }
-
-    /// Is one more request to be let through to a server that says nothing, or is known to be held up by those who wait, and is this the oldest connection
-    /// of them? `usually`: what the server needs for the reply that it waits for.
-    pub(crate) fn is_held_up(&self, flow: &Flow, usually: Duration, now: Time) -> bool {
-        let is_older = |(key, opened): &(FlowKey, Time)| *opened < flow.opened && self.flows.find(key).is_some();
-        let is_silent = flow.wait.is_some_and(|(since, _)| now >= self.waiters.silent_until(since, usually));
-        (is_silent || self.waiters.lacks_second(now)) && !self.waiters.waiting.iter().any(is_older)
-    }
-
-    /// Lets the request at the front of the connection wait.
-    pub(crate) fn wait(&mut self, flow: &mut Flow, awaited: Awaited, now: Time) {
-        self.counters.waits += u64::from(flow.wait.is_none());
-        let since = flow.wait.map_or(now, |(since, _)| since);
-        let longest = awaited.longest(since, self.waiters.left);
-        let due = match awaited {
-            Awaited::Reply { usual, .. } => longest.min(self.waiters.silent_until(since, usual).max(now + LOOK)),
-            Awaited::First { .. } => longest.min(self.waiters.silent_until(since, Duration::ZERO).max(now + LOOK)),
-            Awaited::Verdict => longest,
-        };
-        if let Awaited::Reply { miss, .. } | Awaited::First { miss } = awaited {
-            self.counters.waits_collapsed +=
-                u64::from(flow.collapsed.is_none() && matches!(awaited, Awaited::First { .. }));
-            flow.collapsed = Some(miss);
-        }
-        flow.wait = Some((since, due));
-        if !self.waiters.waiting.iter().any(|(key, _)| *key == flow.key) {
-            self.waiters.waiting.push((flow.key, flow.opened));
-        }
-    }
-
-    /// Looks at those who wait, if what they wait for may have happened.
-    pub(crate) fn wake_waiters(&mut self, now: Time) {
-        let ended = self.fills.ended();
-        if self.waiters.waiting.is_empty() || (self.waiters.fills_ended == ended && !self.waiters.answered) {
-            return;
-        }
-        (self.waiters.fills_ended, self.waiters.answered) = (ended, false);
-        // Those who go on waiting come back into the list.
-        for _ in 0..self.waiters.waiting.len() {
-            let (key, _) = self.waiters.waiting.remove(0);
-            let Some(index) = self.flows.find(&key) else { continue };
-            self.with_flow(index, now, |card, flow| {
-                card.advance(flow, now);
-                card.pump_client(flow, now);
-                card.keep_unless_over(flow, now)
-            });
-        }
+impl<Id: Copy + PartialEq> Default for Waiters<Id> {
+    fn default() -> Self {
+        Waiters::new()
     }
 }

@@ -27,7 +27,7 @@ use nicache_tcp::{
 use crate::fill::FillId;
 use crate::packet::{FlowKey, Mac, Tags, TcpFrame};
 use crate::turns::Turn;
-use cache_status::Miss;
+use crate::wait::Wait;
 use changing::Changing;
 use hold::Hold;
 use lesson::Lesson;
@@ -205,11 +205,8 @@ pub struct Flow {
     pub expects_continue: bool,
     /// What is learned from the host's reply.
     pub lesson: Option<Lesson>,
-    /// Since when the request at the front has been waiting for the reply to another one, or for the watcher; and when it is to be looked
-    /// at again if neither comes.
-    pub wait: Option<(Time, Time)>,
-    /// It has waited for the reply to another one, since it found nothing for that reason.
-    pub collapsed: Option<Miss>,
+    /// How the request at the front waits for the reply to another one, or for the watcher.
+    pub wait: Option<Wait>,
     /// A delayed ACK to the client is due.
     pub ack_due: Option<Time>,
     /// When the client's SYN came.
@@ -311,7 +308,6 @@ impl Flow {
             expects_continue: false,
             lesson: None,
             wait: None,
-            collapsed: None,
             ack_due: None,
             opened: Time(0),
             active: Time(0),
