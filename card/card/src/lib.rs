@@ -53,6 +53,7 @@ mod prediction;
 mod preface;
 mod reassembly;
 mod recheck;
+mod rechecker;
 mod request;
 pub mod store;
 mod strangers;

@@ -14,8 +14,8 @@ use crate::counters::Counters;
 use crate::limits::SUSPECTS_MAX;
 use crate::recheck::Recheck;
 
-/// Between two looks.
-pub(crate) const LOOK: Duration = Duration::from_millis(250);
+/// Between two [looks](Store::look_ahead).
+pub const LOOK_AHEAD: Duration = Duration::from_millis(250);
 /// Places looked at in one.
 const PLACES: u32 = 1024;
 /// Requests and questions to the watcher that come of one.

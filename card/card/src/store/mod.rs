@@ -5,7 +5,7 @@
 //! since the entry was last looked at are the stamps of its sources compared.
 
 mod agreement;
-pub(crate) mod ahead;
+mod ahead;
 mod costumes;
 mod credit;
 mod distrust;
@@ -32,6 +32,7 @@ use nicache_policy::{Admission, Incoming, Policy, Removal};
 use nicache_tcp::Time;
 
 pub use agreement::Execution;
+pub use ahead::LOOK_AHEAD;
 pub use entry::{Entry, EntryId, EntryState};
 pub use insert::{Inserted, NewEntry, NotInserted};
 pub use learned::{Learned, LearnedParts, Validators};
