@@ -34,6 +34,7 @@ use crate::link::CoherenceLink;
 use crate::memo::Memo;
 use crate::outcomes::Bypassed;
 use crate::packet::{Classified, FlowKey, Side, TcpFrame, classify};
+use crate::questions::Questions;
 use crate::reassembly::{Reassembly, Taken};
 use crate::recheck::Rechecks;
 use crate::store::{Entry, MostUsed, Store};
@@ -86,9 +87,7 @@ pub struct Card<W, H> {
     pub(crate) lease: bool,
     /// The host has not yet answered a SYN with timestamps by one without them.
     pub(crate) host_has_timestamps: bool,
-    pub(crate) link: Box<dyn CoherenceLink + Send>,
-    /// When the watcher is talked to at the latest; not set for a question that is new.
-    pub(crate) watcher_due: Option<Time>,
+    questions: Questions,
     pub(crate) waiters: Waiters<FlowKey>,
     pub(crate) rechecks: Rechecks,
     reassembly: Reassembly,
@@ -211,8 +210,7 @@ impl<W: Port, H: Port> Card<W, H> {
             bypass: false,
             lease: false,
             host_has_timestamps: true,
-            link,
-            watcher_due: None,
+            questions: Questions::new(link),
             waiters: Waiters::new(),
             rechecks: Rechecks::new(),
             reassembly: Reassembly::new(),
@@ -244,10 +242,8 @@ impl<W: Port, H: Port> Card<W, H> {
             self.date = HttpDate::from_unix_s(unix_s);
         }
         self.lease = self.store.revisions().lease_holds(now.0);
-        if self.has_no_questions() {
-            self.watcher_due = None;
-        } else {
-            self.talk_to_watcher(now);
+        let Card { questions, fills, store, waiters, counters, .. } = self;
+        if questions.talk(fills, store, waiters, counters, now) {
             self.sync_l0();
         }
         self.wake_waiters(now);
@@ -313,7 +309,7 @@ impl<W: Port, H: Port> Card<W, H> {
             turn,
             self.wheel.next_due(),
             self.period_end,
-            self.watcher_due(),
+            self.questions.due(&self.fills, &self.store),
             self.l0_due(),
             adopted,
             reassembly,

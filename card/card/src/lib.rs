@@ -51,6 +51,7 @@ mod patience;
 mod payload;
 mod prediction;
 mod preface;
+mod questions;
 mod reassembly;
 mod recheck;
 mod rechecker;
