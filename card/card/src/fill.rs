@@ -28,13 +28,12 @@ use nicache_tcp::Time;
 
 use crate::counters::{Counters, FillAbort};
 use crate::earned::AgeBounds;
-use crate::invalidate::source_of;
 use crate::limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
 use crate::link::CoherenceLink;
 use crate::outcomes::{LastReply, Outcome, Outcomes};
 use crate::path::{Digests, PathSettings, WholeReply};
 use crate::recheck::Recheck;
-use crate::store::{Execution, Executor, Inserted, NewEntry, NotInserted, Store, Who};
+use crate::store::{Execution, Executor, Inserted, NewEntry, NotInserted, Store, Who, source_of};
 
 /// Bytes of a request head that a fill keeps, to apply `Vary` and to name the target.
 const REQUEST_BYTES: usize = 2048;
@@ -53,7 +52,7 @@ pub struct FillId {
 }
 
 impl FillId {
-    fn send_to_wire(self) -> u64 {
+    fn to_wire(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
@@ -636,7 +635,7 @@ impl Fills {
             fill.previous = store.previous(&fill.key).map(|(record, _)| record);
             fill.body_hash = fill.body.and_then(|body| store.memory().hash(body)).unwrap_or_default();
             let request = FillRequest {
-                id: id.send_to_wire(),
+                id: id.to_wire(),
                 stamp: fill.stamp,
                 asked,
                 forwarded_ns: fill.forwarded.0,

@@ -8,7 +8,7 @@ use nicache_port::Port;
 
 use crate::card::Card;
 use crate::counters::CardBypass;
-use crate::flow::cache_status::LINE_BYTES_MAX;
+use crate::cache_status::LINE_BYTES_MAX;
 use crate::flow::lesson::LessonForm;
 use crate::flow::reply::ReplyKind;
 use crate::limits::RENDERED_HEAD_BYTES_MAX;

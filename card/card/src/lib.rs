@@ -18,6 +18,7 @@
 
 mod access;
 pub mod bus;
+mod cache_status;
 mod card;
 mod challenge;
 mod client;

@@ -17,7 +17,7 @@ use crate::card::Card;
 use crate::counters::CardBypass;
 use crate::earned::AgeBounds;
 use crate::fill::{Asked, host_of, target_of};
-use crate::flow::cache_status::{CacheStatus, Miss};
+use crate::cache_status::{CacheStatus, Miss};
 use crate::flow::changing::Changing;
 use crate::flow::lesson::Lesson;
 use crate::flow::parts::PartsId;

@@ -20,7 +20,7 @@ use nicache_tcp::Time;
 
 use crate::counters::Counters;
 use crate::fill::{Fills, Unanswered};
-use crate::flow::cache_status::Miss;
+use crate::cache_status::Miss;
 use crate::outcomes::Outcome;
 
 /// Longest wait for a reply of the server, unless others leave just then; and longest in any case.

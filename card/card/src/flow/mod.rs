@@ -6,7 +6,6 @@
 //! the host's own TCP paces and repairs them. Only one side talks to the client at a time: ownership of the out stream changes
 //! when all that was sent before is acknowledged, so that one pair of deltas describes the flow at any moment.
 
-pub mod cache_status;
 pub mod changing;
 pub mod hold;
 pub mod lesson;

@@ -3,7 +3,7 @@
 use nicache_http::ByteRange;
 use nicache_tcp::Seq;
 
-use super::cache_status::CacheStatus;
+use crate::cache_status::CacheStatus;
 use super::parts::PartsId;
 use crate::limits::REPLIES_MAX;
 use crate::store::EntryId;

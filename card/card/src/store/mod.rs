@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use nicache_coherence::{Epoch, RecordNumber, RevisionTable, Rule, Stamp};
-use nicache_http::{ClientClass, Header, Key, KeyConfig, Trait, class_key, dressed, vary_key};
+use nicache_coherence::{Epoch, RecordNumber, RevisionTable, Rule, SourceSlot, Stamp};
+use nicache_http::{ClientClass, Header, Key, KeyConfig, Trait, UriKey, class_key, dressed, vary_key};
 use nicache_memory::{BodyId, CardMemory};
 use nicache_policy::{Admission, Incoming, Policy, Removal};
 use nicache_tcp::Time;
@@ -136,6 +136,11 @@ impl Store {
     pub fn note_unsafe_request(&mut self) {
         self.unsafe_requests += 1;
         self.revocations += 1;
+    }
+
+    /// A request has changed the resource (RFC 9111 section 4.4).
+    pub fn note_change_by_request(&self, resource: UriKey) {
+        self.revisions.record_change(source_of(resource));
     }
 
     /// Nothing that was published before may be given any more.
@@ -656,6 +661,11 @@ pub enum LeftAlone {
     Differs,
     /// Its entries are purged before they are used.
     NotWorth,
+}
+
+/// The source that a resource is.
+pub(crate) fn source_of(uri: UriKey) -> SourceSlot {
+    SourceSlot::of_hash(uri.hash())
 }
 
 fn policy_key(key: &Key) -> nicache_policy::Key {
