@@ -243,7 +243,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         self.lease = self.store.revisions().lease_holds(now.0);
         let Card { questions, fills, store, waiters, counters, .. } = self;
-        if questions.talk(fills, store, waiters, counters, now) {
+        if questions.talk(fills, store, waiters, &mut counters.cache, now) {
             self.sync_l0();
         }
         self.wake_waiters(now);

@@ -26,7 +26,7 @@ use nicache_http::{
 use nicache_memory::BodyId;
 use nicache_tcp::Time;
 
-use crate::counters::{Counters, FillAbort};
+use crate::cache_counters::{CacheCounters, FillAbort};
 use crate::earned::AgeBounds;
 use crate::limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
 use crate::link::CoherenceLink;
@@ -189,7 +189,7 @@ impl Fill {
     }
 
     /// Moves to a body with room for `needed` bytes or more.
-    fn grow(&mut self, needed: u64, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
+    fn grow(&mut self, needed: u64, store: &mut Store, counters: &mut CacheCounters) -> Result<(), FillAbort> {
         let max = store.object_bytes_max();
         if needed > max {
             return Err(FillAbort::TooLarge);
@@ -198,7 +198,7 @@ impl Fill {
         self.move_to(room, store, counters)
     }
 
-    fn move_to(&mut self, room: u64, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
+    fn move_to(&mut self, room: u64, store: &mut Store, counters: &mut CacheCounters) -> Result<(), FillAbort> {
         let old = self.body.ok_or(FillAbort::Incomplete)?;
         let new = store.allocate(&self.key, room, counters).ok_or(FillAbort::NoRoom)?;
         let copied = store.memory_mut().append_from(new, old);
@@ -210,7 +210,7 @@ impl Fill {
     }
 
     /// All bytes are in.
-    fn seal(&mut self, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
+    fn seal(&mut self, store: &mut Store, counters: &mut CacheCounters) -> Result<(), FillAbort> {
         let mut tail: &[u8] = b"";
         if !matches!(self.framing, Framing::Length(_)) {
             if self.framing == Framing::Chunked && self.received > 0 {
@@ -348,7 +348,13 @@ impl Fills {
 
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
-    pub fn begin(&mut self, asked: Asked<'_>, store: &mut Store, now: Time, counters: &mut Counters) -> Option<FillId> {
+    pub fn begin(
+        &mut self,
+        asked: Asked<'_>,
+        store: &mut Store,
+        now: Time,
+        counters: &mut CacheCounters,
+    ) -> Option<FillId> {
         let Asked { base, key, by, client, settings, ages, class, page, port, preface, head: request_head, goes_ahead } =
             asked;
         let fills = &self.fills;
@@ -406,7 +412,7 @@ impl Fills {
         answered: Answered<'_>,
         keys: &KeyConfig,
         store: &mut Store,
-        counters: &mut Counters,
+        counters: &mut CacheCounters,
     ) -> bool {
         match self.take_head(id, answered, keys, store, counters) {
             Ok(()) => true,
@@ -427,7 +433,7 @@ impl Fills {
         answered: Answered<'_>,
         keys: &KeyConfig,
         store: &mut Store,
-        counters: &mut Counters,
+        counters: &mut CacheCounters,
     ) -> Result<(), Option<FillAbort>> {
         let Answered { closes_once, .. } = answered;
         let fill = self.get(id).ok_or(None)?;
@@ -501,7 +507,7 @@ impl Fills {
     }
 
     /// Body bytes, in order. Call [`Fills::finish`] when the reply is whole.
-    pub fn handle_body(&mut self, id: FillId, bytes: &[u8], store: &mut Store, counters: &mut Counters) {
+    pub fn handle_body(&mut self, id: FillId, bytes: &[u8], store: &mut Store, counters: &mut CacheCounters) {
         let Some(fill) = self.get(id) else { return };
         if fill.state != State::Receiving {
             return;
@@ -522,7 +528,7 @@ impl Fills {
     }
 
     /// The reply's last byte has come. `plain`: its chunks, if any, had neither extensions nor trailers.
-    pub fn finish(&mut self, id: FillId, plain: bool, store: &mut Store, counters: &mut Counters) {
+    pub fn finish(&mut self, id: FillId, plain: bool, store: &mut Store, counters: &mut CacheCounters) {
         let Some(fill) = self.get(id) else { return };
         if fill.state != State::Receiving {
             return self.abort(id, FillAbort::Incomplete, store, counters);
@@ -538,7 +544,7 @@ impl Fills {
     }
 
     /// Gives a fill up.
-    pub fn abort(&mut self, id: FillId, reason: FillAbort, store: &mut Store, counters: &mut Counters) {
+    pub fn abort(&mut self, id: FillId, reason: FillAbort, store: &mut Store, counters: &mut CacheCounters) {
         if self.get(id).is_some_and(|fill| matches!(fill.state, State::Forwarded | State::Receiving)) {
             counters.count_abort(reason);
             self.note(id, Outcome::Aborted(reason));
@@ -625,7 +631,7 @@ impl Fills {
 
     /// Asks the watcher about whole replies, and gives up those that it does not answer. Call with a `now` that was read after the
     /// frames which made the replies whole had been received, since the watcher looks at what happened up to then.
-    pub fn ask(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut Counters) {
+    pub fn ask(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut CacheCounters) {
         // One value for all: what the watcher looks at, it looks at after this.
         let asked = if self.whole.is_empty() { Default::default() } else { store.revisions().advance_clock() };
         while let Some(&index) = self.whole.last() {
@@ -679,7 +685,7 @@ impl Fills {
     }
 
     /// The watcher has answered.
-    pub fn handle_verdict(&mut self, verdict: &FillVerdict, store: &mut Store, counters: &mut Counters) {
+    pub fn handle_verdict(&mut self, verdict: &FillVerdict, store: &mut Store, counters: &mut CacheCounters) {
         let id = FillId::from_wire(verdict.id);
         let Some(fill) = self.get(id) else { return };
         if fill.state != State::Asked {

@@ -6,9 +6,9 @@ use nicache_http::{
 };
 use nicache_port::Port;
 
+use crate::cache_status::LINE_BYTES_MAX;
 use crate::card::Card;
 use crate::counters::CardBypass;
-use crate::cache_status::LINE_BYTES_MAX;
 use crate::flow::lesson::LessonForm;
 use crate::flow::reply::ReplyKind;
 use crate::limits::RENDERED_HEAD_BYTES_MAX;

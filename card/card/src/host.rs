@@ -5,8 +5,8 @@ use nicache_port::{Checksum, FrameBuf, Port};
 use nicache_tcp::{AckInfo, AckRewrite, Flags, SackBlocks, Seq, Time, rewrite};
 
 use crate::bus::FrameBytes;
+use crate::cache_counters::FillAbort;
 use crate::card::{Card, Keep};
-use crate::counters::FillAbort;
 use crate::emit::HEADERS_BYTES_MAX;
 use crate::fill::Answered;
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
@@ -189,7 +189,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     }
                 }
                 ReplyTracking::Body(follower) => {
-                    let (fills, store, counters) = (&mut self.fills, &mut self.store, &mut self.counters);
+                    let (fills, store, counters) = (&mut self.fills, &mut self.store, &mut self.counters.cache);
                     let fill = flow.fill;
                     let followed = follower.follow(&bytes[at..], |content| {
                         if let Some(fill) = fill {
@@ -232,10 +232,10 @@ impl<W: Port, H: Port> Card<W, H> {
             let closes_once = reply.keep_alive == last && !reply.always_closes();
             let is_odd = closes_once && (reply.keep_alive || !self.fills.wants_dynamic(fill));
             let goes_on = if is_odd {
-                self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
+                self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters.cache);
                 false
             } else {
-                let (keys, store, counters) = (&self.config.keys, &mut self.store, &mut self.counters);
+                let (keys, store, counters) = (&self.config.keys, &mut self.store, &mut self.counters.cache);
                 self.fills.handle_head(fill, Answered { reply, head, closes_once }, keys, store, counters)
             };
             if !goes_on {
@@ -258,7 +258,7 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.reply = ReplyTracking::Idle;
         self.end_unsafe_request(flow);
         if let Some(fill) = flow.fill.take() {
-            self.fills.finish(fill, plain, &mut self.store, &mut self.counters);
+            self.fills.finish(fill, plain, &mut self.store, &mut self.counters.cache);
         }
     }
 
@@ -280,7 +280,7 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.reply = ReplyTracking::Idle;
         self.end_unsafe_request(flow);
         if let Some(fill) = flow.fill.take() {
-            self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
+            self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters.cache);
         }
     }
 

@@ -18,6 +18,7 @@
 
 mod access;
 pub mod bus;
+mod cache_counters;
 mod cache_status;
 mod card;
 mod challenge;
@@ -66,9 +67,10 @@ mod wait;
 mod waiting;
 
 pub use access::AccessRecord;
+pub use cache_counters::{CacheCounters, FillAbort};
 pub use card::Card;
 pub use config::{CardConfig, Handshake, Patience, Rechecker};
-pub use counters::{CardBypass, Counters, FillAbort};
+pub use counters::{CardBypass, Counters};
 pub use earned::AgeBounds;
 pub use elder::Elder;
 pub use explain::{Asked, EntryView, LastOfPage, Meeting, PageState};

@@ -7,7 +7,7 @@ use nicache_coherence::RefusalReason;
 use nicache_http::{BypassReason, Key, NotShared, UriKey};
 use nicache_tcp::Time;
 
-use crate::counters::FillAbort;
+use crate::cache_counters::FillAbort;
 
 /// Pages remembered; a power of two.
 const PLACES: usize = 4096;

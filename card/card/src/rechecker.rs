@@ -21,15 +21,13 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// A request that was taken cannot be sent now.
     pub fn count_recheck_dropped(&mut self) {
-        self.counters.rechecks_dropped += 1;
+        self.counters.cache.rechecks_dropped += 1;
     }
 
     /// Does the connection belong to the card's own client?
     #[inline]
     pub(crate) fn is_rechecker(&self, flow: &Flow) -> bool {
-        let is_own = |own: &Rechecker| {
-            own.address == flow.key.client && own.ports.contains(&flow.key.client_port)
-        };
+        let is_own = |own: &Rechecker| own.address == flow.key.client && own.ports.contains(&flow.key.client_port);
         self.config.rechecker.as_ref().is_some_and(is_own)
     }
 
@@ -52,7 +50,7 @@ impl<W: Port, H: Port> Card<W, H> {
         if self.config.rechecker.is_some()
             && let Some(recheck) = self.store.recheck_due(id, now)
         {
-            self.rechecks.ask(recheck, &mut self.counters);
+            self.rechecks.ask(recheck, &mut self.counters.cache);
         }
     }
 
@@ -64,7 +62,7 @@ impl<W: Port, H: Port> Card<W, H> {
         self.looked_ahead = now;
         if self.lease && !self.bypass {
             let Card { store, rechecks, counters, .. } = self;
-            store.look_ahead(now, counters, |recheck, counters| rechecks.ask(recheck, counters));
+            store.look_ahead(now, &mut counters.cache, |recheck, counters| rechecks.ask(recheck, counters));
         }
     }
 

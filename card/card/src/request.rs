@@ -13,11 +13,11 @@ use nicache_port::Port;
 use nicache_tcp::Time;
 
 use crate::access::AccessRecord;
+use crate::cache_status::{CacheStatus, Miss};
 use crate::card::Card;
 use crate::counters::CardBypass;
 use crate::earned::AgeBounds;
 use crate::fill::{Asked, host_of, target_of};
-use crate::cache_status::{CacheStatus, Miss};
 use crate::flow::changing::Changing;
 use crate::flow::lesson::Lesson;
 use crate::flow::parts::PartsId;
@@ -326,7 +326,9 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         // As in `look_up`: the epoch is read when the request is in (I1).
         let epoch = self.store.revisions().epoch();
-        let Found::Entry(entry) = self.store.find(&meaning.key, epoch, now, &mut self.counters) else { return None };
+        let Found::Entry(entry) = self.store.find(&meaning.key, epoch, now, &mut self.counters.cache) else {
+            return None;
+        };
         let found = self.store.get(entry)?;
         let is_his = self.store.answers(entry, self.class_of(flow, meaning.class, meaning.signs), now);
         if !is_his || meaning.head_request && !found.has_length() {
@@ -421,7 +423,7 @@ impl<W: Port, H: Port> Card<W, H> {
             }
             return Decision::Forward(forward);
         }
-        let found = self.store.find(&key, epoch, now, &mut self.counters);
+        let found = self.store.find(&key, epoch, now, &mut self.counters.cache);
         // Whoever has waited may have what the server began to compute after he had asked, whatever has changed since (rule 19).
         let shared = flow.wait.filter(|_| !matches!(found, Found::Entry(_)));
         let shared = shared.and_then(|wait| self.store.said_since(&key, class, wait.since));
@@ -483,7 +485,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     && self.config.rechecker.is_some()
                     && let Some(recheck) = self.store.revive(&key, now)
                 {
-                    self.rechecks.ask(recheck, &mut self.counters);
+                    self.rechecks.ask(recheck, &mut self.counters.cache);
                 }
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get {
@@ -592,9 +594,9 @@ impl<W: Port, H: Port> Card<W, H> {
         // Whether L0 has this one is not known yet.
         flow.may_be_lent = false;
         self.store.pin_for_hit(hit.entry);
-        self.counters.waits_answered += u64::from(flow.wait.take().is_some());
+        self.counters.cache.waits_answered += u64::from(flow.wait.take().is_some());
         if hit.is_shared {
-            self.counters.waits_shared += 1;
+            self.counters.cache.waits_shared += 1;
         } else {
             self.recheck_if_due(hit.entry, now);
         }
@@ -652,7 +654,7 @@ impl<W: Port, H: Port> Card<W, H> {
             let (port, goes_ahead) = (flow.key.server_port, forward.goes_ahead);
             let preface = flow.preface.header().map(|kept| kept.version);
             let asked = Asked { base, key, by, client, settings, ages, class, page, port, preface, head, goes_ahead };
-            flow.fill = self.fills.begin(asked, &mut self.store, now, &mut self.counters);
+            flow.fill = self.fills.begin(asked, &mut self.store, now, &mut self.counters.cache);
             flow.fill_looked_at = (now, flow.host.rcv_nxt);
             let may_ask = !is_own
                 && flow.fill.is_some()
@@ -661,7 +663,7 @@ impl<W: Port, H: Port> Card<W, H> {
             if may_ask && self.store.take_second(&key, &by) {
                 let names = self.store.vary.names(&base);
                 let example = Example { port, preface, head };
-                self.rechecks.ask_for(&base, &example, names, &self.config.keys, &mut self.counters);
+                self.rechecks.ask_for(&base, &example, names, &self.config.keys, &mut self.counters.cache);
             }
         }
         if forward.is_unsafe {

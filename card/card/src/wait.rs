@@ -18,9 +18,9 @@ use std::time::Duration;
 use nicache_http::Key;
 use nicache_tcp::Time;
 
-use crate::counters::Counters;
-use crate::fill::{Fills, Unanswered};
+use crate::cache_counters::CacheCounters;
 use crate::cache_status::Miss;
+use crate::fill::{Fills, Unanswered};
 use crate::outcomes::Outcome;
 
 /// Longest wait for a reply of the server, unless others leave just then; and longest in any case.
@@ -205,7 +205,7 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
         opened: Time,
         earlier: Option<Wait>,
         awaited: Awaited,
-        counters: &mut Counters,
+        counters: &mut CacheCounters,
         now: Time,
     ) -> Wait {
         counters.waits += u64::from(earlier.is_none());

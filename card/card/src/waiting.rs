@@ -37,7 +37,7 @@ impl<W: Port, H: Port> Card<W, H> {
 
     /// Lets it wait.
     pub(crate) fn wait(&mut self, flow: &mut Flow, awaited: Awaited, now: Time) {
-        let wait = self.waiters.wait(flow.key, flow.opened, flow.wait, awaited, &mut self.counters, now);
+        let wait = self.waiters.wait(flow.key, flow.opened, flow.wait, awaited, &mut self.counters.cache, now);
         flow.wait = Some(wait);
     }
 

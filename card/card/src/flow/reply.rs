@@ -3,8 +3,8 @@
 use nicache_http::ByteRange;
 use nicache_tcp::Seq;
 
-use crate::cache_status::CacheStatus;
 use super::parts::PartsId;
+use crate::cache_status::CacheStatus;
 use crate::limits::REPLIES_MAX;
 use crate::store::EntryId;
 

@@ -10,7 +10,7 @@ use nicache_tcp::Time;
 
 use super::reinstate::Standing;
 use super::{EntryId, Store};
-use crate::counters::Counters;
+use crate::cache_counters::CacheCounters;
 use crate::limits::SUSPECTS_MAX;
 use crate::recheck::Recheck;
 
@@ -31,7 +31,12 @@ const REST_MAX: Duration = Duration::from_secs(5);
 
 impl Store {
     /// Looks at some entries, other ones each time: what has changed is found suspect, and for what has lapsed the server is asked by `ask`.
-    pub fn look_ahead(&mut self, now: Time, counters: &mut Counters, mut ask: impl FnMut(Recheck, &mut Counters)) {
+    pub fn look_ahead(
+        &mut self,
+        now: Time,
+        counters: &mut CacheCounters,
+        mut ask: impl FnMut(Recheck, &mut CacheCounters),
+    ) {
         self.now = now;
         let mut asked = 0;
         for _ in 0..PLACES.min(self.places_used) {

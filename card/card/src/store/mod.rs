@@ -47,7 +47,7 @@ use self::distrust::Distrust;
 use self::reinstate::{Standing, Suspects};
 use self::splits::Splits;
 use self::worth::Worth;
-use crate::counters::Counters;
+use crate::cache_counters::CacheCounters;
 use crate::limits::OBJECT_SHARE;
 use crate::recheck::{Recheck, seed};
 
@@ -281,7 +281,7 @@ impl Store {
 
     /// The valid entry for a key. `epoch` must have been read after the request came in.
     #[inline]
-    pub fn find(&mut self, key: &Key, epoch: Epoch, now: Time, counters: &mut Counters) -> Found {
+    pub fn find(&mut self, key: &Key, epoch: Epoch, now: Time, counters: &mut CacheCounters) -> Found {
         let places = &self.places;
         let Some(&index) = self
             .index
@@ -312,7 +312,7 @@ impl Store {
     }
 
     /// An entry that was not looked at in this epoch.
-    fn find_again(&mut self, id: EntryId, epoch: Epoch, counters: &mut Counters) -> Found {
+    fn find_again(&mut self, id: EntryId, epoch: Epoch, counters: &mut CacheCounters) -> Found {
         let Some(entry) = self.get(id) else { return Found::Absent };
         if entry.standing != Standing::Lapsed && self.has_changed_by_request(entry) {
             self.purge(id, counters);
@@ -434,7 +434,7 @@ impl Store {
     }
 
     /// Room for a body of `len` bytes, evicting as the policy says.
-    pub fn allocate(&mut self, key: &Key, len: u64, counters: &mut Counters) -> Option<BodyId> {
+    pub fn allocate(&mut self, key: &Key, len: u64, counters: &mut CacheCounters) -> Option<BodyId> {
         let incoming = Incoming { key: policy_key(key), bytes: CardMemory::occupied_bytes(len) };
         loop {
             if let Ok(body) = self.memory.allocate(len) {
@@ -526,7 +526,7 @@ impl Store {
 
     /// The server was asked for a page that had an entry not long ago, and again something had changed meanwhile. It was worth it if
     /// others who had waited have got the last reply of this kind.
-    pub fn note_wasted(&mut self, key: &Key, now: Time, counters: &mut Counters) {
+    pub fn note_wasted(&mut self, key: &Key, now: Time, counters: &mut CacheCounters) {
         let lapsed = self
             .name_of(key)
             .and_then(|id| self.get_mut(id))
@@ -627,7 +627,7 @@ impl Store {
     }
 
     /// Evicts one entry; false if the policy names none.
-    fn evict(&mut self, incoming: Incoming, counters: &mut Counters) -> bool {
+    fn evict(&mut self, incoming: Incoming, counters: &mut CacheCounters) -> bool {
         let Some(victim) = self.policy.poll_victim(Some(incoming)) else { return false };
         let places = &self.places;
         let found = self.index.find(victim.0, |&index| {

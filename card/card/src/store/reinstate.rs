@@ -13,7 +13,7 @@ use nicache_policy::Removal;
 use nicache_tcp::Time;
 
 use super::{EntryId, Store};
-use crate::counters::Counters;
+use crate::cache_counters::CacheCounters;
 use crate::limits::SUSPECTS_MAX;
 use crate::link::CoherenceLink;
 
@@ -78,7 +78,7 @@ impl Store {
     }
 
     /// Asks the watcher about the suspects.
-    pub fn ask_about_suspects(&mut self, link: &mut dyn CoherenceLink, now: Time, counters: &mut Counters) {
+    pub fn ask_about_suspects(&mut self, link: &mut dyn CoherenceLink, now: Time, counters: &mut CacheCounters) {
         self.now = now;
         if !self.suspects.to_ask.is_empty() {
             // One stamp for all: what the watcher looks at, it looks at after this.
@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// The watcher has answered.
-    pub fn handle_reinstatement(&mut self, verdict: ReinstateVerdict, counters: &mut Counters) {
+    pub fn handle_reinstatement(&mut self, verdict: ReinstateVerdict, counters: &mut CacheCounters) {
         self.suspects.asked = self.suspects.asked.saturating_sub(1);
         let id = EntryId::from_wire(verdict.id);
         let epoch = self.revisions.epoch();
@@ -137,7 +137,7 @@ impl Store {
     }
 
     /// A source has changed for good. A dynamic entry keeps its place: maybe the server says the same again.
-    pub(super) fn purge(&mut self, id: EntryId, counters: &mut Counters) {
+    pub(super) fn purge(&mut self, id: EntryId, counters: &mut CacheCounters) {
         counters.purges_by_source += 1;
         // A file costs the server no more with the card than without it.
         let dynamic = self.get_mut(id).filter(|entry| entry.is_dynamic());

@@ -91,7 +91,7 @@ fn pages_become_hits_behind_a_proxy() {
         site.ask([10, 0, 1, site.number as u8], "X-Forwarded-Proto: https\r\n").1
     });
     assert!(direct == 0, "each of them may make the header up: {direct}");
-    assert_eq!(site.script.card.counters().executions_differed, 0);
+    assert_eq!(site.script.card.counters().cache.executions_differed, 0);
 }
 
 #[test]

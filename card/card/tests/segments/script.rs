@@ -385,7 +385,7 @@ impl Script {
         }
         assert!(got.ends_with(body));
         self.send_client(Flags::ACK, 60_000, b"");
-        assert_eq!(self.card.counters().fills_stored, 1, "{:?}", self.card.counters());
+        assert_eq!(self.card.counters().cache.fills_stored, 1, "{:?}", self.card.counters());
         self.take_at_host();
     }
 

@@ -97,7 +97,7 @@ impl Ours {
 
     /// Replies that the card has kept so far.
     fn stored(&self) -> u64 {
-        self.card.counters().fills_stored
+        self.card.counters().cache.fills_stored
     }
 
     /// What the card counted, for an error.

@@ -292,7 +292,7 @@ impl Rig {
         for _ in 0..POLLS_MAX {
             self.poll(&mut meter)?;
         }
-        let stored = self.card.counters().fills_stored;
+        let stored = self.card.counters().cache.fills_stored;
         let expected = if matches!(scenario.kind, Kind::Bypass | Kind::Miss) { 0 } else { CONNECTIONS as u64 };
         ensure!(
             stored == expected,
