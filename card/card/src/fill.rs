@@ -28,7 +28,7 @@ use nicache_tcp::Time;
 
 use crate::cache_counters::{CacheCounters, FillAbort};
 use crate::earned::AgeBounds;
-use crate::limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
+use crate::cache_limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
 use crate::link::CoherenceLink;
 use crate::outcomes::{LastReply, Outcome, Outcomes};
 use crate::path::{Digests, PathSettings, WholeReply};

@@ -19,6 +19,7 @@
 mod access;
 pub mod bus;
 mod cache_counters;
+pub mod cache_limits;
 mod cache_status;
 mod card;
 mod challenge;

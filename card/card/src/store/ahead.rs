@@ -11,7 +11,7 @@ use nicache_tcp::Time;
 use super::reinstate::Standing;
 use super::{EntryId, Store};
 use crate::cache_counters::CacheCounters;
-use crate::limits::SUSPECTS_MAX;
+use crate::cache_limits::SUSPECTS_MAX;
 use crate::recheck::Recheck;
 
 /// Between two [looks](Store::look_ahead).

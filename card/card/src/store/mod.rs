@@ -48,7 +48,7 @@ use self::reinstate::{Standing, Suspects};
 use self::splits::Splits;
 use self::worth::Worth;
 use crate::cache_counters::CacheCounters;
-use crate::limits::OBJECT_SHARE;
+use crate::cache_limits::OBJECT_SHARE;
 use crate::recheck::{Recheck, seed};
 
 /// What the index says of a key.

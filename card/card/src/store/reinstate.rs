@@ -14,7 +14,7 @@ use nicache_tcp::Time;
 
 use super::{EntryId, Store};
 use crate::cache_counters::CacheCounters;
-use crate::limits::SUSPECTS_MAX;
+use crate::cache_limits::SUSPECTS_MAX;
 use crate::link::CoherenceLink;
 
 /// A verdict that has not come after this long will not come.
