@@ -27,8 +27,8 @@ use nicache_memory::BodyId;
 use nicache_tcp::Time;
 
 use crate::cache_counters::{CacheCounters, FillAbort};
-use crate::earned::AgeBounds;
 use crate::cache_limits::{FILLS_MAX, REPLY_HEAD_BYTES_MAX};
+use crate::earned::AgeBounds;
 use crate::link::CoherenceLink;
 use crate::outcomes::{LastReply, Outcome, Outcomes};
 use crate::path::{Digests, PathSettings, WholeReply};

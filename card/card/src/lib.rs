@@ -62,6 +62,7 @@ mod request;
 pub mod store;
 mod strangers;
 mod timers;
+mod too_big;
 mod transmit;
 mod turns;
 mod wait;
