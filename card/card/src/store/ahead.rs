@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use nicache_tcp::Time;
 
-use super::reinstate::Standing;
-use super::{EntryId, Store};
+use super::entry::EntryId;
+use super::index::Store;
+use super::standing::Standing;
 use crate::cache_counters::CacheCounters;
 use crate::cache_limits::SUSPECTS_MAX;
 use crate::recheck::Recheck;

@@ -9,8 +9,8 @@ use nicache_tcp::Time;
 
 use super::agreement::Age;
 use super::learned::Learned;
-use super::reinstate::Standing;
 use super::seen::Traits;
+use super::standing::Standing;
 use crate::path::Digests;
 
 /// Names an entry. A name outlives its entry harmlessly: the generation tells.

@@ -11,10 +11,10 @@ use nicache_policy::{Incoming, Removal};
 
 use super::agreement::{Age, Basis, Execution, Opinion, Past};
 use super::entry::{Entry, EntryId, EntryState};
+use super::index::{Store, policy_key};
 use super::learned::Learned;
-use super::reinstate::Standing;
 use super::seen::{Seen, Traits};
-use super::{Store, policy_key};
+use super::standing::Standing;
 use crate::cache_counters::CacheCounters;
 use crate::path::Sameness;
 

@@ -6,47 +6,19 @@
 
 use std::time::Duration;
 
-use nicache_coherence::{
-    Epoch, Question, RecordNumber, ReinstateRequest, ReinstateVerdict, Reinstatement, SourceSlot, Stamp,
-};
+use nicache_coherence::{Epoch, Question, RecordNumber, ReinstateRequest, ReinstateVerdict, Reinstatement, SourceSlot};
 use nicache_policy::Removal;
 use nicache_tcp::Time;
 
-use super::{EntryId, Store};
+use super::entry::EntryId;
+use super::index::Store;
+use super::standing::Standing;
 use crate::cache_counters::CacheCounters;
 use crate::cache_limits::SUSPECTS_MAX;
 use crate::link::CoherenceLink;
 
 /// A verdict that has not come after this long will not come.
 const VERDICT_PATIENCE: Duration = Duration::from_secs(5);
-
-/// May an entry be served?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// If its sources are unchanged.
-    Good,
-    /// No: a source has changed. The watcher is asked with the next poll.
-    Suspect,
-    /// No, until the watcher has answered; with the stamp that the entry has if it stays.
-    Asked(Stamp),
-    /// No, until the server says the same again.
-    Lapsed,
-}
-
-/// The entries that the watcher is to be asked about, or was.
-#[derive(Debug)]
-pub(super) struct Suspects {
-    to_ask: Vec<EntryId>,
-    asked: usize,
-    asked_last: Time,
-}
-
-impl Suspects {
-    /// None.
-    pub(super) fn new() -> Suspects {
-        Suspects { to_ask: Vec::with_capacity(SUSPECTS_MAX), asked: 0, asked_last: Time(0) }
-    }
-}
 
 impl Store {
     /// A source of the entry has changed. False if the entry cannot come back.
@@ -103,7 +75,7 @@ impl Store {
         }
         if self.suspects.asked > 0 && now > self.suspects.asked_last + VERDICT_PATIENCE {
             self.suspects.asked = 0;
-            let is_asked = |entry: &super::Entry| matches!(entry.standing, Standing::Asked(_));
+            let is_asked = |entry: &super::entry::Entry| matches!(entry.standing, Standing::Asked(_));
             counters.purges_by_source += self.remove_where(is_asked) as u64;
         }
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use nicache_http::Key;
 
-use super::Store;
+use super::index::Store;
 
 /// An entry that was used.
 #[derive(Clone, Debug, PartialEq, Eq)]
