@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use nicache_coherence::RevisionTable;
 use nicache_http::{HttpDate, Ranges};
-use nicache_port::{Burst, FrameBuf, Offload, Port, SendError, send_with_fallback};
+use nicache_port::{Burst, FrameBuf, Port};
 use nicache_tcp::{
     Seq, Time, Wheel, challenge::ChallengeBudget, cookie_keys::CookieKeys, earliest, half_open::HalfOpen, isn::IsnKey,
     syn_pressure::SynPressure, time_wait::TimeWaitTable,
@@ -20,12 +20,12 @@ use crate::access::{AccessLog, AccessRecord};
 use crate::bus::FrameBytes;
 use crate::config::CardConfig;
 use crate::counters::Counters;
-use crate::elder::Elder;
 use crate::fill::Fills;
 use crate::flow::hold::HoldPool;
 use crate::flow::parts::PartSets;
 use crate::flow::preface::Prefaces;
 use crate::flow::table::FlowTable;
+use crate::flow::turn::Turns;
 use crate::flow::{Flow, Phase};
 use crate::l0::FirstLevel;
 use crate::ledger::{Adopted, Ledger};
@@ -34,19 +34,16 @@ use crate::link::CoherenceLink;
 use crate::memo::Memo;
 use crate::outcomes::Bypassed;
 use crate::packet::{Classified, FlowKey, Side, TcpFrame, classify};
+use crate::ports::{Elder, Ports};
 use crate::questions::Questions;
 use crate::reassembly::{Reassembly, Taken};
 use crate::recheck::Rechecks;
 use crate::store::{Entry, MostUsed, Store};
 use crate::strangers::Strangers;
-use crate::turns::Turns;
 use crate::wait::Waiters;
 
 /// Frames taken from a port at a time.
 const BURST_FRAMES: usize = 64;
-
-/// Polls with work from the wire after which a quiet host is looked at again.
-const HOST_SKIPS_MAX: u32 = 8;
 
 /// What becomes of a flow after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,73 +105,6 @@ pub struct Card<W, H> {
     period_end: Option<Time>,
 }
 
-/// The two ports and what is counted at them.
-pub(crate) struct Ports<W, H> {
-    pub wire: W,
-    pub host: H,
-    pub ip_id: u16,
-    /// The host had nothing when it was last looked at, and was sent nothing since.
-    pub host_quiet: bool,
-    pub host_skips: u32,
-}
-
-impl<W: Port, H: Port> Ports<W, H> {
-    /// Sends a frame to the wire.
-    pub fn send_to_wire(&mut self, parts: &[IoSlice<'_>], offload: Offload, counters: &mut Counters) {
-        match send_with_fallback(&mut self.wire, parts, offload) {
-            Ok(_) => {}
-            Err(error) => count_refusal(error, &mut counters.drops_wire),
-        }
-    }
-
-    /// Passes a frame that came from that side on to the other one as it was on the wire.
-    fn pass(&mut self, from: Side, frame: &[u8], counters: &mut Counters) {
-        let (parts, bytes) = ([IoSlice::new(frame)], FrameBytes::other(frame.len()));
-        match from {
-            Side::Wire => self.send_to_host(&parts, Offload::default(), bytes, counters),
-            Side::Host => {
-                counters.bus.count_from_host(frame.len(), bytes);
-                self.send_to_wire(&parts, Offload::default(), counters);
-            }
-        }
-    }
-
-    /// Under a load of hits a look at the host port is a system call for nothing. A host that was quiet is looked at less often, and
-    /// always when the wire has nothing.
-    fn may_skip_host(&mut self) -> bool {
-        self.host_skips += 1;
-        if self.host_quiet && self.host_skips < HOST_SKIPS_MAX {
-            return true;
-        }
-        self.host_skips = 0;
-        false
-    }
-
-    /// Sends a frame to the host, and counts its bytes on the bus.
-    pub fn send_to_host(
-        &mut self,
-        parts: &[IoSlice<'_>],
-        offload: Offload,
-        bytes: FrameBytes,
-        counters: &mut Counters,
-    ) {
-        let len = parts.iter().map(|part| part.len()).sum();
-        self.host_quiet = false;
-        match send_with_fallback(&mut self.host, parts, offload) {
-            Ok(frames) => {
-                // A super-frame that the port cannot take goes out as segments with headers of their own.
-                let header_len = offload.gso.map_or(0, |gso| usize::from(gso.header_len));
-                counters.bus.count_to_host(len, bytes, frames, header_len);
-            }
-            Err(error) => count_refusal(error, &mut counters.drops_host),
-        }
-    }
-}
-
-fn count_refusal(_: SendError, drops: &mut u64) {
-    *drops += 1;
-}
-
 impl<W: Port, H: Port> Card<W, H> {
     /// A card between two ports. All memory is allocated here.
     pub fn new(
@@ -187,7 +117,7 @@ impl<W: Port, H: Port> Card<W, H> {
     ) -> Card<W, H> {
         let period_end = store.policy().period().map(|period| now + period);
         Card {
-            ports: Ports { wire, host, ip_id: config.secret as u16, host_quiet: false, host_skips: 0 },
+            ports: Ports::new(wire, host, config.secret as u16),
             flows: FlowTable::new(config.flows, config.secret),
             wheel: Wheel::new(config.flows, now),
             holds: HoldPool::new((config.flows / FLOWS_PER_HOLD).max(16)),
@@ -525,7 +455,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     self.half_open.end(index);
                 }
                 self.left_to_host += usize::from(flow.is_left_to_host());
-                self.turns.join(index, &mut flow);
+                self.turns.join(index, &mut flow.turn);
                 if let Some(due) = self.deadline(&flow, now) {
                     self.wheel.arm(index, due);
                 }

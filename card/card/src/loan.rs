@@ -13,13 +13,13 @@ use nicache_tcp::{Seq, Time};
 
 use crate::card::Card;
 use crate::flow::reply::{Reply, ReplyKind};
+use crate::flow::turn::Turn;
 use crate::flow::{Flow, HostPhase, Phase};
 use crate::l0::whole;
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::packet::FlowKey;
 use crate::payload;
 use crate::store::EntryId;
-use crate::turns::Turn;
 
 /// A connection on loan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use nicache_tcp::plain::Plain;
 use nicache_tcp::{AckInfo, SackBlocks, Time};
 
 use crate::card::Card;
+use crate::flow::turn::Turn;
 use crate::flow::{Flow, HostPhase, Phase};
 use crate::request::Recalled;
-use crate::turns::Turn;
 
 impl<W: Port, H: Port> Card<W, H> {
     /// Answers a request that is expected; true if it was one.
@@ -43,7 +43,7 @@ impl<W: Port, H: Port> Card<W, H> {
             if !flow.in_ledger {
                 self.note_in_ledger(index, &mut flow, true);
             }
-            self.turns.join(index, &mut flow);
+            self.turns.join(index, &mut flow.turn);
             self.arm_expected(index, &flow, now);
         }
         self.flows.put(index, flow);

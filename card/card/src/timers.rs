@@ -7,8 +7,8 @@ use nicache_tcp::patience::KeepAliveStep;
 use nicache_tcp::{Flags, Time, TimeoutOutcome, earliest};
 
 use crate::card::{Card, Keep};
+use crate::flow::turn::Turn;
 use crate::flow::{Flow, HostPhase, Phase};
-use crate::turns::Turn;
 
 /// Timers that are run between two looks at the ports.
 const TIMERS_PER_POLL: usize = 64;

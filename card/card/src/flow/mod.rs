@@ -13,6 +13,7 @@ pub mod parts;
 pub mod preface;
 pub mod reply;
 pub mod table;
+pub mod turn;
 
 use nicache_http::Follower;
 use nicache_tcp::challenge::Challenged;
@@ -25,13 +26,13 @@ use nicache_tcp::{
 
 use crate::fill::FillId;
 use crate::packet::{FlowKey, Mac, Tags, TcpFrame};
-use crate::turns::Turn;
 use crate::wait::Wait;
 use changing::Changing;
 use hold::Hold;
 use lesson::Lesson;
 use preface::FlowPreface;
 use reply::ReplyQueue;
+use turn::Turn;
 
 /// What the card does with the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
