@@ -9,11 +9,10 @@ use nicache_port::Port;
 use crate::cache_status::LINE_BYTES_MAX;
 use crate::card::Card;
 use crate::counters::CardBypass;
-use crate::flow::lesson::LessonForm;
 use crate::flow::reply::ReplyKind;
 use crate::limits::RENDERED_HEAD_BYTES_MAX;
 use crate::payload;
-use crate::store::{Entry, EntryId, Validators};
+use crate::store::{Entry, EntryId, LessonForm, Validators};
 
 /// How a request for an entry is answered.
 pub(crate) enum Form {

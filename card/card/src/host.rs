@@ -224,7 +224,7 @@ impl<W: Port, H: Port> Card<W, H> {
         last: bool,
     ) {
         if let Some(lesson) = flow.lesson.take() {
-            self.learn(lesson, reply, head, rest, last);
+            self.store.learn(lesson, reply, head, rest, last);
         }
         if let Some(fill) = flow.fill {
             // A server of files that closes although the client would go on does so now and then; what computes replies may do so

@@ -42,7 +42,6 @@ mod in_use;
 mod invalidate;
 mod l0;
 mod l0_program;
-mod learn;
 mod ledger;
 pub mod limits;
 mod link;

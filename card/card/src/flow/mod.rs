@@ -8,7 +8,6 @@
 
 pub mod changing;
 pub mod hold;
-pub mod lesson;
 pub mod parts;
 pub mod preface;
 pub mod reply;
@@ -26,10 +25,10 @@ use nicache_tcp::{
 
 use crate::fill::FillId;
 use crate::packet::{FlowKey, Mac, Tags, TcpFrame};
+use crate::store::Lesson;
 use crate::wait::Wait;
 use changing::Changing;
 use hold::Hold;
-use lesson::Lesson;
 use preface::FlowPreface;
 use reply::ReplyQueue;
 use turn::Turn;

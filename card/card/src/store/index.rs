@@ -13,7 +13,6 @@ use super::agreement::Candidates;
 use super::costumes::Costumes;
 use super::distrust::Distrust;
 use super::entry::{Entry, EntryId};
-use super::learned::Learned;
 use super::splits::Splits;
 use super::suspects::Suspects;
 use super::vary::VaryRules;
@@ -278,11 +277,6 @@ impl Store {
     /// All entries that can be found.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.places.iter().filter_map(|place| place.entry.as_ref()).filter(|entry| !entry.dead)
-    }
-
-    /// The server's other replies for an entry, to add one.
-    pub fn learned_mut(&mut self, id: EntryId) -> Option<&mut Learned> {
-        self.get_mut(id).map(|entry| &mut entry.learned)
     }
 
     /// Takes an entry out of the index.

@@ -1,17 +1,36 @@
 //! Learning from the server's own replies how it says the same in another form (304, 206).
 
-use nicache_http::{HeadTemplate, PartFormat, PartialTemplate, ReplyHead};
-use nicache_port::Port;
+use nicache_http::{ByteRange, HeadTemplate, PartFormat, PartialTemplate, PartsAsked, ReplyHead};
 
-use crate::card::Card;
-use crate::flow::lesson::{Lesson, LessonForm};
-use crate::store::LearnedParts;
+use super::entry::EntryId;
+use super::index::Store;
+use super::learned::{LearnedParts, Validators};
 
-impl<W: Port, H: Port> Card<W, H> {
+/// A request for an entry in a form that the card has not seen the server's reply in.
+#[derive(Clone, Copy, Debug)]
+pub struct Lesson {
+    /// The entry.
+    pub entry: EntryId,
+    /// In which form it was asked for.
+    pub form: LessonForm,
+}
+
+/// A form of a reply.
+#[derive(Clone, Copy, Debug)]
+pub enum LessonForm {
+    /// 304, asked for by these.
+    NotModified(Validators),
+    /// 206 with this range.
+    Range(ByteRange),
+    /// 206 with several ranges.
+    Parts(PartsAsked),
+}
+
+impl Store {
     /// The server's reply has come: its head, and what of its body has come with it. Nothing is learned from one that is not of the entry's
     /// version, or in which the server says otherwise than usual whether the connection goes on; `last`: the request wants it closed.
-    pub(crate) fn learn(&mut self, lesson: Lesson, reply: &ReplyHead<'_>, head: &[u8], body: &[u8], last: bool) {
-        let Some(entry) = self.store.get(lesson.entry) else { return };
+    pub fn learn(&mut self, lesson: Lesson, reply: &ReplyHead<'_>, head: &[u8], body: &[u8], last: bool) {
+        let Some(entry) = self.get(lesson.entry) else { return };
         let is_of_entry = (reply.etag.is_none() || reply.etag == entry.etag.as_deref())
             && (reply.last_modified.is_none() || reply.last_modified == entry.last_modified.as_deref());
         if !is_of_entry || reply.keep_alive == last {
@@ -19,7 +38,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         let (len, is_pinned) = (entry.body_len, !entry.template.moves_expires());
         let pinned = |template: PartialTemplate| if is_pinned { template.pinned() } else { template };
-        let Some(learned) = self.store.learned_mut(lesson.entry) else { return };
+        let Some(learned) = self.get_mut(lesson.entry).map(|entry| &mut entry.learned) else { return };
         // What was learned stays: replies that were begun with it are sent again with the same bytes.
         match lesson.form {
             LessonForm::NotModified(by) => {
