@@ -11,8 +11,9 @@ use nicache_tcp::Time;
 
 use super::words::{host_of, target_of};
 use crate::cache_counters::{CacheCounters, FillAbort};
+use crate::digests::{Digests, WholeReply};
 use crate::earned::AgeBounds;
-use crate::path::{Digests, PathSettings, WholeReply};
+use crate::path::PathSettings;
 use crate::recheck::Recheck;
 use crate::store::{Execution, Executor, NewEntry, Store, Who};
 

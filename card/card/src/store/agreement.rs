@@ -24,8 +24,8 @@ use super::credit::Credit;
 use super::remembered::Remembered;
 use super::seen::{Seen, Traits};
 use super::who::{Executor, Who};
+use crate::digests::{Digests, Sameness};
 use crate::earned::AgeBounds;
-use crate::path::{Digests, Sameness};
 use crate::recheck::Recheck;
 
 /// Pages remembered that have no entry.

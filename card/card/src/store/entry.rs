@@ -11,7 +11,7 @@ use super::agreement::Age;
 use super::learned::Learned;
 use super::seen::Traits;
 use super::standing::Standing;
-use crate::path::Digests;
+use crate::digests::Digests;
 
 /// Names an entry. A name outlives its entry harmlessly: the generation tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::learned::Learned;
 use super::seen::{Seen, Traits};
 use super::standing::Standing;
 use crate::cache_counters::CacheCounters;
-use crate::path::Sameness;
+use crate::digests::Sameness;
 
 /// Everything that goes into a new entry.
 pub struct NewEntry {
