@@ -8,6 +8,9 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use nicache_cache::{
+    Bypassed, CoherenceLink, Entry, Fills, Memo, MostUsed, Questions, Rechecks, Store, Strangers, Waiters,
+};
 use nicache_coherence::RevisionTable;
 use nicache_http::{HttpDate, Ranges};
 use nicache_port::{Burst, FrameBuf, Port};
@@ -20,7 +23,6 @@ use crate::access::{AccessLog, AccessRecord};
 use crate::bus::FrameBytes;
 use crate::config::CardConfig;
 use crate::counters::Counters;
-use crate::fill::Fills;
 use crate::first_level::FirstLevel;
 use crate::flow::hold::HoldPool;
 use crate::flow::parts::PartSets;
@@ -29,18 +31,10 @@ use crate::flow::table::FlowTable;
 use crate::flow::turn::Turns;
 use crate::flow::{Flow, Phase};
 use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
-use crate::link::CoherenceLink;
-use crate::memo::Memo;
 use crate::orphans::{Adopted, Ledger};
-use crate::outcomes::Bypassed;
 use crate::packet::{Classified, FlowKey, Side, TcpFrame, classify};
 use crate::ports::{Elder, Ports};
-use crate::questions::Questions;
 use crate::reassembly::{Reassembly, Taken};
-use crate::recheck::Rechecks;
-use crate::store::{Entry, MostUsed, Store};
-use crate::strangers::Strangers;
-use crate::wait::Waiters;
 
 /// Frames taken from a port at a time.
 const BURST_FRAMES: usize = 64;

@@ -1,10 +1,10 @@
 //! The ends of connections.
 
+use nicache_cache::FillAbort;
 use nicache_port::Port;
 use nicache_tcp::time_wait::{Answer, Closed};
 use nicache_tcp::{Flags, Seq, Time};
 
-use crate::cache_counters::FillAbort;
 use crate::card::{Card, Keep};
 use crate::client::expected_of_client;
 use crate::flow::reply::{Reply, ReplyKind};

@@ -3,7 +3,6 @@
 use nicache_http::BypassReason;
 
 use crate::bus::Bus;
-use crate::cache_counters::CacheCounters;
 
 /// Why the card, not the request, let a request pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +147,7 @@ pub struct Counters {
     /// Bytes over the bus.
     pub bus: Bus,
     /// What the cache counts.
-    pub cache: CacheCounters,
+    pub cache: nicache_cache::Counters,
 }
 
 impl Default for Counters {
@@ -207,7 +206,7 @@ impl Default for Counters {
             drops_host: 0,
             access_lost: 0,
             bus: Bus::default(),
-            cache: CacheCounters::default(),
+            cache: nicache_cache::Counters::default(),
         }
     }
 }

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
+use nicache_cache::{EntryId, Store};
 use nicache_coherence::Epoch;
 use nicache_tcp::Time;
 
 use crate::counters::Counters;
 use crate::l0_program::{L0, L0_HEAD_BYTES, L0_REPLY_BYTES};
-use crate::store::{EntryId, Store};
 
 /// How long an entry's bytes are kept after its reply was published last: a client that has lost the reply asks again within this time.
 const KEPT: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ const LEAVING_MAX: usize = 1024;
 pub(crate) struct FirstLevel {
     pub(crate) l0: Box<dyn L0>,
     pub(crate) slots: Box<[Slot]>,
-    /// [`Store::revocations`](crate::store::Store::revocations) that L0 knows of.
+    /// [`Store::revocations`](nicache_cache::Store::revocations) that L0 knows of.
     revocations: u64,
     /// Entries that are published no more, with the time until which they are kept.
     pub(crate) leaving: VecDeque<(Time, EntryId)>,

@@ -1,14 +1,13 @@
 //! Segments from the host.
 
+use nicache_cache::{Answered, FillAbort};
 use nicache_http::{Follower, Method, ReplyOutcome, parse_reply};
 use nicache_port::{Checksum, FrameBuf, Port};
 use nicache_tcp::{AckInfo, AckRewrite, Flags, SackBlocks, Seq, Time, rewrite};
 
 use crate::bus::FrameBytes;
-use crate::cache_counters::FillAbort;
 use crate::card::{Card, Keep};
 use crate::emit::HEADERS_BYTES_MAX;
-use crate::fill::Answered;
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::packet::TcpFrame;

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use nicache_cache::EntryId;
 use nicache_port::Port;
 use nicache_tcp::{Time, checksum};
 
@@ -17,7 +18,6 @@ use crate::flow::reply::ReplyKind;
 use crate::l0_program::{L0, L0_HEAD_BYTES, Published};
 use crate::loan::burst_bytes;
 use crate::payload;
-use crate::store::EntryId;
 
 /// A reply is published for so long. Then the card answers a request itself: its date is new then, and the policy hears of the hits.
 const FRESH: Duration = Duration::from_millis(250);

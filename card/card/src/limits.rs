@@ -49,7 +49,6 @@ pub const ACCESS_RECORDS_MAX: usize = 4096;
 pub const ACCESS_TEXT_BYTES: usize = 256;
 
 const _: () = assert!(PART_SETS_MAX <= u16::MAX as usize);
-const _: () =
-    assert!(RENDERED_HEAD_BYTES_MAX > nicache_http::TEMPLATE_BYTES_MAX + crate::cache_status::LINE_BYTES_MAX + 32);
+const _: () = assert!(RENDERED_HEAD_BYTES_MAX > nicache_http::TEMPLATE_BYTES_MAX + nicache_cache::LINE_BYTES_MAX + 32);
 const _: () = assert!(HOLD_BYTES >= nicache_http::HEAD_BYTES_MAX);
 const _: () = assert!(SUPER_FRAME_BYTES as usize + 134 <= 65_600);

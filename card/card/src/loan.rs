@@ -6,6 +6,7 @@
 //! sent: the client, whose request it acknowledges, sends the request again if the reply was lost, and with that the connection comes back and the
 //! reply is repeated.
 
+use nicache_cache::EntryId;
 use nicache_http::ByteRange;
 use nicache_port::Port;
 use nicache_tcp::splice::window_field;
@@ -19,7 +20,6 @@ use crate::flow::{Flow, HostPhase, Phase};
 use crate::l0_program::{Loan, LoanTimestamps};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::payload;
-use crate::store::EntryId;
 
 /// RFC 6928 section 2.
 const INITIAL_WINDOW_SEGMENTS: u32 = 10;

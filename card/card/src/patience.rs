@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use nicache_cache::FillAbort;
 use nicache_port::Port;
 use nicache_tcp::patience::{Impatience, KeepAliveRules, KeepAliveStep};
 use nicache_tcp::{Flags, Time, earliest};
 
-use crate::cache_counters::FillAbort;
 use crate::card::{Card, Keep};
 use crate::flow::{Flow, HostPhase, Phase};
 use crate::limits::{FILL_BYTES_PER_SECOND, FILL_LOOK};

@@ -3,6 +3,7 @@
 //! The card does not open connections itself. Whoever runs it takes its requests ([`Card::poll_recheck`]) and sends them as a client of its
 //! own ([`Rechecker`]); the card forwards these always, and compares their replies with what it holds.
 
+use nicache_cache::{EntryId, Executor, LOOK_AHEAD, Recheck, Who};
 use nicache_http::{ClientClass, Header, Trait};
 use nicache_port::Port;
 use nicache_tcp::Time;
@@ -10,8 +11,6 @@ use nicache_tcp::Time;
 use crate::card::Card;
 use crate::config::Rechecker;
 use crate::flow::Flow;
-use crate::recheck::Recheck;
-use crate::store::{EntryId, Executor, LOOK_AHEAD, Who};
 
 impl<W: Port, H: Port> Card<W, H> {
     /// The next request that the server is to be asked again, oldest first.

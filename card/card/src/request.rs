@@ -5,6 +5,10 @@
 
 use std::sync::Arc;
 
+use nicache_cache::{
+    AgeBounds, Asked, Awaited, CacheStatus, EntryId, Example, Found, LeftAlone, Lesson, Meaning, Miss, PathSettings,
+    Who, host_of, target_of,
+};
 use nicache_http::{
     BypassReason, ByteRange, ClientClass, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource,
     UriKey, Version, carries_expiry, client_class, parse_request, strangers,
@@ -13,11 +17,8 @@ use nicache_port::Port;
 use nicache_tcp::Time;
 
 use crate::access::AccessRecord;
-use crate::cache_status::{CacheStatus, Miss};
 use crate::card::Card;
 use crate::counters::CardBypass;
-use crate::earned::AgeBounds;
-use crate::fill::{Asked, host_of, target_of};
 use crate::flow::changing::Changing;
 use crate::flow::parts::PartsId;
 use crate::flow::preface::FlowPreface;
@@ -25,14 +26,9 @@ use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::form::Form;
 use crate::l0::Offer;
-use crate::memo::Meaning;
-use crate::path::PathSettings;
 use crate::payload;
 use crate::preface::Opening;
-use crate::recheck::Example;
-use crate::store::{EntryId, Found, LeftAlone, Lesson, Who};
 use crate::transmit::segments;
-use crate::wait::Awaited;
 use crate::waiting::client_end;
 
 /// What a request at the front of the client's bytes leads to.

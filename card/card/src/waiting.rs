@@ -1,8 +1,9 @@
-//! Connections whose request waits ([`Waiters`](crate::wait::Waiters)): lets them wait, and looks at them again.
+//! Connections whose request waits ([`Waiters`](nicache_cache::Waiters)): lets them wait, and looks at them again.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use nicache_cache::Awaited;
 use nicache_coherence::fold;
 use nicache_http::Key;
 use nicache_port::Port;
@@ -11,7 +12,6 @@ use nicache_tcp::Time;
 use crate::card::Card;
 use crate::flow::Flow;
 use crate::packet::FlowKey;
-use crate::wait::Awaited;
 
 /// The client's end of a connection, as fills and the watcher know it.
 pub(crate) fn client_end(key: &FlowKey) -> SocketAddrV4 {

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nicache_card::{AgeBounds, Card, CardConfig, FillAbort, Handshake, PathSettings, Paths, Store};
+use nicache_cache::{AgeBounds, FillAbort, PathSettings, Paths, Store};
+use nicache_card::{Card, CardConfig, Handshake};
 use nicache_coherence::{RefusalReason, RevisionTable};
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};

@@ -14,6 +14,7 @@ pub mod reply;
 pub mod table;
 pub mod turn;
 
+use nicache_cache::{FillId, Lesson, Wait};
 use nicache_http::Follower;
 use nicache_tcp::challenge::Challenged;
 use nicache_tcp::ecn::EcnReceiver;
@@ -23,10 +24,7 @@ use nicache_tcp::{
     timestamps::{Paws, TsClock},
 };
 
-use crate::fill::FillId;
 use crate::packet::{FlowKey, Mac, Tags, TcpFrame};
-use crate::store::Lesson;
-use crate::wait::Wait;
 use changing::Changing;
 use hold::Hold;
 use preface::FlowPreface;

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use nicache_card::AgeBounds;
+use nicache_cache::AgeBounds;
 use nicache_coherence::{Class, Reinstatement};
 use nicache_tcp::Time;
 

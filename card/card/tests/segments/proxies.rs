@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use nicache_card::AgeBounds;
+use nicache_cache::AgeBounds;
 use nicache_coherence::Class;
 use nicache_tcp::Time;
 

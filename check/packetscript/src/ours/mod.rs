@@ -8,7 +8,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nicache_card::{AgeBounds, Card, CardConfig, Handshake, PathSettings, Paths, Store};
+use nicache_cache::{AgeBounds, PathSettings, Paths, Store};
+use nicache_card::{Card, CardConfig, Handshake};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};

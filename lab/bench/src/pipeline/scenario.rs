@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use nicache_card::{AgeBounds, Card, CardConfig, CoherenceLink, Handshake, PathSettings, Paths, Store};
+use nicache_cache::{AgeBounds, CoherenceLink, PathSettings, Paths, Store};
+use nicache_card::{Card, CardConfig, Handshake};
 use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, RevisionTable, SourceSet, SourceSlot, Verdict,
 };

@@ -1,8 +1,9 @@
 //! The card's counters as the supervisor, `nicache status` and Prometheus know them: each is named and described once, here.
 
 use nicache_admin::{CardSample, Crossing, Description, Direction};
+use nicache_cache::FillAbort;
 use nicache_card::bus::BusClass;
-use nicache_card::{Card, CardBypass, Counters as Counts, FillAbort};
+use nicache_card::{Card, CardBypass, Counters as Counts};
 use nicache_coherence::RefusalReason;
 use nicache_http::{BypassReason, NotShared};
 use nicache_port::Port;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use nicache_coherence::Answer;
 use nicache_tcp::Time;
 
-use crate::cache_counters::CacheCounters;
+use crate::counters::Counters;
 use crate::fill::Fills;
 use crate::link::CoherenceLink;
 use crate::store::Store;
@@ -36,7 +36,7 @@ impl Questions {
         fills: &mut Fills,
         store: &mut Store,
         waiters: &mut Waiters<Id>,
-        counters: &mut CacheCounters,
+        counters: &mut Counters,
         now: Time,
     ) -> bool {
         if are_none(fills, store) {

@@ -9,8 +9,8 @@ use nicache_http::{
 
 use super::one::{FillId, State};
 use super::table::Fills;
-use crate::cache_counters::{CacheCounters, FillAbort};
-use crate::cache_limits::REPLY_HEAD_BYTES_MAX;
+use crate::counters::{Counters, FillAbort};
+use crate::limits::REPLY_HEAD_BYTES_MAX;
 use crate::outcomes::Outcome;
 use crate::store::Store;
 
@@ -36,7 +36,7 @@ impl Fills {
         answered: Answered<'_>,
         keys: &KeyConfig,
         store: &mut Store,
-        counters: &mut CacheCounters,
+        counters: &mut Counters,
     ) -> bool {
         match self.take_head(id, answered, keys, store, counters) {
             Ok(()) => true,
@@ -57,7 +57,7 @@ impl Fills {
         answered: Answered<'_>,
         keys: &KeyConfig,
         store: &mut Store,
-        counters: &mut CacheCounters,
+        counters: &mut Counters,
     ) -> Result<(), Option<FillAbort>> {
         let Answered { closes_once, .. } = answered;
         let fill = self.get(id).ok_or(None)?;
@@ -131,7 +131,7 @@ impl Fills {
     }
 
     /// Body bytes, in order. Call [`Fills::finish`] when the reply is whole.
-    pub fn handle_body(&mut self, id: FillId, bytes: &[u8], store: &mut Store, counters: &mut CacheCounters) {
+    pub fn handle_body(&mut self, id: FillId, bytes: &[u8], store: &mut Store, counters: &mut Counters) {
         let Some(fill) = self.get(id) else { return };
         if fill.state != State::Receiving {
             return;
@@ -152,7 +152,7 @@ impl Fills {
     }
 
     /// The reply's last byte has come. `plain`: its chunks, if any, had neither extensions nor trailers.
-    pub fn finish(&mut self, id: FillId, plain: bool, store: &mut Store, counters: &mut CacheCounters) {
+    pub fn finish(&mut self, id: FillId, plain: bool, store: &mut Store, counters: &mut Counters) {
         let Some(fill) = self.get(id) else { return };
         if fill.state != State::Receiving {
             return self.abort(id, FillAbort::Incomplete, store, counters);

@@ -13,8 +13,8 @@ use nicache_tcp::Time;
 use super::entry::EntryId;
 use super::index::Store;
 use super::standing::Standing;
-use crate::cache_counters::CacheCounters;
-use crate::cache_limits::SUSPECTS_MAX;
+use crate::counters::Counters;
+use crate::limits::SUSPECTS_MAX;
 use crate::link::CoherenceLink;
 
 /// A verdict that has not come after this long will not come.
@@ -50,7 +50,7 @@ impl Store {
     }
 
     /// Asks the watcher about the suspects.
-    pub fn ask_about_suspects(&mut self, link: &mut dyn CoherenceLink, now: Time, counters: &mut CacheCounters) {
+    pub fn ask_about_suspects(&mut self, link: &mut dyn CoherenceLink, now: Time, counters: &mut Counters) {
         self.now = now;
         if !self.suspects.to_ask.is_empty() {
             // One stamp for all: what the watcher looks at, it looks at after this.
@@ -81,7 +81,7 @@ impl Store {
     }
 
     /// The watcher has answered.
-    pub fn handle_reinstatement(&mut self, verdict: ReinstateVerdict, counters: &mut CacheCounters) {
+    pub fn handle_reinstatement(&mut self, verdict: ReinstateVerdict, counters: &mut Counters) {
         self.suspects.asked = self.suspects.asked.saturating_sub(1);
         let id = EntryId::from_wire(verdict.id);
         let epoch = self.revisions.epoch();
@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// A source has changed for good. A dynamic entry keeps its place: maybe the server says the same again.
-    pub(super) fn purge(&mut self, id: EntryId, counters: &mut CacheCounters) {
+    pub(super) fn purge(&mut self, id: EntryId, counters: &mut Counters) {
         counters.purges_by_source += 1;
         // A file costs the server no more with the card than without it.
         let dynamic = self.get_mut(id).filter(|entry| entry.is_dynamic());

@@ -29,6 +29,7 @@ pub enum CacheStatus {
 
 impl CacheStatus {
     /// The line, with its break.
+    #[inline]
     pub const fn line(self) -> &'static [u8] {
         match self {
             CacheStatus::Silent => b"",

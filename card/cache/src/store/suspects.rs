@@ -3,7 +3,7 @@
 use nicache_tcp::Time;
 
 use super::entry::EntryId;
-use crate::cache_limits::SUSPECTS_MAX;
+use crate::limits::SUSPECTS_MAX;
 
 /// The entries that the watcher is to be asked about, or was.
 #[derive(Debug)]

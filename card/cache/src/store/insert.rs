@@ -15,7 +15,7 @@ use super::index::{Store, policy_key};
 use super::learned::Learned;
 use super::seen::{Seen, Traits};
 use super::standing::Standing;
-use crate::cache_counters::CacheCounters;
+use crate::counters::Counters;
 use crate::digests::Sameness;
 
 /// Everything that goes into a new entry.
@@ -98,7 +98,7 @@ impl Store {
         &mut self,
         new: NewEntry,
         execution: Execution,
-        counters: &mut CacheCounters,
+        counters: &mut Counters,
     ) -> Result<Inserted, NotInserted> {
         let epoch = self.revisions.epoch();
         if !self.revisions.is_unchanged(new.sources.as_slice(), new.stamp)
@@ -147,7 +147,7 @@ impl Store {
         &mut self,
         new: NewEntry,
         execution: Execution,
-        counters: &mut CacheCounters,
+        counters: &mut Counters,
     ) -> Result<Inserted, NotInserted> {
         let epoch = self.revisions.epoch();
         if self.revisions.stamp_of(SourceSlot::EVERYTHING) >= new.stamp
@@ -238,7 +238,7 @@ impl Store {
         &mut self,
         new: NewEntry,
         execution: Execution,
-        counters: &mut CacheCounters,
+        counters: &mut Counters,
     ) -> Result<(), NotInserted> {
         let agreed = match self.name_of(&new.key).and_then(|id| Some((id, self.get(id)?))) {
             Some((_, known)) if !known.is_dynamic() => None,
@@ -346,13 +346,7 @@ impl Store {
     }
 
     /// The server treats clients of different classes differently here: from now on the class is a part of the key.
-    fn split(
-        &mut self,
-        new: NewEntry,
-        execution: &Execution,
-        traits: Traits,
-        counters: &mut CacheCounters,
-    ) -> Inserted {
+    fn split(&mut self, new: NewEntry, execution: &Execution, traits: Traits, counters: &mut Counters) -> Inserted {
         self.splits.note(&execution.base, traits);
         self.revocations += 1;
         counters.classes_split += 1;
@@ -375,7 +369,7 @@ impl Store {
         new: NewEntry,
         age: Age,
         epoch: Epoch,
-        counters: &mut CacheCounters,
+        counters: &mut Counters,
     ) -> Result<EntryId, NotInserted> {
         if let Some(old) = self.name_of(&new.key) {
             self.remove(old, Removal::Purged);

@@ -11,8 +11,8 @@ use nicache_tcp::Time;
 use super::entry::EntryId;
 use super::index::Store;
 use super::standing::Standing;
-use crate::cache_counters::CacheCounters;
-use crate::cache_limits::SUSPECTS_MAX;
+use crate::counters::Counters;
+use crate::limits::SUSPECTS_MAX;
 use crate::recheck::Recheck;
 
 /// Between two [looks](Store::look_ahead).
@@ -32,12 +32,7 @@ const REST_MAX: Duration = Duration::from_secs(5);
 
 impl Store {
     /// Looks at some entries, other ones each time: what has changed is found suspect, and for what has lapsed the server is asked by `ask`.
-    pub fn look_ahead(
-        &mut self,
-        now: Time,
-        counters: &mut CacheCounters,
-        mut ask: impl FnMut(Recheck, &mut CacheCounters),
-    ) {
+    pub fn look_ahead(&mut self, now: Time, counters: &mut Counters, mut ask: impl FnMut(Recheck, &mut Counters)) {
         self.now = now;
         let mut asked = 0;
         for _ in 0..PLACES.min(self.places_used) {

@@ -37,7 +37,7 @@ impl StrangeName {
 }
 
 /// The table.
-pub(crate) struct Strangers {
+pub struct Strangers {
     names: Vec<(StrangeName, u64)>,
     /// Those that nobody has been told of yet.
     new: Vec<StrangeName>,
@@ -50,7 +50,7 @@ const TOLD_MAX: u64 = 100;
 
 impl Strangers {
     /// None yet.
-    pub(crate) fn new() -> Strangers {
+    pub fn new() -> Strangers {
         Strangers {
             names: Vec::with_capacity(NAMES_MAX),
             new: Vec::with_capacity(NAMES_MAX),
@@ -60,7 +60,7 @@ impl Strangers {
     }
 
     /// A request for this page has a header or a cookie of that name.
-    pub(crate) fn note(&mut self, page: UriKey, stranger: Stranger<'_>) {
+    pub fn note(&mut self, page: UriKey, stranger: Stranger<'_>) {
         let stranger = StrangeName::of(stranger);
         self.pages[page.hash() as usize % PAGES_MAX] = Some((page, stranger.clone()));
         if let Some((_, count)) = self.names.iter_mut().find(|(known, _)| *known == stranger) {
@@ -79,18 +79,18 @@ impl Strangers {
     }
 
     /// What last kept a request for the page from the card.
-    pub(crate) fn of_page(&self, page: UriKey) -> Option<&StrangeName> {
+    pub fn of_page(&self, page: UriKey) -> Option<&StrangeName> {
         let (known, stranger) = self.pages[page.hash() as usize % PAGES_MAX].as_ref()?;
         (*known == page).then_some(stranger)
     }
 
     /// All names with their counts.
-    pub(crate) fn names(&self) -> &[(StrangeName, u64)] {
+    pub fn names(&self) -> &[(StrangeName, u64)] {
         &self.names
     }
 
     /// Those that are new.
-    pub(crate) fn take_new(&mut self) -> Option<StrangeName> {
+    pub fn take_new(&mut self) -> Option<StrangeName> {
         self.new.pop()
     }
 }

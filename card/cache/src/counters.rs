@@ -75,7 +75,7 @@ impl FillAbort {
 
 /// All counters of one cache, in units of events.
 #[derive(Clone, Debug)]
-pub struct CacheCounters {
+pub struct Counters {
     /// Fills begun.
     pub fills: u64,
     /// Fills that became entries.
@@ -118,9 +118,9 @@ pub struct CacheCounters {
     pub evictions: u64,
 }
 
-impl Default for CacheCounters {
-    fn default() -> CacheCounters {
-        CacheCounters {
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
             fills: 0,
             fills_stored: 0,
             fills_refused: [0; RefusalReason::ALL.len()],
@@ -145,7 +145,7 @@ impl Default for CacheCounters {
     }
 }
 
-impl CacheCounters {
+impl Counters {
     /// Counts a reply that is not offered to the watcher.
     pub fn count_abort(&mut self, reason: FillAbort) {
         self.fills_aborted[reason as usize] += 1;

@@ -18,8 +18,8 @@ use std::time::Duration;
 use nicache_http::Key;
 use nicache_tcp::Time;
 
-use crate::cache_counters::CacheCounters;
 use crate::cache_status::Miss;
+use crate::counters::Counters;
 use crate::fill::{Fills, Unanswered};
 use crate::outcomes::Outcome;
 
@@ -47,10 +47,18 @@ pub const WAITERS_MAX: usize = 1024;
 /// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Awaited {
-    /// The reply to another request for the same, for which the server usually needs so long, because nothing was found for that reason.
-    Reply { usual: Duration, miss: Miss },
+    /// The reply to another request for the same.
+    Reply {
+        /// How long the server usually needs for it.
+        usual: Duration,
+        /// Why nothing was found.
+        miss: Miss,
+    },
     /// The first reply to a request for the same.
-    First { miss: Miss },
+    First {
+        /// Why nothing was found.
+        miss: Miss,
+    },
     /// What the watcher says of an entry.
     Verdict,
 }
@@ -205,7 +213,7 @@ impl<Id: Copy + PartialEq> Waiters<Id> {
         opened: Time,
         earlier: Option<Wait>,
         awaited: Awaited,
-        counters: &mut CacheCounters,
+        counters: &mut Counters,
         now: Time,
     ) -> Wait {
         counters.waits += u64::from(earlier.is_none());

@@ -7,7 +7,7 @@ use nicache_coherence::RefusalReason;
 use nicache_http::{BypassReason, Key, NotShared, UriKey};
 use nicache_tcp::Time;
 
-use crate::cache_counters::FillAbort;
+use crate::counters::FillAbort;
 
 /// Pages remembered; a power of two.
 const PLACES: usize = 4096;
@@ -33,50 +33,52 @@ pub enum Outcome {
 
 /// What last became of a reply to a client.
 #[derive(Debug)]
-pub(crate) struct LastReply {
+pub struct LastReply {
     page: UriKey,
     /// The whole head of his request.
-    pub(crate) head: Vec<u8>,
-    pub(crate) outcome: Outcome,
+    pub head: Vec<u8>,
+    /// What became of it.
+    pub outcome: Outcome,
     /// When his request was forwarded.
-    pub(crate) at: Time,
+    pub at: Time,
 }
 
 /// See the module's head.
-pub(crate) struct Outcomes {
+pub struct Outcomes {
     places: Box<[Option<(Key, Outcome, Time)>]>,
     pages: Box<[Option<LastReply>]>,
 }
 
 /// Why the last request for a page was passed that the card did not look up.
-pub(crate) struct Bypassed {
+pub struct Bypassed {
     pages: Box<[Option<(UriKey, BypassReason, Time)>]>,
 }
 
 impl Bypassed {
-    pub(crate) fn new() -> Bypassed {
+    /// None was passed.
+    pub fn new() -> Bypassed {
         Bypassed { pages: vec![None; PAGES].into_boxed_slice() }
     }
 
     /// A request for the page is passed.
-    pub(crate) fn note(&mut self, page: UriKey, reason: BypassReason, now: Time) {
+    pub fn note(&mut self, page: UriKey, reason: BypassReason, now: Time) {
         self.pages[place_of_page(page)] = Some((page, reason, now));
     }
 
     /// The last one.
-    pub(crate) fn last(&self, page: UriKey) -> Option<(BypassReason, Time)> {
+    pub fn last(&self, page: UriKey) -> Option<(BypassReason, Time)> {
         self.pages[place_of_page(page)].filter(|(known, ..)| *known == page).map(|(_, reason, at)| (reason, at))
     }
 }
 
 impl Outcomes {
-    pub(crate) fn new() -> Outcomes {
+    pub fn new() -> Outcomes {
         let pages = std::iter::repeat_with(|| None).take(PAGES).collect();
         Outcomes { places: vec![None; PLACES].into_boxed_slice(), pages }
     }
 
     /// Takes note of the end of a fill for `base`, and of the page and the head of the request if a client has sent it.
-    pub(crate) fn note(&mut self, base: &Key, request: Option<(UriKey, &[u8])>, outcome: Outcome, now: Time) {
+    pub fn note(&mut self, base: &Key, request: Option<(UriKey, &[u8])>, outcome: Outcome, now: Time) {
         self.places[place_of(base)] = Some((*base, outcome, now));
         let Some((page, request)) = request else { return };
         let place = &mut self.pages[place_of_page(page)];
@@ -88,12 +90,12 @@ impl Outcomes {
     }
 
     /// What last became of a reply for the page to any client.
-    pub(crate) fn last_of_page(&self, page: UriKey) -> Option<&LastReply> {
+    pub fn last_of_page(&self, page: UriKey) -> Option<&LastReply> {
         self.pages[place_of_page(page)].as_ref().filter(|last| last.page == page)
     }
 
     /// What last became of a reply for `base`, and of which request's time: when it was forwarded.
-    pub(crate) fn last(&self, base: &Key) -> Option<(Outcome, Time)> {
+    pub fn last(&self, base: &Key) -> Option<(Outcome, Time)> {
         self.places[place_of(base)].filter(|(key, ..)| key == base).map(|(_, outcome, at)| (outcome, at))
     }
 }

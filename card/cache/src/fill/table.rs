@@ -8,9 +8,9 @@ use nicache_http::{ClientClass, Key, ProxyVersion, UriKey};
 use nicache_tcp::Time;
 
 use super::one::{Fill, FillId, REQUEST_BYTES, State};
-use crate::cache_counters::{CacheCounters, FillAbort};
-use crate::cache_limits::FILLS_MAX;
+use crate::counters::{Counters, FillAbort};
 use crate::earned::AgeBounds;
+use crate::limits::FILLS_MAX;
 use crate::outcomes::{LastReply, Outcome, Outcomes};
 use crate::path::PathSettings;
 use crate::store::{Executor, Store, Who, source_of};
@@ -52,7 +52,7 @@ pub struct Asked<'a> {
     pub goes_ahead: bool,
 }
 
-/// All fills of a card.
+/// All fills of a cache.
 pub struct Fills {
     pub(super) fills: Box<[Fill]>,
     free: Vec<u32>,
@@ -82,13 +82,7 @@ impl Fills {
 
     /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
     /// and one for the card itself are allowed), or nothing is free.
-    pub fn begin(
-        &mut self,
-        asked: Asked<'_>,
-        store: &mut Store,
-        now: Time,
-        counters: &mut CacheCounters,
-    ) -> Option<FillId> {
+    pub fn begin(&mut self, asked: Asked<'_>, store: &mut Store, now: Time, counters: &mut Counters) -> Option<FillId> {
         let Asked { base, key, by, client, settings, ages, class, page, port, preface, head: request_head, goes_ahead } =
             asked;
         let fills = &self.fills;
@@ -140,7 +134,7 @@ impl Fills {
     }
 
     /// Gives a fill up.
-    pub fn abort(&mut self, id: FillId, reason: FillAbort, store: &mut Store, counters: &mut CacheCounters) {
+    pub fn abort(&mut self, id: FillId, reason: FillAbort, store: &mut Store, counters: &mut Counters) {
         if self.get(id).is_some_and(|fill| matches!(fill.state, State::Forwarded | State::Receiving)) {
             counters.count_abort(reason);
             self.note(id, Outcome::Aborted(reason));
@@ -149,12 +143,12 @@ impl Fills {
     }
 
     /// The key that the reply would be kept by.
-    pub(crate) fn key_of(&mut self, id: FillId) -> Option<Key> {
+    pub fn key_of(&mut self, id: FillId) -> Option<Key> {
         self.get(id).map(|fill| fill.key)
     }
 
     /// The request for this that the server has not said anything to yet.
-    pub(crate) fn unanswered(&self, base: &Key) -> Option<Unanswered> {
+    pub fn unanswered(&self, base: &Key) -> Option<Unanswered> {
         let is_silent = |fill: &Fill| fill.base == *base && fill.state == State::Forwarded;
         let found = self.keys.find(base.low_u64(), |&index| is_silent(&self.fills[index as usize]));
         let fill = found.map(|&index| &self.fills[index as usize]);

@@ -17,8 +17,8 @@ use super::splits::Splits;
 use super::suspects::Suspects;
 use super::vary::VaryRules;
 use super::worth::Worth;
-use crate::cache_counters::CacheCounters;
-use crate::cache_limits::OBJECT_SHARE;
+use crate::counters::Counters;
+use crate::limits::OBJECT_SHARE;
 
 /// Hits of one entry that the policy is told of at a time.
 const TOLD_MAX: u32 = 64;
@@ -115,12 +115,13 @@ impl Store {
     }
 
     /// The revision table that entries are checked against.
+    #[inline]
     pub fn revisions(&self) -> &RevisionTable {
         &self.revisions
     }
 
     /// Another table from now on, if nothing is stored. False: something is, and its stamps are of this one.
-    pub(crate) fn begin_watched(&mut self, revisions: Arc<RevisionTable>) -> bool {
+    pub fn begin_watched(&mut self, revisions: Arc<RevisionTable>) -> bool {
         let is_empty = self.places.iter().all(|place| place.entry.is_none());
         if is_empty {
             self.revisions = revisions;
@@ -129,6 +130,7 @@ impl Store {
     }
 
     /// The memory behind the entries.
+    #[inline]
     pub fn memory(&self) -> &CardMemory {
         &self.memory
     }
@@ -232,6 +234,7 @@ impl Store {
     }
 
     /// A reply no longer needs the entry's bytes.
+    #[inline]
     pub fn unpin(&mut self, id: EntryId) {
         let Some(entry) = self.get_mut(id) else { return };
         entry.pins = entry.pins.saturating_sub(1);
@@ -256,7 +259,7 @@ impl Store {
     }
 
     /// Room for a body of `len` bytes, evicting as the policy says.
-    pub fn allocate(&mut self, key: &Key, len: u64, counters: &mut CacheCounters) -> Option<BodyId> {
+    pub fn allocate(&mut self, key: &Key, len: u64, counters: &mut Counters) -> Option<BodyId> {
         let incoming = Incoming { key: policy_key(key), bytes: CardMemory::occupied_bytes(len) };
         loop {
             if let Ok(body) = self.memory.allocate(len) {
@@ -326,7 +329,7 @@ impl Store {
     }
 
     /// Evicts one entry; false if the policy names none.
-    pub(super) fn evict(&mut self, incoming: Incoming, counters: &mut CacheCounters) -> bool {
+    pub(super) fn evict(&mut self, incoming: Incoming, counters: &mut Counters) -> bool {
         let Some(victim) = self.policy.poll_victim(Some(incoming)) else { return false };
         let places = &self.places;
         let found = self.index.find(victim.0, |&index| {

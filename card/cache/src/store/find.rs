@@ -9,7 +9,7 @@ use super::index::Store;
 use super::seen::Traits;
 use super::standing::Standing;
 use super::who::Who;
-use crate::cache_counters::CacheCounters;
+use crate::counters::Counters;
 
 /// What the index says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Store {
 
     /// The valid entry for a key. `epoch` must have been read after the request came in.
     #[inline]
-    pub fn find(&mut self, key: &Key, epoch: Epoch, now: Time, counters: &mut CacheCounters) -> Found {
+    pub fn find(&mut self, key: &Key, epoch: Epoch, now: Time, counters: &mut Counters) -> Found {
         let places = &self.places;
         let Some(&index) = self
             .index
@@ -107,7 +107,7 @@ impl Store {
     }
 
     /// An entry that was not looked at in this epoch.
-    pub(super) fn find_again(&mut self, id: EntryId, epoch: Epoch, counters: &mut CacheCounters) -> Found {
+    pub(super) fn find_again(&mut self, id: EntryId, epoch: Epoch, counters: &mut Counters) -> Found {
         let Some(entry) = self.get(id) else { return Found::Absent };
         if entry.standing != Standing::Lapsed && self.has_changed_by_request(entry) {
             self.purge(id, counters);

@@ -10,7 +10,7 @@ use nicache_memory::BodyId;
 use nicache_tcp::Time;
 
 use super::words::{host_of, target_of};
-use crate::cache_counters::{CacheCounters, FillAbort};
+use crate::counters::{Counters, FillAbort};
 use crate::digests::{Digests, WholeReply};
 use crate::earned::AgeBounds;
 use crate::path::PathSettings;
@@ -213,12 +213,7 @@ impl Fill {
     }
 
     /// Moves to a body with room for `needed` bytes or more.
-    pub(super) fn grow(
-        &mut self,
-        needed: u64,
-        store: &mut Store,
-        counters: &mut CacheCounters,
-    ) -> Result<(), FillAbort> {
+    pub(super) fn grow(&mut self, needed: u64, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
         let max = store.object_bytes_max();
         if needed > max {
             return Err(FillAbort::TooLarge);
@@ -227,12 +222,7 @@ impl Fill {
         self.move_to(room, store, counters)
     }
 
-    pub(super) fn move_to(
-        &mut self,
-        room: u64,
-        store: &mut Store,
-        counters: &mut CacheCounters,
-    ) -> Result<(), FillAbort> {
+    pub(super) fn move_to(&mut self, room: u64, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
         let old = self.body.ok_or(FillAbort::Incomplete)?;
         let new = store.allocate(&self.key, room, counters).ok_or(FillAbort::NoRoom)?;
         let copied = store.memory_mut().append_from(new, old);
@@ -244,7 +234,7 @@ impl Fill {
     }
 
     /// All bytes are in.
-    pub(super) fn seal(&mut self, store: &mut Store, counters: &mut CacheCounters) -> Result<(), FillAbort> {
+    pub(super) fn seal(&mut self, store: &mut Store, counters: &mut Counters) -> Result<(), FillAbort> {
         let mut tail: &[u8] = b"";
         if !matches!(self.framing, Framing::Length(_)) {
             if self.framing == Framing::Chunked && self.received > 0 {

@@ -7,7 +7,7 @@ use nicache_tcp::Time;
 use super::one::{FillId, State};
 use super::table::Fills;
 use super::words::target_of;
-use crate::cache_counters::{CacheCounters, FillAbort};
+use crate::counters::{Counters, FillAbort};
 use crate::link::CoherenceLink;
 use crate::outcomes::Outcome;
 use crate::store::{Executor, Inserted, NotInserted, Store};
@@ -25,7 +25,7 @@ impl Fills {
 
     /// Asks the watcher about whole replies, and gives up those that it does not answer. Call with a `now` that was read after the
     /// frames which made the replies whole had been received, since the watcher looks at what happened up to then.
-    pub fn ask(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut CacheCounters) {
+    pub fn ask(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut Counters) {
         // One value for all: what the watcher looks at, it looks at after this.
         let asked = if self.whole.is_empty() { Default::default() } else { store.revisions().advance_clock() };
         while let Some(&index) = self.whole.last() {
@@ -79,7 +79,7 @@ impl Fills {
     }
 
     /// The watcher has answered.
-    pub fn handle_verdict(&mut self, verdict: &FillVerdict, store: &mut Store, counters: &mut CacheCounters) {
+    pub fn handle_verdict(&mut self, verdict: &FillVerdict, store: &mut Store, counters: &mut Counters) {
         let id = FillId::from_wire(verdict.id);
         let Some(fill) = self.get(id) else { return };
         if fill.state != State::Asked {

@@ -7,7 +7,7 @@ use super::entry::EntryId;
 use super::index::Store;
 use super::standing::Standing;
 use super::who::Who;
-use crate::cache_counters::CacheCounters;
+use crate::counters::Counters;
 use crate::recheck::{Recheck, seed};
 
 impl Store {
@@ -68,7 +68,7 @@ impl Store {
 
     /// The server was asked for a page that had an entry not long ago, and again something had changed meanwhile. It was worth it if
     /// others who had waited have got the last reply of this kind.
-    pub fn note_wasted(&mut self, key: &Key, now: Time, counters: &mut CacheCounters) {
+    pub fn note_wasted(&mut self, key: &Key, now: Time, counters: &mut Counters) {
         let lapsed = self
             .name_of(key)
             .and_then(|id| self.get_mut(id))

@@ -2,7 +2,7 @@
 
 use nicache_http::{Key, KeyConfig, ProxyVersion, Trait, VaryNames, dressed, recheck_head, trait_lines};
 
-use crate::cache_counters::CacheCounters;
+use crate::counters::Counters;
 
 /// Requests that wait to be taken.
 const RECHECKS_MAX: usize = 256;
@@ -52,7 +52,7 @@ impl Rechecks {
         example: &Example<'_>,
         vary: Option<&VaryNames>,
         keys: &KeyConfig,
-        counters: &mut CacheCounters,
+        counters: &mut Counters,
     ) {
         let Example { port, preface, head } = *example;
         if let Some(bare) = recheck_head(head, vary, keys) {
@@ -64,7 +64,7 @@ impl Rechecks {
     }
 
     /// Asks for that.
-    pub fn ask(&mut self, recheck: Recheck, counters: &mut CacheCounters) {
+    pub fn ask(&mut self, recheck: Recheck, counters: &mut Counters) {
         if self.waiting.len() < RECHECKS_MAX {
             counters.rechecks += 1;
             self.waiting.push(recheck);

@@ -21,11 +21,15 @@ pub struct EntryId {
 }
 
 impl EntryId {
-    pub(crate) fn to_wire(self) -> u64 {
+    /// The name as a number, for messages and for programs that hand it back.
+    #[inline]
+    pub fn to_wire(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    pub(crate) fn from_wire(id: u64) -> EntryId {
+    /// The name that [`EntryId::to_wire`] made a number of. From any other number comes a name that no entry has, or another entry's.
+    #[inline]
+    pub fn from_wire(id: u64) -> EntryId {
         EntryId { index: id as u32, generation: (id >> 32) as u32 }
     }
 }
@@ -118,6 +122,7 @@ pub struct Entry {
 
 impl Entry {
     /// Can it answer a HEAD?
+    #[inline]
     pub fn has_length(&self) -> bool {
         matches!(self.framing, Framing::Length(_))
     }
@@ -128,6 +133,7 @@ impl Entry {
     }
 
     /// Is it a reply that the server computed?
+    #[inline]
     pub fn is_dynamic(&self) -> bool {
         self.age.class == Class::Dynamic
     }
