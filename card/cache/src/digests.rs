@@ -16,6 +16,10 @@ pub struct Digests {
     pub masked: [u8; 32],
     /// Of the whole reply if its Expires stands still instead of moving with Date; equal to `exact` if there is none.
     pub pinned: [u8; 32],
+    /// Of its Content-Encoding.
+    pub coding: u32,
+    /// Of its Content-Type.
+    pub kind: u32,
 }
 
 /// How two executions are the same.
@@ -62,7 +66,8 @@ impl WholeReply<'_> {
         let masked = if settings.masks_anything() { self.masked(settings, &head, body) } else { exact };
         let is_moving = self.template.moves_expires();
         let pinned = if is_moving { self.exact(&rendered(&self.template.clone().pinned())) } else { exact };
-        Digests { exact, masked, pinned }
+        let of = |name: &[u8]| value_digest(&head, name);
+        Digests { exact, masked, pinned, coding: of(b"content-encoding"), kind: of(b"content-type") }
     }
 
     fn exact(&self, head: &[u8]) -> [u8; 32] {
@@ -105,6 +110,22 @@ fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
         name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
     };
     head.split_inclusive(|byte| *byte == b'\n').filter(move |line| !is_framing(line))
+}
+
+/// A digest of the lines of one field; 0 where there are none.
+fn value_digest(head: &[u8], name: &[u8]) -> u32 {
+    let mut of_name = head
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| line[..name_len(line)].eq_ignore_ascii_case(name))
+        .peekable();
+    if of_name.peek().is_none() {
+        return 0;
+    }
+    let mut hasher = blake3::Hasher::new();
+    for line in of_name {
+        hasher.update(line);
+    }
+    u32::from_le_bytes(std::array::from_fn(|at| hasher.finalize().as_bytes()[at]))
 }
 
 fn name_len(line: &[u8]) -> usize {

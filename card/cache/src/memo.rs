@@ -114,7 +114,7 @@ mod tests {
         let mut memo = Memo::new(7);
         let meaning = Meaning {
             key: Key([9; 16]),
-            class: ClientClass([1; 5]),
+            class: ClientClass([1; 7]),
             signs: Signs::default(),
             head_request: false,
             keep_alive: true,

@@ -183,6 +183,7 @@ struct Fields<'b> {
     content_length: Option<u64>,
     connection: ConnectionOptions,
     conditional: Conditional<'b>,
+    // Only to see whether they come twice: they are traits of the client.
     accept_encoding: Option<&'b [u8]>,
     accept: Option<&'b [u8]>,
     origin: Option<&'b [u8]>,
@@ -351,8 +352,6 @@ impl<'b> Fields<'b> {
             host,
             target,
             class: connection,
-            accept_encoding: self.accept_encoding,
-            accept: self.accept,
             origin: self.origin,
         };
         let mut key = self.of_proxies.complete(key(config, &parts));

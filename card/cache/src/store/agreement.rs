@@ -257,6 +257,18 @@ pub(super) enum Opinion {
     IsForOthers(Traits),
 }
 
+/// By which of the traits in which two clients differ the server has told them apart, as far as its replies say: another coding is due to
+/// what the client can decode, another type to what it accepts. All of them, if the replies do not say.
+pub(super) fn blamed(apart: Traits, one: &Digests, other: &Digests) -> Traits {
+    let said = |of: Trait| match of {
+        Trait::Coding => one.coding != other.coding,
+        Trait::Accept => one.kind != other.kind,
+        _ => false,
+    };
+    let told = Traits::of(|of| apart.has(of) && said(of));
+    if told.is_empty() { apart } else { told }
+}
+
 /// Pages that have no entry, but may get one.
 pub(super) struct Candidates {
     candidates: Remembered<Key, Candidate>,
@@ -322,6 +334,7 @@ impl Candidates {
             return self.agree(key, execution, is_comparable);
         }
         let apart = Traits::of(|of: Trait| known.class.of(of) != execution.class.of(of));
+        let apart = blamed(apart, &known.digests, &execution.digests);
         known.rest_on(basis);
         known.take(execution);
         if is_comparable && !is_equal && !apart.is_empty() && Rule::Classes.holds() {

@@ -9,7 +9,7 @@ use nicache_http::{Framing, HeadTemplate, Key};
 use nicache_memory::{BodyId, CardMemory};
 use nicache_policy::{Incoming, Removal};
 
-use super::agreement::{Age, Basis, Execution, Opinion, Past};
+use super::agreement::{Age, Basis, Execution, Opinion, Past, blamed};
 use super::entry::{Entry, EntryId, EntryState};
 use super::index::{Store, policy_key};
 use super::learned::Learned;
@@ -342,7 +342,7 @@ impl Store {
     fn is_for_others(&self, known: &Entry, execution: &Execution) -> Option<Traits> {
         let traits = known.age.seen.missing(execution.class);
         let may_be = Rule::Classes.holds() && !traits.is_empty() && self.is_unexplained(known, execution);
-        may_be.then_some(traits)
+        may_be.then(|| blamed(traits, &known.age.digests, &execution.digests))
     }
 
     /// The server treats clients of different classes differently here: from now on the class is a part of the key.
