@@ -17,6 +17,7 @@
 #![deny(clippy::disallowed_methods)]
 
 mod access;
+mod answer;
 pub mod bus;
 mod card;
 mod challenge;
@@ -31,6 +32,7 @@ mod explain;
 mod first_level;
 mod flow;
 mod form;
+mod forward;
 mod handshake;
 mod host;
 mod in_use;

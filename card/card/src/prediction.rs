@@ -11,10 +11,10 @@ use nicache_port::{Checksum, FrameBuf, Port};
 use nicache_tcp::plain::Plain;
 use nicache_tcp::{AckInfo, SackBlocks, Time};
 
+use crate::answer::Recalled;
 use crate::card::Card;
 use crate::flow::turn::Turn;
 use crate::flow::{Flow, HostPhase, Phase};
-use crate::request::Recalled;
 
 impl<W: Port, H: Port> Card<W, H> {
     /// Answers a request that is expected; true if it was one.
