@@ -35,15 +35,8 @@ pub enum Trait {
 
 impl Trait {
     /// All traits.
-    pub const ALL: [Trait; 7] = [
-        Trait::Origin,
-        Trait::Fetch,
-        Trait::Language,
-        Trait::Agent,
-        Trait::Accept,
-        Trait::Coding,
-        Trait::Proxy,
-    ];
+    pub const ALL: [Trait; 7] =
+        [Trait::Origin, Trait::Fetch, Trait::Language, Trait::Agent, Trait::Accept, Trait::Coding, Trait::Proxy];
 
     /// For an operator.
     pub const fn label(self) -> &'static str {

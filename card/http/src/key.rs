@@ -215,12 +215,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const BASE: KeyParts<'static> = KeyParts {
-        host: b"example.com",
-        target: b"/index.html",
-        class: ConnectionClass::Http11,
-        origin: None,
-    };
+    const BASE: KeyParts<'static> =
+        KeyParts { host: b"example.com", target: b"/index.html", class: ConnectionClass::Http11, origin: None };
 
     #[test]
     fn a_separating_header_makes_another_key() {

@@ -348,12 +348,7 @@ impl<'b> Fields<'b> {
             let reason = reason.unwrap_or(BypassReason::ConnectionOption);
             return self.bypass(reason, head_len, method, version, changes);
         };
-        let parts = KeyParts {
-            host,
-            target,
-            class: connection,
-            origin: self.origin,
-        };
+        let parts = KeyParts { host, target, class: connection, origin: self.origin };
         let mut key = self.of_proxies.complete(key(config, &parts));
         if !config.separating().is_empty() {
             key = vary_key(key, config.separating(), headers, config);

@@ -145,7 +145,7 @@ impl Age {
         let age_max = if Rule::Age.holds() { earned } else { NEVER };
         // Time enough for one more execution, with some to spare. Too much of it has a slow server that shares the card's CPU asked all the time.
         let mut seen = past.seen;
-        seen.note(execution.class, execution.forwarded);
+        seen.note(execution.class, execution.forwarded, execution.by.by == Executor::Card);
         let (used, pause) = match past.used {
             // The card is nobody who comes again.
             Some(before) if execution.by.by == Executor::Card => before,
@@ -367,7 +367,7 @@ impl Candidates {
         let Some(sameness) = known.digests.sameness(&execution.digests) else { return Opinion::First };
         let mut seen = Seen::default();
         if is_unchanged {
-            seen.note(known.class, known.same_since);
+            seen.note(known.class, known.same_since, known.by.by == Executor::Card);
         }
         let Candidate { by, same_since, credit, usual, .. } = *known;
         let past = Past { by, same_since, credit, seen, usual: Some(usual), used: None };

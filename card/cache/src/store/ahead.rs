@@ -3,6 +3,9 @@
 //! Where visitors come seldom, a change that leaves the page as it was (a program's own notes of a visit, say) would make every one of them wait for the
 //! server. The page has paid for one more request with its hits ([`Credit`](super::credit)); it is made when changes have come to rest, so that several of
 //! them cost one. A page that nobody comes to any more is left alone.
+//!
+//! After such a change the answer is for the class of clients alone that has got it since. A page that has saved enough is asked for as one of each
+//! other class that had it before ([`Seen::has_lost`](super::seen::Seen::has_lost)), one after the other.
 
 use std::time::Duration;
 
@@ -70,7 +73,9 @@ impl Store {
         let rest = (age.pause / REST_SHARE).clamp(REST_MIN, REST_MAX);
         match entry.standing {
             Standing::Good if self.is_over(entry, now) || self.has_changed_by_request(entry) => Step::Nothing,
-            Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => Step::Nothing,
+            Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => {
+                if age.seen.has_lost() && age.credit.is_ample() { Step::Ask } else { Step::Nothing }
+            }
             Standing::Good if self.suspects_to_ask() < SUSPECTS_MAX / 2 => Step::Suspect,
             Standing::Lapsed if now >= entry.lapsed + rest && self.is_left_alone(&entry.key, now).is_none() => {
                 Step::Ask

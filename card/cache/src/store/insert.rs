@@ -15,6 +15,7 @@ use super::index::{Store, policy_key};
 use super::learned::Learned;
 use super::seen::{Seen, Traits};
 use super::standing::Standing;
+use super::who::Executor;
 use crate::counters::Counters;
 use crate::digests::Sameness;
 
@@ -249,8 +250,9 @@ impl Store {
                 if is_exact || !has_lapsed {
                     if let Some(entry) = self.get_mut(id).filter(|_| is_exact) {
                         entry.said = entry.said.max(execution.forwarded);
-                        entry.age.seen = Seen::default();
-                        entry.age.seen.note(execution.class, execution.forwarded);
+                        entry.age.seen = std::mem::take(&mut entry.age.seen).lose();
+                        let by_card = execution.by.by == Executor::Card;
+                        entry.age.seen.note(execution.class, execution.forwarded, by_card);
                     }
                     None
                 } else if let Some(sameness) = sameness {
@@ -321,7 +323,7 @@ impl Store {
         if is_same_memory && self.is_unexplained(known, execution) {
             past
         } else {
-            Past { seen: Seen::default(), ..past }
+            Past { seen: past.seen.lose(), ..past }
         }
     }
 

@@ -6,12 +6,30 @@ use nicache_tcp::Time;
 /// Classes remembered for each entry in each trait. With more, those that were answered first are asked again.
 const SEEN_MAX: usize = 64;
 
+/// Times in a row that the card asks as a class, after a change, of which nobody has come to the server himself since. It then waits until
+/// somebody comes.
+const REGAINED_MAX: u8 = 8;
+
+/// What is known of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// It has got the answer.
+    Answered,
+    /// It had got it before a change that is seen: the change may be a rule for this class.
+    Lost,
+    /// The card has asked as one of it since; what the server says is not there.
+    Asked,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Answered {
     class: u32,
+    known: Known,
     at: Time,
     /// When the card last asked as one of this class.
     asked: Time,
+    /// Changes after which only the card has asked as one of it.
+    regained: u8,
 }
 
 /// The classes that were answered.
@@ -23,15 +41,16 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// A client of this class was answered by a request that was forwarded then.
-    pub(super) fn note(&mut self, class: ClientClass, at: Time) {
+    /// A client of this class, or the card as one of it, was answered by a request that was forwarded then.
+    pub(super) fn note(&mut self, class: ClientClass, at: Time, by_card: bool) {
         if self.last.is_none_or(|(_, last)| at >= last) {
             self.last = Some((class, at));
         }
         for of in Trait::ALL {
             let (class, answered) = (class.of(of), &mut self.answered[of as usize]);
             if let Some(known) = answered.iter_mut().find(|known| known.class == class) {
-                known.at = known.at.max(at);
+                (known.at, known.known) = (known.at.max(at), Known::Answered);
+                known.regained = if by_card { known.regained } else { 0 };
                 continue;
             }
             if answered.len() == SEEN_MAX
@@ -39,8 +58,25 @@ impl Seen {
             {
                 answered.swap_remove(oldest);
             }
-            answered.push(Answered { class, at, asked: Time::ZERO });
+            answered.push(Answered { class, known: Known::Answered, at, asked: Time::ZERO, regained: 0 });
         }
+    }
+
+    /// Something has changed: nobody gets the answer before the server has given it to his class again.
+    pub(super) fn lose(mut self) -> Seen {
+        for answered in &mut self.answered {
+            answered.retain(|known| known.known == Known::Answered && known.regained < REGAINED_MAX);
+            for known in answered {
+                (known.known, known.regained) = (Known::Lost, known.regained + 1);
+            }
+        }
+        self.last = None;
+        self
+    }
+
+    /// Are there classes that had the answer before a change, and as which the card has not asked since?
+    pub(super) fn has_lost(&self) -> bool {
+        self.answered.iter().flatten().any(|known| known.known == Known::Lost)
     }
 
     /// Was a client of this class answered, in each trait, at `oldest` or later?
@@ -52,7 +88,9 @@ impl Seen {
 
     #[inline]
     fn has(&self, of: Trait, class: u32, oldest: Time) -> bool {
-        self.answered[of as usize].iter().any(|known| known.class == class && known.at >= oldest)
+        self.answered[of as usize]
+            .iter()
+            .any(|known| known.class == class && known.known == Known::Answered && known.at >= oldest)
     }
 
     /// The traits in which no client of this class was answered.
@@ -76,13 +114,18 @@ impl Seen {
         !blamed.is_empty()
     }
 
-    /// In each trait the class that nobody has asked as for longest: the card does now.
+    /// In each trait the class that nobody has asked as for longest, those first that have lost the answer: the card does now.
     pub(super) fn take_turn(&mut self, now: Time) -> ClientClass {
         let mut class = ClientClass::default();
         for of in Trait::ALL {
             // What the card is told may say nothing for that class: then its time stays.
-            if let Some(known) = self.answered[of as usize].iter_mut().min_by_key(|known| known.at.max(known.asked)) {
+            let others = self.answered[of as usize].iter_mut().filter(|known| known.known != Known::Asked);
+            if let Some(known) = others.min_by_key(|known| (known.known == Known::Answered, known.at.max(known.asked)))
+            {
                 known.asked = now;
+                if known.known == Known::Lost {
+                    known.known = Known::Asked;
+                }
                 class.0[of as usize] = known.class;
             }
         }
@@ -91,7 +134,7 @@ impl Seen {
 
     /// How many.
     pub(super) fn len(&self) -> usize {
-        self.answered.iter().map(Vec::len).sum()
+        self.answered.iter().flatten().filter(|known| known.known == Known::Answered).count()
     }
 }
 
@@ -145,8 +188,8 @@ mod tests {
     fn each_trait_is_answered_by_itself() {
         let mut seen = Seen::default();
         assert!(!seen.covers(class(0, 0), Time::ZERO));
-        seen.note(class(1, 1), at(1));
-        seen.note(class(2, 2), at(5));
+        seen.note(class(1, 1), at(1), false);
+        seen.note(class(2, 2), at(5), false);
         for (origin, agent) in [(1, 1), (2, 2), (1, 2), (2, 1)] {
             assert!(seen.covers(class(origin, agent), Time::ZERO), "{origin} {agent}");
         }
@@ -163,10 +206,41 @@ mod tests {
     }
 
     #[test]
+    fn after_a_change_the_card_asks_as_each_class_once() {
+        let mut seen = Seen::default();
+        seen.note(class(1, 1), at(1), false);
+        seen.note(class(2, 2), at(2), false);
+        let mut seen = seen.lose();
+        assert!(seen.has_lost() && seen.len() == 0 && !seen.covers(class(1, 1), Time::ZERO));
+        seen.note(class(2, 2), at(3), false);
+        assert!(seen.covers(class(2, 2), Time::ZERO) && !seen.covers(class(1, 2), Time::ZERO) && seen.has_lost());
+        assert_eq!(seen.take_turn(at(4)), class(1, 1));
+        // Whatever becomes of that request, there is none more.
+        assert!(!seen.has_lost() && !seen.covers(class(1, 2), Time::ZERO));
+        assert_eq!(seen.take_turn(at(5)), class(2, 2));
+        seen.note(class(1, 1), at(6), true);
+        assert!(seen.covers(class(1, 2), Time::ZERO));
+    }
+
+    #[test]
+    fn a_class_that_nobody_comes_of_is_given_up() {
+        let mut seen = Seen::default();
+        seen.note(class(1, 1), at(0), false);
+        let rounds = (1..100).take_while(|round| {
+            seen = std::mem::take(&mut seen).lose();
+            let is_lost = seen.has_lost();
+            let turn = seen.take_turn(at(*round));
+            seen.note(turn, at(*round), true);
+            is_lost
+        });
+        assert_eq!(rounds.count(), usize::from(REGAINED_MAX));
+    }
+
+    #[test]
     fn memory_is_bounded() {
         let mut seen = Seen::default();
         for number in 0..200 {
-            seen.note(class(number, number), at(number.into()));
+            seen.note(class(number, number), at(number.into()), false);
             assert!(seen.len() <= Trait::ALL.len() * SEEN_MAX && seen.covers(class(number, number), Time::ZERO));
         }
         assert!(!seen.covers(class(0, 0), Time::ZERO));
