@@ -8,9 +8,12 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
+use nicache_cache::{
+    Bypassed, CoherenceLink, Entry, Fills, Memo, MostUsed, Questions, Rechecks, Store, Strangers, Waiters,
+};
 use nicache_coherence::RevisionTable;
 use nicache_http::{HttpDate, Ranges};
-use nicache_port::{Burst, FrameBuf, Offload, Port, SendError, send_with_fallback};
+use nicache_port::{Burst, FrameBuf, Port};
 use nicache_tcp::{
     Seq, Time, Wheel, challenge::ChallengeBudget, cookie_keys::CookieKeys, earliest, half_open::HalfOpen, isn::IsnKey,
     syn_pressure::SynPressure, time_wait::TimeWaitTable,
@@ -20,32 +23,21 @@ use crate::access::{AccessLog, AccessRecord};
 use crate::bus::FrameBytes;
 use crate::config::CardConfig;
 use crate::counters::Counters;
-use crate::elder::Elder;
-use crate::fill::Fills;
+use crate::first_level::FirstLevel;
 use crate::flow::hold::HoldPool;
 use crate::flow::parts::PartSets;
 use crate::flow::preface::Prefaces;
 use crate::flow::table::FlowTable;
+use crate::flow::turn::Turns;
 use crate::flow::{Flow, Phase};
-use crate::l0::FirstLevel;
-use crate::ledger::{Adopted, Ledger};
 use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
-use crate::link::CoherenceLink;
-use crate::memo::Memo;
-use crate::outcomes::Bypassed;
-use crate::packet::{Classified, Side, TcpFrame, classify};
+use crate::orphans::{Adopted, Ledger};
+use crate::packet::{Classified, FlowKey, Side, TcpFrame, classify};
+use crate::ports::{Elder, Ports};
 use crate::reassembly::{Reassembly, Taken};
-use crate::recheck::Rechecks;
-use crate::store::{Entry, MostUsed, Store};
-use crate::strangers::Strangers;
-use crate::turns::Turns;
-use crate::wait::Waiters;
 
 /// Frames taken from a port at a time.
 const BURST_FRAMES: usize = 64;
-
-/// Polls with work from the wire after which a quiet host is looked at again.
-const HOST_SKIPS_MAX: u32 = 8;
 
 /// What becomes of a flow after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +78,8 @@ pub struct Card<W, H> {
     pub(crate) lease: bool,
     /// The host has not yet answered a SYN with timestamps by one without them.
     pub(crate) host_has_timestamps: bool,
-    pub(crate) link: Box<dyn CoherenceLink + Send>,
-    /// When the watcher is talked to at the latest; not set for a question that is new.
-    pub(crate) watcher_due: Option<Time>,
-    pub(crate) waiters: Waiters,
+    questions: Questions,
+    pub(crate) waiters: Waiters<FlowKey>,
     pub(crate) rechecks: Rechecks,
     reassembly: Reassembly,
     /// When the store was last looked at ahead of visitors.
@@ -109,73 +99,6 @@ pub struct Card<W, H> {
     period_end: Option<Time>,
 }
 
-/// The two ports and what is counted at them.
-pub(crate) struct Ports<W, H> {
-    pub wire: W,
-    pub host: H,
-    pub ip_id: u16,
-    /// The host had nothing when it was last looked at, and was sent nothing since.
-    pub host_quiet: bool,
-    pub host_skips: u32,
-}
-
-impl<W: Port, H: Port> Ports<W, H> {
-    /// Sends a frame to the wire.
-    pub fn send_to_wire(&mut self, parts: &[IoSlice<'_>], offload: Offload, counters: &mut Counters) {
-        match send_with_fallback(&mut self.wire, parts, offload) {
-            Ok(_) => {}
-            Err(error) => count_refusal(error, &mut counters.drops_wire),
-        }
-    }
-
-    /// Passes a frame that came from that side on to the other one as it was on the wire.
-    fn pass(&mut self, from: Side, frame: &[u8], counters: &mut Counters) {
-        let (parts, bytes) = ([IoSlice::new(frame)], FrameBytes::other(frame.len()));
-        match from {
-            Side::Wire => self.send_to_host(&parts, Offload::default(), bytes, counters),
-            Side::Host => {
-                counters.bus.count_from_host(frame.len(), bytes);
-                self.send_to_wire(&parts, Offload::default(), counters);
-            }
-        }
-    }
-
-    /// Under a load of hits a look at the host port is a system call for nothing. A host that was quiet is looked at less often, and
-    /// always when the wire has nothing.
-    fn may_skip_host(&mut self) -> bool {
-        self.host_skips += 1;
-        if self.host_quiet && self.host_skips < HOST_SKIPS_MAX {
-            return true;
-        }
-        self.host_skips = 0;
-        false
-    }
-
-    /// Sends a frame to the host, and counts its bytes on the bus.
-    pub fn send_to_host(
-        &mut self,
-        parts: &[IoSlice<'_>],
-        offload: Offload,
-        bytes: FrameBytes,
-        counters: &mut Counters,
-    ) {
-        let len = parts.iter().map(|part| part.len()).sum();
-        self.host_quiet = false;
-        match send_with_fallback(&mut self.host, parts, offload) {
-            Ok(frames) => {
-                // A super-frame that the port cannot take goes out as segments with headers of their own.
-                let header_len = offload.gso.map_or(0, |gso| usize::from(gso.header_len));
-                counters.bus.count_to_host(len, bytes, frames, header_len);
-            }
-            Err(error) => count_refusal(error, &mut counters.drops_host),
-        }
-    }
-}
-
-fn count_refusal(_: SendError, drops: &mut u64) {
-    *drops += 1;
-}
-
 impl<W: Port, H: Port> Card<W, H> {
     /// A card between two ports. All memory is allocated here.
     pub fn new(
@@ -188,7 +111,7 @@ impl<W: Port, H: Port> Card<W, H> {
     ) -> Card<W, H> {
         let period_end = store.policy().period().map(|period| now + period);
         Card {
-            ports: Ports { wire, host, ip_id: config.secret as u16, host_quiet: false, host_skips: 0 },
+            ports: Ports::new(wire, host, config.secret as u16),
             flows: FlowTable::new(config.flows, config.secret),
             wheel: Wheel::new(config.flows, now),
             holds: HoldPool::new((config.flows / FLOWS_PER_HOLD).max(16)),
@@ -211,8 +134,7 @@ impl<W: Port, H: Port> Card<W, H> {
             bypass: false,
             lease: false,
             host_has_timestamps: true,
-            link,
-            watcher_due: None,
+            questions: Questions::new(link),
             waiters: Waiters::new(),
             rechecks: Rechecks::new(),
             reassembly: Reassembly::new(),
@@ -244,10 +166,8 @@ impl<W: Port, H: Port> Card<W, H> {
             self.date = HttpDate::from_unix_s(unix_s);
         }
         self.lease = self.store.revisions().lease_holds(now.0);
-        if self.has_no_questions() {
-            self.watcher_due = None;
-        } else {
-            self.talk_to_watcher(now);
+        let Card { questions, fills, store, waiters, counters, .. } = self;
+        if questions.talk(fills, store, waiters, &mut counters.cache, now) {
             self.sync_l0();
         }
         self.wake_waiters(now);
@@ -313,7 +233,7 @@ impl<W: Port, H: Port> Card<W, H> {
             turn,
             self.wheel.next_due(),
             self.period_end,
-            self.watcher_due(),
+            self.questions.due(&self.fills, &self.store),
             self.l0_due(),
             adopted,
             reassembly,
@@ -529,7 +449,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     self.half_open.end(index);
                 }
                 self.left_to_host += usize::from(flow.is_left_to_host());
-                self.turns.join(index, &mut flow);
+                self.turns.join(index, &mut flow.turn);
                 if let Some(due) = self.deadline(&flow, now) {
                     self.wheel.arm(index, due);
                 }

@@ -1,12 +1,12 @@
 //! The ends of connections.
 
+use nicache_cache::FillAbort;
 use nicache_port::Port;
 use nicache_tcp::time_wait::{Answer, Closed};
 use nicache_tcp::{Flags, Seq, Time};
 
 use crate::card::{Card, Keep};
 use crate::client::expected_of_client;
-use crate::counters::FillAbort;
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::flow::{Flow, FlowTimestamps, HostPhase, Phase};
 use crate::packet::TcpFrame;
@@ -134,7 +134,7 @@ impl<W: Port, H: Port> Card<W, H> {
             self.holds.give(hold);
         }
         if let Some(fill) = flow.fill.take() {
-            self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
+            self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters.cache);
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use nicache_cache::Paths;
 use nicache_http::KeyConfig;
 use nicache_tcp::frame::{Address, IPV4_BYTES, IPV6_BYTES};
 use nicache_tcp::isn::IsnKey;
 use nicache_tcp::patience::{KeepAliveRules, ReadRules};
 
 use crate::limits::{FLOWS_DEFAULT, MTU_DEFAULT};
-use crate::path::Paths;
 
 /// Bytes of a TCP header without options.
 const TCP_HEADER_BYTES: usize = 20;

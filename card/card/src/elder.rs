@@ -10,14 +10,7 @@ use nicache_tcp::Time;
 use crate::card::{Card, Keep};
 use crate::flow::Flow;
 use crate::packet::{Side, TcpFrame};
-
-/// The way to the elder: what is sent here, it receives.
-pub struct Elder {
-    /// In place of what comes from the wire.
-    pub wire: Box<dyn Port + Send>,
-    /// In place of what comes from the host.
-    pub host: Box<dyn Port + Send>,
-}
+use crate::ports::Elder;
 
 impl<W: Port, H: Port> Card<W, H> {
     /// Has an elder from now on.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use nicache_cache::{Entry, EntryState, LeftAlone, Outcome, StrangeName, Traits};
 use nicache_coherence::RecordNumber;
 use nicache_http::{BypassReason, HeaderScratch, Key, RequestOutcome, client_class, parse_request, recheck_head};
 use nicache_port::Port;
@@ -9,9 +10,6 @@ use nicache_tcp::Time;
 
 use crate::card::Card;
 use crate::counters::CardBypass;
-use crate::outcomes::Outcome;
-use crate::store::{Entry, EntryState, LeftAlone, Traits};
-use crate::strangers::StrangeName;
 
 /// What there is of a page, whoever asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! In which form an entry answers a request: whole, its head, a 304, one range, several ranges; or whether the server must be asked
 //! (docs/decisions/0023-ranges.md).
 
+use nicache_cache::{Entry, EntryId, LINE_BYTES_MAX, LessonForm, Validators};
 use nicache_http::{
     Agreed, ByteRange, IfRange, Method, PartsAsked, Ranges, Request, Verdict, agreed, agreed_if_range, evaluate,
 };
@@ -8,12 +9,9 @@ use nicache_port::Port;
 
 use crate::card::Card;
 use crate::counters::CardBypass;
-use crate::flow::cache_status::LINE_BYTES_MAX;
-use crate::flow::lesson::LessonForm;
 use crate::flow::reply::ReplyKind;
 use crate::limits::RENDERED_HEAD_BYTES_MAX;
 use crate::payload;
-use crate::store::{Entry, EntryId, Validators};
 
 /// How a request for an entry is answered.
 pub(crate) enum Form {

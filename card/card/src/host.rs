@@ -1,18 +1,18 @@
 //! Segments from the host.
 
+use nicache_cache::{Answered, FillAbort};
 use nicache_http::{Follower, Method, ReplyOutcome, parse_reply};
 use nicache_port::{Checksum, FrameBuf, Port};
 use nicache_tcp::{AckInfo, AckRewrite, Flags, SackBlocks, Seq, Time, rewrite};
 
 use crate::bus::FrameBytes;
 use crate::card::{Card, Keep};
-use crate::counters::FillAbort;
 use crate::emit::HEADERS_BYTES_MAX;
-use crate::fill::Answered;
 use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::packet::TcpFrame;
 use crate::transmit::in_position;
+use crate::waiting::client_end;
 
 /// How recent a hit must be for the host's FIN on an idle connection to be kept from the client.
 const FIN_ABSORBED_AFTER_HIT: std::time::Duration = std::time::Duration::from_secs(65);
@@ -106,7 +106,7 @@ impl<W: Port, H: Port> Card<W, H> {
         let head = &tcp.head;
         let data_end = head.seq + tcp.payload_len();
         if tcp.payload_len() > 0 {
-            self.waiters.handle_reply(&flow.key, now);
+            self.waiters.handle_reply(&flow.key, || client_end(&flow.key), now);
         }
         if flow.changing.is_some() && flow.phase == Phase::Opaque(None) {
             self.invalidate_unfollowed(flow, &frame.data()[tcp.payload_at..tcp.end]);
@@ -188,7 +188,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     }
                 }
                 ReplyTracking::Body(follower) => {
-                    let (fills, store, counters) = (&mut self.fills, &mut self.store, &mut self.counters);
+                    let (fills, store, counters) = (&mut self.fills, &mut self.store, &mut self.counters.cache);
                     let fill = flow.fill;
                     let followed = follower.follow(&bytes[at..], |content| {
                         if let Some(fill) = fill {
@@ -223,7 +223,7 @@ impl<W: Port, H: Port> Card<W, H> {
         last: bool,
     ) {
         if let Some(lesson) = flow.lesson.take() {
-            self.learn(lesson, reply, head, rest, last);
+            self.store.learn(lesson, reply, head, rest, last);
         }
         if let Some(fill) = flow.fill {
             // A server of files that closes although the client would go on does so now and then; what computes replies may do so
@@ -231,10 +231,10 @@ impl<W: Port, H: Port> Card<W, H> {
             let closes_once = reply.keep_alive == last && !reply.always_closes();
             let is_odd = closes_once && (reply.keep_alive || !self.fills.wants_dynamic(fill));
             let goes_on = if is_odd {
-                self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
+                self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters.cache);
                 false
             } else {
-                let (keys, store, counters) = (&self.config.keys, &mut self.store, &mut self.counters);
+                let (keys, store, counters) = (&self.config.keys, &mut self.store, &mut self.counters.cache);
                 self.fills.handle_head(fill, Answered { reply, head, closes_once }, keys, store, counters)
             };
             if !goes_on {
@@ -257,7 +257,7 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.reply = ReplyTracking::Idle;
         self.end_unsafe_request(flow);
         if let Some(fill) = flow.fill.take() {
-            self.fills.finish(fill, plain, &mut self.store, &mut self.counters);
+            self.fills.finish(fill, plain, &mut self.store, &mut self.counters.cache);
         }
     }
 
@@ -279,7 +279,7 @@ impl<W: Port, H: Port> Card<W, H> {
         flow.reply = ReplyTracking::Idle;
         self.end_unsafe_request(flow);
         if let Some(fill) = flow.fill.take() {
-            self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters);
+            self.fills.abort(fill, FillAbort::Incomplete, &mut self.store, &mut self.counters.cache);
         }
     }
 

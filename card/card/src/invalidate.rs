@@ -6,18 +6,12 @@
 //! whichever queue's card he asks, also from servers whose changes no witness sees. On a connection that the card does not follow (opaque, untracked) only what
 //! begins a segment is seen.
 
-use nicache_coherence::SourceSlot;
 use nicache_http::{HeaderScratch, Method, ReplyOutcome, RequestOutcome, UriKey, parse_reply, parse_request};
 use nicache_port::Port;
 
 use crate::card::Card;
 use crate::flow::Flow;
 use crate::flow::changing::Changing;
-
-/// The source that a resource is.
-pub(crate) fn source_of(uri: UriKey) -> SourceSlot {
-    SourceSlot::of_hash(uri.hash())
-}
 
 impl<W: Port, H: Port> Card<W, H> {
     /// Bytes of the reply are about to go to the client; `bytes` are those that come next in order, none if some are missing before them. An error
@@ -86,6 +80,6 @@ impl<W: Port, H: Port> Card<W, H> {
 
     fn invalidate(&mut self, uri: UriKey) {
         self.counters.invalidations += 1;
-        self.store.revisions().record_change(source_of(uri));
+        self.store.note_change_by_request(uri);
     }
 }

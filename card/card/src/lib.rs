@@ -1,14 +1,14 @@
 //! The card of nicache: a network-interface data cache between a wire port and a host port.
 //!
 //! ```text
-//!  wire port ─▶ packet ─▶ client ─▶ request ─▶ store ── hit ──▶ transmit ─▶ wire port
+//!  wire port ─▶ packet ─▶ client ─▶ request ─▶ cache ── hit ──▶ transmit ─▶ wire port
 //!                            │          └──────── miss ─▶ transmit ─▶ host port
 //!  host port ─▶ packet ─▶ host ─▶ (splice) ─▶ wire port
-//!                            └─▶ fill ─▶ watcher ─▶ store
+//!                            └─▶ cache ─▶ watcher ─▶ cache
 //! ```
 //!
-//! Read first: `flow/mod.rs` (who owns which bytes of a connection), then `request.rs` (hit, miss, bypass), `fill.rs` and
-//! `store/mod.rs` (how a reply becomes an entry and when it stops to be one).
+//! Read first: `flow/mod.rs` (who owns which bytes of a connection), then `request.rs` (hit, miss, bypass). How a reply becomes an entry, and when it
+//! stops to be one, is in [`nicache_cache`].
 //!
 //! The card does no I/O but through its [`nicache_port::Port`]s, reads no clock, and allocates nothing on the packet path.
 //! Deliberately absent: IP headers that a receiver may judge by, and connections with TCP options that it does not know; such traffic passes untouched.
@@ -17,6 +17,7 @@
 #![deny(clippy::disallowed_methods)]
 
 mod access;
+mod answer;
 pub mod bus;
 mod card;
 mod challenge;
@@ -25,59 +26,46 @@ mod close;
 mod config;
 mod cookie;
 mod counters;
-mod earned;
 mod elder;
 mod emit;
 mod explain;
-mod fill;
+mod first_level;
 mod flow;
 mod form;
+mod forward;
 mod handshake;
 mod host;
 mod in_use;
 mod invalidate;
 mod l0;
-mod learn;
+mod l0_program;
 mod ledger;
 pub mod limits;
-mod link;
 mod loan;
-mod memo;
-mod outcomes;
+mod orphans;
 mod packet;
-mod path;
 mod path_mtu;
 mod patience;
 mod payload;
+mod ports;
 mod prediction;
 mod preface;
 mod reassembly;
-mod recheck;
+mod rechecker;
 mod request;
-pub mod store;
-mod strangers;
 mod timers;
+mod too_big;
 mod transmit;
 mod turns;
-mod wait;
+mod waiting;
 
 pub use access::AccessRecord;
 pub use card::Card;
 pub use config::{CardConfig, Handshake, Patience, Rechecker};
-pub use counters::{CardBypass, Counters, FillAbort};
-pub use earned::AgeBounds;
-pub use elder::Elder;
+pub use counters::{CardBypass, Counters};
 pub use explain::{Asked, EntryView, LastOfPage, Meeting, PageState};
 pub use in_use::InUse;
-pub use l0::{L0, L0_HEAD_BYTES, L0_REPLY_BYTES, Published};
-pub use ledger::{Ledger, Orphan, RECORD_BYTES};
-pub use link::{CoherenceLink, NoWatcher};
-pub use loan::{Loan, LoanTimestamps};
-pub use outcomes::Outcome;
+pub use l0_program::{L0, L0_HEAD_BYTES, L0_REPLY_BYTES, Loan, LoanTimestamps, Published};
+pub use orphans::{Ledger, Orphan, RECORD_BYTES};
 pub use packet::FlowKey;
-pub use path::{MASKED_BYTES_MAX, PathSettings, Paths};
-pub use recheck::Recheck;
-pub use store::Entry;
-pub use store::Store;
-pub use store::{LeftAlone, MostUsed, Traits, Used};
-pub use strangers::StrangeName;
+pub use ports::Elder;

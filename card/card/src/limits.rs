@@ -24,18 +24,6 @@ pub const REPLIES_MAX: usize = 8;
 /// Replies with several ranges that clients have yet to acknowledge; further requests for such go to the host.
 pub const PART_SETS_MAX: usize = 256;
 
-/// Fills that can be under way at once, from the first byte of a reply to the watcher's verdict.
-pub const FILLS_MAX: usize = 256;
-
-/// Entries that can wait at once for a question to the watcher; further ones are dropped when a source has changed.
-pub const SUSPECTS_MAX: usize = 1024;
-
-/// Bytes of a reply head that is stored; a larger one passes and is not stored.
-pub const REPLY_HEAD_BYTES_MAX: usize = 4 * 1024;
-
-/// Share of card memory that one object may take (1/n).
-pub const OBJECT_SHARE: u64 = 4;
-
 /// Parts of one gathered frame: headers, reply head and slots of a 64 KB super-frame, with room for pipelined replies.
 pub const GATHER_MAX: usize = 48;
 
@@ -61,8 +49,6 @@ pub const ACCESS_RECORDS_MAX: usize = 4096;
 pub const ACCESS_TEXT_BYTES: usize = 256;
 
 const _: () = assert!(PART_SETS_MAX <= u16::MAX as usize);
-const _: () = assert!(
-    RENDERED_HEAD_BYTES_MAX > nicache_http::TEMPLATE_BYTES_MAX + crate::flow::cache_status::LINE_BYTES_MAX + 32
-);
+const _: () = assert!(RENDERED_HEAD_BYTES_MAX > nicache_http::TEMPLATE_BYTES_MAX + nicache_cache::LINE_BYTES_MAX + 32);
 const _: () = assert!(HOLD_BYTES >= nicache_http::HEAD_BYTES_MAX);
 const _: () = assert!(SUPER_FRAME_BYTES as usize + 134 <= 65_600);

@@ -6,6 +6,8 @@
 //! sent: the client, whose request it acknowledges, sends the request again if the reply was lost, and with that the connection comes back and the
 //! reply is repeated.
 
+use nicache_cache::EntryId;
+use nicache_http::ByteRange;
 use nicache_port::Port;
 use nicache_tcp::splice::window_field;
 use nicache_tcp::timestamps::Paws;
@@ -13,56 +15,11 @@ use nicache_tcp::{Seq, Time};
 
 use crate::card::Card;
 use crate::flow::reply::{Reply, ReplyKind};
+use crate::flow::turn::Turn;
 use crate::flow::{Flow, HostPhase, Phase};
-use crate::l0::whole;
+use crate::l0_program::{Loan, LoanTimestamps};
 use crate::limits::REQUEST_WINDOW_BYTES;
-use crate::packet::FlowKey;
 use crate::payload;
-use crate::store::EntryId;
-use crate::turns::Turn;
-
-/// A connection on loan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loan {
-    /// Its ends; no VLAN tags.
-    pub key: FlowKey,
-    /// Next byte expected from the client.
-    pub rcv_nxt: Seq,
-    /// First byte that the client has not acknowledged.
-    pub snd_una: Seq,
-    /// First byte that it has not been sent.
-    pub snd_nxt: Seq,
-    /// Right edge of the client's window.
-    pub edge: Seq,
-    /// Shift of the client's windows.
-    pub client_scale: u8,
-    /// The window field of segments to the client.
-    pub window: u16,
-    /// Payload of a segment at most, in bytes.
-    pub segment_bytes: u16,
-    /// Payload that may be sent at once to a client on this machine, in bytes; else longer replies go in segments, by the card. L0 sets it to 0 when it
-    /// finds that the client is elsewhere.
-    pub burst_bytes: u16,
-    /// If timestamps were agreed on.
-    pub timestamps: Option<LoanTimestamps>,
-    /// When L0 last did something for it; 0: it has not yet.
-    pub used: Time,
-    /// Of the reply from `snd_una` to `snd_nxt`: [`Published::tag`](crate::Published), and `Date` in seconds since 1970.
-    pub tag: u64,
-    /// See `tag`.
-    pub date: u64,
-}
-
-/// Timestamps of a connection on loan (RFC 7323), in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoanTimestamps {
-    /// TS.Recent.
-    pub recent: u32,
-    /// TSval at 0 ms of the card's time.
-    pub stamp: u32,
-    /// The last TSval that was sent.
-    pub sent: u32,
-}
 
 /// RFC 6928 section 2.
 const INITIAL_WINDOW_SEGMENTS: u32 = 10;
@@ -143,7 +100,8 @@ impl<W: Port, H: Port> Card<W, H> {
         let Some(entry) = self.store.get(id) else { return false };
         let status = self.hit_status();
         let body_len = entry.body_len;
-        let Some(head_len) = payload::head_len(entry, ReplyKind::Full, whole(body_len), body_len) else { return false };
+        let whole = ByteRange { from: 0, to: body_len };
+        let Some(head_len) = payload::head_len(entry, ReplyKind::Full, whole, body_len) else { return false };
         let reply = Reply {
             start: loan.snd_una,
             head_len: (head_len + status.line().len()) as u32,

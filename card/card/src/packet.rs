@@ -8,7 +8,7 @@ use nicache_tcp::frame::Packet;
 pub use nicache_tcp::frame::{FlowKey, Mac, Tags};
 use smoltcp::wire::{EthernetFrame, IpProtocol};
 
-use crate::path_mtu::TooBig;
+use crate::too_big::TooBig;
 
 /// From which side a frame came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

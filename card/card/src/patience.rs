@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use nicache_cache::FillAbort;
 use nicache_port::Port;
 use nicache_tcp::patience::{Impatience, KeepAliveRules, KeepAliveStep};
 use nicache_tcp::{Flags, Time, earliest};
 
 use crate::card::{Card, Keep};
-use crate::counters::FillAbort;
 use crate::flow::{Flow, HostPhase, Phase};
 use crate::limits::{FILL_BYTES_PER_SECOND, FILL_LOOK};
 use crate::timers::FIN_WAIT;
@@ -94,12 +94,12 @@ impl<W: Port, H: Port> Card<W, H> {
         let is_slow = flow.owes_acks() && f64::from(flow.host.rcv_nxt.saturating_since(from)) < wanted;
         if is_slow && let Some(fill) = flow.fill.take() {
             let key = self.fills.key_of(fill);
-            self.fills.abort(fill, FillAbort::SlowClient, &mut self.store, &mut self.counters);
+            self.fills.abort(fill, FillAbort::SlowClient, &mut self.store, &mut self.counters.cache);
             // If all who ask read slowly, an entry that has lapsed would never come back: the card asks for itself.
             if self.config.rechecker.is_some()
                 && let Some(recheck) = key.and_then(|key| self.store.revive(&key, now))
             {
-                self.rechecks.ask(recheck, &mut self.counters);
+                self.rechecks.ask(recheck, &mut self.counters.cache);
             }
         }
         flow.fill_looked_at = (now, flow.host.rcv_nxt);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use nicache_cache::{Entry, Store};
 use nicache_http::{ByteRange, HttpDate};
 use nicache_memory::BodyId;
 use nicache_tcp::Seq;
@@ -10,7 +11,6 @@ use crate::flow::Flow;
 use crate::flow::parts::PartSets;
 use crate::flow::reply::{Reply, ReplyKind};
 use crate::limits::RENDERED_HEAD_BYTES_MAX;
-use crate::store::{Entry, Store};
 
 /// What of a reply lies in a segment.
 pub enum Piece<'a> {

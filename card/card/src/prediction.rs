@@ -11,10 +11,10 @@ use nicache_port::{Checksum, FrameBuf, Port};
 use nicache_tcp::plain::Plain;
 use nicache_tcp::{AckInfo, SackBlocks, Time};
 
+use crate::answer::Recalled;
 use crate::card::Card;
+use crate::flow::turn::Turn;
 use crate::flow::{Flow, HostPhase, Phase};
-use crate::request::Recalled;
-use crate::turns::Turn;
 
 impl<W: Port, H: Port> Card<W, H> {
     /// Answers a request that is expected; true if it was one.
@@ -43,7 +43,7 @@ impl<W: Port, H: Port> Card<W, H> {
             if !flow.in_ledger {
                 self.note_in_ledger(index, &mut flow, true);
             }
-            self.turns.join(index, &mut flow);
+            self.turns.join(index, &mut flow.turn);
             self.arm_expected(index, &flow, now);
         }
         self.flows.put(index, flow);
@@ -111,7 +111,6 @@ fn is_expected(flow: &Flow, plain: &Plain, now: Time) -> bool {
         && !flow.card_fin
         && flow.fill.is_none()
         && flow.wait.is_none()
-        && flow.collapsed.is_none()
         && flow.ack_due.is_none()
         && flow.reset_passed.is_none()
         && flow.turn == Turn::No

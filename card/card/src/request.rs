@@ -3,39 +3,25 @@
 //! Requests of one connection are answered in order (RFC 9112 section 9.3.2). Hits behind hits are queued at once; the side that
 //! talks to the client changes only when everything sent before is acknowledged, and until then the client's bytes are held.
 
-use std::net::SocketAddrV4;
 use std::sync::Arc;
 
-use nicache_coherence::fold;
+use nicache_cache::{AgeBounds, Awaited, Found, LeftAlone, Lesson, Meaning, Miss, PathSettings, host_of, target_of};
 use nicache_http::{
-    BypassReason, ByteRange, ClientClass, Extent, HeaderScratch, Key, Method, Request, RequestOutcome, Resource,
-    UriKey, Version, carries_expiry, client_class, parse_request, strangers,
+    BypassReason, Extent, HeaderScratch, Method, Request, RequestOutcome, Resource, UriKey, Version, carries_expiry,
+    client_class, parse_request, strangers,
 };
 use nicache_port::Port;
 use nicache_tcp::Time;
 
-use crate::access::AccessRecord;
+use crate::answer::{Hit, Recalled};
 use crate::card::Card;
 use crate::counters::CardBypass;
-use crate::earned::AgeBounds;
-use crate::fill::{Asked, host_of, target_of};
-use crate::flow::cache_status::{CacheStatus, Miss};
 use crate::flow::changing::Changing;
-use crate::flow::lesson::Lesson;
-use crate::flow::parts::PartsId;
-use crate::flow::preface::FlowPreface;
-use crate::flow::reply::{Reply, ReplyKind};
-use crate::flow::{Flow, HostPhase, Phase, ReplyTracking};
+use crate::flow::{Flow, Phase};
 use crate::form::Form;
+use crate::forward::{Forward, OpaqueExtent, Reason, StoreAs};
 use crate::l0::Offer;
-use crate::memo::Meaning;
-use crate::path::PathSettings;
-use crate::payload;
 use crate::preface::Opening;
-use crate::recheck::Example;
-use crate::store::{EntryId, Found, LeftAlone, Who};
-use crate::transmit::segments;
-use crate::wait::Awaited;
 
 /// What a request at the front of the client's bytes leads to.
 #[expect(clippy::large_enum_variant, reason = "it is made once for a request and taken apart at once")]
@@ -51,121 +37,6 @@ enum Decision {
     /// Goes to the host, and the card no longer parses: for good, or until this many bytes have passed.
     /// With what the request may change.
     Opaque(Option<OpaqueExtent>, Option<Changing>),
-}
-
-/// The entry for a request whose head was read before, and what else the head says.
-#[derive(Clone, Copy)]
-pub(crate) struct Recalled {
-    pub entry: EntryId,
-    pub head_request: bool,
-    pub keep_alive: bool,
-    http10: bool,
-    is_of_sender: bool,
-}
-
-impl Recalled {
-    /// The hit, by the lengths of the entry's body and the request's head.
-    #[inline]
-    pub fn into_hit(self, body_len: u64, head_len: usize, status: CacheStatus) -> Hit {
-        Hit {
-            memorable: None,
-            entry: self.entry,
-            kind: if self.head_request { ReplyKind::HeadOnly } else { ReplyKind::Full },
-            range: ByteRange { from: 0, to: if self.head_request { 0 } else { body_len } },
-            status,
-            head_len,
-            head_request: self.head_request,
-            keep_alive: self.keep_alive,
-            http10: self.http10,
-            is_of_sender: self.is_of_sender,
-            is_shared: false,
-        }
-    }
-}
-
-/// An answer from card memory.
-pub(crate) struct Hit {
-    /// What the head means to anybody who sends it again.
-    memorable: Option<Meaning>,
-    entry: EntryId,
-    kind: ReplyKind,
-    /// What of the body, or of several parts, follows the head.
-    range: ByteRange,
-    status: CacheStatus,
-    head_len: usize,
-    head_request: bool,
-    keep_alive: bool,
-    http10: bool,
-    /// Whether it may be given depends on who asks, beside what he says.
-    is_of_sender: bool,
-    /// The entry is not valid, but what the server has said since the request came.
-    is_shared: bool,
-}
-
-impl Hit {
-    /// May L0 give the reply?
-    fn is_offered(&self) -> bool {
-        self.kind == ReplyKind::Full && self.keep_alive && !self.head_request && !self.is_of_sender
-    }
-
-    fn into_forward(self) -> Forward {
-        Forward {
-            head_len: self.head_len,
-            head_request: self.head_request,
-            keep_alive: self.keep_alive,
-            store_as: None,
-            was_held_up: false,
-            goes_ahead: false,
-            is_unsafe: false,
-            changing: None,
-            lesson: None,
-            reason: None,
-        }
-    }
-}
-
-struct Forward {
-    head_len: usize,
-    head_request: bool,
-    keep_alive: bool,
-    /// How the reply may be stored.
-    store_as: Option<StoreAs>,
-    /// It has waited for another one's reply, and the server said nothing.
-    was_held_up: bool,
-    /// Then its own reply is to be had instead.
-    goes_ahead: bool,
-    /// It may change something.
-    is_unsafe: bool,
-    /// What.
-    changing: Option<Changing>,
-    /// What is to be learned from the reply.
-    lesson: Option<Lesson>,
-    reason: Option<Reason>,
-}
-
-/// How a reply may be stored.
-struct StoreAs {
-    /// The key without what `Vary` says, and with it.
-    base: Key,
-    key: Key,
-    by: Who,
-    settings: Arc<PathSettings>,
-    ages: AgeBounds,
-    class: ClientClass,
-    page: UriKey,
-}
-
-/// A request whose end is known although the card does not take its bytes.
-pub(crate) struct OpaqueExtent {
-    bytes: u64,
-    head_request: bool,
-    keep_alive: bool,
-    expects_continue: bool,
-}
-
-enum Reason {
-    Request,
-    Card(CardBypass),
 }
 
 impl<W: Port, H: Port> Card<W, H> {
@@ -327,7 +198,9 @@ impl<W: Port, H: Port> Card<W, H> {
         }
         // As in `look_up`: the epoch is read when the request is in (I1).
         let epoch = self.store.revisions().epoch();
-        let Found::Entry(entry) = self.store.find(&meaning.key, epoch, now, &mut self.counters) else { return None };
+        let Found::Entry(entry) = self.store.find(&meaning.key, epoch, now, &mut self.counters.cache) else {
+            return None;
+        };
         let found = self.store.get(entry)?;
         let is_his = self.store.answers(entry, self.class_of(flow, meaning.class, meaning.signs), now);
         if !is_his || meaning.head_request && !found.has_length() {
@@ -422,10 +295,10 @@ impl<W: Port, H: Port> Card<W, H> {
             }
             return Decision::Forward(forward);
         }
-        let found = self.store.find(&key, epoch, now, &mut self.counters);
+        let found = self.store.find(&key, epoch, now, &mut self.counters.cache);
         // Whoever has waited may have what the server began to compute after he had asked, whatever has changed since (rule 19).
         let shared = flow.wait.filter(|_| !matches!(found, Found::Entry(_)));
-        let shared = shared.and_then(|(since, _)| self.store.said_since(&key, class, since));
+        let shared = shared.and_then(|wait| self.store.said_since(&key, class, wait.since));
         let is_shared = shared.is_some();
         let is_his = self.store.may_answer(&key, class, now);
         let id = match found {
@@ -484,7 +357,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     && self.config.rechecker.is_some()
                     && let Some(recheck) = self.store.revive(&key, now)
                 {
-                    self.rechecks.ask(recheck, &mut self.counters);
+                    self.rechecks.ask(recheck, &mut self.counters.cache);
                 }
                 let admitted = was_there || commit && self.store.admit(&key);
                 if admitted && is_plain_get {
@@ -531,19 +404,6 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// What the card's reply says of itself.
-    fn status(&self, flow: &Flow) -> CacheStatus {
-        match flow.collapsed {
-            Some(miss) if self.config.cache_status => CacheStatus::Collapsed(miss),
-            _ => self.hit_status(),
-        }
-    }
-
-    /// What it says of itself if the request has waited for nobody.
-    pub(crate) fn hit_status(&self) -> CacheStatus {
-        if self.config.cache_status { CacheStatus::Hit } else { CacheStatus::Silent }
-    }
-
     fn changing(&self, resource: Resource<'_>) -> Changing {
         let origin = self.config.keys.origin_of(resource.host);
         Changing { origin, uri: self.config.keys.uri_of(origin, resource.path) }
@@ -559,123 +419,6 @@ impl<W: Port, H: Port> Card<W, H> {
         self.config.keys.uri_of(self.config.keys.origin_of(host), target)
     }
 
-    /// Queues the reply of a hit; returns the bytes of its request.
-    pub(crate) fn answer(&mut self, flow: &mut Flow, hit: &Hit, bytes: &[u8], now: Time) -> usize {
-        let Some(entry) = self.store.get(hit.entry) else { return hit.head_len };
-        let (closes, is_dynamic) = (entry.closes, entry.is_dynamic());
-        let body_len = hit.range.len();
-        let Some(head_len) = payload::head_len(entry, hit.kind, hit.range, body_len) else { return hit.head_len };
-        let parts = match hit.kind {
-            ReplyKind::Parts => match self.part_sets.take(&self.ranges) {
-                Some(parts) => parts,
-                None => return 0,
-            },
-            _ => PartsId::default(),
-        };
-        let reply = Reply {
-            start: flow.out_next,
-            head_len: (head_len + hit.status.line().len()) as u32,
-            body_len: body_len as u32,
-            from: hit.range.from,
-            parts,
-            status: hit.status,
-            entry: hit.entry,
-            kind: hit.kind,
-            date: self.unix_s,
-        };
-        if flow.replies.is_empty() {
-            // Everything before was acknowledged: the card speaks from here on.
-            flow.resume_sender();
-        }
-        if !flow.replies.push(reply) {
-            return 0;
-        }
-        // Whether L0 has this one is not known yet.
-        flow.may_be_lent = false;
-        self.store.pin_for_hit(hit.entry);
-        self.counters.waits_answered += u64::from(flow.wait.take().is_some());
-        flow.collapsed = None;
-        if hit.is_shared {
-            self.counters.waits_shared += 1;
-        } else {
-            self.recheck_if_due(hit.entry, now);
-        }
-        flow.sender.enqueue(reply.len());
-        flow.out_next = reply.end();
-        flow.last_hit = Some(now);
-        if matches!(flow.preface, FlowPreface::Unread) {
-            flow.preface = FlowPreface::Absent;
-        }
-        let counters = &mut self.counters;
-        counters.hits += 1;
-        counters.hits_dynamic += u64::from(is_dynamic);
-        counters.hits_head += u64::from(hit.kind == ReplyKind::HeadOnly);
-        counters.hits_range += u64::from(matches!(hit.kind, ReplyKind::Range | ReplyKind::Parts));
-        counters.hits_ranges += u64::from(hit.kind == ReplyKind::Parts);
-        counters.hits_not_modified += u64::from(hit.kind == ReplyKind::NotModified);
-        counters.hit_bytes += u64::from(reply.len());
-        let segments = 1 + u64::from(segments(reply.len(), flow.mss));
-        counters.bus_bytes_saved += u64::from(reply.len()) + hit.head_len as u64 + segments * 66;
-        let time = self.unix_s;
-        let (prefaces, preface, peer) = (&self.prefaces, &flow.preface, flow.key.client);
-        let recorded = self.access.record(|| {
-            let client = prefaces.client(preface).map_or(peer, Into::into);
-            AccessRecord::new(time, client, hit.kind, hit.http10, reply.body_len, bytes)
-        });
-        counters.access_lost += u64::from(!recorded);
-        if !hit.keep_alive || closes {
-            self.close_from_card(flow, now);
-        }
-        hit.head_len
-    }
-
-    /// Hands the request at the start of `hold` to the host.
-    fn forward(&mut self, flow: &mut Flow, forward: Forward, now: Time) {
-        match forward.reason {
-            None => self.counters.misses += 1,
-            Some(Reason::Card(reason)) => self.counters.bypasses_by_card[reason as usize] += 1,
-            Some(Reason::Request) => {}
-        }
-        flow.fill = None;
-        if let Some((since, _)) = flow.wait.take() {
-            self.waiters.leave(&flow.key, since, now);
-        }
-        flow.collapsed = None;
-        if let (true, Some(store_as)) = (forward.was_held_up, &forward.store_as) {
-            let first = self.fills.unanswered(&store_as.base);
-            self.waiters.release(flow.key, first, now);
-        }
-        let is_own = self.is_rechecker(flow);
-        self.counters.recheck_requests += u64::from(is_own);
-        if let (Some(StoreAs { base, key, by, settings, ages, class, page }), Some(hold)) =
-            (forward.store_as, &flow.hold)
-        {
-            let head = &hold.bytes()[..forward.head_len];
-            let client = SocketAddrV4::new(fold(flow.key.client.to_ip()), flow.key.client_port);
-            let (port, goes_ahead) = (flow.key.server_port, forward.goes_ahead);
-            let preface = flow.preface.header().map(|kept| kept.version);
-            let asked = Asked { base, key, by, client, settings, ages, class, page, port, preface, head, goes_ahead };
-            flow.fill = self.fills.begin(asked, &mut self.store, now, &mut self.counters);
-            flow.fill_looked_at = (now, flow.host.rcv_nxt);
-            let may_ask = !is_own
-                && flow.fill.is_some()
-                && self.config.rechecker.is_some()
-                && !self.store.is_of_proxy_alone(&base, &by);
-            if may_ask && self.store.take_second(&key, &by) {
-                let names = self.store.vary.names(&base);
-                let example = Example { port, preface, head };
-                self.rechecks.ask_for(&base, &example, names, &self.config.keys, &mut self.counters);
-            }
-        }
-        if forward.is_unsafe {
-            self.begin_unsafe_request(flow);
-        }
-        flow.changing = forward.changing;
-        flow.lesson = forward.lesson;
-        flow.reply = ReplyTracking::Head { head_request: forward.head_request, last: !forward.keep_alive };
-        self.hand_to_host(flow, forward.head_len, now);
-    }
-
     /// Notes by what a request that begins `bytes` is kept from the card.
     #[cold]
     fn note_strangers(&mut self, bytes: &[u8]) {
@@ -684,90 +427,5 @@ impl<W: Port, H: Port> Card<W, H> {
             let origin = config.keys.origin_of(resource.host);
             known.note(config.keys.uri_of(origin, resource.path), stranger);
         });
-    }
-
-    /// Makes the first `bytes` of `hold` the host's, and sends them.
-    pub(crate) fn hand_to_host(&mut self, flow: &mut Flow, bytes: usize, now: Time) {
-        if flow.forwarded > 0 && flow.host.phase == HostPhase::Open {
-            // The host has not taken all of an earlier request: the numbers stay, only more follows.
-            let more = bytes.saturating_sub(flow.forwarded);
-            flow.host.sender.enqueue(more as u32);
-            flow.forwarded += more;
-            self.hand_fin_to_host(flow);
-            self.pump_host(flow, now);
-            return;
-        }
-        flow.forwarded = bytes;
-        match flow.host.phase {
-            HostPhase::Open => {
-                flow.forwarded += self.prepend_preface(flow);
-                self.splice_at_hold(flow, now);
-            }
-            HostPhase::Absent => self.open_host(flow, now),
-            HostPhase::SynSent | HostPhase::Closing => {}
-        }
-    }
-
-    /// Sets the deltas so that the first byte held and the next byte out are the host's next ones, and sends.
-    pub(crate) fn splice_at_hold(&mut self, flow: &mut Flow, now: Time) {
-        let first = flow.first_held();
-        flow.splice.in_delta = flow.host.sender.end().since(first);
-        flow.splice.out_delta = flow.out_next.since(flow.host.rcv_nxt);
-        flow.host_base = flow.host.acked;
-        if flow.forwarded > 0 {
-            flow.host.sender.enqueue(flow.forwarded as u32);
-        }
-        self.hand_fin_to_host(flow);
-        self.pump_host(flow, now);
-    }
-
-    /// When the card no longer decides, the client's FIN follows what is held.
-    fn hand_fin_to_host(&mut self, flow: &mut Flow) {
-        if flow.client_fin && flow.phase == Phase::Opaque(None) {
-            flow.host.sender.enqueue_fin();
-        }
-    }
-
-    /// What goes to the host now may change something.
-    pub(crate) fn begin_unsafe_request(&mut self, flow: &mut Flow) {
-        self.store.note_unsafe_request();
-        self.sync_l0();
-        flow.unsafe_request = true;
-    }
-
-    /// The host has answered.
-    pub(crate) fn end_unsafe_request(&mut self, flow: &mut Flow) {
-        if std::mem::take(&mut flow.unsafe_request) {
-            self.store.note_unsafe_request();
-        }
-        self.invalidate_at_end(flow);
-    }
-
-    /// The card stops to parse: what is held goes to the host, what follows passes.
-    pub(crate) fn make_opaque(&mut self, flow: &mut Flow, extent: Option<OpaqueExtent>, now: Time) {
-        let first = flow.first_held();
-        let held = flow.held();
-        let until =
-            extent.as_ref().filter(|until| until.bytes >= held as u64 && until.bytes < 1 << 30 && !flow.client_fin);
-        flow.phase = match until {
-            Some(until) => {
-                flow.reply = ReplyTracking::Head { head_request: until.head_request, last: !until.keep_alive };
-                Phase::Opaque(Some(first + until.bytes as u32))
-            }
-            None => {
-                flow.reply = ReplyTracking::Idle;
-                self.counters.flows_opaque += 1;
-                Phase::Opaque(None)
-            }
-        };
-        flow.fill = None;
-        flow.lesson = None;
-        if let Some(until) = extent {
-            flow.expects_continue = until.expects_continue;
-        }
-        if held > 0 {
-            self.begin_unsafe_request(flow);
-        }
-        self.hand_to_host(flow, held, now);
     }
 }

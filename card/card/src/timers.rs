@@ -7,8 +7,8 @@ use nicache_tcp::patience::KeepAliveStep;
 use nicache_tcp::{Flags, Time, TimeoutOutcome, earliest};
 
 use crate::card::{Card, Keep};
+use crate::flow::turn::Turn;
 use crate::flow::{Flow, HostPhase, Phase};
-use crate::turns::Turn;
 
 /// Timers that are run between two looks at the ports.
 const TIMERS_PER_POLL: usize = 64;
@@ -54,7 +54,7 @@ impl<W: Port, H: Port> Card<W, H> {
             (flow.phase == Phase::CardHandshake).then(|| flow.host.syn_sent + syn_interval(flow.syn_ack_tries));
         let idle = Some(self.idle_due(flow));
         let patience = self.patience_deadline(flow);
-        let wait = flow.wait.map(|(_, due)| due).filter(|&due| due > now);
+        let wait = flow.wait.map(|wait| wait.due).filter(|&due| due > now);
         let preface = self.preface_due(flow).filter(|&due| due > now);
         earliest([patience, sender, host, handshake, flow.ack_due, wait, preface, idle])
     }
@@ -102,7 +102,7 @@ impl<W: Port, H: Port> Card<W, H> {
         if flow.ack_due.is_some_and(|due| now >= due) {
             self.ack_client(flow, now);
         }
-        if flow.wait.is_some_and(|(_, due)| now >= due) {
+        if flow.wait.is_some_and(|wait| now >= wait.due) {
             self.advance(flow, now);
             self.pump_client(flow, now);
         }

@@ -6,13 +6,14 @@ use nicache_tcp::splice::window_field;
 use nicache_tcp::{Flags, HeadRepr, SackBlocks, Seq, Time, Transmit, TransmitKind, checksum};
 
 use crate::bus::FrameBytes;
-use crate::card::{Card, Ports};
+use crate::card::Card;
 use crate::counters::Counters;
 use crate::emit::{Addresses, Gather, Headers};
 use crate::flow::reply::ReplyKind;
 use crate::flow::{Flow, HostPhase};
 use crate::limits::REQUEST_WINDOW_BYTES;
 use crate::payload::{self, Piece, Sources};
+use crate::ports::Ports;
 
 impl<W: Port, H: Port> Card<W, H> {
     /// Sends a reply that goes in one segment, for the first time: the only one that is not acknowledged.

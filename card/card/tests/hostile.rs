@@ -2,7 +2,8 @@
 
 use std::io::IoSlice;
 
-use nicache_card::{Card, CardConfig, Handshake, NoWatcher, Store};
+use nicache_cache::{NoWatcher, Store};
+use nicache_card::{Card, CardConfig, Handshake};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};

@@ -1,11 +1,12 @@
-//! Kinds of clients that servers tell apart without saying so in `Vary`: by where a request comes from (hotlink protection), by language, by
-//! the kind of program.
+//! Kinds of clients that servers tell apart, whether or not they say so in `Vary`: by where a request comes from (hotlink protection), by
+//! language, by the kind of program, by what it accepts.
 //!
 //! A client has one class in each of a few *traits*. What a trait does not look at (the path in `Referer`, version numbers in `User-Agent`, weights in
 //! `Accept-Language`) it takes for the same.
 
 use httparse::Header;
 
+use crate::coding;
 use crate::head::is_name;
 use crate::intermediary::{Added, added};
 use crate::key::{Key, KeyConfig};
@@ -24,13 +25,18 @@ pub enum Trait {
     Language,
     /// Kind of program and device: `User-Agent` and client hints without numbers.
     Agent,
+    /// Kinds of content: the whole value of `Accept`.
+    Accept,
+    /// Codings of content: `Accept-Encoding`, canonical where it is a plain list.
+    Coding,
     /// The proxy that sends the request, and which fields it adds ([`Signs`](crate::Signs)).
     Proxy,
 }
 
 impl Trait {
     /// All traits.
-    pub const ALL: [Trait; 5] = [Trait::Origin, Trait::Fetch, Trait::Language, Trait::Agent, Trait::Proxy];
+    pub const ALL: [Trait; 7] =
+        [Trait::Origin, Trait::Fetch, Trait::Language, Trait::Agent, Trait::Accept, Trait::Coding, Trait::Proxy];
 
     /// For an operator.
     pub const fn label(self) -> &'static str {
@@ -39,6 +45,8 @@ impl Trait {
             Trait::Fetch => "Sec-Fetch-*",
             Trait::Language => "Accept-Language",
             Trait::Agent => "User-Agent (kind)",
+            Trait::Accept => "Accept",
+            Trait::Coding => "Accept-Encoding",
             Trait::Proxy => "the proxy in front",
         }
     }
@@ -48,6 +56,7 @@ impl Trait {
     fn of_header(name: &[u8]) -> Option<Trait> {
         Some(match name.len() {
             3 if is_name(name, b"dnt") => Trait::Agent,
+            6 if is_name(name, b"accept") => Trait::Accept,
             6 if is_name(name, b"pragma") => Trait::Fetch,
             7 if is_name(name, b"referer") => Trait::Origin,
             8 if is_name(name, b"priority") => Trait::Fetch,
@@ -56,6 +65,7 @@ impl Trait {
             13 if is_name(name, b"cache-control") => Trait::Fetch,
             14 if is_name(name, b"accept-charset") => Trait::Language,
             15 if is_name(name, b"accept-language") => Trait::Language,
+            15 if is_name(name, b"accept-encoding") => Trait::Coding,
             25 if is_name(name, b"upgrade-insecure-requests") => Trait::Fetch,
             _ if begins(name, b"sec-fetch-") || begins(name, b"sec-purpose") => Trait::Fetch,
             _ if begins(name, b"sec-") => Trait::Agent,
@@ -141,7 +151,8 @@ pub fn client_class(headers: &[Header<'_>], host: &[u8], keys: &KeyConfig) -> Cl
             Trait::Origin => origin(header.value, host, &mut words),
             Trait::Language => language(header.value, &mut words),
             Trait::Agent => without_numbers(without_own_mark(header.value), &mut words),
-            Trait::Fetch => words.all(header.value),
+            Trait::Fetch | Trait::Accept => words.all(header.value),
+            Trait::Coding => words.all(coding::canonical(header.value, &mut [0; _])),
             Trait::Proxy => continue,
         }
         // In any order.
@@ -257,7 +268,7 @@ mod tests {
         const CHROME: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36";
         const NEWER: &str = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0 Safari/537.36";
         const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.1 Mobile/15E148 Safari/604.1";
-        let apart: [(&str, &str, &str, Trait); 12] = [
+        let apart: [(&str, &str, &str, Trait); 15] = [
             ("Referer", "http://shop.example/a", "http://evil.example/a", Trait::Origin),
             ("Referer", "http://shop.example/a", "https://shop.example/a", Trait::Origin),
             ("Referer", "http://shop.example/a", "", Trait::Origin),
@@ -270,6 +281,9 @@ mod tests {
             ("User-Agent", CHROME, "curl/7.88.1", Trait::Agent),
             ("User-Agent", "wget", "", Trait::Agent),
             ("Sec-CH-UA-Platform", "\"Linux\"", "\"Android\"", Trait::Agent),
+            ("Accept", "text/html", "text/html, image/webp", Trait::Accept),
+            ("Accept-Encoding", "gzip, br", "br, gzip", Trait::Coding),
+            ("Accept-Encoding", "gzip;q=1", "gzip; q=1", Trait::Coding),
         ];
         for (name, one, other, of) in apart {
             assert_eq!(differ(&[(name, one)], &[(name, other)]), [of], "{name}: {one}, {other}");
@@ -281,7 +295,8 @@ mod tests {
             ("Accept-Language", "de, en;q=0.5", "de,en;q=0.9"),
             ("User-Agent", CHROME, NEWER),
             ("User-Agent", "curl/7.88.1", "curl/8.5.0"),
-            ("Accept", "a", "b"),
+            ("Accept-Encoding", "gzip, br", "GZIP,br"),
+            ("Origin", "a", "b"),
         ] {
             assert_eq!(differ(&[(name, one)], &[(name, other)]), [], "{name}: {one}, {other}");
         }
@@ -293,7 +308,7 @@ mod tests {
     fn a_variant_counts_what_it_is_said_to() {
         let keys = KeyConfig::new([7; 16]);
         let base = Key([3; 16]);
-        let (one, other) = (ClientClass([1, 2, 3, 4, 5]), ClientClass([1, 2, 3, 5, 5]));
+        let (one, other) = (ClientClass([1, 2, 3, 4, 6, 7, 5]), ClientClass([1, 2, 3, 5, 6, 7, 5]));
         let key = |class, counted: &[Trait]| class_key(base, class, |of| counted.contains(&of), &keys);
         assert_eq!(key(one, &[Trait::Origin]), key(other, &[Trait::Origin]));
         assert_ne!(key(one, &[Trait::Agent]), key(other, &[Trait::Agent]));
@@ -318,7 +333,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_value_has_a_class(
-            name in prop::sample::select(vec!["Referer", "User-Agent", "Accept-Language", "Sec-Fetch-Site"]),
+            name in prop::sample::select(vec!["Referer", "User-Agent", "Accept-Language", "Sec-Fetch-Site", "Accept", "Accept-Encoding"]),
             value in prop::collection::vec(any::<u8>(), 0..80),
         ) {
             let headers = [Header { name, value: &value }];

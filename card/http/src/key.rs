@@ -1,20 +1,18 @@
-//! Cache keys: a keyed 128-bit hash of everything in a request that may change its reply.
+//! Cache keys: a keyed 128-bit hash of what a request asks for.
 //!
-//! Input of [`Key`]: Host and target as spelled, because a page may repeat either, the [`ConnectionClass`], and the raw values of
-//! Accept-Encoding (canonical, where it is a plain list: `coding.rs`), Accept and Origin, each with "absent" apart from
-//! "empty". The method is not part of it (HEAD is
-//! answered from a GET's entry). The hash is keyed by a secret of the process, so two requests that share a key
+//! Input of [`Key`]: Host and target as spelled, because a page may repeat either, the [`ConnectionClass`], and the raw value of Origin, with
+//! "absent" apart from "empty". What a client accepts and who it is counts where the server was seen to look at it
+//! (`client_class.rs`). The method is not part of it (HEAD is answered from a GET's entry). The hash is keyed by a secret of the process, so two requests that share a key
 //! cannot be constructed, and equal keys are taken for equal requests.
 //!
 //! ```text
 //! word 0   tag 8 | class 8 | host length 16 | target length 16 | 0
-//! word 1   Accept-Encoding length + 1, or 0  16 | Accept likewise 16 | Origin likewise 16 | 0
-//! then     host, target, Accept-Encoding, Accept, Origin, each padded with zeros to whole words
+//! word 1   Origin length + 1, or 0  16 | 0
+//! then     host, target, Origin, each padded with zeros to whole words
 //! ```
 //!
 //! Where proxies have added fields that count ([`ProxyFields`](crate::signs::ProxyFields)), this is hashed once more together with them.
 
-use crate::coding;
 use crate::connection::ConnectionClass;
 use crate::cookie::{self, CookiePattern, is_harmless};
 use crate::path::{self, PATTERNS_MAX, PathMatch, PathPattern, PatternError};
@@ -173,8 +171,6 @@ pub(crate) struct KeyParts<'a> {
     pub(crate) host: &'a [u8],
     pub(crate) target: &'a [u8],
     pub(crate) class: ConnectionClass,
-    pub(crate) accept_encoding: Option<&'a [u8]>,
-    pub(crate) accept: Option<&'a [u8]>,
     pub(crate) origin: Option<&'a [u8]>,
 }
 
@@ -183,18 +179,15 @@ const TAG_VARY: u64 = 2;
 
 #[inline]
 pub(crate) fn key(config: &KeyConfig, parts: &KeyParts<'_>) -> Key {
-    let mut room: coding::ListRoom = [0; _];
-    let accept_encoding = parts.accept_encoding.map(|value| coding::canonical(value, &mut room));
-    let presence = |value: Option<&[u8]>| value.map_or(0, |value| value.len() as u64 + 1);
     let mut hash = config.keyed;
     hash.word(
         TAG_REQUEST | (parts.class as u64) << 8 | (parts.host.len() as u64) << 16 | (parts.target.len() as u64) << 32,
     );
-    hash.word(presence(accept_encoding) | presence(parts.accept) << 16 | presence(parts.origin) << 32);
+    hash.word(parts.origin.map_or(0, |value| value.len() as u64 + 1));
     hash.padded(parts.host);
     hash.padded(parts.target);
-    for value in [accept_encoding, parts.accept, parts.origin].into_iter().flatten() {
-        hash.padded(value);
+    if let Some(origin) = parts.origin {
+        hash.padded(origin);
     }
     Key(hash.finish())
 }
@@ -222,14 +215,8 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const BASE: KeyParts<'static> = KeyParts {
-        host: b"example.com",
-        target: b"/index.html",
-        class: ConnectionClass::Http11,
-        accept_encoding: None,
-        accept: None,
-        origin: None,
-    };
+    const BASE: KeyParts<'static> =
+        KeyParts { host: b"example.com", target: b"/index.html", class: ConnectionClass::Http11, origin: None };
 
     #[test]
     fn a_separating_header_makes_another_key() {
@@ -260,26 +247,11 @@ mod tests {
             KeyParts { target: b"/Index.html", ..BASE },
             KeyParts { target: b"/index.html\0", ..BASE },
             KeyParts { class: ConnectionClass::Http11Close, ..BASE },
-            KeyParts { accept_encoding: Some(b""), ..BASE },
-            KeyParts { accept_encoding: Some(b"gzip"), ..BASE },
-            KeyParts { accept: Some(b"gzip"), ..BASE },
+            KeyParts { origin: Some(b""), ..BASE },
             KeyParts { origin: Some(b"gzip"), ..BASE },
-            KeyParts { accept_encoding: Some(b"gzip"), accept: Some(b""), ..BASE },
-            KeyParts { accept_encoding: Some(b"gzip, br"), ..BASE },
-            KeyParts { accept_encoding: Some(b"br, gzip"), ..BASE },
-            KeyParts { accept_encoding: Some(b"gzip;q=1"), ..BASE },
         ];
         let keys: HashSet<Key> = variants.iter().map(|parts| key(&config, parts)).collect();
         assert_eq!(keys.len(), variants.len());
-    }
-
-    #[test]
-    fn two_spellings_of_a_list_of_codings_are_one() {
-        let config = KeyConfig::new([7; 16]);
-        let of = |value: &'static str| key(&config, &KeyParts { accept_encoding: Some(value.as_bytes()), ..BASE });
-        assert_eq!(of("gzip, deflate, br"), of("GZIP,deflate, Br"));
-        assert_ne!(of("gzip, deflate"), of("deflate, gzip"));
-        assert_ne!(of("gzip;q=1"), of("gzip; q=1"));
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig) -> 
     let mut out = head[..line_end].to_vec();
     let own_address = own_address(request.key.low_u64()).to_string();
     for header in request.headers {
-        const IN_KEY: [&[u8]; 5] = [b"host", b"accept", b"accept-encoding", b"origin", b"connection"];
+        const IN_KEY: [&[u8]; 3] = [b"host", b"origin", b"connection"];
         let (name, value) = (header.name.as_bytes(), header.value);
         let chooses = IN_KEY.iter().any(|known| known.eq_ignore_ascii_case(name))
             || keys.separating().has(name)

@@ -183,6 +183,7 @@ struct Fields<'b> {
     content_length: Option<u64>,
     connection: ConnectionOptions,
     conditional: Conditional<'b>,
+    // Only to see whether they come twice: they are traits of the client.
     accept_encoding: Option<&'b [u8]>,
     accept: Option<&'b [u8]>,
     origin: Option<&'b [u8]>,
@@ -347,14 +348,7 @@ impl<'b> Fields<'b> {
             let reason = reason.unwrap_or(BypassReason::ConnectionOption);
             return self.bypass(reason, head_len, method, version, changes);
         };
-        let parts = KeyParts {
-            host,
-            target,
-            class: connection,
-            accept_encoding: self.accept_encoding,
-            accept: self.accept,
-            origin: self.origin,
-        };
+        let parts = KeyParts { host, target, class: connection, origin: self.origin };
         let mut key = self.of_proxies.complete(key(config, &parts));
         if !config.separating().is_empty() {
             key = vary_key(key, config.separating(), headers, config);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nicache_card::CoherenceLink;
+use nicache_cache::CoherenceLink;
 use nicache_coherence::{
     Answer, Class, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, LEASE_NS,
     LEASE_RENEWAL_NS, Question, RecordNumber, RefusalReason, ReinstateRequest, ReinstateVerdict, Reinstatement,

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nicache_card::{AgeBounds, Card, CardConfig, FillAbort, Handshake, PathSettings, Paths, Store};
+use nicache_cache::{AgeBounds, FillAbort, PathSettings, Paths, Store};
+use nicache_card::{Card, CardConfig, Handshake};
 use nicache_coherence::{RefusalReason, RevisionTable};
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
@@ -399,25 +400,25 @@ impl World {
     fn count(&mut self) {
         let counters = self.card.counters();
         let events = &mut self.oracle.events;
-        let aborted = |reason: FillAbort| counters.fills_aborted[reason as usize];
-        let refused = |reason: RefusalReason| counters.fills_refused[reason.index()];
+        let aborted = |reason: FillAbort| counters.cache.fills_aborted[reason as usize];
+        let refused = |reason: RefusalReason| counters.cache.fills_refused[reason.index()];
         events.add("hits", counters.hits);
         events.add("hits_of_head", counters.hits_head);
         events.add("hits_not_modified", counters.hits_not_modified);
         events.add("hits_range", counters.hits_range);
         events.add("hits_ranges", counters.hits_ranges);
         events.add("invalidations", counters.invalidations);
-        events.add("waits_collapsed", counters.waits_collapsed);
+        events.add("waits_collapsed", counters.cache.waits_collapsed);
         events.add("bypass_range", counters.bypasses_by_card[nicache_card::CardBypass::Range as usize]);
         events.add("misses", counters.misses);
         events.add("bypass_request", counters.bypasses_by_request.iter().sum());
         events.add("bypass_lease", counters.bypasses_by_card[nicache_card::CardBypass::Lease as usize]);
         events.add("bypass_conditional", counters.bypasses_by_card[nicache_card::CardBypass::Conditional as usize]);
         events.add("card_retransmits", counters.retransmits);
-        events.add("evictions", counters.evictions);
-        events.add("purges", counters.purges_by_source);
-        events.add("fills_stored", counters.fills_stored);
-        events.add("fills_not_shared", counters.fills_not_shared.iter().sum());
+        events.add("evictions", counters.cache.evictions);
+        events.add("purges", counters.cache.purges_by_source);
+        events.add("fills_stored", counters.cache.fills_stored);
+        events.add("fills_not_shared", counters.cache.fills_not_shared.iter().sum());
         events.add("fill_changed_at_insert", aborted(FillAbort::ChangedAtInsert));
         events.add("fill_incomplete", aborted(FillAbort::Incomplete));
         events.add("fill_no_verdict", aborted(FillAbort::NoVerdict));
@@ -458,7 +459,7 @@ impl World {
         events.add("writes", self.writers.writes.0);
         events.add("writes_by_rename", self.writers.writes.1);
         events.add("directories_disturbed", self.writers.disturbed);
-        events.add("reinstated", counters.reinstated);
+        events.add("reinstated", counters.cache.reinstated);
         for (client, (machine, _)) in self.clients.iter().zip(&self.scenario.clients) {
             let counts = &client.counts;
             events.add("connections", counts.opened);

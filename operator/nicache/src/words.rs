@@ -3,7 +3,8 @@
 //! The names of reasons are those of the counters (`bypass_cookie`, `fill_refused_wrote`). Texts are matched with the enums, so that a new reason without
 //! words does not compile.
 
-use nicache_card::{CardBypass, FillAbort};
+use nicache_cache::FillAbort;
+use nicache_card::CardBypass;
 use nicache_coherence::RefusalReason;
 use nicache_http::{BypassReason, NotShared};
 

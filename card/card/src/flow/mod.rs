@@ -6,15 +6,15 @@
 //! the host's own TCP paces and repairs them. Only one side talks to the client at a time: ownership of the out stream changes
 //! when all that was sent before is acknowledged, so that one pair of deltas describes the flow at any moment.
 
-pub mod cache_status;
 pub mod changing;
 pub mod hold;
-pub mod lesson;
 pub mod parts;
 pub mod preface;
 pub mod reply;
 pub mod table;
+pub mod turn;
 
+use nicache_cache::{FillId, Lesson, Wait};
 use nicache_http::Follower;
 use nicache_tcp::challenge::Challenged;
 use nicache_tcp::ecn::EcnReceiver;
@@ -24,15 +24,12 @@ use nicache_tcp::{
     timestamps::{Paws, TsClock},
 };
 
-use crate::fill::FillId;
 use crate::packet::{FlowKey, Mac, Tags, TcpFrame};
-use crate::turns::Turn;
-use cache_status::Miss;
 use changing::Changing;
 use hold::Hold;
-use lesson::Lesson;
 use preface::FlowPreface;
 use reply::ReplyQueue;
+use turn::Turn;
 
 /// What the card does with the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,11 +202,8 @@ pub struct Flow {
     pub expects_continue: bool,
     /// What is learned from the host's reply.
     pub lesson: Option<Lesson>,
-    /// Since when the request at the front has been waiting for the reply to another one, or for the watcher; and when it is to be looked
-    /// at again if neither comes.
-    pub wait: Option<(Time, Time)>,
-    /// It has waited for the reply to another one, since it found nothing for that reason.
-    pub collapsed: Option<Miss>,
+    /// How the request at the front waits for the reply to another one, or for the watcher.
+    pub wait: Option<Wait>,
     /// A delayed ACK to the client is due.
     pub ack_due: Option<Time>,
     /// When the client's SYN came.
@@ -311,7 +305,6 @@ impl Flow {
             expects_continue: false,
             lesson: None,
             wait: None,
-            collapsed: None,
             ack_due: None,
             opened: Time(0),
             active: Time(0),

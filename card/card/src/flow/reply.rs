@@ -1,12 +1,11 @@
 //! Replies from card memory that a client has yet to acknowledge, by reference.
 
+use nicache_cache::{CacheStatus, EntryId};
 use nicache_http::ByteRange;
 use nicache_tcp::Seq;
 
-use super::cache_status::CacheStatus;
 use super::parts::PartsId;
 use crate::limits::REPLIES_MAX;
-use crate::store::EntryId;
 
 /// Which form of an entry is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::hash::BuildHasher;
 use nicache_tcp::Time;
 
 use super::Flow;
+use super::turn::Turn;
 use crate::packet::FlowKey;
-use crate::turns::Turn;
 
 /// Flows by their ends.
 pub struct FlowTable {

@@ -5,7 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::IoSlice;
 use std::sync::{Arc, PoisonError};
 
-use nicache_card::{Card, CardConfig, Handshake, PathSettings, Paths, Store, limits};
+use nicache_cache::{PathSettings, Paths, Store};
+use nicache_card::{Card, CardConfig, Handshake, limits};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
@@ -496,7 +497,7 @@ impl Traffic {
 
     fn check_limits(&self) {
         let (in_use, bus) = (self.card.in_use(), &self.card.counters().bus);
-        assert!(in_use.flows <= self.flows && in_use.fills <= limits::FILLS_MAX);
+        assert!(in_use.flows <= self.flows && in_use.fills <= nicache_cache::limits::FILLS_MAX);
         assert!(in_use.holds <= (self.flows / limits::FLOWS_PER_HOLD).max(16));
         assert!(in_use.part_sets <= limits::PART_SETS_MAX && in_use.entries <= self.entries, "{in_use:?}");
         assert!(self.card.store().memory().used_bytes() <= MEMORY_BYTES as u64);

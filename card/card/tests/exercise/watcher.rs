@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use nicache_card::CoherenceLink;
+use nicache_cache::CoherenceLink;
 use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict, Reinstatement, RevisionTable,
     SourceSet, SourceSlot, Verdict,

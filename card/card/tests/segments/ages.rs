@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nicache_card::AgeBounds;
+use nicache_cache::AgeBounds;
 use nicache_coherence::{Class, RefusalReason, Reinstatement};
 use nicache_http::{HttpDate, parse_imf_fixdate};
 use nicache_tcp::{Flags, Seq, Time};

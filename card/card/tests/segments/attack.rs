@@ -187,7 +187,7 @@ fn who_does_not_read_a_miss_keeps_nobody_from_storing_it() {
         assert!(second < 2 || script.card.fills_in_use() == 0, "given up at once");
         assert!(second != 32 || script.card.flows() == 1, "the connection goes on");
     }
-    assert_eq!(script.card.counters().fills_aborted[nicache_card::FillAbort::SlowClient as usize], 1);
+    assert_eq!(script.card.counters().cache.fills_aborted[nicache_cache::FillAbort::SlowClient as usize], 1);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn only_the_first_waits_for_a_reply_in_vain() {
     script.open_another();
     script.ask(60_000);
     assert!(script.take_at_host().iter().any(|segment| segment.head.flags.syn()), "the next one not at all");
-    assert_eq!(script.card.counters().waits_collapsed, 1);
+    assert_eq!(script.card.counters().cache.waits_collapsed, 1);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn who_closes_the_window_on_a_miss_keeps_nobody_from_storing_it() {
         script.acknowledge(window);
         script.wait(3 * S);
         assert_eq!(script.card.fills_in_use(), usize::from(window > 0), "a host that is slow may be waited for");
-        let given_up = script.card.counters().fills_aborted[nicache_card::FillAbort::SlowClient as usize];
+        let given_up = script.card.counters().cache.fills_aborted[nicache_cache::FillAbort::SlowClient as usize];
         assert_eq!(given_up, u64::from(window == 0));
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use nicache_card::AgeBounds;
+use nicache_cache::AgeBounds;
 use nicache_coherence::{Class, Reinstatement};
 use nicache_tcp::Time;
 
@@ -81,8 +81,8 @@ fn a_class_that_gets_the_same_costs_one_request() {
         }
         // In each trait by itself.
         assert!(site.visit(&format!("{EVIL}{PHONE}")).1);
-        assert_eq!(site.script.card.counters().classes_split, 0);
-        assert_eq!(site.script.card.counters().executions_differed, 0);
+        assert_eq!(site.script.card.counters().cache.classes_split, 0);
+        assert_eq!(site.script.card.counters().cache.executions_differed, 0);
     }
 }
 
@@ -99,8 +99,8 @@ fn where_a_class_gets_something_else_the_key_gets_it() {
         assert_eq!(site.settle(DESK).1, "large");
         assert_eq!(site.settle("").1, "large");
         assert!(site.visit(PHONE).1 && site.visit(DESK).1);
-        assert!(site.script.card.counters().classes_split >= 1);
-        assert_eq!(site.script.card.counters().executions_differed, 0);
+        assert!(site.script.card.counters().cache.classes_split >= 1);
+        assert_eq!(site.script.card.counters().cache.executions_differed, 0);
     }
 }
 
@@ -170,4 +170,50 @@ fn a_change_that_is_seen_counts_for_each_class() {
             }
         }
     }
+}
+
+const WEBP: &str = "Accept: image/webp,*/*\r\n";
+const PLAIN: &str = "Accept: */*\r\n";
+const GZIP: &str = "Accept-Encoding: gzip, br\r\n";
+
+/// What a client accepts tells pages apart only where the server looks at it.
+#[test]
+fn what_is_accepted_counts_where_it_makes_a_difference() {
+    for class in [Class::Static, Class::Dynamic] {
+        let mut site = Site::new(class, |_| Some("for all"));
+        site.settle(WEBP);
+        for fields in [PLAIN, GZIP] {
+            assert_eq!(site.settle(fields).0, 2, "{fields}");
+        }
+        assert_eq!(site.script.card.counters().cache.classes_split, 0);
+        let webp = |head: &str| Some(if head.contains("webp") { "webp" } else { "png" });
+        let mut site = Site::new(class, webp);
+        let other = format!("{WEBP}{GZIP}{DESK}");
+        for fields in [PLAIN, WEBP, GZIP, WEBP, PLAIN, &other].repeat(3) {
+            assert_eq!(site.visit(fields).0.as_deref(), webp(fields), "{fields}");
+        }
+        assert!(site.visit(PLAIN).1 && site.visit(WEBP).1);
+        assert_eq!(site.script.card.counters().cache.executions_differed, 0);
+    }
+}
+
+/// A change that leaves the page as it was: the card asks as each class that had it, so that none waits.
+#[test]
+fn after_a_change_the_card_asks_for_the_classes_that_had_the_page() {
+    let mut site = Site::new(Class::Dynamic, |head| (!head.contains("evil")).then_some("for friends"));
+    for fields in [OWN, PHONE, DESK] {
+        site.settle(fields);
+    }
+    for _ in 0..10 {
+        assert!(site.visit(OWN).1);
+    }
+    *site.script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
+    site.script.table.record_change(SOURCE);
+    assert!(!site.visit(OWN).1, "the change is seen");
+    for _ in 0..20 {
+        site.script.wait(Duration::from_millis(200));
+        assert!(site.visit(OWN).1);
+    }
+    assert!(site.visit(PHONE).1 && site.visit(DESK).1);
+    assert_eq!(site.visit(EVIL), (None, false));
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use nicache_card::{AgeBounds, Handshake};
+use nicache_cache::AgeBounds;
+use nicache_card::Handshake;
 use nicache_coherence::Class;
 use nicache_http::{PREFACE_BYTES_MAX, ProxyVersion, proxy_header};
 use nicache_tcp::{Flags, Seq, Time};

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use nicache_card::AgeBounds;
+use nicache_cache::AgeBounds;
 use nicache_coherence::Class;
 use nicache_tcp::Time;
 
@@ -91,7 +91,7 @@ fn pages_become_hits_behind_a_proxy() {
         site.ask([10, 0, 1, site.number as u8], "X-Forwarded-Proto: https\r\n").1
     });
     assert!(direct == 0, "each of them may make the header up: {direct}");
-    assert_eq!(site.script.card.counters().executions_differed, 0);
+    assert_eq!(site.script.card.counters().cache.executions_differed, 0);
 }
 
 #[test]

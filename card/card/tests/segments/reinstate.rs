@@ -30,8 +30,8 @@ fn suspect(outcome: Reinstatement) -> Script {
 #[test]
 fn an_entry_that_stays_is_served_again() {
     let mut script = suspect(Reinstatement::Stays);
-    assert_eq!(script.card.counters().reinstated, 1);
-    assert_eq!(script.card.counters().purges_by_source, 0);
+    assert_eq!(script.card.counters().cache.reinstated, 1);
+    assert_eq!(script.card.counters().cache.purges_by_source, 0);
     script.open_another();
     assert!(is_hit(&mut script));
     // With a stamp of its own: the next change voids it again.
@@ -44,18 +44,18 @@ fn an_entry_that_stays_is_served_again() {
 #[test]
 fn an_entry_that_goes_is_gone() {
     let script = suspect(Reinstatement::Gone);
-    assert_eq!(script.card.counters().purges_by_source, 1);
+    assert_eq!(script.card.counters().cache.purges_by_source, 1);
     assert_eq!(script.card.store().len(), 0);
 }
 
 #[test]
 fn an_entry_that_was_changed_again_is_asked_about_again() {
     let mut script = suspect(Reinstatement::Again);
-    assert_eq!((script.card.counters().reinstated, script.card.store().len()), (0, 1));
+    assert_eq!((script.card.counters().cache.reinstated, script.card.store().len()), (0, 1));
     *script.reinstatement.lock().expect("one thread") = Reinstatement::Stays;
     script.open_another();
     assert!(is_hit(&mut script));
-    assert_eq!(script.card.counters().reinstated, 1);
+    assert_eq!(script.card.counters().cache.reinstated, 1);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_change_between_verdict_and_card_counts() {
     *script.change_before_answer.lock().expect("one thread") = true;
     script.open_another();
     assert!(!is_hit(&mut script));
-    assert_eq!(script.card.counters().reinstated, 0);
+    assert_eq!(script.card.counters().cache.reinstated, 0);
     script.open_another();
     assert!(!is_hit(&mut script));
 }
@@ -76,6 +76,6 @@ fn a_change_of_everything_asks_nobody() {
     script.table.watch(SourceSlot::EVERYTHING);
     script.table.record_change(SourceSlot::EVERYTHING);
     assert!(!is_hit(&mut script));
-    assert_eq!(script.card.counters().purges_by_source, 1);
+    assert_eq!(script.card.counters().cache.purges_by_source, 1);
     assert_eq!(script.card.store().len(), 0);
 }

@@ -8,7 +8,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nicache_card::{AgeBounds, Card, CardConfig, CoherenceLink, Handshake, PathSettings, Paths, Rechecker, Store};
+use nicache_cache::{AgeBounds, CoherenceLink, PathSettings, Paths, Store};
+use nicache_card::{Card, CardConfig, Handshake, Rechecker};
 use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict, Reinstatement, RevisionTable,
     SourceSet, SourceSlot, Verdict,
@@ -385,7 +386,7 @@ impl Script {
         }
         assert!(got.ends_with(body));
         self.send_client(Flags::ACK, 60_000, b"");
-        assert_eq!(self.card.counters().fills_stored, 1, "{:?}", self.card.counters());
+        assert_eq!(self.card.counters().cache.fills_stored, 1, "{:?}", self.card.counters());
         self.take_at_host();
     }
 

@@ -1,6 +1,6 @@
 //! What an operator is told of the use of entries.
 
-use nicache_card::{MostUsed, Used};
+use nicache_cache::{MostUsed, Used};
 
 use crate::script::Script;
 

@@ -23,7 +23,7 @@ impl Changed {
             let request = script.take_request().expect("nobody waits for a page that was not there");
             script.wait(usual);
             assert!(script.reply(&request, b"old").ends_with(b"old"));
-            assert_eq!(script.card.counters().fills_stored, stored, "two must agree");
+            assert_eq!(script.card.counters().cache.fills_stored, stored, "two must agree");
         }
         let clients =
             (0..3).map(|number| script.open_as([10, 0, 0, 20 + number], 42_000 + u16::from(number))).collect();
@@ -96,7 +96,7 @@ fn who_comes_second_waits_and_is_answered_by_the_card() {
     assert!(changed.take_request(2).is_none(), "it was answered by the card");
     let counters = changed.script.card.counters();
     // The first one has waited for the watcher's verdict about the old entry.
-    assert_eq!((counters.waits, counters.waits_answered), (3, 1));
+    assert_eq!((counters.cache.waits, counters.cache.waits_answered), (3, 1));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn the_reply_to_one_that_was_overtaken_is_not_kept() {
         changed.script.wait(Duration::from_millis(1));
         assert!(changed.body(0).ends_with(b"new"));
         let counters = changed.script.card.counters();
-        assert_eq!((counters.fills, counters.fills_stored, counters.hits_dynamic), (2 + 3, 1 + 1, 1));
+        assert_eq!((counters.cache.fills, counters.cache.fills_stored, counters.hits_dynamic), (2 + 3, 1 + 1, 1));
     }
 }
 
@@ -201,7 +201,7 @@ fn a_reply_that_is_not_kept_is_shared_with_those_who_had_asked_before() {
         assert!(changed.body(3).is_empty());
         assert!(changed.body(2).ends_with(b"new"));
         let counters = changed.script.card.counters();
-        assert_eq!((counters.waits_shared, counters.hits, counters.misses), (1, 1, 2 + 3));
+        assert_eq!((counters.cache.waits_shared, counters.hits, counters.misses), (1, 1, 2 + 3));
     }
 }
 
@@ -220,7 +220,7 @@ fn nothing_is_shared_if_events_are_lost_before_the_verdict() {
     assert!(changed.reply(1, &second).ends_with(b"new"));
     changed.script.wait(Duration::from_millis(5));
     assert!(changed.take_request(2).is_some());
-    assert_eq!(changed.script.card.counters().waits_shared, 0);
+    assert_eq!(changed.script.card.counters().cache.waits_shared, 0);
 }
 
 /// What the server said to the second differs from what it said to the first: nobody else gets it.
@@ -237,5 +237,5 @@ fn a_reply_that_is_not_kept_is_not_shared_if_another_differs() {
     changed.script.wait(Duration::from_millis(5));
     assert!(changed.body(2).is_empty());
     assert!(changed.take_request(2).is_some());
-    assert_eq!(changed.script.card.counters().waits_shared, 0);
+    assert_eq!(changed.script.card.counters().cache.waits_shared, 0);
 }

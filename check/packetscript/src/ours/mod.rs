@@ -8,7 +8,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nicache_card::{AgeBounds, Card, CardConfig, Handshake, PathSettings, Paths, Store};
+use nicache_cache::{AgeBounds, PathSettings, Paths, Store};
+use nicache_card::{Card, CardConfig, Handshake};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};
@@ -97,7 +98,7 @@ impl Ours {
 
     /// Replies that the card has kept so far.
     fn stored(&self) -> u64 {
-        self.card.counters().fills_stored
+        self.card.counters().cache.fills_stored
     }
 
     /// What the card counted, for an error.

@@ -1,6 +1,6 @@
 //! A watcher that agrees: every reply is a file that does not change.
 
-use nicache_card::CoherenceLink;
+use nicache_cache::CoherenceLink;
 use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, ReinstateVerdict, Reinstatement, SourceSet, SourceSlot, Verdict,
 };

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use nicache_card::{AgeBounds, Card, CardConfig, CoherenceLink, Handshake, PathSettings, Paths, Store};
+use nicache_cache::{AgeBounds, CoherenceLink, PathSettings, Paths, Store};
+use nicache_card::{Card, CardConfig, Handshake};
 use nicache_coherence::{
     Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, RevisionTable, SourceSet, SourceSlot, Verdict,
 };
@@ -292,7 +293,7 @@ impl Rig {
         for _ in 0..POLLS_MAX {
             self.poll(&mut meter)?;
         }
-        let stored = self.card.counters().fills_stored;
+        let stored = self.card.counters().cache.fills_stored;
         let expected = if matches!(scenario.kind, Kind::Bypass | Kind::Miss) { 0 } else { CONNECTIONS as u64 };
         ensure!(
             stored == expected,

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nicache_bus::Window;
-use nicache_card::{AccessRecord as Hit, Card, CardConfig, Entry, Handshake, PathSettings, Paths, Store};
+use nicache_cache::{Entry, PathSettings, Paths, Store};
+use nicache_card::{AccessRecord as Hit, Card, CardConfig, Handshake};
 use nicache_coherence::RevisionTable;
 use nicache_http::KeyConfig;
 use nicache_memory::{CardMemory, HugePages};

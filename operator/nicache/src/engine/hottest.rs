@@ -1,6 +1,6 @@
 //! What is used most, of late: an average of hits per second in which the past fades.
 //!
-//! The cards count uses and nothing else ([`nicache_card::MostUsed`]); whoever asks here pays for the look. One look has the card pause for a
+//! The cards count uses and nothing else ([`nicache_cache::MostUsed`]); whoever asks here pays for the look. One look has the card pause for a
 //! part of its places at a time, so that frames wait for a tenth of a millisecond at most. What a look has no time for is looked at by the next one.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use nicache_admin::HotObject;
-use nicache_card::{MostUsed, Used};
+use nicache_cache::{MostUsed, Used};
 use nicache_http::Key;
 use nicache_port::Port;
 use nicache_tcp::Time;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::Result;
-use nicache_card::CoherenceLink;
+use nicache_cache::CoherenceLink;
 use nicache_coherence::{Answer, FILL_REQUEST_BYTES_MAX, MESSAGE_BYTES_MAX, Question};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nicache_card::Recheck;
+use nicache_cache::Recheck;
 use nicache_http::{
     Follower, HEAD_BYTES_MAX, Method, ProxyVersion, ReplyOutcome, own_address, parse_reply, proxy_header,
 };

@@ -1,8 +1,9 @@
 //! The card's counters as the supervisor, `nicache status` and Prometheus know them: each is named and described once, here.
 
 use nicache_admin::{CardSample, Crossing, Description, Direction};
+use nicache_cache::FillAbort;
 use nicache_card::bus::BusClass;
-use nicache_card::{Card, CardBypass, Counters as Counts, FillAbort};
+use nicache_card::{Card, CardBypass, Counters as Counts};
 use nicache_coherence::RefusalReason;
 use nicache_http::{BypassReason, NotShared};
 use nicache_port::Port;
@@ -29,19 +30,21 @@ const COUNTERS: &[Named] = &[
     }),
     ("hits_ranges", "Hits of several ranges.", |counts| counts.hits_ranges),
     ("invalidations", "Resources that requests may have changed.", |counts| counts.invalidations),
-    ("waits_collapsed", "Requests that waited for the same reply to another one.", |counts| counts.waits_collapsed),
+    ("waits_collapsed", "Requests that waited for the same reply to another one.", |counts| {
+        counts.cache.waits_collapsed
+    }),
     ("hit_bytes", "HTTP bytes sent from card memory, retransmissions not counted.", |counts| counts.hit_bytes),
-    ("fills", "Replies that were copied into card memory to be judged.", |counts| counts.fills),
-    ("fills_stored", "Of these, those that became entries.", |counts| counts.fills_stored),
+    ("fills", "Replies that were copied into card memory to be judged.", |counts| counts.cache.fills),
+    ("fills_stored", "Of these, those that became entries.", |counts| counts.cache.fills_stored),
     ("hits_handed_over", "Misses of stored replies, because the server was about to answer anyway.", |counts| {
         counts.hits_handed_over
     }),
-    ("purges_by_source", "Entries dropped because a source changed.", |counts| counts.purges_by_source),
+    ("purges_by_source", "Entries dropped because a source changed.", |counts| counts.cache.purges_by_source),
     ("reinstated", "Entries that stayed although a directory among their sources had changed.", |counts| {
-        counts.reinstated
+        counts.cache.reinstated
     }),
-    ("agreed", "Dynamic replies that became entries, because two executions agreed.", |counts| counts.agreed),
-    ("masked", "Executions taken for the same although what is masked differs.", |counts| counts.masked),
+    ("agreed", "Dynamic replies that became entries, because two executions agreed.", |counts| counts.cache.agreed),
+    ("masked", "Executions taken for the same although what is masked differs.", |counts| counts.cache.masked),
     ("misses_excluded", "Misses below a path that the operator has excluded.", |counts| counts.misses_excluded),
     (
         "misses_class",
@@ -51,7 +54,7 @@ const COUNTERS: &[Named] = &[
     (
         "classes_split",
         "Times that the server answered clients of different classes differently without saying Vary.",
-        |counts| counts.classes_split,
+        |counts| counts.cache.classes_split,
     ),
     ("misses_differing", "Misses of pages left alone, because their executions differ.", |counts| {
         counts.misses_differing
@@ -59,21 +62,21 @@ const COUNTERS: &[Named] = &[
     ("misses_not_worth", "Misses of pages left alone, because they are purged before they are used.", |counts| {
         counts.misses_not_worth
     }),
-    ("put_aside", "Times that a page was left alone for that.", |counts| counts.put_aside),
-    ("renewed", "Dynamic entries that stayed, because the server said the same again.", |counts| counts.renewed),
+    ("put_aside", "Times that a page was left alone for that.", |counts| counts.cache.put_aside),
+    ("renewed", "Dynamic entries that stayed, because the server said the same again.", |counts| counts.cache.renewed),
     ("executions_differed", "Executions that differed although no source had changed.", |counts| {
-        counts.executions_differed
+        counts.cache.executions_differed
     }),
-    ("rechecks", "Times that the server was to be asked again by the card itself.", |counts| counts.rechecks),
-    ("rechecks_dropped", "Of these, those dropped as too many were waiting.", |counts| counts.rechecks_dropped),
+    ("rechecks", "Times that the server was to be asked again by the card itself.", |counts| counts.cache.rechecks),
+    ("rechecks_dropped", "Of these, those dropped as too many were waiting.", |counts| counts.cache.rechecks_dropped),
     ("recheck_requests", "Requests of the card itself.", |counts| counts.recheck_requests),
     ("proxy_headers", "Connections that began with a header of the PROXY protocol.", |counts| counts.proxy_headers),
-    ("waits", "Requests that waited for another one's reply or for the watcher.", |counts| counts.waits),
-    ("waits_answered", "Of these, those answered from card memory then.", |counts| counts.waits_answered),
-    ("waits_shared", "Of these, those answered with a reply that is not kept.", |counts| counts.waits_shared),
+    ("waits", "Requests that waited for another one's reply or for the watcher.", |counts| counts.cache.waits),
+    ("waits_answered", "Of these, those answered from card memory then.", |counts| counts.cache.waits_answered),
+    ("waits_shared", "Of these, those answered with a reply that is not kept.", |counts| counts.cache.waits_shared),
     ("hits_dynamic", "Hits of dynamic replies.", |counts| counts.hits_dynamic),
     ("purges_by_operator", "Entries dropped by command.", |counts| counts.purges_by_operator),
-    ("evictions", "Entries dropped to make room.", |counts| counts.evictions),
+    ("evictions", "Entries dropped to make room.", |counts| counts.cache.evictions),
     ("flows", "Connections followed since the start.", |counts| counts.flows),
     ("flows_untracked", "Connections that passed because the flow table was full.", |counts| counts.flows_untracked),
     ("flows_opaque", "Connections whose HTTP the card stopped to follow.", |counts| counts.flows_opaque),
@@ -198,13 +201,13 @@ pub fn report<W: Port, H: Port>(card: &Card<W, H>) -> Counters {
         add(format!("bypass_{}", reason.label()), counts.bypasses_by_card[reason as usize]);
     }
     for reason in RefusalReason::ALL {
-        add(format!("fill_refused_{}", reason.label()), counts.fills_refused[reason.index()]);
+        add(format!("fill_refused_{}", reason.label()), counts.cache.fills_refused[reason.index()]);
     }
     for reason in NotShared::ALL {
-        add(format!("fill_not_shared_{}", reason.label()), counts.fills_not_shared[reason.index()]);
+        add(format!("fill_not_shared_{}", reason.label()), counts.cache.fills_not_shared[reason.index()]);
     }
     for reason in FillAbort::ALL {
-        add(format!("fill_aborted_{}", reason.label()), counts.fills_aborted[reason as usize]);
+        add(format!("fill_aborted_{}", reason.label()), counts.cache.fills_aborted[reason as usize]);
     }
     report
 }
@@ -231,9 +234,9 @@ pub fn card_sample<W: Port, H: Port>(number: usize, card: &Card<W, H>) -> CardSa
         memory_used_bytes: memory.used_bytes(),
         memory_bytes: memory.used_bytes() + memory.free_bytes(),
         flows: card.flows() as u64,
-        evictions: counts.evictions,
-        purges: counts.purges_by_source,
-        waits: counts.waits,
+        evictions: counts.cache.evictions,
+        purges: counts.cache.purges_by_source,
+        waits: counts.cache.waits,
         retransmits: counts.retransmits,
         drops: counts.drops_wire + counts.drops_host + counts.corrupt,
         bus: crossings.collect(),

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use nicache_card::{Card, StrangeName};
+use nicache_cache::StrangeName;
+use nicache_card::Card;
 use nicache_port::Port;
 
 use crate::control::StrangerReport;

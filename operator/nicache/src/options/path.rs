@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use nicache_card::PathSettings;
+use nicache_cache::PathSettings;
 use nicache_http::{CookieNames, Masks, PATTERNS_MAX, PathPattern, ReplyConfig};
 use serde::{Deserialize, Serialize};
 
@@ -205,7 +205,7 @@ pub(super) fn check_cookie(cookie: &str) -> std::result::Result<(), String> {
 mod tests {
     use std::time::Duration;
 
-    use nicache_card::AgeBounds;
+    use nicache_cache::AgeBounds;
 
     use super::*;
 

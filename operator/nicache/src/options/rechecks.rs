@@ -1,6 +1,6 @@
 //! T: how old what nobody can see may be in a reply, at first and at last.
 
-use nicache_card::AgeBounds;
+use nicache_cache::AgeBounds;
 use serde::{Deserialize, Serialize};
 
 use super::{Milliseconds, RECHECK_DEFAULT};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use nicache_card::{Asked, Entry, EntryView, LeftAlone, Meeting, Outcome};
+use nicache_cache::{Entry, LeftAlone, Outcome};
+use nicache_card::{Asked, EntryView, Meeting};
 use nicache_tcp::Time;
 
 use super::Shards;

@@ -1,0 +1,232 @@
+//! What two executions are compared by: digests of whole replies, with and without what may differ.
+
+use nicache_http::{HeadTemplate, HttpDate};
+
+use crate::path::PathSettings;
+
+/// Bodies longer than this are not masked: they are equal or they are not.
+pub const MASKED_BYTES_MAX: u64 = 1 << 20;
+
+/// What two executions are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digests {
+    /// Of the whole reply but for its date.
+    pub exact: [u8; 32],
+    /// The same without what is masked; equal to `exact` if nothing is.
+    pub masked: [u8; 32],
+    /// Of the whole reply if its Expires stands still instead of moving with Date; equal to `exact` if there is none.
+    pub pinned: [u8; 32],
+    /// Of its Content-Encoding.
+    pub coding: u32,
+    /// Of its Content-Type.
+    pub kind: u32,
+}
+
+/// How two executions are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sameness {
+    /// But for their dates.
+    Exact,
+    /// But for their dates, and Expires stands still.
+    Pinned,
+    /// But for what is masked.
+    Masked,
+}
+
+impl Digests {
+    /// How this one and a later one are the same; `None`: they differ.
+    pub fn sameness(&self, later: &Digests) -> Option<Sameness> {
+        if self.exact == later.exact {
+            Some(Sameness::Exact)
+        } else if self.pinned == later.pinned {
+            Some(Sameness::Pinned)
+        } else {
+            (self.masked == later.masked).then_some(Sameness::Masked)
+        }
+    }
+}
+
+/// A whole reply.
+pub struct WholeReply<'a> {
+    /// Its head.
+    pub template: &'a HeadTemplate,
+    /// The connection ends after it.
+    pub closes: bool,
+    /// Bytes of its body.
+    pub body_len: u64,
+    /// Hash of its body.
+    pub body_hash: [u8; 32],
+}
+
+impl WholeReply<'_> {
+    /// Its digests. `body` gives the body's bytes, and is asked only if they are to be masked.
+    pub fn digests(&self, settings: &PathSettings, body: impl FnOnce() -> Option<Vec<u8>>) -> Digests {
+        let head = rendered(self.template);
+        let exact = self.exact(&head);
+        let masked = if settings.masks_anything() { self.masked(settings, &head, body) } else { exact };
+        let is_moving = self.template.moves_expires();
+        let pinned = if is_moving { self.exact(&rendered(&self.template.clone().pinned())) } else { exact };
+        let of = |name: &[u8]| value_digest(&head, name);
+        Digests { exact, masked, pinned, coding: of(b"content-encoding"), kind: of(b"content-type") }
+    }
+
+    fn exact(&self, head: &[u8]) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        for line in lines(head) {
+            hasher.update(&(line.len() as u64).to_le_bytes()).update(line);
+        }
+        hasher.update(&[u8::from(self.closes)]).update(&self.body_len.to_le_bytes()).update(&self.body_hash);
+        hasher.finalize().into()
+    }
+
+    fn masked(&self, settings: &PathSettings, head: &[u8], body: impl FnOnce() -> Option<Vec<u8>>) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        let body = if settings.masks.is_empty() || self.body_len > MASKED_BYTES_MAX { None } else { body() };
+        for line in lines(head) {
+            let name = &line[..name_len(line)];
+            let counted = if settings.is_masked_header(name) { name } else { line };
+            hasher.update(&(counted.len() as u64).to_le_bytes()).update(counted);
+        }
+        hasher.update(&[u8::from(self.closes), u8::from(body.is_some())]);
+        match body {
+            Some(body) => {
+                settings.masks.apply(&body, |piece| {
+                    hasher.update(&(piece.len() as u64).to_le_bytes()).update(piece);
+                });
+            }
+            None => {
+                hasher.update(&self.body_len.to_le_bytes()).update(&self.body_hash);
+            }
+        }
+        hasher.finalize().into()
+    }
+}
+
+/// The lines of a head but for those that say where the body ends: a server that has the whole body in time says how long it is, and sends it in chunks
+/// otherwise (Apache with what a CGI program says). The body itself is compared.
+fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_framing = |line: &&[u8]| {
+        let name = &line[..name_len(line)];
+        name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
+    };
+    head.split_inclusive(|byte| *byte == b'\n').filter(move |line| !is_framing(line))
+}
+
+/// A digest of the lines of one field; 0 where there are none.
+fn value_digest(head: &[u8], name: &[u8]) -> u32 {
+    let mut of_name = head
+        .split_inclusive(|byte| *byte == b'\n')
+        .filter(|line| line[..name_len(line)].eq_ignore_ascii_case(name))
+        .peekable();
+    if of_name.peek().is_none() {
+        return 0;
+    }
+    let mut hasher = blake3::Hasher::new();
+    for line in of_name {
+        hasher.update(line);
+    }
+    u32::from_le_bytes(std::array::from_fn(|at| hasher.finalize().as_bytes()[at]))
+}
+
+fn name_len(line: &[u8]) -> usize {
+    line.iter().position(|byte| *byte == b':').unwrap_or(0)
+}
+
+/// The head at some moment that is the same for all.
+fn rendered(template: &HeadTemplate) -> Vec<u8> {
+    let mut head = vec![0; template.len()];
+    template.render(&HttpDate::from_unix_s(0), &mut head);
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use nicache_http::Masks;
+
+    use super::*;
+
+    #[test]
+    fn where_the_body_ends_may_be_told_in_another_way() {
+        let digests = |fields: &str, body_len: u64, settings: &PathSettings| {
+            let head = format!("HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n{fields}\r\n");
+            let template = HeadTemplate::new(head.as_bytes()).unwrap();
+            let reply = WholeReply { template: &template, closes: false, body_len, body_hash: [7; 32] };
+            reply.digests(settings, || None)
+        };
+        let masking = PathSettings { masked_headers: vec![Box::from(&b"x-id"[..])], ..PathSettings::default() };
+        for settings in [&PathSettings::default(), &masking] {
+            let known = digests("A: b\r\nContent-Length: 5\r\n", 5, settings);
+            let chunked = digests("A: b\r\nTransfer-Encoding: chunked\r\n", 5, settings);
+            assert_eq!(known.sameness(&chunked), Some(Sameness::Exact));
+            assert_eq!(known.sameness(&digests("A: c\r\nTransfer-Encoding: chunked\r\n", 5, settings)), None);
+            assert_eq!(known.sameness(&digests("A: b\r\nTransfer-Encoding: chunked\r\n", 6, settings)), None);
+        }
+    }
+
+    /// Two executions whose dates are 10 s apart.
+    #[test]
+    fn expires_moves_or_stands_still() {
+        let digests = |second: u64, expires: &str, more: &str| {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:{second}1 GMT\r\nExpires: {expires}\r\n{more}\r\n"
+            );
+            let template = HeadTemplate::new(head.as_bytes()).unwrap();
+            let reply = WholeReply { template: &template, closes: false, body_len: 0, body_hash: [0; 32] };
+            reply.digests(&PathSettings::default(), || None)
+        };
+        for (one, other, more, sameness) in [
+            // Date + 10 s, with max-age and without.
+            ("08:49:11", "08:49:21", "Cache-Control: max-age=10\r\n", Some(Sameness::Exact)),
+            ("08:49:11", "08:49:21", "", Some(Sameness::Exact)),
+            // At a time of day.
+            ("08:55:00", "08:55:00", "", Some(Sameness::Pinned)),
+            ("07:00:00", "07:00:00", "", Some(Sameness::Exact)),
+            ("08:55:00", "08:56:00", "", None),
+        ] {
+            let at = |second: u64, time: &str| digests(second, &format!("Sun, 06 Nov 1994 {time} GMT"), more);
+            let (one, other) = (at(0, one), at(1, other));
+            assert_eq!(one.sameness(&other), sameness);
+        }
+    }
+
+    fn digests(settings: &PathSettings, header: &str, body: &str) -> Digests {
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: {}\r\n{header}\r\n\r\n",
+            body.len()
+        );
+        let reply = WholeReply {
+            template: &HeadTemplate::new(head.as_bytes()).unwrap(),
+            closes: false,
+            body_len: body.len() as u64,
+            body_hash: blake3::hash(body.as_bytes()).into(),
+        };
+        reply.digests(settings, || Some(body.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn only_what_is_masked_may_differ() {
+        let settings = PathSettings {
+            masks: Masks::new(&["\"id\":\"*\""]).unwrap(),
+            masked_headers: vec![(*b"X-Request-Id").into()],
+            ..PathSettings::default()
+        };
+        let first = digests(&settings, "X-Request-ID: 1", "{\"id\":\"1\",\"a\":1}");
+        let same = digests(&settings, "X-Request-ID: 22", "{\"id\":\"22\",\"a\":1}");
+        assert!(first.exact != same.exact && first.masked == same.masked);
+        for (header, body) in [
+            ("X-Request-ID: 1", "{\"id\":\"1\",\"a\":2}"),
+            ("X-Other: 1", "{\"id\":\"1\",\"a\":1}"),
+            ("X-Request-ID: 1\r\nX-Other: 1", "{\"id\":\"1\",\"a\":1}"),
+        ] {
+            assert_ne!(digests(&settings, header, body).masked, first.masked, "{header} {body}");
+        }
+    }
+
+    #[test]
+    fn without_masks_all_of_it_counts() {
+        let settings = PathSettings::default();
+        let first = digests(&settings, "X-Request-ID: 1", "text");
+        assert_eq!(first.exact, first.masked);
+        assert_ne!(digests(&settings, "X-Request-ID: 2", "text").masked, first.masked);
+    }
+}

@@ -1,0 +1,86 @@
+//! Requests of the card's own, by which the server is asked again: what is to be asked, until somebody sends it.
+
+use nicache_http::{Key, KeyConfig, ProxyVersion, Trait, VaryNames, dressed, recheck_head, trait_lines};
+
+use crate::counters::Counters;
+
+/// Requests that wait to be taken.
+const RECHECKS_MAX: usize = 256;
+
+/// A request that the server is to be asked again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recheck {
+    /// TCP port of the service.
+    pub port: u16,
+    /// The header of the PROXY protocol that the connection begins with, if it is to.
+    pub preface: Option<ProxyVersion>,
+    /// The whole request: it has no body.
+    pub head: Box<[u8]>,
+}
+
+/// A client's request, as an example for one of the card's.
+pub struct Example<'a> {
+    /// TCP port of the service.
+    pub port: u16,
+    /// The header of the PROXY protocol that its connection began with, if it did.
+    pub preface: Option<ProxyVersion>,
+    /// The whole request.
+    pub head: &'a [u8],
+}
+
+/// What is to be asked.
+pub struct Rechecks {
+    waiting: Vec<Recheck>,
+    asked: u64,
+}
+
+/// What the card says of its own in its request number `number` for a page comes of it: as the key is a secret, nobody can guess it.
+pub(crate) fn seed(key: &Key, number: u64) -> u64 {
+    key.low_u64().wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+impl Rechecks {
+    /// Nothing.
+    pub fn new() -> Rechecks {
+        Rechecks { waiting: Vec::with_capacity(RECHECKS_MAX), asked: 0 }
+    }
+
+    /// Asks for what a client has just asked for, as one of its class.
+    pub fn ask_for(
+        &mut self,
+        key: &Key,
+        example: &Example<'_>,
+        vary: Option<&VaryNames>,
+        keys: &KeyConfig,
+        counters: &mut Counters,
+    ) {
+        let Example { port, preface, head } = *example;
+        if let Some(bare) = recheck_head(head, vary, keys) {
+            let lines: Vec<u8> = Trait::ALL.into_iter().flat_map(|of| trait_lines(head, of)).collect();
+            self.asked += 1;
+            let head = dressed(&bare, &lines, seed(key, self.asked));
+            self.ask(Recheck { port, preface, head }, counters);
+        }
+    }
+
+    /// Asks for that.
+    pub fn ask(&mut self, recheck: Recheck, counters: &mut Counters) {
+        if self.waiting.len() < RECHECKS_MAX {
+            counters.rechecks += 1;
+            self.waiting.push(recheck);
+        } else {
+            counters.rechecks_dropped += 1;
+        }
+    }
+
+    /// The next request that the server is to be asked, oldest first.
+    pub fn poll(&mut self) -> Option<Recheck> {
+        (!self.waiting.is_empty()).then(|| self.waiting.remove(0))
+    }
+}
+
+impl Default for Rechecks {
+    fn default() -> Self {
+        Rechecks::new()
+    }
+}

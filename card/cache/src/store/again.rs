@@ -1,0 +1,84 @@
+//! The server is asked for a page again: by whom, when, and whether the page pays for it ([`Credit`](super::credit)).
+
+use nicache_http::{ClientClass, Key, dressed};
+use nicache_tcp::Time;
+
+use super::entry::EntryId;
+use super::index::Store;
+use super::standing::Standing;
+use super::who::Who;
+use crate::counters::Counters;
+use crate::recheck::{Recheck, seed};
+
+impl Store {
+    /// A client of this class has sent a request with this head.
+    pub fn note_costume(&mut self, class: ClientClass, head: &[u8]) {
+        self.costumes.note(class, head);
+    }
+
+    /// The server is about to be asked for a page by somebody. Is the card to ask for it, too, so that there are two replies to compare? Then it does: the
+    /// page pays for it. Not for one that is merely old: one reply renews it.
+    pub fn take_second(&mut self, key: &Key, by: &Who) -> bool {
+        let id = self.name_of(key);
+        let dynamic = id.and_then(|id| self.get_mut(id)).filter(|entry| entry.is_dynamic());
+        match dynamic {
+            Some(entry) => {
+                entry.age.credit.note_execution();
+                // The last one is for the next time that nobody is there to ask: as long as the page is the same, one reply renews it.
+                entry.standing == Standing::Lapsed && entry.age.credit.is_ample() && entry.age.credit.spend(false)
+            }
+            None => self.candidates.take_second(key, by),
+        }
+    }
+
+    /// Somebody asks for a part of an entry that has lapsed, or on a condition: what the server answers to that renews nothing. The request by which the
+    /// card has it said again, if the page pays for it.
+    pub fn revive(&mut self, key: &Key, now: Time) -> Option<Recheck> {
+        let id = self.name_of(key)?;
+        let age = &mut self.get_mut(id)?.age;
+        age.credit.note_execution();
+        if age.is_awaited(now) || age.recheck.is_none() || !age.credit.spend(false) {
+            return None;
+        }
+        age.asked = Some(now);
+        self.dressed_recheck(id, now)
+    }
+
+    /// The request by which the server is to be asked again, if it is time to, as the entry answers somebody.
+    #[inline]
+    pub fn recheck_due(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
+        let age = &mut self.get_mut(id)?.age;
+        if !age.is_recheck_due(now) || !age.credit.spend(false) {
+            return None;
+        }
+        age.asked = Some(now);
+        self.dressed_recheck(id, now)
+    }
+
+    /// The card's own request for an entry, as a client of the classes that were asked for longest ago.
+    pub(super) fn dressed_recheck(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
+        let entry = self.get_mut(id)?;
+        let (key, class) = (entry.key, entry.age.take_turn(now)?);
+        self.dressed += 1;
+        let lines = self.costumes.of(class);
+        let bare = self.get(id)?.age.recheck.as_ref()?;
+        let head = dressed(&bare.head, &lines, seed(&key, self.dressed));
+        Some(Recheck { head, ..*bare })
+    }
+
+    /// The server was asked for a page that had an entry not long ago, and again something had changed meanwhile. It was worth it if
+    /// others who had waited have got the last reply of this kind.
+    pub fn note_wasted(&mut self, key: &Key, now: Time, counters: &mut Counters) {
+        let lapsed = self
+            .name_of(key)
+            .and_then(|id| self.get_mut(id))
+            .filter(|entry| entry.standing == Standing::Lapsed)
+            .map(|entry| std::mem::take(&mut entry.hits));
+        let is_put_aside = match lapsed {
+            Some(hits) if hits > 0 => self.worth.note_purge(key, hits, now),
+            None if !self.candidates.is_popular(key) => false,
+            _ => self.worth.note_try(key, now),
+        };
+        counters.put_aside += u64::from(is_put_aside);
+    }
+}

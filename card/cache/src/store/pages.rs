@@ -1,0 +1,51 @@
+//! What is known of a page whether it has an entry or not: how long the server needs for it, and whether it is worth an entry.
+
+use std::time::Duration;
+
+use nicache_coherence::{RecordNumber, Stamp};
+use nicache_http::Key;
+use nicache_tcp::Time;
+
+use super::index::Store;
+
+/// Why a page is left to the server for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftAlone {
+    /// Its executions differ although nothing has changed.
+    Differs,
+    /// Its entries are purged before they are used.
+    NotWorth,
+}
+
+impl Store {
+    /// What the watcher is to be asked about an earlier reply with this key, beside the new one.
+    pub fn previous(&self, key: &Key) -> Option<(RecordNumber, Stamp)> {
+        let entry = self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
+        entry.map(|entry| (entry.record, entry.stamp)).or_else(|| self.candidates.previous(key))
+    }
+
+    /// How long the server usually needs for a computed page: the least of the last few times, as far as that can be said. `None` for what is not known
+    /// to be computed.
+    pub fn usual(&self, key: &Key) -> Option<Duration> {
+        let entry = self.name_of(key).and_then(|id| self.get(id)).filter(|entry| entry.is_dynamic());
+        entry.map(|entry| entry.age.usual).or_else(|| self.candidates.usual(key))
+    }
+
+    /// Had the page an entry not long ago?
+    pub fn was_popular(&self, key: &Key) -> bool {
+        self.candidates.is_popular(key)
+    }
+
+    /// Is it a page whose executions differ although nothing has changed, or one that is purged before it is used?
+    pub fn is_left_alone(&self, key: &Key, now: Time) -> Option<LeftAlone> {
+        if self.candidates.is_left_alone(key, now) {
+            return Some(LeftAlone::Differs);
+        }
+        self.worth.is_left_alone(key, now).then_some(LeftAlone::NotWorth)
+    }
+
+    /// Until when a page is left alone; may be over.
+    pub fn left_alone_until(&self, key: &Key) -> Option<Time> {
+        self.candidates.left_alone_until(key).max(self.worth.left_alone_until(key))
+    }
+}

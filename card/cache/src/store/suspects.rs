@@ -1,0 +1,21 @@
+//! The entries that the watcher is asked about.
+
+use nicache_tcp::Time;
+
+use super::entry::EntryId;
+use crate::limits::SUSPECTS_MAX;
+
+/// The entries that the watcher is to be asked about, or was.
+#[derive(Debug)]
+pub(super) struct Suspects {
+    pub(super) to_ask: Vec<EntryId>,
+    pub(super) asked: usize,
+    pub(super) asked_last: Time,
+}
+
+impl Suspects {
+    /// None.
+    pub(super) fn new() -> Suspects {
+        Suspects { to_ask: Vec::with_capacity(SUSPECTS_MAX), asked: 0, asked_last: Time(0) }
+    }
+}

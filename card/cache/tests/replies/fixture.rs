@@ -1,0 +1,233 @@
+//! A cache, a watcher that answers what it is told to, and a clock that the test moves.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use nicache_cache::{
+    AgeBounds, Answered, Asked, CoherenceLink, Counters, Example, Executor, FillId, Fills, Found, PathSettings,
+    Questions, Rechecks, Store, Waiters, Who,
+};
+use nicache_coherence::{
+    Answer, Class, FillVerdict, Question, RecordNumber, RefusalReason, ReinstateVerdict, Reinstatement, RevisionTable,
+    SourceSet, SourceSlot, Verdict,
+};
+use nicache_http::{
+    ClientClass, HeaderScratch, Key, KeyConfig, Method, ReplyOutcome, RequestOutcome, Tokens, UriKey, parse_reply,
+    parse_request,
+};
+use nicache_memory::{CardMemory, HugePages};
+use nicache_policy::Lru;
+use nicache_tcp::Time;
+
+const MEMORY_BYTES: usize = 1 << 20;
+const ENTRIES: usize = 64;
+/// T of computed pages.
+pub const AGE: Duration = Duration::from_secs(600);
+/// What every reply depends on.
+pub const SOURCE: SourceSlot = SourceSlot(7);
+
+/// How the watcher is.
+#[derive(Debug)]
+pub struct Mood {
+    /// It takes no questions.
+    pub is_busy: bool,
+    /// It gives no answers.
+    pub is_mute: bool,
+    /// Why it refuses all replies, if it does.
+    pub refused: Option<RefusalReason>,
+    /// What it says of suspects.
+    pub reinstatement: Reinstatement,
+    /// What replies are to it.
+    pub class: Class,
+    /// How often it was asked.
+    pub questions: usize,
+}
+
+struct Watcher {
+    mood: Arc<Mutex<Mood>>,
+    answers: VecDeque<Answer>,
+}
+
+impl CoherenceLink for Watcher {
+    fn ask(&mut self, question: &Question<'_>) -> bool {
+        let mut mood = self.mood.lock().expect("one thread");
+        if mood.is_busy {
+            return false;
+        }
+        mood.questions += 1;
+        let answer = match question {
+            Question::Fill(request) => {
+                let mut sources = SourceSet::new();
+                sources.insert(SOURCE).expect("room for one");
+                let stored =
+                    Verdict::Stored { class: mood.class, sources, record: RecordNumber(1), previous_unchanged: false };
+                let verdict = mood.refused.map_or(stored, Verdict::Refused);
+                Answer::Fill(FillVerdict { id: request.id, verdict })
+            }
+            Question::Reinstate(request) => {
+                Answer::Reinstate(ReinstateVerdict { id: request.id, outcome: mood.reinstatement })
+            }
+        };
+        if !mood.is_mute {
+            self.answers.push_back(answer);
+        }
+        true
+    }
+
+    fn poll_answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+}
+
+/// The parts of a cache, and what they are called with.
+pub struct Cache {
+    pub store: Store,
+    pub fills: Fills,
+    pub waiters: Waiters<u32>,
+    pub rechecks: Rechecks,
+    pub questions: Questions,
+    pub counters: Counters,
+    pub table: Arc<RevisionTable>,
+    pub keys: KeyConfig,
+    pub now: Time,
+    mood: Arc<Mutex<Mood>>,
+}
+
+impl Cache {
+    /// An empty one, whose watcher agrees that replies are of this class.
+    pub fn new(class: Class) -> Cache {
+        let table = RevisionTable::on_heap();
+        table.renew_lease(u64::MAX);
+        table.watch(SOURCE);
+        let memory = CardMemory::new(MEMORY_BYTES, HugePages::No).expect("1 MiB");
+        let policy = Box::new(Lru::new(MEMORY_BYTES as u64, ENTRIES as u32));
+        let mood = Arc::new(Mutex::new(Mood {
+            is_busy: false,
+            is_mute: false,
+            refused: None,
+            reinstatement: Reinstatement::Stays,
+            class,
+            questions: 0,
+        }));
+        let watcher = Watcher { mood: Arc::clone(&mood), answers: VecDeque::new() };
+        Cache {
+            store: Store::new(memory, policy, Arc::clone(&table), ENTRIES),
+            fills: Fills::new(),
+            waiters: Waiters::new(),
+            rechecks: Rechecks::new(),
+            questions: Questions::new(Box::new(watcher)),
+            counters: Counters::default(),
+            table,
+            keys: KeyConfig::new([3; 16]),
+            now: Time(1_000_000_000),
+            mood,
+        }
+    }
+
+    /// The watcher's mood.
+    pub fn mood(&self) -> MutexGuard<'_, Mood> {
+        self.mood.lock().expect("one thread")
+    }
+
+    /// Time passes, and nothing happens.
+    pub fn pass(&mut self, ms: u64) {
+        self.now = self.now + Duration::from_millis(ms);
+    }
+
+    /// As a card that is polled again and again: the watcher is asked, answers at once, and then there is nothing left to say.
+    pub fn talk(&mut self) {
+        for _ in 0..3 {
+            let Cache { questions, fills, store, waiters, counters, now, .. } = self;
+            questions.talk(fills, store, waiters, counters, *now);
+        }
+    }
+
+    /// When the watcher is to be talked to, counted from now.
+    pub fn talk_due(&self) -> Option<Duration> {
+        let due = self.questions.due(&self.fills, &self.store)?;
+        Some(if due > self.now { due.since(self.now) } else { Duration::ZERO })
+    }
+
+    /// The key of a page.
+    pub fn key(&self, target: &str) -> Key {
+        self.parsed(&request(target)).0
+    }
+
+    /// What there is for a request.
+    pub fn find(&mut self, target: &str) -> Found {
+        let (key, epoch) = (self.key(target), self.store.revisions().epoch());
+        self.store.find(&key, epoch, self.now, &mut self.counters)
+    }
+
+    /// The request of a client with this number goes to the server.
+    pub fn forward(&mut self, client: u8, target: &str) -> Option<FillId> {
+        let address = Ipv4Addr::new(10, 0, 0, client);
+        self.forward_as(Executor::Client(address.into()), SocketAddrV4::new(address, 4711), &request(target))
+    }
+
+    /// The request goes to the server for whom it is said.
+    pub fn forward_as(&mut self, by: Executor, client: SocketAddrV4, head: &[u8]) -> Option<FillId> {
+        let (key, page) = self.parsed(head);
+        let settings = PathSettings { keeps_computed: true, ages: AgeBounds::fixed(AGE), ..PathSettings::default() };
+        let asked = Asked {
+            base: key,
+            key,
+            by: Who { by, tokens: Tokens::default(), is_beyond: false },
+            client,
+            ages: settings.ages,
+            settings: Arc::new(settings),
+            class: ClientClass::default(),
+            page,
+            port: 80,
+            preface: None,
+            head,
+            goes_ahead: false,
+        };
+        self.fills.begin(asked, &mut self.store, self.now, &mut self.counters)
+    }
+
+    /// The server's reply to it comes whole.
+    pub fn reply(&mut self, fill: FillId, body: &str) {
+        self.begin_reply(fill, body.len());
+        self.fills.handle_body(fill, body.as_bytes(), &mut self.store, &mut self.counters);
+        self.fills.finish(fill, true, &mut self.store, &mut self.counters);
+    }
+
+    /// The head of the reply comes; whether the fill goes on.
+    pub fn begin_reply(&mut self, fill: FillId, body_len: usize) -> bool {
+        let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
+        let head = format!("HTTP/1.1 200 OK\r\n{date}\r\nContent-Length: {body_len}\r\n\r\n").into_bytes();
+        let ReplyOutcome::Complete(reply) = parse_reply(&head, Method::Get) else { panic!("a whole head") };
+        let answered = Answered { reply: &reply, head: &head, closes_once: false };
+        self.fills.handle_head(fill, answered, &self.keys, &mut self.store, &mut self.counters)
+    }
+
+    /// A client asks, the server answers, and the watcher says what it thinks.
+    pub fn visit(&mut self, client: u8, target: &str, body: &str) {
+        let fill = self.forward(client, target).expect("a fill");
+        self.reply(fill, body);
+        self.talk();
+    }
+
+    /// The card is to ask for what a client has just asked for.
+    pub fn ask_second(&mut self, target: &str) {
+        let (key, head) = (self.key(target), request(target));
+        let example = Example { port: 80, preface: None, head: &head };
+        self.rechecks.ask_for(&key, &example, None, &self.keys, &mut self.counters);
+    }
+
+    fn parsed(&self, head: &[u8]) -> (Key, UriKey) {
+        let mut scratch = HeaderScratch::new();
+        let RequestOutcome::Complete(request) = parse_request(head, &mut scratch, &self.keys) else {
+            panic!("a request that is looked up: {}", String::from_utf8_lossy(head))
+        };
+        (request.key, self.keys.uri_of(self.keys.origin_of(request.host), request.target))
+    }
+}
+
+/// The head of a plain request.
+pub fn request(target: &str) -> Vec<u8> {
+    format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
+}

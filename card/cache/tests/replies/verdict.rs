@@ -1,0 +1,121 @@
+//! When the watcher is asked, and what becomes of its answers.
+
+use std::time::Duration;
+
+use nicache_cache::{FillAbort, Found, Outcome};
+use nicache_coherence::{Class, RefusalReason, Reinstatement};
+
+use crate::fixture::{AGE, Cache, SOURCE};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn a_file_is_an_entry_with_the_first_verdict() {
+    let mut cache = Cache::new(Class::Static);
+    assert_eq!((cache.talk_due(), cache.find("/a")), (None, Found::Absent));
+    let fill = cache.forward(1, "/a").expect("a fill");
+    assert_eq!(cache.forward(2, "/a"), None, "one is enough");
+    assert_eq!(cache.talk_due(), None, "it is not whole");
+    cache.reply(fill, "one");
+    assert_eq!(cache.talk_due(), Some(Duration::ZERO), "it is whole");
+    assert_eq!(cache.find("/a"), Found::Absent, "nobody has judged it");
+    cache.talk();
+    let Found::Entry(id) = cache.find("/a") else { panic!("it was judged") };
+    assert_eq!(cache.store.get(id).map(|entry| entry.body_len), Some(3));
+    assert_eq!((cache.counters.fills, cache.counters.fills_stored, cache.fills.in_use()), (1, 1, 0));
+    assert_eq!((cache.talk_due(), cache.mood().questions), (None, 1));
+}
+
+#[test]
+fn a_computed_page_is_an_entry_when_two_agree() {
+    let mut cache = Cache::new(Class::Dynamic);
+    cache.visit(1, "/p", "one");
+    let outcome = |cache: &Cache| cache.fills.last_outcome(&cache.key("/p")).map(|(outcome, _)| outcome);
+    assert_eq!((cache.find("/p"), outcome(&cache)), (Found::Absent, Some(Outcome::First)));
+    cache.visit(1, "/p", "one");
+    assert_eq!(cache.find("/p"), Found::Absent, "the same client has said it twice");
+    cache.visit(2, "/p", "two");
+    assert_eq!((cache.find("/p"), outcome(&cache)), (Found::Absent, Some(Outcome::Differed)));
+    let mut cache = Cache::new(Class::Dynamic);
+    cache.visit(1, "/p", "one");
+    cache.visit(2, "/p", "one");
+    assert!(matches!(cache.find("/p"), Found::Entry(_)));
+    cache.now = cache.now + AGE;
+    assert_eq!(cache.find("/p"), Found::Lapsed, "T is over");
+}
+
+#[test]
+fn a_change_during_a_fill_keeps_nothing() {
+    let mut cache = Cache::new(Class::Static);
+    let fill = cache.forward(1, "/a").expect("a fill");
+    cache.table.record_change(SOURCE);
+    cache.reply(fill, "one");
+    cache.talk();
+    assert_eq!(cache.find("/a"), Found::Absent);
+    assert_eq!(cache.counters.fills_aborted[FillAbort::ChangedAtInsert as usize], 1);
+    assert_eq!(cache.store.memory().used_bytes(), 0, "its memory is free");
+}
+
+#[test]
+fn a_suspect_is_served_again_if_it_stays_and_gone_if_not() {
+    for (reinstatement, is_there) in [(Reinstatement::Stays, true), (Reinstatement::Gone, false)] {
+        let mut cache = Cache::new(Class::Static);
+        cache.visit(1, "/a", "one");
+        cache.mood().reinstatement = reinstatement;
+        cache.table.record_change(SOURCE);
+        assert_eq!(cache.find("/a"), Found::Suspect);
+        assert_eq!(cache.talk_due(), Some(Duration::ZERO));
+        cache.talk();
+        assert_eq!(matches!(cache.find("/a"), Found::Entry(_)), is_there);
+        assert_eq!((cache.counters.reinstated, cache.counters.purges_by_source), (is_there.into(), (!is_there).into()));
+    }
+}
+
+#[test]
+fn a_busy_watcher_is_asked_again_soon_and_a_silent_one_is_given_up() {
+    let mut cache = Cache::new(Class::Static);
+    cache.mood().is_busy = true;
+    let fill = cache.forward(1, "/a").expect("a fill");
+    cache.reply(fill, "one");
+    cache.talk();
+    assert_eq!(cache.talk_due(), Some(MS), "it is asked again");
+    cache.pass(1);
+    (cache.mood().is_busy, cache.mood().is_mute) = (false, true);
+    cache.talk();
+    assert_eq!((cache.talk_due(), cache.fills.in_use()), (Some(200 * MS), 1), "it was asked");
+    cache.pass(4_998);
+    cache.talk();
+    assert_eq!(cache.fills.in_use(), 1, "it has 5 s since it was first to be asked");
+    cache.pass(2);
+    cache.talk();
+    assert_eq!((cache.fills.in_use(), cache.talk_due()), (0, None));
+    assert_eq!(cache.counters.fills_aborted[FillAbort::NoVerdict as usize], 1);
+    assert_eq!(cache.store.memory().used_bytes(), 0);
+    // Nor is one that never takes the question waited for.
+    cache.mood().is_busy = true;
+    let fill = cache.forward(1, "/a").expect("a fill");
+    cache.reply(fill, "one");
+    cache.talk();
+    cache.pass(5_001);
+    cache.talk();
+    assert_eq!((cache.fills.in_use(), cache.counters.fills_aborted[FillAbort::NoVerdict as usize]), (0, 2));
+}
+
+#[test]
+fn an_answer_to_an_older_question_is_nothing() {
+    let mut cache = Cache::new(Class::Static);
+    let fill = cache.forward(1, "/a").expect("a fill");
+    assert!(cache.begin_reply(fill, 10));
+    cache.fills.abort(fill, FillAbort::SlowClient, &mut cache.store, &mut cache.counters);
+    cache.fills.handle_body(fill, b"one", &mut cache.store, &mut cache.counters);
+    cache.fills.finish(fill, true, &mut cache.store, &mut cache.counters);
+    let next = cache.forward(2, "/b").expect("a fill in the same place");
+    assert_ne!(fill, next);
+    cache.fills.abort(fill, FillAbort::SlowClient, &mut cache.store, &mut cache.counters);
+    assert_eq!((cache.fills.in_use(), cache.counters.fills_aborted[FillAbort::SlowClient as usize]), (1, 1));
+    cache.mood().refused = Some(RefusalReason::Changed);
+    cache.reply(next, "two");
+    cache.talk();
+    assert_eq!((cache.find("/b"), cache.fills.in_use()), (Found::Absent, 0));
+    assert_eq!(cache.counters.fills_refused[RefusalReason::Changed.index()], 1);
+}
