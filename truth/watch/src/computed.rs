@@ -18,6 +18,7 @@ use nicache_coherence::{Class, FillRequest, RefusalReason, RevisionTable, Rule};
 use nicache_sql::Access;
 
 use crate::attribution::{Attribution, Others};
+use crate::clock::now_ns;
 use crate::contents;
 use crate::databases::{Databases, Server};
 use crate::event::{EventKind, Identity, LookupEvent, Peer};
@@ -26,7 +27,6 @@ use crate::peers::{Known, Peers};
 use crate::pickled::{common_root, unpickle};
 use crate::processes::parent_of;
 use crate::records::{Looked, Record};
-use crate::registrar::now_ns;
 use crate::remote::RemoteDatabase;
 use crate::resolve::Resolver;
 use crate::settled::{AtRest, UNDER_WAY_NS, is_within};

@@ -14,6 +14,7 @@
 mod acquaintances;
 mod attribution;
 mod catalogues;
+mod clock;
 mod computed;
 mod contents;
 mod data;
@@ -52,6 +53,7 @@ mod unwatched;
 mod witness;
 
 pub use attribution::{Attribution, Others};
+pub use clock::now_ns;
 pub use contents::{settle, settle_file, wait_for_changes};
 pub use data::DataFolders;
 pub use event::{
@@ -63,7 +65,7 @@ pub use kernel::{KernelWatcher, KernelWitness, WatchError, WitnessProgram};
 pub use members::{MEMBER_NAME_BYTES_MAX, MemberName, Members, is_php_fpm};
 pub use preload::{PRELOAD_LIBRARY, PRELOAD_VARIABLE, PreloadMemory, PreloadWitness};
 pub use processes::DatabaseProcesses;
-pub use registrar::{Registrar, RegistrarCounters, now_ns};
+pub use registrar::{Registrar, RegistrarCounters};
 pub use remote::{RemoteCounters, RemoteDatabase};
 pub use resolve::{Node, Outcome, Passage, Permissions, Resolver, Walk};
 pub use ring::{LookupRing, RING_BYTES};

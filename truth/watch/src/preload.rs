@@ -20,8 +20,8 @@ use nicache_coherence::{CONTROL_BYTES, REVISIONS_BYTES, RevisionTable, SourceSlo
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::clock::now_ns;
 use crate::event::{EventKind, LookupEvent, Peer, Sent};
-use crate::registrar::now_ns;
 use crate::shared_ring::SharedRing;
 use crate::witness::{Coverage, Drained, Witness};
 

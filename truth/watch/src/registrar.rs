@@ -37,6 +37,7 @@ use nicache_coherence::{
 };
 
 use crate::attribution::Attribution;
+use crate::clock::now_ns;
 use crate::computed::{Computed, Seen, may_be_decided, survey_computed};
 use crate::contents;
 use crate::data::DataFolders;
@@ -620,10 +621,4 @@ fn renew_lease(table: &RevisionTable, remotes: &[Arc<RemoteDatabase>], renewed_n
         table.advance_clock();
         *renewed_ns = now;
     }
-}
-
-/// CLOCK_MONOTONIC in nanoseconds, the clock of all times between card, kernel and watcher.
-pub fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

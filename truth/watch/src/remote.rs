@@ -22,9 +22,9 @@ use nicache_coherence::{RefusalReason, RevisionTable, SourceSlot, Stamp};
 use nicache_relay::{Event, Follower, Step, Validity};
 use nicache_sql::{Access, Dialect};
 
+use crate::clock::now_ns;
 use crate::databases::{Databases, Server};
 use crate::event::{LookupEvent, SqlEvent, SqlStep};
-use crate::registrar::now_ns;
 
 /// A question about the structure that is not answered for so long is asked again.
 const PATIENCE: Duration = Duration::from_secs(20);

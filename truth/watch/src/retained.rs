@@ -909,7 +909,7 @@ mod tests {
             let stat = file.metadata().unwrap();
             let clock = self.table.advance_clock();
             LookupEvent {
-                time_ns: crate::registrar::now_ns(),
+                time_ns: crate::clock::now_ns(),
                 tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
                 changed_ns: stat.ctime() as u64 * 1_000_000_000 + stat.ctime_nsec() as u64,
                 on_overlay: true,
