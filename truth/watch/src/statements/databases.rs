@@ -1,0 +1,901 @@
+//! What is read from databases, and what is changed in them: the statements of all clients, as their servers receive them.
+//!
+//! Read first: the head of `nicache_sql` (its events, and what a caller owes it), `ebpf/sql.h` (when the kernel stamps
+//! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES)).
+//!
+//! A change is in doubt from the moment that the server receives it until it is certain to be done: the server has sent a short reply that is whole
+//! (`nicache_sql::is_whole_reply`), or asks the connection for more. A reply that was computed
+//! from what it touches is not kept if the change was in doubt at any time since the request was forwarded; an entry goes if
+//! it was since the entry's stamp. The kernel has made every entry that depends on databases suspect at both moments, so nothing is
+//! served before this has been looked at.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use nicache_coherence::{RefusalReason, Rule, Stamp};
+use nicache_sql::{
+    Access, Catalogue, Dialect, Event, Execution, Parse, Reason, Session, Statement, Target, conflicts, is_whole_reply,
+    parse,
+};
+
+use crate::processes::try_sockets_of;
+use crate::statements::catalogues::{Catalogues, Place, Source};
+use crate::statements::known_processes::Acquaintances;
+use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
+use crate::witnesses::history::HISTORY_NS;
+use crate::witnesses::members::Members;
+
+/// Connections followed at most; the statements of a further one touch everything.
+const CONNECTIONS_MAX: usize = 16_384;
+/// Changes remembered; an entry that is older than the oldest of them cannot be judged.
+const CHANGES_MAX: usize = 16_384;
+/// Reads remembered, of the last seconds.
+const READS_MAX: usize = 65_536;
+/// Texts whose meaning is remembered.
+const TEXTS_MAX: usize = 8192;
+/// Statements of a connection whose time is remembered, for replies that are as of an earlier one.
+const TIMES_MAX: usize = 256;
+
+/// The first process of a database server, or a number that no process has for one on another machine; 0: unknown, which may be any.
+pub type Server = u32;
+
+/// What a statement has read.
+#[derive(Debug)]
+struct Read {
+    time_ns: u64,
+    server: Server,
+    client: u32,
+    /// As of when.
+    as_of_ns: u64,
+    /// Others' uncommitted changes may be in it.
+    dirty: bool,
+    /// What changes without a statement is in it.
+    foreign: bool,
+    reads: Arc<[Access]>,
+}
+
+/// Stands for what no table of a server has: its settings, rights and comments. No schema is called that.
+const SERVER: &str = "\0";
+
+/// May the statement make an event, or change one?
+fn names_event(text: &[u8]) -> bool {
+    text.windows(EVENT.len()).any(|word| word.eq_ignore_ascii_case(EVENT))
+}
+
+const EVENT: &[u8] = b"event";
+
+/// What a statement may change.
+#[derive(Debug)]
+struct Change {
+    number: u64,
+    time_ns: u64,
+    server: Server,
+    client: u32,
+    /// The clock when it was over; `None`: it is in doubt.
+    done: Option<Stamp>,
+    writes: Arc<[Access]>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    session: Session,
+    client: u32,
+    /// The process that serves it.
+    server: u32,
+    /// Where its tables are.
+    place: Option<Place>,
+    /// Its client has spoken.
+    is_heard: bool,
+    last_ns: u64,
+    /// Numbers of its changes that are in doubt.
+    in_doubt: Vec<u64>,
+    /// The structure may be another once they are done.
+    structure_in_doubt: bool,
+    /// They come from what the kernel took for a question, so that nobody tells when it is done.
+    ends_with_reply: bool,
+    times_ns: VecDeque<u64>,
+    /// Requests since the server's last reply, and whether one of them may do something that nobody knows, or later.
+    requests: u32,
+    is_odd: bool,
+}
+
+/// A database on another machine.
+#[derive(Debug)]
+struct Elsewhere {
+    server: Server,
+    dialect: Dialect,
+    /// Connections whose beginning was seen.
+    opened: HashSet<u64>,
+}
+
+/// A connection on which something is in doubt and that is silent for so long may be closed.
+const QUIET_NS: u64 = 10_000_000;
+/// Longest time between two looks at that.
+const LOOK_NS_MAX: u64 = 320_000_000;
+
+/// A connection that is closed, by the inode of the server's socket, and the time of its last event.
+#[derive(Clone, Copy, Debug)]
+pub struct Closed {
+    name: u64,
+    last_ns: u64,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Databases {
+    /// These are not the databases of this machine, but one of another.
+    elsewhere: Option<Elsewhere>,
+    connections: HashMap<u64, Connection>,
+    /// Connections were forgotten to make room: one that is not known may be an old one, unless it is just beginning.
+    has_forgotten: bool,
+    is_beginning: bool,
+    /// Connections whose beginning nobody saw.
+    begun_before: HashSet<u64>,
+    /// Something was changed by what the kernel took for a mere question.
+    unseen_change: bool,
+    /// Inode number of the server's network namespace.
+    server_netns: u32,
+    members: Option<Members>,
+    /// Database servers that the server uses: only these are asked for their structure.
+    used: HashSet<Server>,
+    /// Connections by which others ask for the structure.
+    askers: HashSet<u64>,
+    acquaintances: Acquaintances,
+    /// When connections are next looked for that are closed, and how long after that at the latest.
+    look_at_ns: u64,
+    look_ns: u64,
+    texts: Texts,
+    catalogues: Catalogues,
+    reads: VecDeque<Read>,
+    changes: VecDeque<Change>,
+    /// Number of the first of `changes`.
+    first: u64,
+    /// Changes that were over before this are not remembered.
+    remembers_since: Stamp,
+    /// Of the reads, those since.
+    reads_since_ns: u64,
+    /// Time of the last event.
+    now_ns: u64,
+}
+
+impl Databases {
+    /// Nothing read or changed yet. `begun_before`: connections (by the inode of the server's socket) that exist already.
+    pub fn new(begun_before: HashSet<u64>, server_netns: u32) -> Databases {
+        Databases {
+            elsewhere: None,
+            has_forgotten: false,
+            is_beginning: false,
+            unseen_change: false,
+            server_netns,
+            members: None,
+            used: HashSet::new(),
+            connections: HashMap::new(),
+            begun_before,
+            askers: HashSet::new(),
+            acquaintances: Acquaintances::default(),
+            look_at_ns: 0,
+            look_ns: QUIET_NS,
+            texts: Texts::default(),
+            catalogues: Catalogues::new(),
+            reads: VecDeque::new(),
+            changes: VecDeque::new(),
+            first: 0,
+            remembers_since: Stamp(0),
+            reads_since_ns: 0,
+            now_ns: 0,
+        }
+    }
+
+    /// Takes what these ask for what the server asks.
+    pub fn follow_members(&mut self, members: &Members) {
+        self.members = Some(members.clone());
+    }
+
+    /// A database on another machine, of which nothing is known yet. `server` is the number of no process.
+    pub fn elsewhere(server: Server, dialect: Dialect, source: Source) -> Databases {
+        let mut databases = Databases::new(HashSet::new(), 0);
+        databases.catalogues = Catalogues::elsewhere(source);
+        databases.elsewhere = Some(Elsewhere { server, dialect, opened: HashSet::new() });
+        databases.used.insert(server);
+        databases
+    }
+
+    /// A database on another machine: nothing is known of its connections, and its structure may be another.
+    pub fn begin_anew(&mut self, now_ns: u64, clock: Stamp) {
+        let Some(elsewhere) = &mut self.elsewhere else { return };
+        elsewhere.opened.clear();
+        let (server, dialect) = (elsewhere.server, elsewhere.dialect);
+        self.connections.clear();
+        self.changes.clear();
+        self.unseen_change = false;
+        self.catalogues.handle_change(server, true, true, now_ns);
+        if dialect == Dialect::MySql {
+            self.catalogues.get(&Place { server, dialect, database: None }, now_ns);
+        }
+        self.begin_memory(now_ns, clock);
+    }
+
+    /// What was read and changed before is not known any more; what is in doubt goes on to be.
+    pub fn begin_memory(&mut self, now_ns: u64, clock: Stamp) {
+        self.reads.clear();
+        self.reads_since_ns = now_ns;
+        self.remembers_since = Stamp(clock.0 + 1);
+    }
+
+    /// A connection begins.
+    pub fn handle_opened(&mut self, name: u64) {
+        if let Some(elsewhere) = &mut self.elsewhere
+            && elsewhere.opened.len() < CONNECTIONS_MAX
+        {
+            elsewhere.opened.insert(name);
+        }
+    }
+
+    /// On a connection whose beginning was not seen something is under way.
+    pub fn hold(&mut self, event: &LookupEvent, sql: SqlEvent) {
+        if self.connection(event, sql, 0).is_some() {
+            self.note_change(event, sql.connection, 0, [Access::EVERYTHING].into());
+        } else {
+            // Never over.
+            self.remembers_since = Stamp(u64::MAX);
+        }
+    }
+
+    /// Is something in doubt that was asked on the connection?
+    pub fn is_in_doubt(&self, name: u64) -> bool {
+        self.connections.get(&name).is_some_and(|connection| !connection.in_doubt.is_empty())
+    }
+
+    /// Takes note of what happened on a connection.
+    pub fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
+        self.now_ns = event.time_ns;
+        if let SqlStep::Received { client, .. } = sql.what
+            && (self.catalogues.is_own_client(client) || self.is_asker(sql, client))
+        {
+            // It only asks; and what it asks is not plain enough to be understood.
+            return self.forget(sql.connection, event.clock);
+        }
+        match sql.what {
+            SqlStep::Received { client, certain, ahead } => {
+                if !ahead {
+                    self.end_doubt(sql.connection, event.clock);
+                }
+                if !certain {
+                    tracing::trace!(bytes = %event.path.escape_ascii(), "received");
+                }
+                self.receive(event, sql, client, certain);
+            }
+            SqlStep::Sent => {
+                let is_here = self.elsewhere.is_none();
+                self.is_beginning = is_greeting(sql.dialect, &event.path);
+                if self.is_beginning {
+                    self.forget(sql.connection, event.clock);
+                }
+                if let Some(connection) = self.connection(event, sql, 0) {
+                    connection.session.handle_server(&event.path);
+                    let requests = std::mem::take(&mut connection.requests);
+                    let is_odd = std::mem::take(&mut connection.is_odd);
+                    let len = usize::try_from(event.ret).unwrap_or(usize::MAX);
+                    let is_done = requests == 1 && !is_odd && is_whole_reply(sql.dialect, &event.path, len);
+                    // A relay tells when it is done.
+                    if (std::mem::take(&mut connection.ends_with_reply) || is_done) && is_here {
+                        self.end_doubt(sql.connection, event.clock);
+                    }
+                }
+            }
+            SqlStep::Idle => self.end_doubt(sql.connection, event.clock),
+            SqlStep::Closed => {
+                self.askers.remove(&sql.connection);
+                self.forget(sql.connection, event.clock);
+                if let Some(elsewhere) = &mut self.elsewhere {
+                    elsewhere.opened.remove(&sql.connection);
+                }
+            }
+        }
+    }
+
+    /// Is the connection one by which another nicache asks for the structure? Only a client that is new is looked at.
+    fn is_asker(&mut self, sql: SqlEvent, client: u32) -> bool {
+        if self.askers.contains(&sql.connection) {
+            return true;
+        }
+        let is_new = self.connections.get(&sql.connection).is_none_or(|known| known.client != client);
+        let look = || Catalogues::is_others_client(client, sql.dialect);
+        let is_asker = is_new && client != 0 && self.acquaintances.is_asker(client, look);
+        if is_asker {
+            if self.askers.len() >= CONNECTIONS_MAX {
+                self.askers.clear();
+            }
+            self.askers.insert(sql.connection);
+        }
+        is_asker
+    }
+
+    /// A database server begins anew: what it had in memory alone is gone, and its files may be others.
+    pub fn forget_contents(&mut self, clock: Stamp) {
+        self.remembers_since = self.remembers_since.max(Stamp(clock.0 + 1));
+    }
+
+    /// A process of a database server has ended: whatever its connections were about to do is done, or never will be.
+    pub fn handle_gone(&mut self, event: &LookupEvent) {
+        let server = event.ret as u32;
+        let gone: Vec<u64> =
+            self.connections.iter().filter(|(_, other)| other.server == server).map(|(&name, _)| name).collect();
+        for name in gone {
+            self.forget(name, event.clock);
+        }
+        self.catalogues.forget(server);
+        self.acquaintances.forget_server(server);
+        self.used.remove(&server);
+    }
+
+    fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32, certain: bool) {
+        self.is_beginning = is_startup(sql.dialect, &event.path);
+        if self.is_beginning {
+            self.forget(sql.connection, event.clock);
+        }
+        self.note_use(event, sql, client);
+        let mut happened = Vec::new();
+        let mut texts = std::mem::take(&mut self.texts);
+        let catalogue = self.catalogue_of(event, sql);
+        match self.connection(event, sql, client) {
+            Some(connection) if event.incomplete => connection.session.handle_gap(&mut |event| happened.push(event)),
+            Some(connection) => {
+                connection
+                    .session
+                    .handle_client(&event.path, &mut texts, catalogue.as_deref(), &mut |event| happened.push(event));
+            }
+            None => happened.push(Event::Everything { reason: Reason::Gap }),
+        }
+        self.texts = texts;
+        let (mut reason, mut requests, mut is_odd) = (None, 0, event.incomplete);
+        for happened in happened {
+            if let Event::Everything { reason: new } = happened {
+                reason = Some(new);
+                is_odd = true;
+            }
+            match happened {
+                Event::Statement(execution) => self.note_read(event, sql.connection, client, &execution),
+                Event::InProgress { writes } | Event::BecomesVisible { writes } => {
+                    self.note_change(event, sql.connection, client, writes.into());
+                    self.note_unseen(certain, sql.connection);
+                }
+                Event::Everything { reason } => {
+                    tracing::debug!(?reason, connection = sql.connection, "a statement may touch everything");
+                    let everything: Arc<[Access]> = [Access::EVERYTHING].into();
+                    self.push_read(event, sql.connection, client, event.time_ns, false, everything.clone());
+                    // What the kernel has seen to be a question changes nothing because of a session that is not understood; and its end is
+                    // told by nobody, so that it would stay in doubt as long as its connection is idle.
+                    if !certain || !matches!(reason, Reason::Gap | Reason::Lexing) {
+                        self.note_change(event, sql.connection, client, everything);
+                        self.note_unseen(certain, sql.connection);
+                    }
+                }
+                Event::SchemaChanged => self.handle_schema_change(event, sql.connection, reason),
+                Event::SchemaDoubted => self.handle_schema_doubt(sql.connection, event.time_ns),
+                Event::RequestEnd => requests += 1,
+            }
+        }
+        if let Some(connection) = self.connections.get_mut(&sql.connection) {
+            connection.requests = connection.requests.saturating_add(requests);
+            connection.is_odd |= is_odd;
+        }
+    }
+
+    fn connection(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) -> Option<&mut Connection> {
+        let is_new = !self.connections.contains_key(&sql.connection);
+        if is_new && self.connections.len() >= CONNECTIONS_MAX {
+            self.forget_old_ones();
+            if self.connections.len() >= CONNECTIONS_MAX {
+                return None;
+            }
+        }
+        let place = if is_new { self.place_of(event, sql) } else { None };
+        if let Some(place) = &place
+            && self.elsewhere.is_none()
+            && self.acquaintances.is_server_inside(process_of(event, sql), self.server_netns)
+        {
+            self.used.insert(place.server);
+        }
+        let used = place.as_ref().filter(|place| self.used.contains(&place.server));
+        let defaults = used.and_then(|place| self.catalogues.defaults(place, event.time_ns));
+        let is_old = match &self.elsewhere {
+            Some(elsewhere) => !elsewhere.opened.contains(&sql.connection),
+            None => is_new && (self.begun_before.remove(&sql.connection) || self.has_forgotten && !self.is_beginning),
+        };
+        let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
+            session: if is_old { Session::in_the_middle(sql.dialect) } else { Session::new(sql.dialect, defaults) },
+            client,
+            server: event.tgid,
+            place,
+            is_heard: false,
+            last_ns: 0,
+            in_doubt: Vec::new(),
+            structure_in_doubt: false,
+            ends_with_reply: false,
+            times_ns: VecDeque::new(),
+            requests: 0,
+            is_odd: false,
+        });
+        if client != 0 {
+            connection.client = client;
+        }
+        connection.last_ns = event.time_ns;
+        Some(connection)
+    }
+
+    /// Makes room: of the connections on which nothing is in doubt, forgets the half that was silent for longest. What one of them was in the
+    /// middle of is not known any more.
+    fn forget_old_ones(&mut self) {
+        let done = self.connections.values().filter(|connection| connection.in_doubt.is_empty());
+        let mut times_ns: Vec<u64> = done.map(|connection| connection.last_ns).collect();
+        let middle = times_ns.len() / 2;
+        if times_ns.is_empty() {
+            return;
+        }
+        let (_, &mut until_ns, _) = times_ns.select_nth_unstable(middle);
+        self.connections.retain(|_, connection| !connection.in_doubt.is_empty() || connection.last_ns > until_ns);
+        if let Some(elsewhere) = &mut self.elsewhere {
+            elsewhere.opened.retain(|name| self.connections.contains_key(name));
+        }
+        self.has_forgotten = true;
+    }
+
+    /// Is it the server that speaks on the connection? Then it uses that database.
+    fn note_use(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) {
+        let known = self.connections.get(&sql.connection);
+        if known.is_some_and(|connection| connection.is_heard) {
+            return;
+        }
+        let server_netns = self.server_netns;
+        let place = match known {
+            Some(connection) => connection.place.clone(),
+            None => self.place_of(event, sql),
+        };
+        if let Some(place) = place
+            && self.elsewhere.is_none()
+            && (client == 0
+                || self.acquaintances.is_client_inside(client, server_netns)
+                || self.members.as_ref().is_some_and(|members| members.contains(client)))
+        {
+            self.used.insert(place.server);
+        }
+        if let Some(connection) = self.connection(event, sql, client) {
+            connection.is_heard = true;
+        }
+    }
+
+    /// Where the tables of a connection are.
+    fn place_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
+        let server = match &self.elsewhere {
+            Some(elsewhere) => elsewhere.server,
+            None => self.acquaintances.first_process(process_of(event, sql), self.server_netns)?,
+        };
+        place_in(server, event, sql)
+    }
+
+    fn catalogue_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Arc<Catalogue>> {
+        let place = self.connections.get(&sql.connection)?.place.clone()?;
+        if self.used.contains(&place.server) { self.catalogues.get(&place, event.time_ns) } else { None }
+    }
+
+    /// `reason`: why a statement was not understood, if it was not.
+    fn handle_schema_change(&mut self, event: &LookupEvent, name: u64, reason: Option<Reason>) {
+        let now_ns = event.time_ns;
+        let is_plain = matches!(reason, None | Some(Reason::Definition));
+        let writers = !is_plain || event.incomplete || names_event(&event.path);
+        if let Some(connection) = self.connections.get_mut(&name) {
+            connection.structure_in_doubt = true;
+        }
+        let is_definition =
+            matches!(reason, None | Some(Reason::Definition | Reason::Indirect | Reason::Function | Reason::Delayed));
+        for server in self.servers_of(name) {
+            self.catalogues.handle_change(server, !is_definition, writers, now_ns);
+        }
+    }
+
+    fn handle_schema_doubt(&mut self, name: u64, now_ns: u64) {
+        for server in self.servers_of(name) {
+            self.catalogues.refresh(server, now_ns);
+        }
+    }
+
+    /// The server of a connection, or all that are used if it is not known.
+    fn servers_of(&self, name: u64) -> Vec<Server> {
+        match self.connections.get(&name).and_then(|connection| connection.place.as_ref()) {
+            Some(place) => vec![place.server],
+            None => self.used.iter().copied().collect(),
+        }
+    }
+
+    /// Events have been lost: the end of a process may be among them, or a change of the structure. What statements were among them the kernel
+    /// makes known by itself, see `ebpf/sql.h`.
+    pub fn handle_lost(&mut self, now_ns: u64) {
+        self.acquaintances.clear();
+        for &server in &self.used {
+            self.catalogues.handle_change(server, true, true, now_ns);
+        }
+    }
+
+    /// A database server has been started.
+    pub fn handle_started(&mut self, server: u32, dialect: Dialect, now_ns: u64) {
+        // One of PostgreSQL has no connection yet that would name a database.
+        self.acquaintances.forget_server(server);
+        if dialect == Dialect::MySql && self.acquaintances.is_server_inside(server, self.server_netns) {
+            self.used.insert(server);
+            self.catalogues.get(&Place { server, dialect, database: None }, now_ns);
+        }
+    }
+
+    /// A SELECT that calls a function which writes, and the like: the kernel has told nobody.
+    fn note_unseen(&mut self, certain: bool, name: u64) {
+        if certain && let Some(connection) = self.connections.get_mut(&name) {
+            connection.ends_with_reply = true;
+            self.unseen_change = true;
+        }
+    }
+
+    /// Has something changed since the last call that the kernel took for a mere question? Then cards are to be told.
+    pub fn take_unseen_change(&mut self) -> bool {
+        std::mem::take(&mut self.unseen_change)
+    }
+
+    /// May a SELECT on a server that is used change something although it names no sequence's function?
+    pub fn functions_may_write(&self) -> bool {
+        self.used.iter().any(|&server| self.catalogues.functions_may_write(server))
+    }
+
+    /// May a SELECT on a server that is used change something?
+    pub fn select_may_write(&self) -> bool {
+        self.used.iter().any(|&server| self.catalogues.select_may_write(server))
+    }
+
+    /// May something inside a server change its tables without a statement? 0: any that is used.
+    fn may_have_hidden_writers(&self, server: Server) -> bool {
+        match server {
+            0 => self.used.iter().any(|&server| self.catalogues.may_have_hidden_writers(server)),
+            server => self.catalogues.may_have_hidden_writers(server),
+        }
+    }
+
+    /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
+    pub fn handle_time(&mut self, now_ns: u64) {
+        self.catalogues.handle_time(now_ns);
+        // What was kept before is to be looked at again.
+        self.unseen_change |= self.catalogues.take_hidden_writers();
+    }
+
+    /// Connections that are there no more although something is in doubt on them. A server may close one without asking it for more, and the
+    /// kernel's witness does not see that: the last message on TLS, which may have been anything. To be told to [`Databases::end_closed`] when all events
+    /// up to now have been observed.
+    pub fn find_closed(&mut self, now_ns: u64) -> Vec<Closed> {
+        if self.elsewhere.is_some() || now_ns < self.look_at_ns {
+            return Vec::new();
+        }
+        let is_quiet = |connection: &Connection| {
+            !connection.in_doubt.is_empty() && now_ns > connection.last_ns.saturating_add(QUIET_NS)
+        };
+        let quiet: Vec<(Closed, u32)> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_quiet(connection))
+            .map(|(&name, connection)| (Closed { name, last_ns: connection.last_ns }, connection.server))
+            .collect();
+        let servers: HashSet<u32> = quiet.iter().map(|&(_, server)| server).collect();
+        let open = servers.iter().filter_map(|&server| Some((server, try_sockets_of(server).ok()?)));
+        let open: HashMap<u32, HashSet<u64>> =
+            open.map(|(server, names)| (server, names.into_iter().collect())).collect();
+        let is_closed = |(one, server): &(Closed, u32)| open.get(server).is_some_and(|open| !open.contains(&one.name));
+        let closed: Vec<Closed> = quiet.into_iter().filter(is_closed).map(|(one, _)| one).collect();
+        // A statement may take long, and then there is no hurry.
+        let found_none = closed.is_empty() && !servers.is_empty();
+        self.look_ns = if found_none { (2 * self.look_ns).min(LOOK_NS_MAX) } else { QUIET_NS };
+        self.look_at_ns = now_ns + self.look_ns;
+        closed
+    }
+
+    /// Forgets these connections, unless there was something on them that had not been observed when they were found.
+    pub fn end_closed(&mut self, closed: &[Closed], clock: Stamp) {
+        for Closed { name, last_ns } in closed {
+            if self.connections.get(name).is_some_and(|connection| connection.last_ns == *last_ns) {
+                self.forget(*name, clock);
+            }
+        }
+    }
+
+    fn note_read(&mut self, event: &LookupEvent, name: u64, client: u32, execution: &Execution) {
+        let mut as_of_ns = event.time_ns;
+        if let Some(connection) = self.connections.get_mut(&name) {
+            let age = execution.snapshot_age as usize;
+            if age > 0 {
+                let at = connection.times_ns.len().checked_sub(age);
+                as_of_ns = at.and_then(|at| connection.times_ns.get(at)).copied().unwrap_or(0);
+            }
+            connection.times_ns.push_back(event.time_ns);
+            if connection.times_ns.len() > TIMES_MAX {
+                connection.times_ns.pop_front();
+            }
+        }
+        let mut reads = execution.footprint.reads.clone();
+        if reads.is_empty() {
+            // Settings, rights: what changes them changes everything.
+            reads.push(Access::whole(Target::schema(SERVER)));
+        }
+        self.push_read(event, name, client, as_of_ns, execution.reads_uncommitted, reads.into());
+        if execution.footprint.foreign
+            && let Some(read) = self.reads.back_mut()
+        {
+            read.foreign = true;
+        }
+    }
+
+    fn push_read(
+        &mut self,
+        event: &LookupEvent,
+        name: u64,
+        client: u32,
+        as_of_ns: u64,
+        dirty: bool,
+        reads: Arc<[Access]>,
+    ) {
+        let server = self.server_of(name);
+        self.reads.push_back(Read { time_ns: event.time_ns, server, client, as_of_ns, dirty, foreign: false, reads });
+        while self.reads.len() > READS_MAX
+            || self.reads.front().is_some_and(|first| first.time_ns + HISTORY_NS < event.time_ns)
+        {
+            if let Some(dropped) = self.reads.pop_front() {
+                self.reads_since_ns = self.reads_since_ns.max(dropped.time_ns + 1);
+            }
+        }
+    }
+
+    fn note_change(&mut self, event: &LookupEvent, name: u64, client: u32, writes: Arc<[Access]>) {
+        let number = self.first + self.changes.len() as u64;
+        let server = self.server_of(name);
+        self.changes.push_back(Change { number, time_ns: event.time_ns, server, client, done: None, writes });
+        if let Some(connection) = self.connections.get_mut(&name) {
+            connection.in_doubt.push(number);
+        }
+        while self.changes.len() > CHANGES_MAX
+            && let Some(dropped) = self.changes.pop_front()
+        {
+            self.first += 1;
+            // One in doubt is not forgotten before everything that it may void.
+            self.remembers_since = self.remembers_since.max(Stamp(dropped.done.unwrap_or(event.clock).0 + 1));
+        }
+    }
+
+    fn server_of(&self, name: u64) -> Server {
+        if let Some(elsewhere) = &self.elsewhere {
+            return elsewhere.server;
+        }
+        let place = self.connections.get(&name).and_then(|connection| connection.place.as_ref());
+        place.map_or(0, |place| place.server)
+    }
+
+    fn end_doubt(&mut self, name: u64, clock: Stamp) {
+        let Some(connection) = self.connections.get_mut(&name) else { return };
+        for number in std::mem::take(&mut connection.in_doubt) {
+            let at = number.checked_sub(self.first).and_then(|at| self.changes.get_mut(at as usize));
+            if let Some(change) = at {
+                change.done = Some(clock);
+            }
+        }
+        // What was asked meanwhile may have been answered before.
+        if let Some(connection) = self.connections.get_mut(&name)
+            && std::mem::take(&mut connection.structure_in_doubt)
+        {
+            for server in self.servers_of(name) {
+                self.catalogues.handle_change(server, false, false, self.now_ns);
+            }
+        }
+    }
+
+    fn forget(&mut self, name: u64, clock: Stamp) {
+        self.end_doubt(name, clock);
+        self.connections.remove(&name);
+        self.begun_before.remove(&name);
+    }
+
+    /// Was anything received between the two moments that can be remembered?
+    pub fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.reads.iter().rev().take_while(|read| read.time_ns >= from_ns).any(|read| read.time_ns <= to_ns)
+    }
+
+    /// What was read between the two moments, by clients (processes, 0: unknown) that may have done it for the request, at those times.
+    ///
+    /// # Errors
+    /// It cannot be told, or is not what is committed.
+    pub fn reads(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        mut is_of_request: impl FnMut(u32, u64) -> bool,
+    ) -> Result<Vec<(Server, Access)>, RefusalReason> {
+        if from_ns < self.reads_since_ns {
+            return Err(RefusalReason::EventsLost);
+        }
+        let mut accesses: Vec<(Server, Access)> = Vec::new();
+        for read in self.reads_during(from_ns, to_ns) {
+            if !is_of_request(read.client, read.time_ns) {
+                continue;
+            }
+            if read.dirty || read.foreign || read.as_of_ns < from_ns || self.may_have_hidden_writers(read.server) {
+                return Err(RefusalReason::DatabaseUnclear);
+            }
+            for access in read.reads.iter() {
+                if !accesses.iter().any(|(server, known)| *server == read.server && known == access) {
+                    accesses.push((read.server, access.clone()));
+                }
+            }
+        }
+        Ok(accesses)
+    }
+
+    /// Did a client that may have done it for the request ask for anything between the two moments?
+    pub fn was_asked(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+        self.reads_during(from_ns, to_ns).any(|read| is_of_request(read.client, read.time_ns))
+    }
+
+    fn reads_during(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Read> {
+        let begin = self.reads.partition_point(|read| read.time_ns < from_ns);
+        self.reads.range(begin..).take_while(move |read| read.time_ns <= to_ns)
+    }
+
+    /// Did a client that may have done it for the request change anything between the two moments?
+    pub fn has_written(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+        let during = |change: &&Change| (from_ns..=to_ns).contains(&change.time_ns);
+        self.changes
+            .iter()
+            .rev()
+            .take_while(|change| change.time_ns >= from_ns)
+            .filter(during)
+            .any(|change| is_of_request(change.client, change.time_ns))
+    }
+
+    /// May anything of it have changed since the clock was `since`?
+    pub fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
+        if reads.is_empty() {
+            return false;
+        }
+        // What was read of others is asked of them.
+        let is_here = |server: Server| server == 0 || self.used.contains(&server);
+        let may_be_written = reads.iter().any(|(server, _)| is_here(*server) && self.may_have_hidden_writers(*server));
+        if since < self.remembers_since || may_be_written {
+            return true;
+        }
+        let in_time = |change: &&Change| change.done.map_or(Rule::Doubt.holds(), |done| done >= since);
+        let meets = |change: &&Change| {
+            let is_there = |server: Server| server == change.server || server == 0 || change.server == 0;
+            reads
+                .iter()
+                .any(|(server, read)| is_there(*server) && conflicts(std::slice::from_ref(read), &change.writes))
+        };
+        let culprit = self.changes.iter().filter(in_time).find(meets);
+        if let Some(change) = culprit {
+            tracing::debug!(number = change.number, done = ?change.done, writes = ?change.writes, "a database has changed");
+        }
+        culprit.is_some()
+    }
+}
+
+/// PostgreSQL: the first message names the database, or else the user, as key and value.
+fn place_in(server: Server, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
+    if sql.dialect == Dialect::MySql {
+        return Some(Place { server, dialect: sql.dialect, database: None });
+    }
+    let mut words = event.path.get(8..)?.split(|&byte| byte == 0);
+    let (mut user, mut database) = (None, None);
+    while let (Some(key), Some(value)) = (words.next(), words.next()) {
+        match key {
+            b"user" => user = Some(value),
+            b"database" => database = Some(value),
+            _ => {}
+        }
+    }
+    let name = std::str::from_utf8(database.or(user)?).ok()?;
+    Some(Place { server, dialect: sql.dialect, database: Some(name.into()) })
+}
+
+/// A process that stands for the server, and is there for longer than one connection.
+fn process_of(event: &LookupEvent, sql: SqlEvent) -> u32 {
+    if sql.first == 0 { event.tgid } else { sql.first }
+}
+
+/// The server's first packet: a number of 0 and protocol version 10.
+fn is_greeting(dialect: Dialect, bytes: &[u8]) -> bool {
+    dialect == Dialect::MySql && bytes.len() > 5 && bytes[3] == 0 && bytes[4] == 10
+}
+
+/// The client's first message has no type, and a length of fewer than 2^16.
+fn is_startup(dialect: Dialect, bytes: &[u8]) -> bool {
+    dialect == Dialect::Postgres && bytes.len() >= 8 && bytes[..2] == [0, 0]
+}
+
+/// What texts mean.
+#[derive(Debug, Default)]
+struct Texts {
+    known: HashMap<Text, Arc<[Statement]>>,
+}
+
+type Text = (Dialect, Box<[u8]>);
+
+impl Parse for Texts {
+    fn parse(&mut self, dialect: Dialect, text: &[u8]) -> Arc<[Statement]> {
+        let key = (dialect, Box::from(text));
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let statements: Arc<[Statement]> = parse(dialect, text).into();
+        if self.known.len() >= TEXTS_MAX {
+            self.known.clear();
+        }
+        self.known.insert(key, statements.clone());
+        statements
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GREETING: &[u8] = b"\x4a\0\0\0\x0a10.11\0";
+    const LOGIN: &[u8] = b"\x20\0\0\x01";
+
+    fn observe(databases: &mut Databases, connection: u64, what: SqlStep, bytes: &[u8], time_ns: u64) {
+        // Without bytes, there were some that nobody saw.
+        let event = LookupEvent { path: bytes.into(), incomplete: bytes.is_empty(), ..LookupEvent::blank(time_ns) };
+        databases.observe(&event, SqlEvent { connection, dialect: Dialect::MySql, what, first: 0 });
+    }
+
+    fn received(certain: bool) -> SqlStep {
+        SqlStep::Received { client: 0, certain, ahead: false }
+    }
+
+    /// The connection is none of the sockets of the process that is said to be the server.
+    #[test]
+    fn what_is_closed_is_over_unless_there_was_more_on_it() {
+        for more in [false, true] {
+            let mut databases = Databases::new(HashSet::new(), 0);
+            let server = std::process::id();
+            let observe = |databases: &mut Databases, what, bytes: &[u8], time_ns| {
+                let incomplete = bytes.is_empty();
+                let event = LookupEvent { tgid: server, path: bytes.into(), incomplete, ..LookupEvent::blank(time_ns) };
+                databases.observe(&event, SqlEvent { connection: 1, dialect: Dialect::MySql, what, first: 0 });
+            };
+            observe(&mut databases, SqlStep::Sent, GREETING, 1);
+            observe(&mut databases, received(false), b"", 2);
+            assert!(databases.is_in_doubt(1));
+            assert!(databases.find_closed(2 + QUIET_NS).is_empty(), "it is not silent for long");
+            let closed = databases.find_closed(3 + 3 * QUIET_NS);
+            assert_eq!(closed.len(), 1);
+            if more {
+                observe(&mut databases, received(false), b"", 3);
+            }
+            databases.end_closed(&closed, Stamp(9));
+            assert_eq!(databases.is_in_doubt(1), more);
+            assert_eq!(databases.connections.contains_key(&1), more);
+        }
+    }
+
+    /// Connections that nobody tells the end of.
+    #[test]
+    fn there_is_always_room_for_a_new_connection() {
+        let mut databases = Databases::new(HashSet::new(), 0);
+        let many = 3 * CONNECTIONS_MAX as u64;
+        for connection in 1..=many {
+            observe(&mut databases, connection, SqlStep::Sent, GREETING, connection);
+            let is_first = connection == 1;
+            observe(&mut databases, connection, received(!is_first), if is_first { b"" } else { LOGIN }, connection);
+            assert!(databases.connections.contains_key(&connection) && databases.connections.len() <= CONNECTIONS_MAX);
+        }
+        assert!(databases.is_in_doubt(1) && !databases.connections.contains_key(&2));
+        // One that was forgotten is not taken for a new one, whose first packet says who the client is.
+        let before = databases.changes.len();
+        let update = b"UPDATE a SET b = 1";
+        let packet = [&[update.len() as u8 + 1, 0, 0, 0, 3][..], update].concat();
+        observe(&mut databases, 2, received(false), &packet, many);
+        let changes = databases.changes.iter().skip(before);
+        assert!(changes.flat_map(|change| change.writes.iter()).any(|access| *access == Access::EVERYTHING));
+    }
+}
