@@ -1,18 +1,29 @@
 //! The watcher: tells every card what changed before the writer's call returns, and says which replies may be kept.
 //!
-//! * [`Witness`] (`witness.rs`): where look-ups come from. There are two:
+//! ```text
+//!  witnesses/ ─── events ──▶ attribution/   which request did it?
+//!     kernel     │           memory/        what has the server in its memory?
+//!     preload    │           statements/    what was read and changed in databases/?
+//!                └─────────▶ resolve/       where do look-ups lead?
+//!                              │
+//!  card ─── question ───▶ verdicts/ ─── may it become an entry, may it stay? ──▶ card
+//! ```
+//!
+//! * [`Witness`] (`witnesses/witness.rs`): where look-ups come from. There are two:
 //!   * [`KernelWatcher`] (`kernel.rs`) loads the eBPF witnesses of `ebpf/witness.bpf.c`, which write the revision table;
 //!   * [`PreloadMemory`] (`preload.rs`) is the memory in which the library of `preload/` writes it.
 //! * [`LookupEvent`]: what the server looked up; from the kernel's ring (`ring.rs`), or the library's (`shared_ring.rs`).
 //! * [`Attribution`] (`attribution/requests.rs`): which request a process of the server worked on when.
-//! * [`Registrar`] (`registrar.rs`): judges whether a reply may become an entry, on which sources it depends, and whether it may stay.
-//! * [`RemoteDatabase`] (`remote.rs`): a database on another machine.
-//! * [`run_watcher`] (`service.rs`): the watcher's loop around a socket to the card.
+//! * [`Database`] (`databases/database.rs`): a kind of database server, one folder each.
+//! * [`RemoteDatabase`] (`statements/remote.rs`): a database on another machine.
+//! * [`Registrar`] (`verdicts/registrar.rs`): judges whether a reply may become an entry, on which sources it depends, and whether it may stay.
+//! * [`run_watcher`] (`verdicts/service.rs`): the watcher's loop around a socket to the card.
 //!
 //! Deliberately absent: which process starts which, and how descriptors are inherited (the command's business).
 
 mod attribution;
 mod clock;
+mod databases;
 #[cfg(test)]
 #[allow(dead_code, reason = "mounts alone are made here, and no file systems")]
 #[path = "../tests/witness/filesystems/ground.rs"]
@@ -26,9 +37,11 @@ mod witnesses;
 
 pub use attribution::requests::{Attribution, Others};
 pub use clock::now_ns;
+pub use databases::database::{Database, Place};
+pub use databases::processes::DatabaseProcesses;
+pub use databases::sql::{Session, Texts};
 pub use memory::data::DataFolders;
 pub use memory::sessions::SessionFiles;
-pub use processes::DatabaseProcesses;
 pub use resolve::contents::{settle, settle_file, wait_for_changes};
 pub use resolve::resolver::{Node, Outcome, Passage, Permissions, Resolver, Walk};
 pub use resolve::unwatched::{never_watched, why_unwatched};

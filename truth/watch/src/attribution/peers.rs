@@ -7,7 +7,8 @@ use std::path::Path;
 
 use nicache_coherence::RefusalReason;
 
-use crate::processes::{DatabaseProcesses, processes, sockets_of};
+use crate::databases::processes::DatabaseProcesses;
+use crate::processes::{processes, sockets_of};
 use crate::witnesses::event::{LookupEvent, Peer, Sent};
 use crate::witnesses::members::{Members, Outsiders};
 

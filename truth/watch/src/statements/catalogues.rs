@@ -7,7 +7,6 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,9 +14,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use nicache_sql::{Catalogue, Defaults, Dialect, catalogue_query};
+use nicache_sql::{Catalogue, Defaults};
 
-use crate::processes::sockets_of;
+use crate::databases::database::{Database, Place};
 
 /// After a change of the structure, so long is waited for further ones.
 const SETTLING_NS: u64 = 100_000_000;
@@ -31,17 +30,6 @@ const CATALOGUES_MAX: usize = 256;
 const CLIENTS_MAX: usize = 64;
 /// A client that says nothing for so long is ended.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A database (PostgreSQL), or all databases of a server (MySQL).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The server's first process.
-    pub server: u32,
-    /// What it speaks.
-    pub dialect: Dialect,
-    /// Name of the database; PostgreSQL only.
-    pub database: Option<Box<str>>,
-}
 
 #[derive(Debug, Default)]
 struct State {
@@ -152,9 +140,9 @@ impl Catalogues {
     }
 
     /// Is it a client that another nicache has started to ask? Two of them would have each other ask again and again.
-    pub fn is_others_client(process: u32, dialect: Dialect) -> bool {
+    pub fn is_others_client(process: u32, kind: &dyn Database) -> bool {
         let arguments = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        arguments.split(|&byte| byte == 0).any(|argument| argument == catalogue_query(dialect).as_bytes())
+        arguments.split(|&byte| byte == 0).any(|argument| argument == kind.structure_query().as_bytes())
     }
 
     /// The structure of something on this server is about to change, or has; with `settings`, maybe also what sessions begin with, and with `writers`
@@ -256,43 +244,12 @@ impl std::fmt::Debug for Catalogues {
 
 fn fetch_elsewhere(place: &Place, source: &Source) -> io::Result<Catalogue> {
     let text = source(place.database.as_deref())?;
-    Catalogue::parse(place.dialect, &text).map_err(io::Error::other)
+    place.kind.read_structure(&text).map_err(io::Error::other)
 }
 
 fn fetch(place: &Place, clients: &Mutex<HashSet<u32>>) -> io::Result<Catalogue> {
-    let command = match place.dialect {
-        Dialect::MySql => mysql_client(place.server)?,
-        Dialect::Postgres => postgres_client(place.server, place.database.as_deref().unwrap_or("postgres"))?,
-    };
-    let text = run(command, clients)?;
-    Catalogue::parse(place.dialect, &text).map_err(io::Error::other)
-}
-
-fn mysql_client(server: u32) -> io::Result<Command> {
-    let socket = listening_socket(server)?;
-    let mut command = Command::new("mariadb");
-    // Encrypted, it would not be understood by another nicache, which would take it for a change.
-    command.args(["--no-defaults", "--batch", "--raw", "--skip-column-names", "--user=root", "--skip-ssl"]);
-    command.arg("--socket").arg(socket).arg("--execute").arg(catalogue_query(Dialect::MySql));
-    Ok(command)
-}
-
-/// As the user that the server runs as, whom it lets in without a password (peer authentication).
-fn postgres_client(server: u32, database: &str) -> io::Result<Command> {
-    let socket = listening_socket(server)?;
-    let (folder, name) = (socket.parent(), socket.file_name().and_then(|name| name.to_str()));
-    let port = name.and_then(|name| name.strip_prefix(".s.PGSQL."));
-    let (Some(folder), Some(port)) = (folder, port) else {
-        return Err(io::Error::other(format!("{} is no socket of PostgreSQL", socket.display())));
-    };
-    let owner = std::fs::metadata(format!("/proc/{server}"))?;
-    use std::os::unix::fs::MetadataExt;
-    let mut command = Command::new("psql");
-    command.args(["--no-psqlrc", "--no-align", "--tuples-only", "--field-separator=\t", "--no-password"]);
-    command.arg("--host").arg(folder).args(["--port", port, "--dbname", database]);
-    command.args(["--command", catalogue_query(Dialect::Postgres)]);
-    command.uid(owner.uid()).gid(owner.gid()).current_dir("/").env_clear().env("PATH", "/usr/bin:/bin");
-    Ok(command)
+    let text = run(place.kind.structure_client(place)?, clients)?;
+    place.kind.read_structure(&text).map_err(io::Error::other)
 }
 
 fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String> {
@@ -329,22 +286,4 @@ fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String
     let _ = guard.join();
     let status = child.wait()?;
     if status.success() { Ok(text) } else { Err(io::Error::other(format!("{program}: {}", complaint.trim()))) }
-}
-
-/// Path of the socket that a server listens at in the file system.
-fn listening_socket(server: u32) -> io::Result<PathBuf> {
-    let inodes = sockets_of(server);
-    let table = std::fs::read_to_string(format!("/proc/{server}/net/unix"))?;
-    let listening = table.lines().skip(1).filter_map(|line| {
-        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-        // Num RefCount Protocol Flags Type St Inode Path; flag 0x10000 is "listens".
-        let (flags, inode, path) = (*fields.get(3)?, fields.get(6)?.parse().ok()?, *fields.get(7)?);
-        let listens = u32::from_str_radix(flags, 16).is_ok_and(|flags| flags & 0x1_0000 != 0);
-        (listens && inodes.contains(&inode) && path.starts_with('/')).then(|| PathBuf::from(path))
-    });
-    let mut listening: Vec<PathBuf> = listening.collect();
-    listening.sort();
-    listening.into_iter().next().ok_or_else(|| {
-        io::Error::other(format!("the server (process {server}) listens at no socket in the file system"))
-    })
 }

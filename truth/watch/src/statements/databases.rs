@@ -4,7 +4,7 @@
 //! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES)).
 //!
 //! A change is in doubt from the moment that the server receives it until it is certain to be done: the server has sent a short reply that is whole
-//! (`nicache_sql::is_whole_reply`), or asks the connection for more. A reply that was computed
+//! ([`Database::is_whole_reply`]), or asks the connection for more. A reply that was computed
 //! from what it touches is not kept if the change was in doubt at any time since the request was forwarded; an entry goes if
 //! it was since the entry's stamp. The kernel has made every entry that depends on databases suspect at both moments, so nothing is
 //! served before this has been looked at.
@@ -13,14 +13,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use nicache_coherence::{RefusalReason, Rule, Stamp};
-use nicache_sql::{
-    Access, Catalogue, Dialect, Event, Execution, Parse, Reason, Session, Statement, Target, conflicts, is_whole_reply,
-    parse,
-};
+use nicache_sql::{Access, Catalogue, Event, Execution, Reason, Target, conflicts};
 
+use crate::databases::database::{Database, Place};
+use crate::databases::sql::{Session, Texts};
 use crate::processes::try_sockets_of;
-use crate::statements::catalogues::{Catalogues, Place, Source};
-use crate::statements::known_processes::Acquaintances;
+use crate::statements::catalogues::{Catalogues, Source};
+use crate::statements::known_processes::KnownProcesses;
 use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
 use crate::witnesses::history::HISTORY_NS;
 use crate::witnesses::members::Members;
@@ -31,8 +30,6 @@ const CONNECTIONS_MAX: usize = 16_384;
 const CHANGES_MAX: usize = 16_384;
 /// Reads remembered, of the last seconds.
 const READS_MAX: usize = 65_536;
-/// Texts whose meaning is remembered.
-const TEXTS_MAX: usize = 8192;
 /// Statements of a connection whose time is remembered, for replies that are as of an earlier one.
 const TIMES_MAX: usize = 256;
 
@@ -78,7 +75,7 @@ struct Change {
 
 #[derive(Debug)]
 struct Connection {
-    session: Session,
+    session: Box<dyn Session>,
     client: u32,
     /// The process that serves it.
     server: u32,
@@ -103,7 +100,7 @@ struct Connection {
 #[derive(Debug)]
 struct Elsewhere {
     server: Server,
-    dialect: Dialect,
+    kind: &'static dyn Database,
     /// Connections whose beginning was seen.
     opened: HashSet<u64>,
 }
@@ -140,7 +137,7 @@ pub struct Databases {
     used: HashSet<Server>,
     /// Connections by which others ask for the structure.
     askers: HashSet<u64>,
-    acquaintances: Acquaintances,
+    known: KnownProcesses,
     /// When connections are next looked for that are closed, and how long after that at the latest.
     look_at_ns: u64,
     look_ns: u64,
@@ -172,7 +169,7 @@ impl Databases {
             connections: HashMap::new(),
             begun_before,
             askers: HashSet::new(),
-            acquaintances: Acquaintances::default(),
+            known: KnownProcesses::default(),
             look_at_ns: 0,
             look_ns: QUIET_NS,
             texts: Texts::default(),
@@ -192,10 +189,10 @@ impl Databases {
     }
 
     /// A database on another machine, of which nothing is known yet. `server` is the number of no process.
-    pub fn elsewhere(server: Server, dialect: Dialect, source: Source) -> Databases {
+    pub fn elsewhere(server: Server, kind: &'static dyn Database, source: Source) -> Databases {
         let mut databases = Databases::new(HashSet::new(), 0);
         databases.catalogues = Catalogues::elsewhere(source);
-        databases.elsewhere = Some(Elsewhere { server, dialect, opened: HashSet::new() });
+        databases.elsewhere = Some(Elsewhere { server, kind, opened: HashSet::new() });
         databases.used.insert(server);
         databases
     }
@@ -204,13 +201,13 @@ impl Databases {
     pub fn begin_anew(&mut self, now_ns: u64, clock: Stamp) {
         let Some(elsewhere) = &mut self.elsewhere else { return };
         elsewhere.opened.clear();
-        let (server, dialect) = (elsewhere.server, elsewhere.dialect);
+        let (server, kind) = (elsewhere.server, elsewhere.kind);
         self.connections.clear();
         self.changes.clear();
         self.unseen_change = false;
         self.catalogues.handle_change(server, true, true, now_ns);
-        if dialect == Dialect::MySql {
-            self.catalogues.get(&Place { server, dialect, database: None }, now_ns);
+        if let Some(place) = kind.only_place(server) {
+            self.catalogues.get(&place, now_ns);
         }
         self.begin_memory(now_ns, clock);
     }
@@ -267,7 +264,7 @@ impl Databases {
             }
             SqlStep::Sent => {
                 let is_here = self.elsewhere.is_none();
-                self.is_beginning = is_greeting(sql.dialect, &event.path);
+                self.is_beginning = sql.kind.is_greeting(&event.path);
                 if self.is_beginning {
                     self.forget(sql.connection, event.clock);
                 }
@@ -276,7 +273,7 @@ impl Databases {
                     let requests = std::mem::take(&mut connection.requests);
                     let is_odd = std::mem::take(&mut connection.is_odd);
                     let len = usize::try_from(event.ret).unwrap_or(usize::MAX);
-                    let is_done = requests == 1 && !is_odd && is_whole_reply(sql.dialect, &event.path, len);
+                    let is_done = requests == 1 && !is_odd && sql.kind.is_whole_reply(&event.path, len);
                     // A relay tells when it is done.
                     if (std::mem::take(&mut connection.ends_with_reply) || is_done) && is_here {
                         self.end_doubt(sql.connection, event.clock);
@@ -300,8 +297,8 @@ impl Databases {
             return true;
         }
         let is_new = self.connections.get(&sql.connection).is_none_or(|known| known.client != client);
-        let look = || Catalogues::is_others_client(client, sql.dialect);
-        let is_asker = is_new && client != 0 && self.acquaintances.is_asker(client, look);
+        let look = || Catalogues::is_others_client(client, sql.kind);
+        let is_asker = is_new && client != 0 && self.known.is_asker(client, look);
         if is_asker {
             if self.askers.len() >= CONNECTIONS_MAX {
                 self.askers.clear();
@@ -325,12 +322,12 @@ impl Databases {
             self.forget(name, event.clock);
         }
         self.catalogues.forget(server);
-        self.acquaintances.forget_server(server);
+        self.known.forget_server(server);
         self.used.remove(&server);
     }
 
     fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32, certain: bool) {
-        self.is_beginning = is_startup(sql.dialect, &event.path);
+        self.is_beginning = sql.kind.is_startup(&event.path);
         if self.is_beginning {
             self.forget(sql.connection, event.clock);
         }
@@ -393,7 +390,7 @@ impl Databases {
         let place = if is_new { self.place_of(event, sql) } else { None };
         if let Some(place) = &place
             && self.elsewhere.is_none()
-            && self.acquaintances.is_server_inside(process_of(event, sql), self.server_netns)
+            && self.known.is_server_inside(process_of(event, sql), self.server_netns)
         {
             self.used.insert(place.server);
         }
@@ -404,7 +401,7 @@ impl Databases {
             None => is_new && (self.begun_before.remove(&sql.connection) || self.has_forgotten && !self.is_beginning),
         };
         let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
-            session: if is_old { Session::in_the_middle(sql.dialect) } else { Session::new(sql.dialect, defaults) },
+            session: if is_old { sql.kind.session_in_the_middle() } else { sql.kind.session(defaults) },
             client,
             server: event.tgid,
             place,
@@ -455,7 +452,7 @@ impl Databases {
         if let Some(place) = place
             && self.elsewhere.is_none()
             && (client == 0
-                || self.acquaintances.is_client_inside(client, server_netns)
+                || self.known.is_client_inside(client, server_netns)
                 || self.members.as_ref().is_some_and(|members| members.contains(client)))
         {
             self.used.insert(place.server);
@@ -469,9 +466,9 @@ impl Databases {
     fn place_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
         let server = match &self.elsewhere {
             Some(elsewhere) => elsewhere.server,
-            None => self.acquaintances.first_process(process_of(event, sql), self.server_netns)?,
+            None => self.known.first_process(process_of(event, sql), self.server_netns)?,
         };
-        place_in(server, event, sql)
+        sql.kind.place(server, &event.path)
     }
 
     fn catalogue_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Arc<Catalogue>> {
@@ -511,19 +508,21 @@ impl Databases {
     /// Events have been lost: the end of a process may be among them, or a change of the structure. What statements were among them the kernel
     /// makes known by itself, see `ebpf/sql.h`.
     pub fn handle_lost(&mut self, now_ns: u64) {
-        self.acquaintances.clear();
+        self.known.clear();
         for &server in &self.used {
             self.catalogues.handle_change(server, true, true, now_ns);
         }
     }
 
     /// A database server has been started.
-    pub fn handle_started(&mut self, server: u32, dialect: Dialect, now_ns: u64) {
+    pub fn handle_started(&mut self, server: u32, kind: &'static dyn Database, now_ns: u64) {
         // One of PostgreSQL has no connection yet that would name a database.
-        self.acquaintances.forget_server(server);
-        if dialect == Dialect::MySql && self.acquaintances.is_server_inside(server, self.server_netns) {
+        self.known.forget_server(server);
+        if let Some(place) = kind.only_place(server)
+            && self.known.is_server_inside(server, self.server_netns)
+        {
             self.used.insert(server);
-            self.catalogues.get(&Place { server, dialect, database: None }, now_ns);
+            self.catalogues.get(&place, now_ns);
         }
     }
 
@@ -779,65 +778,15 @@ impl Databases {
     }
 }
 
-/// PostgreSQL: the first message names the database, or else the user, as key and value.
-fn place_in(server: Server, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
-    if sql.dialect == Dialect::MySql {
-        return Some(Place { server, dialect: sql.dialect, database: None });
-    }
-    let mut words = event.path.get(8..)?.split(|&byte| byte == 0);
-    let (mut user, mut database) = (None, None);
-    while let (Some(key), Some(value)) = (words.next(), words.next()) {
-        match key {
-            b"user" => user = Some(value),
-            b"database" => database = Some(value),
-            _ => {}
-        }
-    }
-    let name = std::str::from_utf8(database.or(user)?).ok()?;
-    Some(Place { server, dialect: sql.dialect, database: Some(name.into()) })
-}
-
 /// A process that stands for the server, and is there for longer than one connection.
 fn process_of(event: &LookupEvent, sql: SqlEvent) -> u32 {
     if sql.first == 0 { event.tgid } else { sql.first }
 }
 
-/// The server's first packet: a number of 0 and protocol version 10.
-fn is_greeting(dialect: Dialect, bytes: &[u8]) -> bool {
-    dialect == Dialect::MySql && bytes.len() > 5 && bytes[3] == 0 && bytes[4] == 10
-}
-
-/// The client's first message has no type, and a length of fewer than 2^16.
-fn is_startup(dialect: Dialect, bytes: &[u8]) -> bool {
-    dialect == Dialect::Postgres && bytes.len() >= 8 && bytes[..2] == [0, 0]
-}
-
-/// What texts mean.
-#[derive(Debug, Default)]
-struct Texts {
-    known: HashMap<Text, Arc<[Statement]>>,
-}
-
-type Text = (Dialect, Box<[u8]>);
-
-impl Parse for Texts {
-    fn parse(&mut self, dialect: Dialect, text: &[u8]) -> Arc<[Statement]> {
-        let key = (dialect, Box::from(text));
-        if let Some(known) = self.known.get(&key) {
-            return known.clone();
-        }
-        let statements: Arc<[Statement]> = parse(dialect, text).into();
-        if self.known.len() >= TEXTS_MAX {
-            self.known.clear();
-        }
-        self.known.insert(key, statements.clone());
-        statements
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::databases::mysql::MySql;
 
     const GREETING: &[u8] = b"\x4a\0\0\0\x0a10.11\0";
     const LOGIN: &[u8] = b"\x20\0\0\x01";
@@ -845,7 +794,7 @@ mod tests {
     fn observe(databases: &mut Databases, connection: u64, what: SqlStep, bytes: &[u8], time_ns: u64) {
         // Without bytes, there were some that nobody saw.
         let event = LookupEvent { path: bytes.into(), incomplete: bytes.is_empty(), ..LookupEvent::blank(time_ns) };
-        databases.observe(&event, SqlEvent { connection, dialect: Dialect::MySql, what, first: 0 });
+        databases.observe(&event, SqlEvent { connection, kind: &MySql, what, first: 0 });
     }
 
     fn received(certain: bool) -> SqlStep {
@@ -861,7 +810,7 @@ mod tests {
             let observe = |databases: &mut Databases, what, bytes: &[u8], time_ns| {
                 let incomplete = bytes.is_empty();
                 let event = LookupEvent { tgid: server, path: bytes.into(), incomplete, ..LookupEvent::blank(time_ns) };
-                databases.observe(&event, SqlEvent { connection: 1, dialect: Dialect::MySql, what, first: 0 });
+                databases.observe(&event, SqlEvent { connection: 1, kind: &MySql, what, first: 0 });
             };
             observe(&mut databases, SqlStep::Sent, GREETING, 1);
             observe(&mut databases, received(false), b"", 2);

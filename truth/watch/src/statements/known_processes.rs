@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::processes::first_process;
+use crate::databases::processes::first_process;
 
 /// Processes remembered of each kind; then they are looked at anew.
 const PROCESSES_MAX: usize = 4096;
@@ -15,16 +15,16 @@ struct Server {
 
 /// See the module's head.
 #[derive(Debug, Default)]
-pub struct Acquaintances {
+pub struct KnownProcesses {
     /// Processes of database servers, whose end is told.
     servers: HashMap<u32, Server>,
     /// Clients in the server's network namespace. Another process by the same number would at most make a database one that is used.
-    insiders: HashSet<u32>,
+    clients_inside: HashSet<u32>,
     /// Clients that nobody has started to ask for the structure. Another by the same number would at most be taken for one that changes something.
-    strangers: HashSet<u32>,
+    ordinary_clients: HashSet<u32>,
 }
 
-impl Acquaintances {
+impl KnownProcesses {
     fn server(&mut self, process: u32, netns: u32) -> Server {
         if self.servers.len() >= PROCESSES_MAX {
             self.servers.clear();
@@ -45,21 +45,21 @@ impl Acquaintances {
 
     /// Does a client run in this network namespace?
     pub fn is_client_inside(&mut self, process: u32, netns: u32) -> bool {
-        if self.insiders.contains(&process) {
+        if self.clients_inside.contains(&process) {
             return true;
         }
         let is_inside = is_in_namespace(process, netns);
-        remember(&mut self.insiders, process, is_inside);
+        remember(&mut self.clients_inside, process, is_inside);
         is_inside
     }
 
     /// Has somebody else started the client to ask for the structure? `look` finds out.
     pub fn is_asker(&mut self, process: u32, look: impl FnOnce() -> bool) -> bool {
-        if self.strangers.contains(&process) {
+        if self.ordinary_clients.contains(&process) {
             return false;
         }
         let is_asker = look();
-        remember(&mut self.strangers, process, !is_asker);
+        remember(&mut self.ordinary_clients, process, !is_asker);
         is_asker
     }
 
@@ -70,7 +70,7 @@ impl Acquaintances {
 
     /// Ends may have gone unseen.
     pub fn clear(&mut self) {
-        *self = Acquaintances::default();
+        *self = KnownProcesses::default();
     }
 }
 
@@ -94,13 +94,13 @@ mod tests {
 
     #[test]
     fn what_is_known_is_not_looked_at_again() {
-        let mut known = Acquaintances::default();
+        let mut known = KnownProcesses::default();
         assert!(known.is_asker(7, || true) && known.is_asker(7, || true));
         assert!(!known.is_asker(8, || false) && !known.is_asker(8, || panic!("known")));
         for process in 100..100 + 2 * PROCESSES_MAX as u32 {
             assert!(!known.is_asker(process, || false));
         }
-        assert!(known.strangers.len() <= PROCESSES_MAX);
+        assert!(known.ordinary_clients.len() <= PROCESSES_MAX);
         known.clear();
         assert!(known.is_asker(8, || true));
     }
@@ -109,7 +109,7 @@ mod tests {
     fn this_process_is_in_its_namespace() {
         let link = std::fs::read_link("/proc/self/ns/net").unwrap();
         let number = link.to_str().unwrap().trim_start_matches("net:[").trim_end_matches(']').parse().unwrap();
-        let mut known = Acquaintances::default();
+        let mut known = KnownProcesses::default();
         let own = std::process::id();
         assert!(known.is_client_inside(own, number) && !known.is_client_inside(own + 1, 1));
         assert!(known.is_server_inside(own, number) && known.first_process(own, number).is_some());

@@ -23,6 +23,8 @@ use nicache_relay::{Event, Follower, Step, Validity};
 use nicache_sql::{Access, Dialect};
 
 use crate::clock::now_ns;
+use crate::databases::database::Database;
+use crate::databases::kinds;
 use crate::statements::databases::{Databases, Server};
 use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
 
@@ -46,7 +48,7 @@ pub struct RemoteCounters {
 #[derive(Debug)]
 pub struct RemoteDatabase {
     address: SocketAddrV4,
-    dialect: Dialect,
+    kind: &'static dyn Database,
     server: Server,
     table: Arc<RevisionTable>,
     state: Mutex<State>,
@@ -65,11 +67,12 @@ impl RemoteDatabase {
     pub fn new(address: SocketAddrV4, dialect: Dialect, index: u32, table: Arc<RevisionTable>) -> RemoteDatabase {
         // No process has a number that high.
         let server = u32::MAX - index;
+        let kind = kinds::by_dialect(dialect);
         let questions = Arc::new(Questions::default());
         let source = Arc::clone(&questions);
-        let databases = Databases::elsewhere(server, dialect, Arc::new(move |name| source.ask(name)));
+        let databases = Databases::elsewhere(server, kind, Arc::new(move |name| source.ask(name)));
         let state = State { databases, validity: Validity::default(), counters: RemoteCounters::default() };
-        RemoteDatabase { address, dialect, server, table, state: Mutex::new(state), questions }
+        RemoteDatabase { address, kind, server, table, state: Mutex::new(state), questions }
     }
 
     /// Where the server finds it.
@@ -161,7 +164,7 @@ impl RemoteDatabase {
             self.table.record_change(SourceSlot::DATABASES);
             state.counters.changes += u64::from(!is_over);
         }
-        let sql = SqlEvent { connection, dialect: self.dialect, what, first: 0 };
+        let sql = SqlEvent { connection, kind: self.kind, what, first: 0 };
         state.databases.observe(&LookupEvent::elsewhere(now_ns(), self.table.clock(), sql, bytes), sql);
         if state.databases.take_unseen_change() {
             self.table.record_change(SourceSlot::DATABASES);
@@ -190,7 +193,7 @@ impl Follower for RemoteDatabase {
         state.databases.begin_anew(now, clock);
         for &connection in busy {
             let what = SqlStep::Received { client: 0, certain: false, ahead: false };
-            let sql = SqlEvent { connection, dialect: self.dialect, what, first: 0 };
+            let sql = SqlEvent { connection, kind: self.kind, what, first: 0 };
             state.databases.hold(&LookupEvent::elsewhere(now, clock, sql, &[]), sql);
         }
     }

@@ -40,11 +40,12 @@ use crate::attribution::offspring::Offspring;
 use crate::attribution::peers::{Listeners, Peers};
 use crate::attribution::requests::Attribution;
 use crate::clock::now_ns;
+use crate::databases::processes::DatabaseProcesses;
 use crate::memory::data::DataFolders;
 use crate::memory::grace::{Ends, Pace};
 use crate::memory::retained::Retained;
 use crate::memory::sessions::SessionFiles;
-use crate::processes::{DatabaseProcesses, have_rings};
+use crate::processes::have_rings;
 use crate::resolve::contents;
 use crate::resolve::openings::Openings;
 use crate::resolve::resolver::Resolver;
@@ -154,8 +155,8 @@ impl Registrar {
     /// Follows the statements that these servers receive. Without, every database is a program that is not watched.
     pub fn follow_databases(&mut self, processes: &DatabaseProcesses) {
         self.databases = Databases::new(processes.sockets(), self.table.server_netns());
-        for (process, dialect) in processes.servers() {
-            self.databases.handle_started(process, dialect, now_ns());
+        for (process, kind) in processes.servers() {
+            self.databases.handle_started(process, kind, now_ns());
         }
         self.database_processes = Some(processes.clone());
     }
@@ -267,8 +268,8 @@ impl Registrar {
             offspring.mark(&mut event);
             match event.kind {
                 EventKind::Sql(sql) => databases.observe(&event, sql),
-                EventKind::DatabaseStarted(dialect) => {
-                    databases.handle_started(event.ret as u32, dialect, event.time_ns);
+                EventKind::DatabaseStarted(kind) => {
+                    databases.handle_started(event.ret as u32, kind, event.time_ns);
                     databases.forget_contents(event.clock);
                 }
                 EventKind::DatabaseGone { crashed } => {

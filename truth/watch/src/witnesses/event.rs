@@ -7,7 +7,9 @@ use std::mem::offset_of;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use nicache_coherence::{SourceSlot, Stamp};
-use nicache_sql::Dialect;
+
+use crate::databases::database::Database;
+use crate::databases::kinds;
 
 /// What an event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub enum EventKind {
     /// Something happened on a connection of a database server; bytes are in the place of the path.
     Sql(SqlEvent),
     /// A database server has been started: process `ret`.
-    DatabaseStarted(Dialect),
+    DatabaseStarted(&'static dyn Database),
     /// A database server, or one of its processes, has ended: process `ret`.
     DatabaseGone {
         /// Not by itself.
@@ -52,8 +54,8 @@ pub enum EventKind {
 pub struct SqlEvent {
     /// Inode number of the server's socket; for a database elsewhere, the relay's number.
     pub connection: u64,
-    /// What is spoken there.
-    pub dialect: Dialect,
+    /// What kind of server it is.
+    pub kind: &'static dyn Database,
     /// What happened.
     pub what: SqlStep,
     /// The server's first process, where it has one for each connection (PostgreSQL); 0: unknown.
@@ -79,9 +81,6 @@ pub enum SqlStep {
     /// The client has ended the connection.
     Closed,
 }
-
-const MYSQL: u32 = 1;
-const POSTGRES: u32 = 2;
 
 /// What a process of the server did with the connection on which it takes requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,14 +230,6 @@ pub struct LookupEvent {
 /// Tests look up as process 1.
 const BLANK_PROCESS: u32 = if cfg!(test) { 1 } else { 0 };
 
-fn dialect(kind: u32) -> Option<Dialect> {
-    match kind {
-        MYSQL => Some(Dialect::MySql),
-        POSTGRES => Some(Dialect::Postgres),
-        _ => None,
-    }
-}
-
 #[repr(C)]
 struct Head {
     time_ns: u64,
@@ -370,12 +361,12 @@ impl LookupEvent {
                         11 => SqlStep::Idle,
                         _ => SqlStep::Closed,
                     };
-                    let dialect = dialect(u32_at(offset_of!(Head, dev))?)?;
+                    let server = kinds::by_number(u32_at(offset_of!(Head, dev))?)?;
                     let first = u32_at(offset_of!(Head, open_flags))?;
-                    EventKind::Sql(SqlEvent { connection: u64_at(offset_of!(Head, ino))?, dialect, what, first })
+                    EventKind::Sql(SqlEvent { connection: u64_at(offset_of!(Head, ino))?, kind: server, what, first })
                 }
                 13 => EventKind::DatabaseGone { crashed: u32_at(offset_of!(Head, dev))? != 0 },
-                14 => EventKind::DatabaseStarted(dialect(u32_at(offset_of!(Head, dev))?)?),
+                14 => EventKind::DatabaseStarted(kinds::by_number(u32_at(offset_of!(Head, dev))?)?),
                 32 => EventKind::Unseen,
                 33 => EventKind::Started,
                 34 => EventKind::Ended,

@@ -15,7 +15,7 @@ use nicache_kernel::{
     ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, calls_programs_at_functions, missed_runs, verified_instructions,
 };
 
-use crate::processes::DatabaseProcesses;
+use crate::databases::processes::DatabaseProcesses;
 use crate::witnesses::event::{Identity, LookupEvent, split_changed_ns};
 use crate::witnesses::mappings::Mappings;
 use crate::witnesses::members::Members;
