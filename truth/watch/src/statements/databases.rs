@@ -12,44 +12,22 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use nicache_coherence::{RefusalReason, Rule, Stamp};
-use nicache_sql::{Access, Catalogue, Event, Execution, Reason, Target, conflicts};
+use nicache_coherence::{RefusalReason, Stamp};
+use nicache_sql::{Access, Catalogue, Event, Execution, Reason, Target};
 
 use crate::databases::database::{Database, Place};
 use crate::databases::sql::{Session, Texts};
 use crate::processes::try_sockets_of;
 use crate::statements::catalogues::{Catalogues, Source};
+use crate::statements::journal::{Journal, Read, Server};
 use crate::statements::known_processes::KnownProcesses;
 use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
-use crate::witnesses::history::HISTORY_NS;
 use crate::witnesses::members::Members;
 
 /// Connections followed at most; the statements of a further one touch everything.
 const CONNECTIONS_MAX: usize = 16_384;
-/// Changes remembered; an entry that is older than the oldest of them cannot be judged.
-const CHANGES_MAX: usize = 16_384;
-/// Reads remembered, of the last seconds.
-const READS_MAX: usize = 65_536;
 /// Statements of a connection whose time is remembered, for replies that are as of an earlier one.
 const TIMES_MAX: usize = 256;
-
-/// The first process of a database server, or a number that no process has for one on another machine; 0: unknown, which may be any.
-pub type Server = u32;
-
-/// What a statement has read.
-#[derive(Debug)]
-struct Read {
-    time_ns: u64,
-    server: Server,
-    client: u32,
-    /// As of when.
-    as_of_ns: u64,
-    /// Others' uncommitted changes may be in it.
-    dirty: bool,
-    /// What changes without a statement is in it.
-    foreign: bool,
-    reads: Arc<[Access]>,
-}
 
 /// Stands for what no table of a server has: its settings, rights and comments. No schema is called that.
 const SERVER: &str = "\0";
@@ -60,18 +38,6 @@ fn names_event(text: &[u8]) -> bool {
 }
 
 const EVENT: &[u8] = b"event";
-
-/// What a statement may change.
-#[derive(Debug)]
-struct Change {
-    number: u64,
-    time_ns: u64,
-    server: Server,
-    client: u32,
-    /// The clock when it was over; `None`: it is in doubt.
-    done: Option<Stamp>,
-    writes: Arc<[Access]>,
-}
 
 #[derive(Debug)]
 struct Connection {
@@ -143,14 +109,7 @@ pub struct Databases {
     look_ns: u64,
     texts: Texts,
     catalogues: Catalogues,
-    reads: VecDeque<Read>,
-    changes: VecDeque<Change>,
-    /// Number of the first of `changes`.
-    first: u64,
-    /// Changes that were over before this are not remembered.
-    remembers_since: Stamp,
-    /// Of the reads, those since.
-    reads_since_ns: u64,
+    journal: Journal,
     /// Time of the last event.
     now_ns: u64,
 }
@@ -174,11 +133,7 @@ impl Databases {
             look_ns: QUIET_NS,
             texts: Texts::default(),
             catalogues: Catalogues::new(),
-            reads: VecDeque::new(),
-            changes: VecDeque::new(),
-            first: 0,
-            remembers_since: Stamp(0),
-            reads_since_ns: 0,
+            journal: Journal::default(),
             now_ns: 0,
         }
     }
@@ -203,7 +158,7 @@ impl Databases {
         elsewhere.opened.clear();
         let (server, kind) = (elsewhere.server, elsewhere.kind);
         self.connections.clear();
-        self.changes.clear();
+        self.journal.clear_changes();
         self.unseen_change = false;
         self.catalogues.handle_change(server, true, true, now_ns);
         if let Some(place) = kind.only_place(server) {
@@ -214,9 +169,7 @@ impl Databases {
 
     /// What was read and changed before is not known any more; what is in doubt goes on to be.
     pub fn begin_memory(&mut self, now_ns: u64, clock: Stamp) {
-        self.reads.clear();
-        self.reads_since_ns = now_ns;
-        self.remembers_since = Stamp(clock.0 + 1);
+        self.journal.begin(now_ns, clock);
     }
 
     /// A connection begins.
@@ -234,7 +187,7 @@ impl Databases {
             self.note_change(event, sql.connection, 0, [Access::EVERYTHING].into());
         } else {
             // Never over.
-            self.remembers_since = Stamp(u64::MAX);
+            self.journal.doubt_everything();
         }
     }
 
@@ -310,7 +263,7 @@ impl Databases {
 
     /// A database server begins anew: what it had in memory alone is gone, and its files may be others.
     pub fn forget_contents(&mut self, clock: Stamp) {
-        self.remembers_since = self.remembers_since.max(Stamp(clock.0 + 1));
+        self.journal.forget_contents(clock);
     }
 
     /// A process of a database server has ended: whatever its connections were about to do is done, or never will be.
@@ -360,7 +313,15 @@ impl Databases {
                 Event::Everything { reason } => {
                     tracing::debug!(?reason, connection = sql.connection, "a statement may touch everything");
                     let everything: Arc<[Access]> = [Access::EVERYTHING].into();
-                    self.push_read(event, sql.connection, client, event.time_ns, false, everything.clone());
+                    self.journal.push_read(Read {
+                        time_ns: event.time_ns,
+                        server: self.server_of(sql.connection),
+                        client,
+                        as_of_ns: event.time_ns,
+                        dirty: false,
+                        foreign: false,
+                        reads: everything.clone(),
+                    });
                     // What the kernel has seen to be a question changes nothing because of a session that is not understood; and its end is
                     // told by nobody, so that it would stay in doubt as long as its connection is idle.
                     if !certain || !matches!(reason, Reason::Gap | Reason::Lexing) {
@@ -620,47 +581,21 @@ impl Databases {
             // Settings, rights: what changes them changes everything.
             reads.push(Access::whole(Target::schema(SERVER)));
         }
-        self.push_read(event, name, client, as_of_ns, execution.reads_uncommitted, reads.into());
-        if execution.footprint.foreign
-            && let Some(read) = self.reads.back_mut()
-        {
-            read.foreign = true;
-        }
-    }
-
-    fn push_read(
-        &mut self,
-        event: &LookupEvent,
-        name: u64,
-        client: u32,
-        as_of_ns: u64,
-        dirty: bool,
-        reads: Arc<[Access]>,
-    ) {
-        let server = self.server_of(name);
-        self.reads.push_back(Read { time_ns: event.time_ns, server, client, as_of_ns, dirty, foreign: false, reads });
-        while self.reads.len() > READS_MAX
-            || self.reads.front().is_some_and(|first| first.time_ns + HISTORY_NS < event.time_ns)
-        {
-            if let Some(dropped) = self.reads.pop_front() {
-                self.reads_since_ns = self.reads_since_ns.max(dropped.time_ns + 1);
-            }
-        }
+        self.journal.push_read(Read {
+            time_ns: event.time_ns,
+            server: self.server_of(name),
+            client,
+            as_of_ns,
+            dirty: execution.reads_uncommitted,
+            foreign: execution.footprint.foreign,
+            reads: reads.into(),
+        });
     }
 
     fn note_change(&mut self, event: &LookupEvent, name: u64, client: u32, writes: Arc<[Access]>) {
-        let number = self.first + self.changes.len() as u64;
-        let server = self.server_of(name);
-        self.changes.push_back(Change { number, time_ns: event.time_ns, server, client, done: None, writes });
+        let number = self.journal.push_change(event.time_ns, event.clock, self.server_of(name), client, writes);
         if let Some(connection) = self.connections.get_mut(&name) {
             connection.in_doubt.push(number);
-        }
-        while self.changes.len() > CHANGES_MAX
-            && let Some(dropped) = self.changes.pop_front()
-        {
-            self.first += 1;
-            // One in doubt is not forgotten before everything that it may void.
-            self.remembers_since = self.remembers_since.max(Stamp(dropped.done.unwrap_or(event.clock).0 + 1));
         }
     }
 
@@ -675,10 +610,7 @@ impl Databases {
     fn end_doubt(&mut self, name: u64, clock: Stamp) {
         let Some(connection) = self.connections.get_mut(&name) else { return };
         for number in std::mem::take(&mut connection.in_doubt) {
-            let at = number.checked_sub(self.first).and_then(|at| self.changes.get_mut(at as usize));
-            if let Some(change) = at {
-                change.done = Some(clock);
-            }
+            self.journal.settle(number, clock);
         }
         // What was asked meanwhile may have been answered before.
         if let Some(connection) = self.connections.get_mut(&name)
@@ -698,7 +630,7 @@ impl Databases {
 
     /// Was anything received between the two moments that can be remembered?
     pub fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
-        self.reads.iter().rev().take_while(|read| read.time_ns >= from_ns).any(|read| read.time_ns <= to_ns)
+        self.journal.has_received(from_ns, to_ns)
     }
 
     /// What was read between the two moments, by clients (processes, 0: unknown) that may have done it for the request, at those times.
@@ -709,72 +641,27 @@ impl Databases {
         &self,
         from_ns: u64,
         to_ns: u64,
-        mut is_of_request: impl FnMut(u32, u64) -> bool,
+        is_of_request: impl FnMut(u32, u64) -> bool,
     ) -> Result<Vec<(Server, Access)>, RefusalReason> {
-        if from_ns < self.reads_since_ns {
-            return Err(RefusalReason::EventsLost);
-        }
-        let mut accesses: Vec<(Server, Access)> = Vec::new();
-        for read in self.reads_during(from_ns, to_ns) {
-            if !is_of_request(read.client, read.time_ns) {
-                continue;
-            }
-            if read.dirty || read.foreign || read.as_of_ns < from_ns || self.may_have_hidden_writers(read.server) {
-                return Err(RefusalReason::DatabaseUnclear);
-            }
-            for access in read.reads.iter() {
-                if !accesses.iter().any(|(server, known)| *server == read.server && known == access) {
-                    accesses.push((read.server, access.clone()));
-                }
-            }
-        }
-        Ok(accesses)
+        self.journal.reads(from_ns, to_ns, is_of_request, |server| self.may_have_hidden_writers(server))
     }
 
     /// Did a client that may have done it for the request ask for anything between the two moments?
-    pub fn was_asked(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
-        self.reads_during(from_ns, to_ns).any(|read| is_of_request(read.client, read.time_ns))
-    }
-
-    fn reads_during(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Read> {
-        let begin = self.reads.partition_point(|read| read.time_ns < from_ns);
-        self.reads.range(begin..).take_while(move |read| read.time_ns <= to_ns)
+    pub fn was_asked(&self, from_ns: u64, to_ns: u64, is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+        self.journal.was_asked(from_ns, to_ns, is_of_request)
     }
 
     /// Did a client that may have done it for the request change anything between the two moments?
-    pub fn has_written(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
-        let during = |change: &&Change| (from_ns..=to_ns).contains(&change.time_ns);
-        self.changes
-            .iter()
-            .rev()
-            .take_while(|change| change.time_ns >= from_ns)
-            .filter(during)
-            .any(|change| is_of_request(change.client, change.time_ns))
+    pub fn has_written(&self, from_ns: u64, to_ns: u64, is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+        self.journal.has_written(from_ns, to_ns, is_of_request)
     }
 
     /// May anything of it have changed since the clock was `since`?
     pub fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
-        if reads.is_empty() {
-            return false;
-        }
         // What was read of others is asked of them.
         let is_here = |server: Server| server == 0 || self.used.contains(&server);
-        let may_be_written = reads.iter().any(|(server, _)| is_here(*server) && self.may_have_hidden_writers(*server));
-        if since < self.remembers_since || may_be_written {
-            return true;
-        }
-        let in_time = |change: &&Change| change.done.map_or(Rule::Doubt.holds(), |done| done >= since);
-        let meets = |change: &&Change| {
-            let is_there = |server: Server| server == change.server || server == 0 || change.server == 0;
-            reads
-                .iter()
-                .any(|(server, read)| is_there(*server) && conflicts(std::slice::from_ref(read), &change.writes))
-        };
-        let culprit = self.changes.iter().filter(in_time).find(meets);
-        if let Some(change) = culprit {
-            tracing::debug!(number = change.number, done = ?change.done, writes = ?change.writes, "a database has changed");
-        }
-        culprit.is_some()
+        reads.iter().any(|(server, _)| is_here(*server) && self.may_have_hidden_writers(*server))
+            || self.journal.has_changed(reads, since)
     }
 }
 
@@ -840,11 +727,11 @@ mod tests {
         }
         assert!(databases.is_in_doubt(1) && !databases.connections.contains_key(&2));
         // One that was forgotten is not taken for a new one, whose first packet says who the client is.
-        let before = databases.changes.len();
+        let before = databases.journal.changes.len();
         let update = b"UPDATE a SET b = 1";
         let packet = [&[update.len() as u8 + 1, 0, 0, 0, 3][..], update].concat();
         observe(&mut databases, 2, received(false), &packet, many);
-        let changes = databases.changes.iter().skip(before);
+        let changes = databases.journal.changes.iter().skip(before);
         assert!(changes.flat_map(|change| change.writes.iter()).any(|access| *access == Access::EVERYTHING));
     }
 }

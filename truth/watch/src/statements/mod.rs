@@ -2,5 +2,6 @@
 
 pub(crate) mod catalogues;
 pub(crate) mod databases;
+pub(crate) mod journal;
 pub(crate) mod known_processes;
 pub(crate) mod remote;

@@ -25,7 +25,8 @@ use nicache_sql::{Access, Dialect};
 use crate::clock::now_ns;
 use crate::databases::database::Database;
 use crate::databases::kinds;
-use crate::statements::databases::{Databases, Server};
+use crate::statements::databases::Databases;
+use crate::statements::journal::Server;
 use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
 
 /// A question about the structure that is not answered for so long is asked again.

@@ -8,7 +8,7 @@ use nicache_sql::Access;
 
 use crate::resolve::resolver::{Passage, Root};
 use crate::resolve::survey::Survey;
-use crate::statements::databases::Server;
+use crate::statements::journal::Server;
 use crate::witnesses::event::LookupEvent;
 
 /// Bytes that all records take at most, about; older ones are forgotten, and their entries not reinstated.
