@@ -1,8 +1,10 @@
-//! The Internet checksum (RFC 1071) over gather lists. Private to this crate: the fallback for ports without checksum offload.
+//! Sums of bytes in several pieces.
+
+use crate::sum::fold;
 
 /// A ones'-complement sum that bytes are added to piece by piece; pieces may have odd lengths.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sum {
+pub struct Sum {
     sum: u64,
     /// Whether an odd number of bytes was added: the next byte is the low half of a 16-bit word.
     odd: bool,
@@ -10,7 +12,7 @@ pub(crate) struct Sum {
 
 impl Sum {
     /// Adds bytes at the present position.
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
+    pub fn add(&mut self, bytes: &[u8]) {
         let mut bytes = bytes;
         if self.odd
             && let Some((first, rest)) = bytes.split_first()
@@ -33,28 +35,20 @@ impl Sum {
     }
 
     /// Adds a 16-bit value at an even position.
-    pub(crate) fn add_u16(&mut self, value: u16) {
+    pub fn add_u16(&mut self, value: u16) {
         debug_assert!(!self.odd, "a word at an odd position");
         self.sum += u64::from(value);
     }
 
     /// The sum folded to 16 bits, not complemented: what a partial checksum field holds.
-    pub(crate) fn folded(self) -> u16 {
+    pub fn folded(self) -> u16 {
         fold(self.sum)
     }
 
     /// The checksum: the complement of the folded sum.
-    pub(crate) fn complete(self) -> u16 {
+    pub fn complete(self) -> u16 {
         !self.folded()
     }
-}
-
-/// Adds the carries back until the sum fits 16 bits.
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]
@@ -70,10 +64,13 @@ mod tests {
         assert_eq!(sum.complete(), !0xddf2);
     }
 
+    /// More than a super-frame has.
+    const LONGEST: usize = 1 << 17;
+
     #[test]
     fn the_longest_frame_of_ones_does_not_overflow() {
         let mut sum = Sum::default();
-        sum.add(&vec![0xff; crate::FRAME_BYTES_MAX]);
+        sum.add(&vec![0xff; LONGEST]);
         assert_eq!(sum.folded(), 0xffff);
     }
 

@@ -1,9 +1,4 @@
-//! The Internet checksum as ones'-complement arithmetic (RFC 1071, RFC 1624).
-//!
-//! A *sum* is a folded, not complemented 16-bit ones'-complement sum of big-endian words. Sums of
-//! parts combine in any order (RFC 1071 section 2), which is what lets a body's sum be kept beside
-//! the data. Zero has two spellings, 0x0000 and 0xffff; functions here may return either for
-//! a sum, and compare equal through [`same`].
+//! Sums of bytes in one piece.
 
 /// Folded sum of `bytes`, as if they began at an even offset; an odd last byte is padded with zero.
 #[must_use]
@@ -26,6 +21,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
 }
 
 /// Folds a wide accumulator of 16-bit words into a sum.
+#[inline]
 #[must_use]
 pub const fn fold(mut acc: u64) -> u16 {
     acc = (acc & 0xffff_ffff) + (acc >> 32);
@@ -33,6 +29,21 @@ pub const fn fold(mut acc: u64) -> u16 {
     acc = (acc & 0xffff) + (acc >> 16);
     acc = (acc & 0xffff) + (acc >> 16);
     acc as u16
+}
+
+/// The sum of the two halves of a word, for the ones'-complement sum of a few.
+#[inline]
+#[must_use]
+pub const fn halves(word: u32) -> u32 {
+    (word >> 16) + (word & 0xffff)
+}
+
+/// The ones'-complement sum of at most some thousand halves.
+#[inline]
+#[must_use]
+pub const fn fold_halves(sum: u32) -> u16 {
+    let once = halves(sum);
+    halves(once) as u16
 }
 
 /// Sum of two parts, the second of which begins at an even offset.
