@@ -90,7 +90,7 @@ static __always_inline bool is_transfer(struct call *call, struct transfer *tran
 	return true;
 }
 
-/* What is said with the change time (`split_changed_ns` of truth/watch/src/event.rs). */
+/* What is said with the change time (`split_changed_ns` of truth/watch/src/witnesses/event.rs). */
 #define CHANGED_ASKED (1ULL << 63)      /* whatever changes the file next sets another one */
 #define CHANGED_ONLY_TIMES (1ULL << 62) /* nothing but the change time tells of changes: see times.h */
 #define WRITERS_UNKNOWN 2

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
- * The ring, and what is told of paths and descriptors that the server uses (truth/watch/src/event.rs). Included by witness.bpf.c.
+ * The ring, and what is told of paths and descriptors that the server uses (truth/watch/src/witnesses/event.rs). Included by witness.bpf.c.
  */
 #ifndef NICACHE_LOOKUPS_H
 #define NICACHE_LOOKUPS_H

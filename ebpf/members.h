@@ -2,7 +2,7 @@
  *
  * Programs outside the server's network that are the server's all the same: PHP-FPM as a service of the machine. Included by witness.bpf.c.
  *
- * Read first: truth/watch/src/members.rs.
+ * Read first: truth/watch/src/witnesses/members.rs.
  *
  * A program is a *member* from its exec on, by its command in a certain network or by the unit whose control group it is in; and so are those that it starts. Who runs
  * already has memory that nobody has seen it fill, and is not a member; nor is one that has children at its exec, because they may answer in its name.

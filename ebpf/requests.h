@@ -2,7 +2,7 @@
  *
  * Which request a process of the server works on. Included by witness.bpf.c.
  *
- * Read first: truth/watch/src/attribution.rs (what is made of it, and why what is missed here makes a source set larger, never smaller).
+ * Read first: truth/watch/src/attribution/requests.rs (what is made of it, and why what is missed here makes a source set larger, never smaller).
  *
  * A process is followed as long as it has one thread and one connection at a time: the last one that it has accepted, or that it reads from
  * a client of the web server. When the next one comes, the last one must be closed. A process that is found to have two at once, or that

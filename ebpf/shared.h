@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (Apache-2.0 OR MIT) OR GPL-2.0
  *
  * What kernel and user space agree on. The Rust side is truth/coherence/src/{source,table}.rs for the table and
- * truth/watch/src/event.rs for the events; tests compare the two by changing real files.
+ * truth/watch/src/witnesses/event.rs for the events; tests compare the two by changing real files.
  */
 #ifndef NICACHE_SHARED_H
 #define NICACHE_SHARED_H

@@ -2,7 +2,7 @@
  *
  * What database servers receive. Included by witness.bpf.c.
  *
- * Read first: truth/watch/src/databases.rs (what is made of it), truth/sql/src/coarse.rs (which statements are certain to change nothing).
+ * Read first: truth/watch/src/statements/databases.rs (what is made of it), truth/sql/src/coarse.rs (which statements are certain to change nothing).
  *
  * A statement changes something between the moment that the server receives it and the moment that it asks its connection for more. Both
  * moments stamp SLOT_DATABASES: the first before anything is visible to anybody, the second so that a reply that was computed in

@@ -3,7 +3,7 @@
  * The kernel's witnesses: whoever changes a file, a directory or a mount on this machine stamps its revision word
  * before the call returns; and what the server looks up is told through a ring.
  *
- * Read first: truth/coherence/src/table.rs (the table and why no lock is needed), truth/watch/src/registrar.rs (how
+ * Read first: truth/coherence/src/table.rs (the table and why no lock is needed), truth/watch/src/verdicts/registrar.rs (how
  * fills are judged, and why a witness that fires just before its effect is visible is enough).
  *
  * Which witness sees what on ext4

@@ -149,7 +149,7 @@ void count_lost(void)
 	__atomic_fetch_add(control + CONTROL_LOST, 1, __ATOMIC_SEQ_CST);
 }
 
-/* ---- the ring: the producer's side of truth/watch/src/shared_ring.rs ---- */
+/* ---- the ring: the producer's side of truth/watch/src/witnesses/shared_ring.rs ---- */
 
 /* Over the record and its number, so that neither a torn record nor one of an earlier round is taken for it. */
 static __u64 check_of(const struct lookup_event *event, __u64 number)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * The memory that this library shares with the watcher and the cards: the revision table (truth/coherence/src/table.rs) and the ring of
- * events (truth/watch/src/shared_ring.rs). Mapped once, when the program starts; never unmapped.
+ * events (truth/watch/src/witnesses/shared_ring.rs). Mapped once, when the program starts; never unmapped.
  */
 #ifndef NICACHE_PRELOAD_MEMORY_H
 #define NICACHE_PRELOAD_MEMORY_H

@@ -41,18 +41,7 @@ static MASK: [u8; 2 * LINE_BYTES] = {
 /// complemented, both zeros as 0 (see the module's head). What [`CardMemory::checksum`](crate::CardMemory::checksum)
 /// gives for a range, found by adding every byte.
 pub fn sum_directly(bytes: &[u8]) -> u16 {
-    let mut sum = 0u64;
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        let word = u64::from_le_bytes(*word);
-        sum += (word & 0xFFFF_FFFF) + (word >> 32);
-    }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let last = u64::from_le_bytes(last);
-    // 2^31 words would be needed to overflow 64 bits, which is 16 GiB.
-    sum = sum.wrapping_add((last & 0xFFFF_FFFF) + (last >> 32));
-    fold(sum).swap_bytes()
+    one_zero(nicache_checksum::sum(bytes))
 }
 
 /// The sum of two ranges of which the first has an even length: `a` over its bytes, `b` over the following ones.
@@ -100,10 +89,12 @@ pub(crate) fn difference(a: u64, b: u64) -> u16 {
 
 #[inline]
 fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xFFFF_FFFF) + (sum >> 32);
-    let sum = (sum & 0xFFFF) + ((sum >> 16) & 0xFFFF) + (sum >> 32);
-    let sum = (sum & 0xFFFF) + (sum >> 16);
-    let sum = ((sum & 0xFFFF) + (sum >> 16)) as u16;
+    one_zero(nicache_checksum::fold(sum))
+}
+
+/// Spells both zeros as 0.
+#[inline]
+fn one_zero(sum: u16) -> u16 {
     if sum == 0xFFFF { 0 } else { sum }
 }
 

@@ -23,7 +23,6 @@
 
 #![deny(unsafe_code)]
 
-mod checksum;
 mod clock;
 mod counters;
 mod cpu_pressure;

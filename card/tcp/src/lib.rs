@@ -38,7 +38,6 @@
 pub mod address;
 pub mod black_hole;
 pub mod challenge;
-pub mod checksum;
 pub mod close;
 pub mod cookie_keys;
 pub mod cubic;
@@ -80,6 +79,7 @@ pub mod wire;
 pub mod wrapped;
 
 pub use ecn::Codepoint;
+pub use nicache_checksum as checksum;
 pub use options::{SackBlocks, SynOptions, Timestamps};
 pub use rewrite::{AckRewrite, Rewrite, SackRewrite, rewrite};
 pub use sender::{

@@ -3,6 +3,8 @@
 //!
 //! One look instead of a parse of each layer; what is not plain is for [`crate::frame::Packet`] and [`crate::parse`], which find the same of what is.
 
+use nicache_checksum::{fold_halves, halves};
+
 use crate::frame::{Address, Addresses, ETHERNET_BYTES, FlowKey, HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES};
 use crate::options::WINDOW_SCALE_MAX;
 use crate::wire::{HEADER_BYTES_MIN, u16_at, u32_at};
@@ -174,7 +176,7 @@ pub(crate) fn write_headers(
                 destination,
             );
             let sum = halves(source) + halves(destination) + u32::from(TCP) + halves(segment_len);
-            (ETHERNET_BYTES + IPV4_BYTES, fold(sum))
+            (ETHERNET_BYTES + IPV4_BYTES, fold_halves(sum))
         }
         _ => {
             bytes[12..14].copy_from_slice(&IPV6.to_be_bytes());
@@ -209,20 +211,10 @@ fn write_ipv4(ip: &mut [u8], ecn: Codepoint, total_len: u16, id: u16, source: u3
     let second = u32::from(id) << 16 | u32::from(DONT_FRAGMENT);
     let third = u32::from(HOPS) << 24 | u32::from(TCP) << 16;
     let sum = halves(first) + halves(second) + halves(third) + halves(source) + halves(destination);
-    for (at, word) in [first, second, third | u32::from(!fold(sum)), source, destination].into_iter().enumerate() {
+    for (at, word) in [first, second, third | u32::from(!fold_halves(sum)), source, destination].into_iter().enumerate()
+    {
         ip[4 * at..4 * at + 4].copy_from_slice(&word.to_be_bytes());
     }
-}
-
-/// The sum of the two halves of a word, for the ones'-complement sum of a few.
-const fn halves(word: u32) -> u32 {
-    (word >> 16) + (word & 0xffff)
-}
-
-/// The ones'-complement sum of at most some thousand halves.
-const fn fold(sum: u32) -> u16 {
-    let once = halves(sum);
-    halves(once) as u16
 }
 
 #[cfg(test)]

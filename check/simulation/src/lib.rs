@@ -35,6 +35,7 @@ mod range;
 mod request;
 mod scenario;
 mod server;
+mod server_counts;
 mod server_reply;
 mod sweep;
 mod trace;

@@ -11,7 +11,8 @@ use crate::host_log::{Peer, SharedLog};
 use crate::machine::{Machine, MachinePlan};
 use crate::mutant::Mutant;
 use crate::random::Random;
-use crate::server_reply::{Job, Parsed, parse_request};
+use crate::server_counts::ServerCounts;
+use crate::server_reply::{Application, Job, Parsed, parse_request};
 use crate::watcher::Lookup;
 
 /// TCP port of the service.
@@ -71,50 +72,10 @@ pub struct Server {
     pub machine: Machine,
     plan: ServerPlan,
     connections: Vec<Connection>,
-    pub(crate) files: SharedFiles,
-    pub(crate) log: SharedLog,
-    pub(crate) random: Random,
-    pub(crate) mutant: Option<Mutant>,
+    application: Application,
     dead: bool,
-    /// Look-ups since the last collection.
-    pub lookups: Vec<Lookup>,
     /// Slots that the kernel saw change because of the server itself.
     pub changes: Vec<SourceSlot>,
-    /// What happened, by kind.
-    pub counts: ServerCounts,
-}
-
-/// What the server counts.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ServerCounts {
-    /// Connections accepted.
-    pub connections: u64,
-    /// Closed since they were idle.
-    pub idle_closes: u64,
-    /// Reset in the middle of a reply.
-    pub resets: u64,
-    /// Deaths.
-    pub deaths: u64,
-    /// Replies in pieces.
-    pub slow: u64,
-    /// Of the kinds that the name says.
-    pub chunked: u64,
-    /// See above.
-    pub close_delimited: u64,
-    /// See above.
-    pub interim: u64,
-    /// See above.
-    pub private: u64,
-    /// See above.
-    pub not_found: u64,
-    /// A file changed while it was sent.
-    pub changed_during_reply: u64,
-    /// Files changed by requests, of which no witness knows.
-    pub changed_by_request: u64,
-    /// Replies with ranges, and of these with several.
-    pub ranges: (u64, u64),
-    /// Replies with 412 or 416.
-    pub failed: u64,
 }
 
 impl Server {
@@ -128,15 +89,20 @@ impl Server {
             machine,
             plan,
             connections,
-            files,
-            log,
-            random,
-            mutant,
+            application: Application::new(files, log, random, mutant),
             dead: false,
-            lookups: Vec::new(),
             changes: Vec::new(),
-            counts: ServerCounts::default(),
         }
+    }
+
+    /// What happened, by kind.
+    pub fn counts(&self) -> &ServerCounts {
+        &self.application.counts
+    }
+
+    /// Look-ups since the last call.
+    pub fn take_lookups(&mut self) -> Vec<Lookup> {
+        std::mem::take(&mut self.application.lookups)
     }
 
     /// Does what is due; true if anything moved.
@@ -204,7 +170,7 @@ impl Server {
             return;
         }
         self.dead = true;
-        self.counts.deaths += 1;
+        self.application.counts.deaths += 1;
         self.changes.push(SourceSlot::EVERYTHING);
         for index in 0..self.connections.len() {
             let handle = self.connections[index].handle;
@@ -249,7 +215,7 @@ impl Server {
             connection.forget();
             connection.peer = Some((u32::from_be_bytes(address.octets()), remote.port));
             connection.idle_since_ns = now_ns;
-            self.counts.connections += 1;
+            self.application.counts.connections += 1;
         }
         // Like a real server, it reads on only when the last reply is out.
         while connection.job.is_none() && connection.input.len() < 8192 && socket.can_recv() {
@@ -276,7 +242,7 @@ impl Server {
         }
         if connection.reset_at.is_some_and(|at| now_ns >= at) {
             socket.abort();
-            self.counts.resets += 1;
+            self.application.counts.resets += 1;
             return true;
         }
         let quiet = connection.job.is_none() && connection.output.is_empty();
@@ -287,7 +253,7 @@ impl Server {
                 moved = true;
             }
         } else if quiet && (connection.close_after_output || peer_closed || idle) {
-            self.counts.idle_closes += u64::from(idle && !peer_closed && !connection.close_after_output);
+            self.application.counts.idle_closes += u64::from(idle && !peer_closed && !connection.close_after_output);
             socket.close();
             connection.closed_ns = Some(now_ns);
             moved = true;
@@ -318,17 +284,17 @@ impl Server {
         connection.served += 1;
         let last = connection.served >= self.plan.replies_max;
         let raw: Vec<u8> = connection.input.drain(..len).collect();
-        let mut job = self.begin_reply(peer, request, &raw, last, now_ns);
+        let mut job = self.application.begin_reply(peer, request, &raw, last, now_ns);
         if std::mem::take(&mut connection.continued) {
-            self.log.borrow_mut().replies[job.serial].bytes.extend_from_slice(CONTINUE);
+            self.application.log.borrow_mut().replies[job.serial].bytes.extend_from_slice(CONTINUE);
         }
-        if now_ns < self.plan.chaos_until_ns && self.random.percent(self.plan.slow_percent) {
-            job.pieces = self.random.range(2, 6);
-            job.pause_ns = self.random.range(1_000_000, 400_000_000);
-            self.counts.slow += 1;
+        if now_ns < self.plan.chaos_until_ns && self.application.random.percent(self.plan.slow_percent) {
+            job.pieces = self.application.random.range(2, 6);
+            job.pause_ns = self.application.random.range(1_000_000, 400_000_000);
+            self.application.counts.slow += 1;
         }
-        if now_ns < self.plan.chaos_until_ns && self.random.percent(self.plan.reset_percent) {
-            connection.reset_at = Some(now_ns + self.random.below(300_000_000));
+        if now_ns < self.plan.chaos_until_ns && self.application.random.percent(self.plan.reset_percent) {
+            connection.reset_at = Some(now_ns + self.application.random.below(300_000_000));
         }
         connection.job = Some(job);
         true
@@ -341,14 +307,14 @@ impl Server {
                 break;
             }
             moved = true;
-            let files = self.files.borrow();
+            let files = self.application.files.borrow();
             let mut bytes = Vec::new();
-            let goes_on = job.next_piece(&files, &mut bytes, &mut self.counts.changed_during_reply);
+            let goes_on = job.next_piece(&files, &mut bytes, &mut self.application.counts.changed_during_reply);
             drop(files);
-            let mut log = self.log.borrow_mut();
+            let mut log = self.application.log.borrow_mut();
             let reply = &mut log.replies[job.serial];
             reply.bytes.extend_from_slice(&bytes);
-            if self.mutant == Some(Mutant::ServerCorrupts) && bytes.len() > 900 {
+            if self.application.mutant == Some(Mutant::ServerCorrupts) && bytes.len() > 900 {
                 bytes[800] ^= 1;
             }
             connection.output.extend(bytes);

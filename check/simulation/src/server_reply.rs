@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::files::{Files, Version, content, unix_s};
-use crate::host_log::{HostReply, Peer};
+use crate::files::{Files, SharedFiles, Version, content, unix_s};
+use crate::host_log::{HostReply, Peer, SharedLog};
 use crate::mutant::Mutant;
+use crate::random::Random;
 use crate::range::{content_range, multipart, read};
-use crate::server::Server;
+use crate::server_counts::ServerCounts;
 use crate::watcher::Lookup;
 
 /// A request as the server reads it.
@@ -158,7 +159,22 @@ pub fn http_date(unix_s: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(unix_s))
 }
 
-impl Server {
+/// What stands behind the server's connections: it decides on replies.
+pub(crate) struct Application {
+    pub(crate) files: SharedFiles,
+    pub(crate) log: SharedLog,
+    pub(crate) random: Random,
+    pub(crate) mutant: Option<Mutant>,
+    /// Look-ups that nobody has taken yet.
+    pub(crate) lookups: Vec<Lookup>,
+    pub(crate) counts: ServerCounts,
+}
+
+impl Application {
+    pub(crate) fn new(files: SharedFiles, log: SharedLog, random: Random, mutant: Option<Mutant>) -> Application {
+        Application { files, log, random, mutant, lookups: Vec::new(), counts: ServerCounts::default() }
+    }
+
     /// Decides on a reply and logs the request.
     pub(crate) fn begin_reply(
         &mut self,

@@ -219,7 +219,7 @@ impl World {
         moved |= self.deliver_to_clients();
         moved |= self.deliver_to_host();
         moved |= self.server.poll(now_ns);
-        for lookup in self.server.lookups.drain(..) {
+        for lookup in self.server.take_lookups() {
             self.watcher.observe(lookup);
         }
         for slot in self.server.changes.drain(..) {
@@ -437,7 +437,7 @@ impl World {
         events.add("frames_delayed", faults.delayed);
         events.add("super_frames_from_card", self.wire.super_frames.1);
         events.add("super_frames_from_host", self.host.super_frames.0);
-        let server = &self.server.counts;
+        let server = self.server.counts();
         events.add("host_connections", server.connections);
         events.add("server_idle_closes", server.idle_closes);
         events.add("server_resets", server.resets);

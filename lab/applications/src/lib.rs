@@ -17,6 +17,7 @@ mod edit;
 mod folder;
 mod login;
 mod packages;
+mod preparation;
 mod program;
 mod running;
 mod site;

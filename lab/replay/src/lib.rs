@@ -18,13 +18,16 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod clock;
 mod content;
+mod fetcher;
 mod method;
 mod oracle;
 mod replay;
 pub mod replayer;
 mod report;
 mod sessions;
+mod shared;
 mod site;
 mod static_site;
 mod synthetic;
@@ -34,16 +37,11 @@ mod writer;
 pub use content::{Body, LINE_BYTES, inspect, is_patchwork, render};
 pub use method::Method;
 pub use oracle::{History, Judgement, Observation, State, Step, judge};
-pub use replay::{ReplayConfig, ReplayError, replay};
+pub use replay::replay;
 pub use report::{MethodReport, Report};
 pub use sessions::{Session, SessionConfig, SessionRequest, Sessions};
+pub use shared::{ReplayConfig, ReplayError};
 pub use site::{Site, SiteError};
 pub use static_site::{CheckError, StaticSite};
 pub use synthetic::{SyntheticConfig, synthetic};
 pub use trace::{Object, Trace, TraceCounts, TraceError, TraceRequest};
-
-/// CLOCK_MONOTONIC in nanoseconds: the clock of writers and clients alike.
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}

@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, OFlags, RenameFlags};
 
+use crate::clock::now_ns;
 use crate::content::{LINE_BYTES, render};
+use crate::fetcher::Fetcher;
 use crate::method::Method;
-use crate::now_ns;
 use crate::oracle::State;
-use crate::replay::{Fetcher, ReplayError, Shared, random_for};
 use crate::report::Report;
+use crate::shared::{ReplayError, Shared, random_for};
 use crate::site::{make_directory, write_new};
 use nicache_random::SplitMix64 as Random;
 

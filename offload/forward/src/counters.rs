@@ -86,27 +86,23 @@ impl Drop {
     }
 }
 
-/// See the module's head.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Packets looked at.
-    pub packets: u64,
-    /// Packets passed on; one that goes to several counts for each.
-    pub forwarded: u64,
-    /// Packets answered: questions for addresses, echoes, complaints.
-    pub answered: u64,
-    /// Packets not passed on, in the order of [`Drop::ALL`].
-    pub dropped: [u64; Drop::ALL.len()],
-    /// Connections begun.
-    pub begun: u64,
-    /// Connections that made room for others before their time.
-    pub pushed_out: u64,
-    /// Segments outside of their connection's windows, which were passed on.
-    pub outside: u64,
-    /// Errors of others that were translated.
-    pub errors: u64,
-    /// Errors of ours that were not sent, because there were too many.
-    pub errors_held_back: u64,
+nicache_counters::counters! {
+    /// See the module's head.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Counters {
+        packets: "Packets looked at; a super-frame is one.",
+        forwarded: "Packets passed on; one that goes to several counts for each.",
+        answered: "Packets answered: questions for addresses, echoes, errors of ours.",
+        begun: "Connections begun.",
+        pushed_out: "Connections that made room for others before their time.",
+        outside: "Segments outside of their connection's windows, which were passed on.",
+        errors: "ICMP errors of others that were translated.",
+        errors_held_back: "ICMP errors of ours that were not sent, because there were too many.",
+    }
+    beside {
+        /// Packets not passed on, in the order of [`Drop::ALL`].
+        pub dropped: [u64; Drop::ALL.len()],
+    }
 }
 
 impl Counters {

@@ -50,33 +50,23 @@ pub struct EngineConfig {
     pub queue: usize,
 }
 
-/// What an engine has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EngineCounters {
-    /// Frames received.
-    pub received: u64,
-    /// Packets given to the card.
-    pub sent: u64,
-    /// Bytes sent from the card's cache.
-    pub card_bytes: u64,
-    /// Bytes sent from main memory.
-    pub memory_bytes: u64,
-    /// Frames dropped because the queue was full.
-    pub queue_full: u64,
-    /// Packets not sent, because the card had lost their payload (direct).
-    pub lost: u64,
-    /// Entries fetched before they were taken.
-    pub spilled: u64,
-    /// Receives posted without an entry, because none could be had.
-    pub posted_whole: u64,
-    /// Packets with more parts, or longer heads, than the card takes.
-    pub too_long: u64,
-    /// Frames that waited for a neighbour in vain.
-    pub waited_in_vain: u64,
-    /// What the card told that cannot be.
-    pub refused_receipts: u64,
-    /// Commands that the card refused.
-    pub refused: u64,
+nicache_counters::counters! {
+    /// What an engine has done.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct EngineCounters {
+        received: "Frames received from the card.",
+        sent: "Packets given to the card.",
+        card_bytes: "Bytes sent from the card's cache.",
+        memory_bytes: "Bytes sent from main memory.",
+        queue_full: "Frames dropped because too many waited.",
+        lost: "Packets not sent, because the card had lost their payload (direct).",
+        spilled: "Entries fetched to main memory before they were taken (spill, adaptive).",
+        posted_whole: "Receives posted without an entry of the card, because none could be had.",
+        too_long: "Packets with more parts, or longer heads, than the card takes.",
+        waited_in_vain: "Frames that waited for a neighbour in vain.",
+        refused_receipts: "What the card told that cannot be.",
+        refused: "Descriptors that the card refused.",
+    }
 }
 
 /// What is known of a buffer.

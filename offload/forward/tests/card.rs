@@ -66,7 +66,9 @@ fn run(
 
 #[test]
 fn files_arrive_in_every_mode() {
-    let (Some(client), Some(server), Some(middle)) = (Namespace::new(), Namespace::new(), Namespace::new()) else {
+    let (Some(client), Some(server), Some(middle)) =
+        (Namespace::with_loopback(), Namespace::with_loopback(), Namespace::with_loopback())
+    else {
         return;
     };
     client.veth("eth0", &middle, "left");
@@ -155,7 +157,7 @@ fn segment(number: u8) -> Vec<u8> {
 #[test]
 fn bytes_over_the_bus_for_each_packet() {
     const COUNT: u8 = 100;
-    let (Some(ends), Some(middle)) = (Namespace::new(), Namespace::new()) else { return };
+    let (Some(ends), Some(middle)) = (Namespace::with_loopback(), Namespace::with_loopback()) else { return };
     ends.veth("eth0", &middle, "left");
     ends.veth("eth1", &middle, "right");
     for (name, number) in [("left", 0), ("right", 1)] {

@@ -39,7 +39,8 @@ struct Running {
 
 impl World {
     fn new() -> Option<World> {
-        let (client, server, middle) = (Namespace::new()?, Namespace::new()?, Namespace::new()?);
+        let (client, server, middle) =
+            (Namespace::with_loopback()?, Namespace::with_loopback()?, Namespace::with_loopback()?);
         client.veth("eth0", &middle, "left");
         server.veth("eth0", &middle, "right");
         client.ip("address add 10.1.0.2/24 dev eth0");

@@ -34,25 +34,19 @@ pub enum Found {
     Missing,
 }
 
-/// What has happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DirectoryCounters {
-    /// Blocks that were found.
-    pub hits: u64,
-    /// Blocks that were not, whatever the reason.
-    pub misses: u64,
-    /// Blocks put into the cache.
-    pub inserted: u64,
-    /// Blocks that had to go for others.
-    pub evicted: u64,
-    /// Blocks forgotten since their file had changed.
-    pub invalidated: u64,
-    /// Blocks that were replaced by what their file has become.
-    pub updated: u64,
-    /// Blocks forgotten since their page went.
-    pub excluded: u64,
-    /// Blocks that were not put into the cache: the policy did not want them, or what would have had to go was in use.
-    pub refused: u64,
+nicache_counters::counters! {
+    /// What has happened.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct DirectoryCounters {
+        hits as "block_hits": "Blocks that were found.",
+        misses as "block_misses": "Blocks that were not, whatever the reason.",
+        inserted as "blocks_inserted": "Blocks put into the cache.",
+        evicted as "blocks_evicted": "Blocks that had to go for others.",
+        invalidated as "blocks_invalidated": "Blocks forgotten since their file had changed.",
+        updated as "blocks_updated": "Blocks that were replaced by what their file has become.",
+        excluded as "blocks_excluded": "Blocks forgotten since their page went.",
+        refused as "blocks_refused": "Blocks that were not put into the cache: the policy did not want them, or what would have had to go was in use.",
+    }
 }
 
 #[derive(Debug, Clone, Copy)]

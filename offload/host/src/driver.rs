@@ -46,19 +46,16 @@ pub enum TransmitError {
     Window(#[from] WindowError),
 }
 
-/// What has happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DriverCounters {
-    /// Packets given to the card.
-    pub packets: u64,
-    /// Descriptors for them.
-    pub commands: u64,
-    /// Bytes of files taken from the card's cache.
-    pub cached_bytes: u64,
-    /// Bytes of files that crossed the bus for one packet only.
-    pub copied_bytes: u64,
-    /// Descriptors that the card refused: a bug of this side, or of the card.
-    pub refused: u64,
+nicache_counters::counters! {
+    /// What has happened.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct DriverCounters {
+        packets: "Packets given to the card.",
+        commands: "Descriptors for them.",
+        cached_bytes: "Bytes of files taken from the card's cache.",
+        copied_bytes: "Bytes of files that crossed the bus for one packet only.",
+        refused as "commands_refused": "Descriptors that the card refused: a bug of this side, or of the card.",
+    }
 }
 
 /// One card, as the host sees it.

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use nicache_counters::Counter;
+use nicache_forward::counters::Counters;
+use nicache_forward::engine::EngineCounters;
 use serde::{Deserialize, Serialize};
 
 /// Everything at one moment. Counters are since the start of the process, those of card and engine since the last attachment.
@@ -150,36 +153,19 @@ pub struct WhyReport {
 /// Connections in a report at most.
 pub const FLOWS_MAX: usize = 20;
 
-/// Names of [`Report::counters`], what they are, and whether they also sink.
-pub const COUNTERS: [(&str, &str, bool); 27] = [
-    ("packets", "Packets looked at; a super-frame is one.", false),
-    ("forwarded", "Packets passed on; one that goes to several counts for each.", false),
-    ("answered", "Packets answered: questions for addresses, echoes, errors of ours.", false),
-    ("begun", "Connections begun.", false),
-    ("pushed_out", "Connections that made room for others before their time.", false),
-    ("outside", "Segments outside of their connection's windows, which were passed on.", false),
-    ("errors", "ICMP errors of others that were translated.", false),
-    ("errors_held_back", "ICMP errors of ours that were not sent, because there were too many.", false),
-    ("restored", "Connections taken over from a forwarder that had ended.", false),
-    ("mappings", "Inside endpoints that have an external port at the moment.", true),
-    ("received", "Frames received from the card.", false),
-    ("sent", "Packets given to the card.", false),
-    ("card_bytes", "Bytes sent from the card's cache.", false),
-    ("memory_bytes", "Bytes sent from main memory.", false),
-    ("queued", "Frames that wait to be forwarded at the moment.", true),
-    ("queue_full", "Frames dropped because too many waited.", false),
-    ("lost", "Packets not sent, because the card had lost their payload (direct).", false),
-    ("spilled", "Entries fetched to main memory before they were taken (spill, adaptive).", false),
-    ("posted_whole", "Receives posted without an entry of the card, because none could be had.", false),
-    ("too_long", "Packets with more parts, or longer heads, than the card takes.", false),
-    ("waited_in_vain", "Frames that waited for a neighbour in vain.", false),
-    ("refused", "Descriptors that the card refused.", false),
-    ("refused_receipts", "What the card told that cannot be.", false),
-    ("free_buffers", "Buffers of main memory that nothing refers to at the moment.", true),
-    ("under_way", "Packets and fetches that the card is not done with at the moment.", true),
-    ("routes", "Routes at the moment.", true),
-    ("neighbours", "Neighbours that are known or asked for at the moment.", true),
+/// What is in [`Report::counters`] beside the counters of forwarder and engine.
+const OWN: [Counter; 7] = [
+    Counter::growing("restored", "Connections taken over from a forwarder that had ended."),
+    Counter::gauge("mappings", "Inside endpoints that have an external port at the moment."),
+    Counter::gauge("queued", "Frames that wait to be forwarded at the moment."),
+    Counter::gauge("free_buffers", "Buffers of main memory that nothing refers to at the moment."),
+    Counter::gauge("under_way", "Packets and fetches that the card is not done with at the moment."),
+    Counter::gauge("routes", "Routes at the moment."),
+    Counter::gauge("neighbours", "Neighbours that are known or asked for at the moment."),
 ];
+
+/// All counters of [`Report::counters`].
+pub const COUNTERS: [&[Counter]; 3] = [Counters::COUNTERS, EngineCounters::COUNTERS, &OWN];
 
 impl Report {
     /// A counter by name; 0 if there is none.

@@ -11,9 +11,10 @@ use std::collections::{HashMap, HashSet};
 use crate::footprint::{Context, Footprint};
 use crate::functions::{Kind, is_harmless_if_built_in, kind};
 use crate::key::{Access, ColumnKind, Constant, Literal, Restriction};
+use crate::parse::parse;
 use crate::reason::Reason;
 use crate::routine_body::may_write;
-use crate::statement::{Class, Statement, TableUse, Upsert, parse};
+use crate::statement::{Class, Statement, TableUse, Upsert};
 use crate::target::{Dialect, Target, fold};
 
 /// The rows are not those of the query.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use crate::catalogue::{Catalogue, Defaults, expand};
 use crate::footprint::{Context, Footprint};
 use crate::key::{Access, Literal};
+use crate::parse::{is_plain, keeps_session, keeps_structure, parse};
 use crate::protocol::{Command, mysql, postgres};
 use crate::reason::Reason;
-use crate::statement::{Class, Setting, Statement, is_plain, keeps_session, keeps_structure, parse};
+use crate::statement::{Class, Setting, Statement};
 use crate::target::Dialect;
 use crate::transaction::Transaction;
 

@@ -3,13 +3,11 @@
 //! A change is over when the server has answered in full whatever the client has sent ([`Turns::is_over`]). What is not understood
 //! (encrypted, compressed, unknown commands) is never over.
 
+mod limits;
 mod mysql;
 mod postgres;
 
 use crate::target::Dialect;
-
-/// Requests under way that are counted; with more, nothing is over any more.
-const UNDER_WAY_MAX: usize = 4096;
 
 /// One connection.
 #[derive(Clone, Debug)]

@@ -236,7 +236,7 @@ pub(super) fn ping(namespace: &Namespace, target: SocketAddr) {
     let socket = namespace.run(|| socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP))).unwrap();
     // Type 8, code 0, checksum, identifier 1, sequence 2, eight bytes of data.
     let mut request = [8, 0, 0, 0, 0, 1, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8];
-    let mut sum = checksum::Sum::default();
+    let mut sum = nicache_checksum::Sum::default();
     sum.add(&request);
     request[2..4].copy_from_slice(&sum.complete().to_be_bytes());
     sendto(&socket, &request, SendFlags::empty(), &target).unwrap();

@@ -108,7 +108,7 @@ impl Bench {
     }
 }
 
-/// Ones'-complement sum of 16-bit words of network order.
+/// Ones'-complement sum of 16-bit words of network order. On its own, to find faults of the product's.
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     let mut sum: u32 = words.sum();

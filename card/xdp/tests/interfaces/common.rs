@@ -2,70 +2,16 @@
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use nicache_namespaces::Namespace;
 use nicache_port::*;
 
 pub const DEADLINE: Duration = Duration::from_secs(20);
-
-type Job = Box<dyn FnOnce() + Send>;
-
-/// A network namespace: a thread that is in it and runs what it is given. Sockets made there stay in it, and children live in it.
-pub struct Namespace {
-    jobs: Option<Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Namespace {
-    /// `None`, with the reason printed, without the privilege.
-    pub fn new() -> Option<Namespace> {
-        let (jobs, inbox) = channel::<Job>();
-        let (started, start) = channel();
-        let thread = std::thread::spawn(move || {
-            // Sound: only `UnshareFlags::FILES` is not.
-            #[allow(deprecated)]
-            let result = rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET);
-            started.send(result).unwrap();
-            inbox.iter().for_each(|job| job());
-        });
-        if let Err(errno) = start.recv().unwrap() {
-            println!("skipped: no network namespace: {errno}");
-            return None;
-        }
-        Some(Namespace { jobs: Some(jobs), thread: Some(thread) })
-    }
-
-    pub fn run<R: Send + 'static>(&self, job: impl FnOnce() -> R + Send + 'static) -> R {
-        let (done, result) = channel();
-        let job = Box::new(move || drop(done.send(job())));
-        self.jobs.as_ref().unwrap().send(job).unwrap();
-        result.recv().expect("the job panicked")
-    }
-
-    pub fn command(&self, program: &'static str, arguments: String) -> String {
-        self.run(move || {
-            let output = Command::new(program).args(arguments.split_whitespace()).output().expect(program);
-            assert!(output.status.success(), "{program} {arguments}: {output:?}");
-            String::from_utf8_lossy(&output.stdout).into_owned()
-        })
-    }
-
-    pub fn ip(&self, arguments: impl Into<String>) -> String {
-        self.command("ip", arguments.into())
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        drop(self.jobs.take());
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
 
 /// MAC address of host 1 (the client) or 2 (the server).
 pub fn mac(host: u8) -> [u8; 6] {
@@ -87,7 +33,7 @@ pub fn scene() -> Option<Scene> {
 pub fn scene_with(options: &str) -> Option<Scene> {
     let scene = Scene { client: Namespace::new()?, server: Namespace::new()?, card: Namespace::new()? };
     for (number, namespace, name) in [(1, &scene.client, "wire"), (2, &scene.server, "host")] {
-        let thread = namespace.run(rustix::thread::gettid).as_raw_nonzero();
+        let thread = namespace.thread_id();
         scene.card.ip(format!(
             "link add {name} {options} type veth peer name eth0 address 02:00:00:00:00:0{number} {options} netns {thread}"
         ));
@@ -104,7 +50,7 @@ impl Scene {
     /// Lets both kernels at the ends send complete checksums: AF_XDP cannot tell those that are not.
     pub fn complete_checksums(&self) {
         for namespace in [&self.client, &self.server] {
-            namespace.command("ethtool", "-K eth0 tx off".into());
+            namespace.command("ethtool", "-K eth0 tx off");
         }
     }
 }

@@ -100,7 +100,7 @@ fn nothing_is_made_to_come_in_behind_the_back_of_a_driver() {
 fn what_passes_is_lost() {
     let Some(scene) = scene() else { return };
     wait_for_carrier(&scene);
-    scene.card.command("tc", "qdisc replace dev host root blackhole".into());
+    scene.card.command("tc", "qdisc replace dev host root blackhole");
     let found = probed(&scene.card, INLINE, true);
     assert!(matches!(&found, Err(ProbeError::Cut { to, .. }) if to == "host"), "{found:?}");
 }

@@ -20,6 +20,7 @@ use nicache_tcp::Time;
 use crate::backend::{Backend, BackendError};
 use crate::script::{Script, ServerAction};
 use host::Host;
+use preload::Keeper;
 use watcher::{Agreeable, SOURCE};
 
 /// Frames that a wire holds.
@@ -96,16 +97,6 @@ impl Ours {
         Ok(ours)
     }
 
-    /// Replies that the card has kept so far.
-    fn stored(&self) -> u64 {
-        self.card.counters().cache.fills_stored
-    }
-
-    /// What the card counted, for an error.
-    fn why_not(&self) -> String {
-        format!("{:?}", self.card.counters())
-    }
-
     /// Card and host do what is to be done at this time.
     fn settle(&mut self) -> Result<(), BackendError> {
         let broken = |error| BackendError::io("the card", error);
@@ -141,6 +132,16 @@ impl Ours {
 
 fn time(now: Duration) -> Time {
     Time(now.as_nanos() as u64)
+}
+
+impl Keeper for Ours {
+    fn stored(&self) -> u64 {
+        self.card.counters().cache.fills_stored
+    }
+
+    fn why_not(&self) -> String {
+        format!("{:?}", self.card.counters())
+    }
 }
 
 impl Backend for Ours {

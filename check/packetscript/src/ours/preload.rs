@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::Ours;
 use crate::backend::{Backend, BackendError};
 use crate::content;
 use crate::endpoint;
@@ -17,6 +16,15 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 0x10;
 
+/// A card and its host, as far as this matters here.
+pub trait Keeper: Backend {
+    /// Replies that the card has kept so far.
+    fn stored(&self) -> u64;
+
+    /// What the card counted, for an error.
+    fn why_not(&self) -> String;
+}
+
 /// A client that has asked for one object.
 struct Stranger {
     port: u16,
@@ -28,7 +36,7 @@ struct Stranger {
 }
 
 /// Has the card keep the reply to each request of the script. A request that asks for the connection's end has an entry of its own.
-pub fn preload(ours: &mut Ours, setup: &Setup) -> Result<(), BackendError> {
+pub fn preload(ours: &mut dyn Keeper, setup: &Setup) -> Result<(), BackendError> {
     let mut known: Vec<(&str, bool)> = Vec::new();
     for request in setup.streams.iter().flat_map(|(_, requests)| requests) {
         let key = (&*request.path, request.closes);
@@ -40,7 +48,7 @@ pub fn preload(ours: &mut Ours, setup: &Setup) -> Result<(), BackendError> {
     Ok(())
 }
 
-fn keep(ours: &mut Ours, object: &Object, closes: bool, ip: u8, number: u16) -> Result<(), BackendError> {
+fn keep(ours: &mut dyn Keeper, object: &Object, closes: bool, ip: u8, number: u16) -> Result<(), BackendError> {
     let stored = ours.stored();
     let mut client = Stranger { port: 30_000 + number, ip, seq: CLIENT_ISN, ack: 0, received: 0 };
     client.send(ours, SYN, Vec::new())?;
@@ -75,14 +83,14 @@ fn keep(ours: &mut Ours, object: &Object, closes: bool, ip: u8, number: u16) -> 
     if ours.stored() == stored { Err(BackendError::NotKept(object.path.clone(), ours.why_not())) } else { Ok(()) }
 }
 
-fn wait(ours: &mut Ours) -> Result<(), BackendError> {
+fn wait(ours: &mut dyn Keeper) -> Result<(), BackendError> {
     let until = ours.now() + Duration::from_secs(1);
     while ours.receive(until)?.is_some() {}
     Ok(())
 }
 
 impl Stranger {
-    fn send(&self, ours: &mut Ours, flags: u8, payload: Vec<u8>) -> Result<(), BackendError> {
+    fn send(&self, ours: &mut dyn Keeper, flags: u8, payload: Vec<u8>) -> Result<(), BackendError> {
         let syn = flags & SYN != 0;
         let packet = Packet {
             source: endpoint::stranger(self.ip),

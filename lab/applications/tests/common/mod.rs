@@ -1,20 +1,10 @@
 //! A site in a network namespace of the test's own, looked at through its web server without a card.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nicache_applications::{Application, Client, Page, Running, Settings, Site};
-
-/// Moves the calling thread into a new network namespace with loopback up.
-#[allow(unsafe_code)]
-pub fn private_network() {
-    assert!(rustix::process::geteuid().is_root(), "this test makes network namespaces: run it as root");
-    // SAFETY: CLONE_FILES is not asked for; a network namespace of its own harms no other thread.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-    let status = Command::new("ip").args(["link", "set", "lo", "up"]).status().expect("ip is installed");
-    assert!(status.success());
-}
+pub use nicache_namespaces::enter_private as private_network;
 
 /// Prepares the application with a PHP that looks at its files for every request, so that every edit shows at once.
 pub fn prepare(application: Application) -> Site {

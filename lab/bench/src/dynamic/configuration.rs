@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use super::fpm;
-use super::subject::Store;
+use super::store::Store;
 
 /// What the report says about the server.
 pub const SERVER_SETTINGS: &str = "nginx with 1 worker, keepalive_requests unlimited, access_log off; PHP-FPM with 4 workers (static), opcache on \

@@ -28,6 +28,7 @@ mod oracle;
 mod page;
 mod report;
 mod site;
+mod store;
 mod subject;
 mod watchers;
 

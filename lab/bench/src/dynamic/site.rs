@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use nicache_applications::{Application, Site as Prepared};
 
 use super::configuration;
-use super::subject::Store;
+use super::store::Store;
 use crate::wire::namespace::Namespace;
 use crate::wire::process::{Enclosure, Process};
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::site::Site;
+use super::store::Store;
 use crate::wire::namespace::{Namespace, cubic_route};
 use crate::wire::process::{CpuTime, Enclosure, Process};
 use crate::wire::subject::{ready, run_nicache};
@@ -17,18 +18,6 @@ use crate::wire::subject::{ready, run_nicache};
 /// How long databases and the like may take after the web server listens.
 const START: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(30);
-
-/// How long a cache keeps a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Store {
-    /// Its time to live.
-    pub seconds: u32,
-}
-
-impl Store {
-    /// Those that are measured.
-    pub const ALL: [Store; 2] = [Store { seconds: 60 }, Store { seconds: 1 }];
-}
 
 /// Who answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

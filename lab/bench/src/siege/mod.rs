@@ -31,7 +31,7 @@ pub use attack::{AttackKind, Strength};
 pub use client::Seen;
 pub use figure::draw;
 pub use gauges::Gauges;
-pub use report::{Moment, Outcome, Report, Setting, Verdict};
+pub use report::{Moment, Outcome, RETURNING, Report, Setting, Verdict};
 
 use crate::impair::site::Site;
 use crate::progress::{Progress, Stop};
@@ -47,8 +47,6 @@ const FILL: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(500);
 /// How far above its level before the attack a gauge may be to count as returned: the client opens and closes connections all the time.
 const SLACK: u64 = 40;
-/// Gauges that have to return.
-pub const RETURNING: [&str; 4] = ["flows_now", "half_open_now", "holds_now", "fills_now"];
 
 /// What to do.
 #[derive(Debug, Clone)]

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::RETURNING;
 use super::attack::{AttackKind, Strength};
 use super::client::{PHASES, Seen};
 use super::gauges::Gauges;
@@ -46,6 +45,9 @@ const TELLING: [&str; 27] = [
     "drops_wire",
     "drops_host",
 ];
+
+/// Gauges that have to return.
+pub const RETURNING: [&str; 4] = ["flows_now", "half_open_now", "holds_now", "fills_now"];
 
 /// Everything about a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

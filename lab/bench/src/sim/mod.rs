@@ -10,45 +10,24 @@
 
 mod child;
 mod figure;
+mod plan;
 mod report;
 mod trace;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use nicache_study::{Choice, PolicyName, Room, Size, Workload, lru_curve, sizes_between};
+use nicache_study::{Choice, PolicyName, Size, Workload, lru_curve, sizes_between};
 use rustix::time::{ClockId, clock_gettime};
 
 pub use figure::draw;
+pub use plan::Plan;
 pub use report::{Curve, Report, Row, Setting, read_report};
 
 use crate::Summary;
 use crate::wire::process::machine_load;
 use crate::wire::{LOAD_MAX, kernel};
-
-/// What to measure.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// This program.
-    pub nicache: PathBuf,
-    /// libCacheSim's `cachesim`; None: nicache alone.
-    pub peer: Option<PathBuf>,
-    /// Requests of the trace.
-    pub requests: u32,
-    /// Objects that are asked for.
-    pub objects: u32,
-    /// Exponent of Zipf's law.
-    pub exponent: f64,
-    /// Objects that the caches hold.
-    pub cache_objects: u32,
-    /// How often everything is measured.
-    pub rounds: u32,
-    /// Folder for the trace (24 bytes for each request).
-    pub folder: PathBuf,
-    /// Which policies.
-    pub policies: Vec<PolicyName>,
-}
 
 /// The policies that are measured, and what the peer calls them, if it has the same.
 pub const POLICIES: [(PolicyName, Option<&str>); 16] = [
@@ -274,6 +253,3 @@ fn cpu_s() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
-
-/// What an access is charged here.
-const ROOM: Room = Room::One;

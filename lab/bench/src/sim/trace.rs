@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use nicache_study::{Access, Workload};
 
-use super::{Plan, ROOM};
+use super::plan::{Plan, ROOM};
 
 /// Requests in a second of the trace.
 const PER_SECOND: u64 = 2000;

@@ -17,13 +17,14 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::config::{ReplayerConfig, ReplayerError};
 use super::conversation::{Conversation, Step};
 use super::plan::Plan;
 use super::report::{ErrorKind, ReplayerReport};
 use super::schedule::{Demand, Next, Schedule};
 use super::socket::Socket;
-use super::{ReplayerConfig, ReplayerError, Watch};
-use crate::now_ns;
+use super::watch::Watch;
+use crate::clock::now_ns;
 
 /// Time for the first connection to each target, which is made before the replay and not used.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,7 +1,8 @@
 //! Replayers against small servers in threads.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
 
 use super::*;
 use crate::content::{VERSION, render};

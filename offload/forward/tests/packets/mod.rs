@@ -358,7 +358,7 @@ pub fn pseudo(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> 
     out
 }
 
-/// Ones'-complement sum, a word at a time.
+/// Ones'-complement sum, a word at a time. On its own, to find faults of the product's.
 pub fn sum(bytes: &[u8]) -> u16 {
     let mut sum: u32 = 0;
     for pair in bytes.chunks(2) {

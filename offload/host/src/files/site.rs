@@ -99,19 +99,16 @@ pub enum Found {
     Forbidden,
 }
 
-/// What has happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SiteCounters {
-    /// Paths that were still right.
-    pub remembered: u64,
-    /// Of these, those for which the stamps had to be compared.
-    pub compared: u64,
-    /// Paths that were looked up.
-    pub looked_up: u64,
-    /// Files that had another revision than before.
-    pub changed: u64,
-    /// Files whose bytes may not be kept.
-    pub not_kept: u64,
+nicache_counters::counters! {
+    /// What has happened.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct SiteCounters {
+        remembered as "paths_remembered": "Paths that were known.",
+        compared as "paths_compared": "Paths that were known, and compared since something had changed.",
+        looked_up as "paths_looked_up": "Paths that were looked up in the file system.",
+        changed as "files_changed": "Files that had changed.",
+        not_kept as "files_not_kept": "Files that are read for each reply.",
+    }
 }
 
 #[derive(Debug)]

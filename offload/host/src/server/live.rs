@@ -36,17 +36,15 @@ pub struct LiveSource {
     pub fifo: Option<OwnedFd>,
 }
 
-/// What has happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LiveCounters {
-    /// Blocks that were read.
-    pub blocks: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Blocks for which no page was free.
-    pub lost: u64,
-    /// Viewers that were too far behind.
-    pub cut: u64,
+nicache_counters::counters! {
+    /// What has happened.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct LiveCounters {
+        blocks as "live_blocks": "Blocks of live streams.",
+        bytes as "live_bytes": "Bytes of live streams.",
+        lost as "live_blocks_lost": "Blocks of live streams that found no place.",
+        cut as "live_viewers_cut": "Viewers of live streams that were too slow.",
+    }
 }
 
 /// A playlist whose segments are live.

@@ -47,31 +47,31 @@ pub enum Broken {
     Window(#[from] WindowError),
 }
 
-/// What has happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServiceCounters {
-    /// Requests that were answered.
-    pub requests: u64,
-    /// Replies by the hundred of their status: 2xx, 3xx, 4xx, 5xx.
-    pub statuses: [u64; 4],
-    /// Bytes of files that were queued.
-    pub content_bytes: u64,
-    /// Bytes of these whose files could not be kept, so that they were read for one reply.
-    pub unkept_bytes: u64,
-    /// Replies that could not be completed: their file changed while a slow client took it.
-    pub cut: u64,
-    /// Frames received.
-    pub frames: u64,
-    /// Frames that were for nobody here.
-    pub frames_ignored: u64,
-    /// Frames with a wrong checksum.
-    pub frames_corrupt: u64,
-    /// What cards said of frames and could not be.
-    pub frames_refused: u64,
-    /// Answers that found no room, to be asked for again.
-    pub answers_dropped: u64,
-    /// Connections that are served by another card than they came by.
-    pub rerouted: u64,
+nicache_counters::counters! {
+    /// What has happened.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct ServiceCounters {
+        requests: "Requests that were answered.",
+        content_bytes: "Bytes of files in replies.",
+        unkept_bytes: "Of these, those of files that are not kept, because nobody watches them.",
+        cut as "replies_cut": "Replies that ended early.",
+        frames: "Frames that came from cards.",
+        frames_ignored: "Frames that are not the host's.",
+        frames_corrupt: "Frames with a wrong checksum.",
+        frames_refused: "Frames that cards had no room for.",
+        answers_dropped: "Answers to strangers that found no room.",
+        rerouted as "connections_rerouted": "Connections that another card serves than the one they came by.",
+    }
+    beside {
+        /// Replies by the hundred of their status: 2xx, 3xx, 4xx, 5xx.
+        pub statuses: [u64; 4],
+    }
+    shown {
+        "replies_2xx": "Replies with a status of 200 to 299.", |service| service.statuses[0];
+        "replies_3xx": "Replies with a status of 300 to 399.", |service| service.statuses[1];
+        "replies_4xx": "Replies with a status of 400 to 499.", |service| service.statuses[2];
+        "replies_5xx": "Replies with a status of 500 to 599.", |service| service.statuses[3];
+    }
 }
 
 /// One card.

@@ -43,23 +43,18 @@ pub enum Handled {
     Nothing,
 }
 
-/// What has happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StackCounters {
-    /// Connections that began.
-    pub accepted: u64,
-    /// SYNs for which there was no place.
-    pub refused: u64,
-    /// Segments of no connection.
-    pub strangers: u64,
-    /// Connections whose client was gone.
-    pub gave_up: u64,
-    /// Connections whose client was too slow.
-    pub too_slow: u64,
-    /// Handshakes forgotten for others that began.
-    pub half_open_evicted: u64,
-    /// Challenge acknowledgments not sent, as there were too many (RFC 5961 section 7).
-    pub challenges_refused: u64,
+nicache_counters::counters! {
+    /// What has happened.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct StackCounters {
+        accepted as "connections_accepted": "Connections that were accepted.",
+        refused as "connections_refused": "Connections that found no place.",
+        strangers as "segments_of_strangers": "Segments that belong to no connection.",
+        gave_up as "connections_gave_up": "Connections whose client was silent for too long.",
+        too_slow as "connections_too_slow": "Connections whose client read too slowly, or kept its window closed.",
+        half_open_evicted: "Connections forgotten before their handshake was complete, for another one.",
+        challenges_refused: "Challenge acknowledgments not sent, as there were too many.",
+    }
 }
 
 /// See the module's head.

@@ -42,14 +42,9 @@ impl Router {
         let mut put = |name: &str, value: u64| {
             counters.insert(name.to_owned(), value);
         };
-        put("packets", counted.packets);
-        put("forwarded", counted.forwarded);
-        put("answered", counted.answered);
-        put("begun", counted.begun);
-        put("pushed_out", counted.pushed_out);
-        put("outside", counted.outside);
-        put("errors", counted.errors);
-        put("errors_held_back", counted.errors_held_back);
+        for (counter, value) in counted.each() {
+            put(counter.name, value);
+        }
         put("restored", self.restored);
         put("mappings", forwarder.nat().len() as u64);
         put("routes", forwarder.routes().iter().count() as u64);
@@ -57,19 +52,10 @@ impl Router {
         let mut cache = CacheReport::default();
         if let Some(engine) = &self.engine {
             let done = engine.counters();
-            put("received", done.received);
-            put("sent", done.sent);
-            put("card_bytes", done.card_bytes);
-            put("memory_bytes", done.memory_bytes);
+            for (counter, value) in done.each() {
+                put(counter.name, value);
+            }
             put("queued", engine.queued() as u64);
-            put("queue_full", done.queue_full);
-            put("lost", done.lost);
-            put("spilled", done.spilled);
-            put("posted_whole", done.posted_whole);
-            put("too_long", done.too_long);
-            put("waited_in_vain", done.waited_in_vain);
-            put("refused", done.refused);
-            put("refused_receipts", done.refused_receipts);
             put("free_buffers", engine.free_buffers() as u64);
             put("under_way", engine.under_way() as u64);
             let pcache = engine.pcache();

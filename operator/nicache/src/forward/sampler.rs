@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use nicache_admin::{
     CardSample, Crossing, Description, Direction, Mode, SAMPLE_INTERVAL, Sample, Source, WatcherSample,
 };
+use nicache_counters::Counter;
 use nicache_router::report::{COUNTERS, Report};
 
 use super::messages::{Answer, Question};
@@ -77,8 +78,7 @@ fn describe(counter: &str) -> Option<Description> {
         return Some(Description { help, is_gauge: true });
     }
     let name = counter.strip_prefix("forward_")?;
-    let (_, help, is_gauge) = COUNTERS.iter().find(|(known, ..)| *known == name)?;
-    Some(Description { help, is_gauge: *is_gauge })
+    Counter::find(&COUNTERS, name).map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
 }
 
 fn sample(report: Report, about: About, (uptime_ms, unix_ms): (u64, u64)) -> Sample {
@@ -139,5 +139,23 @@ fn sample(report: Report, about: About, (uptime_ms, unix_ms): (u64, u64)) -> Sam
         cards: if report.is_attached { vec![card] } else { Vec::new() },
         counters,
         ..Sample::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dashboards know them: what changes here is told in CHANGELOG.md.
+    #[test]
+    fn counters_are_called_and_described_as_ever() {
+        let lines: Vec<&str> = include_str!("../../tests/snapshots/forward-counters.txt").lines().collect();
+        for line in &lines {
+            let (name, description) = line.split_once('\t').unwrap();
+            let found = describe(&format!("forward_{name}")).unwrap_or_else(|| panic!("{name} is not there"));
+            let kind = if found.is_gauge { "gauge" } else { "counter" };
+            assert_eq!(format!("{kind}\t{}", found.help), description, "{name}");
+        }
+        assert_eq!(COUNTERS.iter().map(|list| list.len()).sum::<usize>(), lines.len());
     }
 }

@@ -1,5 +1,6 @@
 //! `nicache host`, the host process.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nicache_bus::{Attachment, BusClass, Presence, Window};
 use nicache_coherence::RevisionTable;
+use nicache_counters::Counter;
 use nicache_host::files::Site;
 use nicache_host::server::{CardPort, LiveSource, Route, Service, ServiceConfig};
 use nicache_host::{BLOCK_BYTES, Coherence, Directory};
@@ -191,46 +193,14 @@ impl Host {
 
     fn report(&mut self) -> HostReport {
         let service = *self.service.counters();
-        let [ok, moved, refused, failed] = service.statuses;
         let live = *self.service.live();
         let site = *self.service.site().counters();
         let stack = *self.service.connections().counters();
-        let counters = [
-            ("requests", service.requests),
-            ("replies_2xx", ok),
-            ("replies_3xx", moved),
-            ("replies_4xx", refused),
-            ("replies_5xx", failed),
-            ("content_bytes", service.content_bytes),
-            ("unkept_bytes", service.unkept_bytes),
-            ("replies_cut", service.cut),
-            ("live_blocks", live.blocks),
-            ("live_bytes", live.bytes),
-            ("live_blocks_lost", live.lost),
-            ("live_viewers_cut", live.cut),
-            ("frames", service.frames),
-            ("frames_ignored", service.frames_ignored),
-            ("frames_corrupt", service.frames_corrupt),
-            ("frames_refused", service.frames_refused),
-            ("answers_dropped", service.answers_dropped),
-            ("connections_rerouted", service.rerouted),
-            ("paths_remembered", site.remembered),
-            ("paths_compared", site.compared),
-            ("paths_looked_up", site.looked_up),
-            ("files_changed", site.changed),
-            ("files_not_kept", site.not_kept),
-            ("connections", self.service.connections().len() as u64),
-            ("connections_accepted", stack.accepted),
-            ("connections_refused", stack.refused),
-            ("connections_gave_up", stack.gave_up),
-            ("connections_too_slow", stack.too_slow),
-            ("half_open_evicted", stack.half_open_evicted),
-            ("challenges_refused", stack.challenges_refused),
-            ("segments_of_strangers", stack.strangers),
-            ("pages", self.service.pages().len() as u64),
-        ];
+        let mut counters = named(service.each().chain(live.each()).chain(site.each()).chain(stack.each()));
+        counters.insert("connections".to_owned(), self.service.connections().len() as u64);
+        counters.insert("pages".to_owned(), self.service.pages().len() as u64);
         let cards = (0..self.setup.cards.len()).map(|card| self.card_report(card)).collect();
-        HostReport { counters: named(&counters), cards }
+        HostReport { counters, cards }
     }
 
     fn card_report(&mut self, card: usize) -> CardReport {
@@ -239,29 +209,15 @@ impl Host {
         let sent = *driver.counters();
         let directory = *driver.directory().counters();
         let blocks = driver.directory().len() as u64;
-        let counters = [
-            ("packets", sent.packets),
-            ("commands", sent.commands),
-            ("cached_bytes", sent.cached_bytes),
-            ("copied_bytes", sent.copied_bytes),
-            ("commands_refused", sent.refused),
-            ("blocks", blocks),
-            ("block_hits", directory.hits),
-            ("block_misses", directory.misses),
-            ("blocks_inserted", directory.inserted),
-            ("blocks_evicted", directory.evicted),
-            ("blocks_invalidated", directory.invalidated),
-            ("blocks_updated", directory.updated),
-            ("blocks_excluded", directory.excluded),
-            ("blocks_refused", directory.refused),
-        ];
+        let mut counters = named(sent.each().chain(directory.each()));
+        counters.insert("blocks".to_owned(), blocks);
         let bus = BusClass::ALL.into_iter().map(|class| (class.label().to_owned(), crossed.of(class))).collect();
-        CardReport { attached: true, bus, transfers: crossed.transfers, counters: named(&counters) }
+        CardReport { attached: true, bus, transfers: crossed.transfers, counters }
     }
 }
 
-fn named(counters: &[(&str, u64)]) -> std::collections::BTreeMap<String, u64> {
-    counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
+fn named(counters: impl Iterator<Item = (&'static Counter, u64)>) -> BTreeMap<String, u64> {
+    counters.map(|(counter, value)| (counter.name.to_owned(), value)).collect()
 }
 
 fn unix_ns() -> i128 {

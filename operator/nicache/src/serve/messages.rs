@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use nicache_admin::Description;
+use nicache_counters::Counter;
+use nicache_host::files::SiteCounters;
+use nicache_host::server::{LiveCounters, ServiceCounters};
+use nicache_host::stack::StackCounters;
 use nicache_watch::Coverage;
 use serde::{Deserialize, Serialize};
 
@@ -184,44 +188,37 @@ pub struct CardReport {
     pub counters: BTreeMap<String, u64>,
 }
 
-/// Counters of [`HostReport::counters`]: name, what it is, whether it also sinks.
-const HOST_COUNTERS: [(&str, &str, bool); 32] = [
-    ("requests", "Requests that were answered.", false),
-    ("replies_2xx", "Replies with a status of 200 to 299.", false),
-    ("replies_3xx", "Replies with a status of 300 to 399.", false),
-    ("replies_4xx", "Replies with a status of 400 to 499.", false),
-    ("replies_5xx", "Replies with a status of 500 to 599.", false),
-    ("replies_cut", "Replies that ended early.", false),
-    ("content_bytes", "Bytes of files in replies.", false),
-    ("unkept_bytes", "Of these, those of files that are not kept, because nobody watches them.", false),
-    ("live_blocks", "Blocks of live streams.", false),
-    ("live_bytes", "Bytes of live streams.", false),
-    ("live_blocks_lost", "Blocks of live streams that found no place.", false),
-    ("live_viewers_cut", "Viewers of live streams that were too slow.", false),
-    ("frames", "Frames that came from cards.", false),
-    ("frames_ignored", "Frames that are not the host's.", false),
-    ("frames_corrupt", "Frames with a wrong checksum.", false),
-    ("frames_refused", "Frames that cards had no room for.", false),
-    ("answers_dropped", "Answers to strangers that found no room.", false),
-    ("connections", "Connections at the moment.", true),
-    ("connections_accepted", "Connections that were accepted.", false),
-    ("connections_refused", "Connections that found no place.", false),
-    ("connections_gave_up", "Connections whose client was silent for too long.", false),
-    ("connections_too_slow", "Connections whose client read too slowly, or kept its window closed.", false),
-    ("half_open_evicted", "Connections forgotten before their handshake was complete, for another one.", false),
-    ("challenges_refused", "Challenge acknowledgments not sent, as there were too many.", false),
-    ("connections_rerouted", "Connections that another card serves than the one they came by.", false),
-    ("segments_of_strangers", "Segments that belong to no connection.", false),
-    ("paths_remembered", "Paths that were known.", false),
-    ("paths_compared", "Paths that were known, and compared since something had changed.", false),
-    ("paths_looked_up", "Paths that were looked up in the file system.", false),
-    ("files_changed", "Files that had changed.", false),
-    ("files_not_kept", "Files that are read for each reply.", false),
-    ("pages", "Pages of the page cache that are taken.", true),
+/// What there is of [`HostReport::counters`] at the moment; the rest is counted where it happens.
+const GAUGES: [Counter; 2] = [
+    Counter::gauge("connections", "Connections at the moment."),
+    Counter::gauge("pages", "Pages of the page cache that are taken."),
 ];
+
+/// All counters of [`HostReport::counters`].
+fn lists() -> [&'static [Counter]; 5] {
+    let (service, live) = (ServiceCounters::COUNTERS, LiveCounters::COUNTERS);
+    [service, live, SiteCounters::COUNTERS, StackCounters::COUNTERS, &GAUGES]
+}
 
 /// What a counter of a host is.
 pub fn describe(name: &str) -> Option<Description> {
-    let (_, help, is_gauge) = HOST_COUNTERS.iter().find(|(known, ..)| *known == name)?;
-    Some(Description { help, is_gauge: *is_gauge })
+    Counter::find(&lists(), name).map(|counter| Description { help: counter.help, is_gauge: counter.is_gauge })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Dashboards know them: what changes here is told in CHANGELOG.md.
+    #[test]
+    fn counters_are_called_and_described_as_ever() {
+        let lines: Vec<&str> = include_str!("../../tests/snapshots/serve-counters.txt").lines().collect();
+        for line in &lines {
+            let (name, description) = line.split_once('\t').unwrap();
+            let found = describe(name).unwrap_or_else(|| panic!("{name} is not there"));
+            let kind = if found.is_gauge { "gauge" } else { "counter" };
+            assert_eq!(format!("{kind}\t{}", found.help), description, "{name}");
+        }
+        assert_eq!(lists().iter().map(|list| list.len()).sum::<usize>(), lines.len());
+    }
 }

@@ -13,6 +13,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+#[allow(unused_imports, reason = "each test file uses a part of this")]
+pub use nicache_namespaces::{enter_private as private_network, inside};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -27,28 +29,9 @@ pub const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// What takes moments takes no longer on a machine that is busy: only what hangs does.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// Moves the calling thread into a new network namespace with loopback up.
-pub fn private_network() {
-    assert!(rustix::process::geteuid().is_root(), "this test makes network namespaces: run it as root");
-    // SAFETY: CLONE_FILES is not asked for; a network namespace of its own harms no other thread.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-    ip("link set lo up");
-}
-
 /// Runs `ip` with these arguments in the thread's namespace.
 pub fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split_ascii_whitespace()).output().expect("ip is installed");
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Runs `work` in a thread inside the network namespace of process `pid`.
-pub fn inside<T: Send + 'static>(pid: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
-    let netns = std::fs::File::open(format!("/proc/{pid}/ns/net")).unwrap();
-    let body = move || {
-        rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&netns), None).unwrap();
-        work()
-    };
-    std::thread::spawn(body).join().unwrap()
+    nicache_namespaces::ip(arguments);
 }
 
 /// An nginx configuration: port 80 and port 8081 serve `site`, and every reply names the client as the server sees it.

@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use super::head::{BODY_HASH_BYTES, DecodeError, Kind, VERSION, split_head, word_at};
 use super::refusal::RefusalReason;
-use super::{BODY_HASH_BYTES, DecodeError, Kind, VERSION, split_head, word_at};
 use crate::source::{SOURCES_MAX, SourceSet, SourceSlot, Stamp};
 
 /// Bytes of a request target that are passed on, for logs only; a longer one is cut.

@@ -24,6 +24,7 @@
 //! a datagram has exactly one valid length. The meaning of the fields is checked by whoever uses them.
 
 mod fill;
+mod head;
 mod refusal;
 mod reinstate;
 
@@ -31,27 +32,16 @@ pub use fill::{
     Class, FILL_REQUEST_BYTES_MAX, FILL_VERDICT_BYTES_MAX, FillRequest, FillVerdict, RecordNumber, TARGET_BYTES_MAX,
     Verdict,
 };
+pub use head::{BODY_HASH_BYTES, DecodeError};
 pub use refusal::RefusalReason;
 pub use reinstate::{
     REINSTATE_REQUEST_BYTES, REINSTATE_VERDICT_BYTES, ReinstateRequest, ReinstateVerdict, Reinstatement,
 };
 
-/// Bytes of a BLAKE3 hash.
-pub const BODY_HASH_BYTES: usize = 32;
+use head::Kind;
+
 /// A receive buffer of this size takes any message whole; make it one byte longer to notice longer datagrams.
 pub const MESSAGE_BYTES_MAX: usize = FILL_REQUEST_BYTES_MAX;
-
-/// First byte of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-enum Kind {
-    FillRequest = 1,
-    FillVerdict = 2,
-    ReinstateRequest = 3,
-    ReinstateVerdict = 4,
-}
-
-const VERSION: u8 = 4;
 
 /// A message of the card to the watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,37 +99,6 @@ impl Answer {
             Answer::Reinstate(verdict) => &mut verdict.id,
         }
     }
-}
-
-/// What is wrong with a datagram. The peer's fault: count it and drop the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// Shorter or longer than its head says.
-    #[error("message of a wrong length")]
-    Length,
-    /// Another kind of message than expected here.
-    #[error("unexpected kind of message")]
-    Kind,
-    /// Written by another version of this program.
-    #[error("message of another version; run card and watcher from the same build")]
-    Version,
-    /// A flag, code or count that no version of the encoder writes.
-    #[error("message with an invalid field")]
-    Field,
-}
-
-fn split_head<const HEAD: usize>(bytes: &[u8], kind: Kind) -> Result<(&[u8; HEAD], &[u8]), DecodeError> {
-    let (head, rest) = bytes.split_first_chunk::<HEAD>().ok_or(DecodeError::Length)?;
-    match (head[0] == kind as u8, head[1] == VERSION) {
-        (true, true) => Ok((head, rest)),
-        (false, _) => Err(DecodeError::Kind),
-        (true, false) => Err(DecodeError::Version),
-    }
-}
-
-/// `at` is a constant below the head's length at every caller.
-fn word_at(head: &[u8], at: usize) -> u64 {
-    head[at..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
 }
 
 const _: () = assert!(FILL_VERDICT_BYTES_MAX <= MESSAGE_BYTES_MAX);

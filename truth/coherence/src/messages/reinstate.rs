@@ -5,7 +5,7 @@
 //! again and compares.
 
 use super::fill::RecordNumber;
-use super::{DecodeError, Kind, VERSION, split_head, word_at};
+use super::head::{DecodeError, Kind, VERSION, split_head, word_at};
 use crate::source::Stamp;
 
 /// Length of an encoded [`ReinstateRequest`].

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::{Command, PREPARED_BYTES_MAX, PREPARED_MAX};
 use crate::key::Literal;
+use crate::parse::STATEMENT_BYTES_MAX;
 use crate::reason::Reason;
-use crate::statement::STATEMENT_BYTES_MAX;
 
 const CONNECT_WITH_DB: u32 = 1 << 3;
 const COMPRESS: u32 = 1 << 5;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{Command, PREPARED_BYTES_MAX, PREPARED_MAX};
 use crate::key::Literal;
+use crate::parse::STATEMENT_BYTES_MAX;
 use crate::reason::Reason;
-use crate::statement::STATEMENT_BYTES_MAX;
 
 const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;

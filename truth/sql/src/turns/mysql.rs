@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::UNDER_WAY_MAX;
+use super::limits::UNDER_WAY_MAX;
 
 const CLIENT_MYSQL: u32 = 1;
 const COMPRESS: u32 = 1 << 5;

@@ -2,7 +2,7 @@
 //!
 //! Read first: the chapter "Frontend/Backend Protocol" of PostgreSQL's manual, message flow.
 
-use super::UNDER_WAY_MAX;
+use super::limits::UNDER_WAY_MAX;
 
 const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;

@@ -8,11 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nicache_coherence::SourceSlot;
+use nicache_namespaces::Namespace;
+pub use nicache_namespaces::inode as netns_of_this_thread;
 use tempfile::TempDir;
 
 /// A fresh directory on ext4, removed at the end.
@@ -33,47 +33,21 @@ pub fn slot(path: &Path) -> SourceSlot {
     SourceSlot::of_device_inode(rustix::fs::major(dev), rustix::fs::minor(dev), stat.ino())
 }
 
-/// Inode number of the calling thread's network namespace.
-pub fn netns_of_this_thread() -> u32 {
-    fs::metadata("/proc/thread-self/ns/net").unwrap().ino() as u32
-}
-
-type Job = Box<dyn FnOnce() + Send>;
-
 /// A thread in a network namespace of its own: the kernel's witnesses take it for the server.
 pub struct ServerThread {
-    jobs: Option<mpsc::Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
+    namespace: Namespace,
     pub netns: u32,
 }
 
 impl ServerThread {
     pub fn start() -> ServerThread {
-        let (jobs, queue) = mpsc::channel::<Job>();
-        let (started, netns) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            // SAFETY: this thread alone moves to another network namespace; it has no sockets.
-            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
-            started.send(netns_of_this_thread()).unwrap();
-            for job in queue {
-                job();
-            }
-        });
-        ServerThread { jobs: Some(jobs), thread: Some(thread), netns: netns.recv().unwrap() }
+        let namespace = Namespace::new().expect("these tests make network namespaces: run them as root");
+        ServerThread { netns: namespace.inode(), namespace }
     }
 
     /// Runs `job` on the server's thread and returns its result.
     pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
-        let (done, result) = mpsc::channel();
-        self.jobs.as_ref().unwrap().send(Box::new(move || done.send(job()).unwrap())).unwrap();
-        result.recv().unwrap()
-    }
-}
-
-impl Drop for ServerThread {
-    fn drop(&mut self) {
-        drop(self.jobs.take());
-        let _ = self.thread.take().unwrap().join();
+        self.namespace.run(job)
     }
 }
 

@@ -1,0 +1,28 @@
+//! Commands in the namespace of the calling thread.
+
+use std::process::{Command, Output};
+
+/// Runs `ip` with arguments that blanks separate, and returns what it said. Panics if it fails.
+pub fn ip(arguments: impl AsRef<str>) -> String {
+    run("ip", arguments)
+}
+
+/// Runs a program with arguments that blanks separate, and returns what it said. Panics if it fails.
+pub fn run(program: &str, arguments: impl AsRef<str>) -> String {
+    text_of(&output(program, arguments.as_ref()), program, arguments.as_ref())
+}
+
+/// What a command said. Panics if it has failed.
+pub(crate) fn text_of(output: &Output, program: &str, arguments: &str) -> String {
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments}: {}, {complaint}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The same, whatever came of it. Panics if there is no such program.
+pub fn output(program: &str, arguments: &str) -> Output {
+    Command::new(program)
+        .args(arguments.split_ascii_whitespace())
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"))
+}

@@ -1,0 +1,6 @@
+//! Which of the things that were seen belong to which request.
+
+pub(crate) mod fastcgi;
+pub(crate) mod offspring;
+pub(crate) mod peers;
+pub(crate) mod requests;

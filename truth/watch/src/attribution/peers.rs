@@ -1,0 +1,369 @@
+//! Whom the server talked to while it worked on a request: programs of its own group, watched databases, or others.
+
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nicache_coherence::RefusalReason;
+
+use crate::databases::processes::DatabaseProcesses;
+use crate::processes::{processes, sockets_of};
+use crate::witnesses::event::{LookupEvent, Peer, Sent};
+use crate::witnesses::members::{Members, Outsiders};
+
+/// Programs that keep data which nobody sees change, by any name that they have. Programs of the server's group that are none
+/// of these are taken for parts of the application, whose own memory is bounded by the age of dynamic entries.
+const STORES: [&str; 36] = [
+    "aerospike",
+    "arangod",
+    "beam.smp",
+    "beanstalkd",
+    "clickhouse",
+    "clickhouse-server",
+    "cockroach",
+    "consul",
+    "couchdb",
+    "dragonfly",
+    "etcd",
+    "garnet",
+    "influxd",
+    "keydb-server",
+    "kvrocks",
+    "mariadbd",
+    "meilisearch",
+    "memcached",
+    "mongod",
+    "mongos",
+    "mysqld",
+    "nats-server",
+    "postgres",
+    "qdrant",
+    // Debian's redis-server is a link to one of the others.
+    "redis-check-aof",
+    "redis-check-rdb",
+    "redis-sentinel",
+    "redis-server",
+    "rqlited",
+    "scylla",
+    "searchd",
+    "slapd",
+    "tarantool",
+    "valkey-check-rdb",
+    "valkey-sentinel",
+    "valkey-server",
+];
+/// Ports of which it is remembered who listens there.
+const LISTENERS_MAX: usize = 1024;
+/// For how long one is not looked for again that was not found.
+const STRANGER_NS: u64 = 1_000_000_000;
+
+/// A port of the loopback interface of a network, by the inode number of its namespace.
+type Place = (u64, u16);
+
+/// Who listens at the ports of loopback interfaces, as it was found last. Whoever still has the socket still listens.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    owners: HashMap<Place, Owner>,
+    /// Ports at which nobody of the server listens, and when to look again. To look through all processes takes a while.
+    strangers: HashMap<Place, u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    process: u32,
+    socket: u64,
+}
+
+impl Listeners {
+    /// The process of the network that `insider` is in, too, which listens at this port.
+    fn owner(&mut self, insider: u32, place: Place, now_ns: u64) -> Option<u32> {
+        if let Some(owner) = self.owners.get(&place)
+            && sockets_of(owner.process).contains(&owner.socket)
+        {
+            return Some(owner.process);
+        }
+        if self.strangers.get(&place).is_some_and(|until_ns| now_ns < *until_ns) {
+            return None;
+        }
+        let sockets = listeners(&format!("/proc/{insider}/net"), place.1);
+        if sockets.is_empty() {
+            return None;
+        }
+        let found = Listeners::find(place.0, &sockets);
+        if self.owners.len() + self.strangers.len() >= LISTENERS_MAX {
+            (self.owners, self.strangers) = (HashMap::new(), HashMap::new());
+        }
+        match found {
+            Some(found) => drop(self.owners.insert(place, found)),
+            None => drop(self.strangers.insert(place, now_ns + STRANGER_NS)),
+        }
+        found.map(|found| found.process)
+    }
+
+    /// Is it known already who does?
+    fn is_known(&self, place: Place) -> bool {
+        self.owners.contains_key(&place)
+    }
+
+    fn find(network: u64, sockets: &[u64]) -> Option<Owner> {
+        processes().filter(|&process| network_of(process) == Some(network)).find_map(|process| {
+            let held = sockets_of(process);
+            let socket = *sockets.iter().find(|socket| held.contains(socket))?;
+            Some(Owner { process, socket })
+        })
+    }
+}
+
+/// Inode number of the network namespace that a process is in.
+fn network_of(process: u32) -> Option<u64> {
+    Some(std::fs::metadata(format!("/proc/{process}/ns/net")).ok()?.ino())
+}
+
+/// Remembers what is known of processes; for one batch of questions, since process numbers are used again.
+#[derive(Debug)]
+pub struct Peers<'a> {
+    listeners: &'a mut Listeners,
+    server_netns: u32,
+    databases: Option<DatabaseProcesses>,
+    /// Addresses of databases on other machines that relays tell of.
+    remotes: Vec<SocketAddrV4>,
+    processes: HashMap<u32, Kind>,
+    networks: HashMap<u32, u64>,
+    /// Who listens at ports of loopback interfaces.
+    ports: HashMap<Place, Option<Known>>,
+    members: Option<(Members, &'a mut Outsiders)>,
+}
+
+/// What a peer of the server is, if what comes from it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Part of the application.
+    Application,
+    /// A database server on this machine.
+    Database,
+    /// A database on another machine.
+    Remote(SocketAddrV4),
+}
+
+fn refuse(event: &LookupEvent, peer: Peer) -> RefusalReason {
+    tracing::debug!(?peer, process = event.tgid, "talked to");
+    RefusalReason::UnwatchedPeer
+}
+
+/// Inode numbers of the sockets that listen at a port, by the kernel's tables below `net`.
+fn listeners(net: &str, port: u16) -> Vec<u64> {
+    let tables = ["tcp", "tcp6"].map(|name| std::fs::read_to_string(format!("{net}/{name}")).unwrap_or_default());
+    let inode = |line: &str| -> Option<u64> {
+        // sl local rem st tx:rx tr:tm retrnsmt uid timeout inode; state 0A is LISTEN.
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let (_, local_port) = fields.get(1)?.rsplit_once(':')?;
+        let listens = *fields.get(3)? == "0A" && u16::from_str_radix(local_port, 16) == Ok(port);
+        if listens { fields.get(9)?.parse().ok() } else { None }
+    };
+    tables.iter().flat_map(|table| table.lines().skip(1).filter_map(inode)).collect()
+}
+
+fn parent_sockets() -> Vec<u64> {
+    rustix::process::getppid().map_or_else(Vec::new, |parent| sockets_of(parent.as_raw_nonzero().get() as u32))
+}
+
+/// What a program is called: by its file, by itself, and by whoever has started it.
+fn names_of(process: u32, exe: &Path) -> Option<[String; 3]> {
+    let file = exe.file_name()?.to_string_lossy().into_owned();
+    let own = std::fs::read_to_string(format!("/proc/{process}/comm")).ok()?.trim_end().to_owned();
+    let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let called = line.split(|byte| matches!(byte, 0 | b' ')).next().unwrap_or_default();
+    let called = called.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    Some([file, own, String::from_utf8_lossy(called).trim_end_matches(':').to_owned()])
+}
+
+/// What a process is to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Part of the application.
+    Application,
+    /// A database server whose statements are seen.
+    Database,
+    /// Ended, or out of sight.
+    Unknown,
+    /// A program elsewhere, or one that keeps data.
+    Other,
+}
+
+impl<'a> Peers<'a> {
+    /// Nothing known yet of the processes in the network namespace with this inode number.
+    pub fn new(
+        server_netns: u32,
+        databases: Option<DatabaseProcesses>,
+        remotes: Vec<SocketAddrV4>,
+        listeners: &'a mut Listeners,
+    ) -> Peers<'a> {
+        let (processes, networks, ports) = Default::default();
+        Peers { listeners, server_netns, databases, remotes, processes, networks, ports, members: None }
+    }
+
+    /// Takes these for parts of the application, wherever they are.
+    pub fn with_members(mut self, members: Option<Members>, outsiders: &'a mut Outsiders) -> Peers<'a> {
+        self.members = members.map(|members| (members, outsiders));
+        self
+    }
+
+    /// Whom did this sending go to, so that it is certain that nothing unseen came in from outside?
+    ///
+    /// # Errors
+    /// [`RefusalReason::UnwatchedPeer`].
+    pub fn check(&mut self, event: &LookupEvent, sent: Sent) -> Result<Known, RefusalReason> {
+        let peer = sent.to;
+        let is_fine = match peer {
+            // To itself: a signal between threads.
+            Peer::Local(process) if process == event.tgid || process == event.worker() => true,
+            Peer::Local(0) => false,
+            Peer::Local(process) => match self.kind(process) {
+                Kind::Application => true,
+                Kind::Database => return Ok(Known::Database),
+                Kind::Unknown => false,
+                Kind::Other => {
+                    if let Some((members, outsiders)) = &mut self.members {
+                        outsiders.observe(process, members);
+                    }
+                    false
+                }
+            },
+            Peer::Ipv4(address, port) if self.remotes.contains(&SocketAddrV4::new(address, port)) => {
+                return Ok(Known::Remote(SocketAddrV4::new(address, port)));
+            }
+            Peer::Ipv4(address, port) if address.is_loopback() => {
+                let network = self.network(event.worker());
+                if self.listeners.is_known((network, sent.port)) && self.is_reply(event, sent) {
+                    return Ok(Known::Application);
+                }
+                if let Some(known) = self.known_at(event, port) {
+                    return Ok(known);
+                }
+                self.is_reply(event, sent)
+            }
+            Peer::Ipv4(..) | Peer::Other(_) => self.is_reply(event, sent),
+        };
+        if is_fine {
+            return Ok(Known::Application);
+        }
+        Err(refuse(event, peer))
+    }
+
+    /// Did this sending go to somebody who has asked the application, at a port where it listens? Then what comes from there is a question, not an
+    /// answer: a client of another service, or of HTTPS.
+    pub fn is_reply(&mut self, event: &LookupEvent, sent: Sent) -> bool {
+        sent.port != 0 && self.known_at(event, sent.port) == Some(Known::Application)
+    }
+
+    /// Who listens at this port of the process's loopback interface, if it is certain who.
+    fn known_at(&mut self, event: &LookupEvent, port: u16) -> Option<Known> {
+        let place = (self.network(event.worker()), port);
+        if let Some(&known) = self.ports.get(&place) {
+            return known;
+        }
+        let owner = self.listeners.owner(event.worker(), place, event.time_ns);
+        let known = match owner.map_or(Kind::Unknown, |owner| self.kind(owner)) {
+            Kind::Application => Some(Known::Application),
+            Kind::Database => Some(Known::Database),
+            Kind::Unknown | Kind::Other => self.is_database_at(event.worker(), port).then_some(Known::Database),
+        };
+        self.ports.insert(place, known);
+        known
+    }
+
+    /// The network that a process is in; 0: it is gone.
+    fn network(&mut self, process: u32) -> u64 {
+        *self.networks.entry(process).or_insert_with(|| network_of(process).unwrap_or(0))
+    }
+
+    /// Does a database server whose statements are seen listen at this port of the process's loopback interface, or of this machine's, to
+    /// which a port may be shared?
+    fn is_database_at(&self, process: u32, port: u16) -> bool {
+        let Some(databases) = &self.databases else { return false };
+        let sockets = databases.sockets();
+        let listens = |net: String| listeners(&net, port).iter().any(|inode| sockets.contains(inode));
+        let inside = listeners(&format!("/proc/{process}/net"), port);
+        if inside.iter().any(|inode| sockets.contains(inode)) {
+            return true;
+        }
+        // Shared: what listens inside belongs to the process that started this one, which passes everything on.
+        let own = parent_sockets();
+        !inside.is_empty() && inside.iter().all(|inode| own.contains(inode)) && listens("/proc/self/net".into())
+    }
+
+    /// May a client of a database be the server? It may have ended since.
+    pub fn may_be_server(&mut self, client: u32) -> bool {
+        client == 0 || matches!(self.kind(client), Kind::Application | Kind::Unknown)
+    }
+
+    fn kind(&mut self, process: u32) -> Kind {
+        if let Some(&kind) = self.processes.get(&process) {
+            return kind;
+        }
+        let kind = self.find_kind(process);
+        self.processes.insert(process, kind);
+        kind
+    }
+
+    fn find_kind(&self, process: u32) -> Kind {
+        if self.databases.as_ref().is_some_and(|databases| databases.contains(process)) {
+            return Kind::Database;
+        }
+        let link = |name: &str| std::fs::read_link(format!("/proc/{process}/{name}"));
+        let (Ok(netns), Ok(exe)) = (link("ns/net"), link("exe")) else { return Kind::Unknown };
+        let is_inside = netns.as_os_str() == &*format!("net:[{}]", self.server_netns)
+            || self.members.as_ref().is_some_and(|(members, _)| members.contains(process));
+        let is_store = names_of(process, &exe).is_none_or(|names| names.iter().any(|name| STORES.contains(&&**name)));
+        if is_inside && !is_store { Kind::Application } else { Kind::Other }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn to(to: Peer) -> Sent {
+        Sent { to, connection: 1, port: 0, ends_request: false }
+    }
+
+    #[test]
+    fn only_the_group_itself_is_watched() {
+        let netns = std::fs::read_link("/proc/self/ns/net").unwrap();
+        let netns: u32 = netns.to_str().unwrap()["net:[".len()..].trim_end_matches(']').parse().unwrap();
+        let remote = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 3306);
+        let mut listeners = Listeners::default();
+        let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
+        let me = std::process::id();
+        let event = LookupEvent { tgid: me, ..LookupEvent::blank(0) };
+        assert!(peers.check(&event, to(Peer::Local(me))).is_ok());
+        let (elsewhere, mut none) = (LookupEvent::blank(0), Listeners::default());
+        assert!(Peers::new(netns + 1, None, Vec::new(), &mut none).check(&elsewhere, to(Peer::Local(me))).is_err());
+        assert!(peers.check(&event, to(Peer::Local(0))).is_err());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for _ in 0..2 {
+            assert_eq!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))), Ok(Known::Application));
+        }
+        let reply = Sent { port, ..to(Peer::Ipv4(Ipv4Addr::LOCALHOST, 1)) };
+        assert_eq!(peers.check(&event, reply), Ok(Known::Application));
+        assert!(peers.check(&event, Sent { port: 1, ..reply }).is_err());
+        for client in [Peer::Ipv4(Ipv4Addr::new(10, 0, 0, 9), 40_000), Peer::Other(10)] {
+            let reply = Sent { to: client, ..reply };
+            assert!(peers.is_reply(&event, reply) && peers.check(&event, reply).is_ok());
+            assert!(peers.check(&event, Sent { port: 1, ..reply }).is_err());
+            assert!(peers.check(&event, Sent { port: 0, ..reply }).is_err());
+        }
+        // Nobody is there any more.
+        drop(listener);
+        let mut peers = Peers::new(netns, None, vec![remote], &mut listeners);
+        assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::LOCALHOST, port))).is_err());
+        assert!(peers.check(&event, to(Peer::Ipv4(Ipv4Addr::new(10, 0, 0, 1), 9000))).is_err());
+        assert_eq!(peers.check(&event, to(Peer::Ipv4(*remote.ip(), 3306))), Ok(Known::Remote(remote)));
+        assert!(peers.check(&event, to(Peer::Ipv4(*remote.ip(), 3307))).is_err());
+        assert!(peers.check(&event, to(Peer::Other(10))).is_err());
+    }
+}

@@ -1,0 +1,45 @@
+//! The list of the kinds.
+
+use nicache_sql::Dialect;
+
+use crate::databases::database::Database;
+use crate::databases::mysql::MySql;
+use crate::databases::postgres::Postgres;
+
+/// All kinds of database servers that are followed.
+pub(crate) const ALL: [&dyn Database; 2] = [&MySql, &Postgres];
+
+/// The kind by its number in the kernel.
+pub(crate) fn by_number(number: u32) -> Option<&'static dyn Database> {
+    ALL.into_iter().find(|kind| kind.number() == number)
+}
+
+/// The kind whose server has processes of this name; a line feed behind it does not matter.
+pub(crate) fn by_process_name(name: &str) -> Option<&'static dyn Database> {
+    ALL.into_iter().find(|kind| kind.process_names().contains(&name.trim_end()))
+}
+
+/// The kind of a database on another machine, whose relay tells what dialect it speaks.
+pub(crate) fn by_dialect(dialect: Dialect) -> &'static dyn Database {
+    match dialect {
+        Dialect::MySql => &MySql,
+        Dialect::Postgres => &Postgres,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_differ() {
+        for (at, kind) in ALL.into_iter().enumerate() {
+            assert_eq!(by_number(kind.number()), Some(kind));
+            for name in kind.process_names() {
+                assert_eq!(by_process_name(&format!("{name}\n")), Some(kind));
+            }
+            assert!(ALL[..at].iter().all(|other| *other != kind));
+        }
+        assert!(by_number(0).is_none() && by_process_name("nginx").is_none());
+    }
+}

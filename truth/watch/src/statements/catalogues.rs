@@ -1,0 +1,289 @@
+//! The structure of the databases that are watched: fetched by the servers' own command-line clients, in the background, and again after
+//! each change of it.
+//!
+//! Read first: `nicache_sql::Catalogue`. Until a catalogue is there, and where none can be had (no client program, no permission), a statement
+//! touches all that is in reach, and something inside the server may change tables: nothing is wrong then, but no page that reads it is kept.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use nicache_sql::{Catalogue, Defaults};
+
+use crate::databases::database::{Database, Place};
+
+/// After a change of the structure, so long is waited for further ones.
+const SETTLING_NS: u64 = 100_000_000;
+/// After a failure; sooner as long as the server may still be starting.
+const AGAIN_NS: u64 = 10_000_000_000;
+const STARTING_NS: u64 = 200_000_000;
+const STARTING_TRIES: u32 = 150;
+/// Databases whose structure is followed.
+const CATALOGUES_MAX: usize = 256;
+/// Processes remembered that were started to ask.
+const CLIENTS_MAX: usize = 64;
+/// A client that says nothing for so long is ended.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Default)]
+struct State {
+    catalogue: Option<Arc<Catalogue>>,
+    /// The server's settings as last known; they outlive a change of tables.
+    defaults: Option<Defaults>,
+    /// Whether something inside the server changes tables, as last known.
+    has_hidden_writers: Option<bool>,
+    /// There was an answer once.
+    answered: bool,
+    /// Counts changes of the structure: an answer to an older question is none.
+    generation: u64,
+    /// When to ask.
+    ask_at_ns: Option<u64>,
+    /// An answer is on its way; one at a time, since a busy server takes longer than the next change.
+    asked: bool,
+    tries: u32,
+}
+
+struct Answer {
+    place: Place,
+    generation: u64,
+    outcome: io::Result<Catalogue>,
+}
+
+/// Asks a database on another machine for its structure, by name (PostgreSQL); may take seconds.
+pub type Source = Arc<dyn Fn(Option<&str>) -> io::Result<String> + Send + Sync>;
+
+/// See the module's head.
+pub struct Catalogues {
+    /// Where to ask, if not the servers on this machine.
+    source: Option<Source>,
+    states: HashMap<Place, State>,
+    answers: Receiver<Answer>,
+    sender: Sender<Answer>,
+    /// Processes that were started to ask.
+    clients: Arc<Mutex<HashSet<u32>>>,
+    warned: bool,
+    got_hidden_writers: bool,
+}
+
+impl Catalogues {
+    /// Nothing is known yet.
+    pub fn new() -> Catalogues {
+        let (sender, answers) = channel();
+        Catalogues {
+            source: None,
+            states: HashMap::new(),
+            answers,
+            sender,
+            clients: Arc::default(),
+            warned: false,
+            got_hidden_writers: false,
+        }
+    }
+
+    /// Nothing is known yet of a database on another machine.
+    pub fn elsewhere(source: Source) -> Catalogues {
+        Catalogues { source: Some(source), ..Catalogues::new() }
+    }
+
+    /// The structure of a place, if it is known; else it will be asked for.
+    pub fn get(&mut self, place: &Place, now_ns: u64) -> Option<Arc<Catalogue>> {
+        if !self.states.contains_key(place) {
+            if self.states.len() >= CATALOGUES_MAX {
+                return None;
+            }
+            self.states.insert(place.clone(), State { ask_at_ns: Some(now_ns), ..State::default() });
+        }
+        self.states.get(place).and_then(|state| state.catalogue.clone())
+    }
+
+    /// May a SELECT on this server change something? Yes, unless all that was asked about is known and has neither functions nor sequences.
+    pub fn select_may_write(&self, server: u32) -> bool {
+        self.may(server, Catalogue::select_may_write)
+    }
+
+    /// The same of one that names no sequence's function.
+    pub fn functions_may_write(&self, server: u32) -> bool {
+        self.may(server, Catalogue::functions_may_write)
+    }
+
+    fn may(&self, server: u32, write: impl Fn(&Catalogue) -> bool) -> bool {
+        let mut known = self.states.iter().filter(|(place, _)| place.server == server).peekable();
+        known.peek().is_none() || known.any(|(_, state)| state.catalogue.as_deref().is_none_or(&write))
+    }
+
+    /// May something inside the server change tables without a statement: events, a replica's applier? Yes, unless it is known that nothing does.
+    pub fn may_have_hidden_writers(&self, server: u32) -> bool {
+        let mut known = self.states.iter().filter(|(place, _)| place.server == server).peekable();
+        known.peek().is_none() || known.any(|(_, state)| state.has_hidden_writers != Some(false))
+    }
+
+    /// Has a server got such since the last call?
+    pub fn take_hidden_writers(&mut self) -> bool {
+        std::mem::take(&mut self.got_hidden_writers)
+    }
+
+    /// The settings that sessions begin with, as last known.
+    pub fn defaults(&mut self, place: &Place, now_ns: u64) -> Option<Defaults> {
+        self.get(place, now_ns);
+        self.states.get(place).and_then(|state| state.defaults)
+    }
+
+    /// Is it one of the clients that were started here to ask?
+    pub fn is_own_client(&self, process: u32) -> bool {
+        process != 0 && self.clients.lock().unwrap_or_else(PoisonError::into_inner).contains(&process)
+    }
+
+    /// Is it a client that another nicache has started to ask? Two of them would have each other ask again and again.
+    pub fn is_others_client(process: u32, kind: &dyn Database) -> bool {
+        let arguments = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        arguments.split(|&byte| byte == 0).any(|argument| argument == kind.structure_query().as_bytes())
+    }
+
+    /// The structure of something on this server is about to change, or has; with `settings`, maybe also what sessions begin with, and with `writers`
+    /// what changes tables by itself.
+    pub fn handle_change(&mut self, server: u32, settings: bool, writers: bool, now_ns: u64) {
+        for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
+            state.catalogue = None;
+            if settings {
+                state.defaults = None;
+            }
+            if settings || writers {
+                state.has_hidden_writers = None;
+            }
+            state.generation += 1;
+            state.ask_at_ns = Some(now_ns + SETTLING_NS);
+        }
+    }
+
+    /// The structure of something on this server may have changed, but probably has not: asks again soon.
+    pub fn refresh(&mut self, server: u32, now_ns: u64) {
+        for (_, state) in self.states.iter_mut().filter(|(place, _)| place.server == server) {
+            let soon = now_ns + SETTLING_NS;
+            state.ask_at_ns = Some(state.ask_at_ns.map_or(soon, |at| at.min(soon)));
+        }
+    }
+
+    /// A server has ended.
+    pub fn forget(&mut self, server: u32) {
+        self.states.retain(|place, _| place.server != server);
+    }
+
+    /// Takes answers, and asks where it is time to.
+    pub fn handle_time(&mut self, now_ns: u64) {
+        while let Ok(answer) = self.answers.try_recv() {
+            let Some(state) = self.states.get_mut(&answer.place) else { continue };
+            state.asked = false;
+            if state.generation != answer.generation {
+                continue;
+            }
+            match answer.outcome {
+                Ok(catalogue) => {
+                    tracing::debug!(place = ?answer.place, "the structure of a database is known");
+                    state.defaults = Some(catalogue.defaults());
+                    let has_writers = catalogue.has_hidden_writers();
+                    if has_writers && state.has_hidden_writers != Some(true) {
+                        self.got_hidden_writers = true;
+                        tracing::warn!(
+                            "a database changes tables by itself (events, or what it replicates): pages that read it are not kept"
+                        );
+                    }
+                    state.has_hidden_writers = Some(has_writers);
+                    state.answered = true;
+                    state.catalogue = Some(Arc::new(catalogue));
+                }
+                Err(error) => {
+                    state.tries += 1;
+                    if !state.answered && state.tries < STARTING_TRIES {
+                        state.ask_at_ns = Some(now_ns + STARTING_NS);
+                        tracing::debug!("the structure of a database cannot be read yet: {error}");
+                        continue;
+                    }
+                    state.ask_at_ns = Some(now_ns + AGAIN_NS);
+                    if !std::mem::replace(&mut self.warned, true) {
+                        tracing::warn!(
+                            "the structure of a database cannot be read, so no page that reads it is kept: {error}"
+                        );
+                    }
+                }
+            }
+        }
+        for (place, state) in &mut self.states {
+            if !state.asked && state.ask_at_ns.is_some_and(|at| now_ns >= at) {
+                state.ask_at_ns = None;
+                state.asked = true;
+                let (place, generation, sender) = (place.clone(), state.generation, self.sender.clone());
+                let (clients, source) = (Arc::clone(&self.clients), self.source.clone());
+                let fetch = move || {
+                    let outcome = match source {
+                        Some(source) => fetch_elsewhere(&place, &source),
+                        None => fetch(&place, &clients),
+                    };
+                    // Fails only if nobody wants to know any more.
+                    let _ = sender.send(Answer { place, generation, outcome });
+                };
+                if std::thread::Builder::new().name("catalogue".into()).spawn(fetch).is_err() {
+                    state.asked = false;
+                    state.ask_at_ns = Some(now_ns + AGAIN_NS);
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Catalogues {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalogues").field("states", &self.states).finish_non_exhaustive()
+    }
+}
+
+fn fetch_elsewhere(place: &Place, source: &Source) -> io::Result<Catalogue> {
+    let text = source(place.database.as_deref())?;
+    place.kind.read_structure(&text).map_err(io::Error::other)
+}
+
+fn fetch(place: &Place, clients: &Mutex<HashSet<u32>>) -> io::Result<Catalogue> {
+    let text = run(place.kind.structure_client(place)?, clients)?;
+    place.kind.read_structure(&text).map_err(io::Error::other)
+}
+
+fn run(mut command: Command, clients: &Mutex<HashSet<u32>>) -> io::Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: between fork and exec only one system call is made, and no memory is allocated.
+    unsafe {
+        command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
+    }
+    let mut child = command.spawn().map_err(|error| io::Error::other(format!("{program}: {error}")))?;
+    {
+        let mut clients = clients.lock().unwrap_or_else(PoisonError::into_inner);
+        // Numbers are used again some day, by others.
+        if clients.len() >= CLIENTS_MAX {
+            clients.clear();
+        }
+        clients.insert(child.id());
+    }
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+    let (done, waiting) = channel::<()>();
+    let pid = rustix::process::Pid::from_child(&child);
+    let guard = std::thread::spawn(move || {
+        if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+    });
+    let read = |from: &mut dyn io::Read| {
+        let mut text = String::new();
+        from.read_to_string(&mut text).map(|_| text)
+    };
+    let text = out.as_mut().map_or(Ok(String::new()), |out| read(out))?;
+    let complaint = err.as_mut().map_or(Ok(String::new()), |err| read(err)).unwrap_or_default();
+    drop(done);
+    let _ = guard.join();
+    let status = child.wait()?;
+    if status.success() { Ok(text) } else { Err(io::Error::other(format!("{program}: {}", complaint.trim()))) }
+}

@@ -1,0 +1,737 @@
+//! What is read from databases, and what is changed in them: the statements of all clients, as their servers receive them.
+//!
+//! Read first: the head of `nicache_sql` (its events, and what a caller owes it), `ebpf/sql.h` (when the kernel stamps
+//! [`SourceSlot::DATABASES`](nicache_coherence::SourceSlot::DATABASES)).
+//!
+//! A change is in doubt from the moment that the server receives it until it is certain to be done: the server has sent a short reply that is whole
+//! ([`Database::is_whole_reply`]), or asks the connection for more. A reply that was computed
+//! from what it touches is not kept if the change was in doubt at any time since the request was forwarded; an entry goes if
+//! it was since the entry's stamp. The kernel has made every entry that depends on databases suspect at both moments, so nothing is
+//! served before this has been looked at.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use nicache_coherence::{RefusalReason, Stamp};
+use nicache_sql::{Access, Catalogue, Event, Execution, Reason, Target};
+
+use crate::databases::database::{Database, Place};
+use crate::databases::sql::{Session, Texts};
+use crate::processes::try_sockets_of;
+use crate::statements::catalogues::{Catalogues, Source};
+use crate::statements::journal::{Journal, Read, Server};
+use crate::statements::known_processes::KnownProcesses;
+use crate::witnesses::event::{LookupEvent, SqlEvent, SqlStep};
+use crate::witnesses::members::Members;
+
+/// Connections followed at most; the statements of a further one touch everything.
+const CONNECTIONS_MAX: usize = 16_384;
+/// Statements of a connection whose time is remembered, for replies that are as of an earlier one.
+const TIMES_MAX: usize = 256;
+
+/// Stands for what no table of a server has: its settings, rights and comments. No schema is called that.
+const SERVER: &str = "\0";
+
+/// May the statement make an event, or change one?
+fn names_event(text: &[u8]) -> bool {
+    text.windows(EVENT.len()).any(|word| word.eq_ignore_ascii_case(EVENT))
+}
+
+const EVENT: &[u8] = b"event";
+
+#[derive(Debug)]
+struct Connection {
+    session: Box<dyn Session>,
+    client: u32,
+    /// The process that serves it.
+    server: u32,
+    /// Where its tables are.
+    place: Option<Place>,
+    /// Its client has spoken.
+    is_heard: bool,
+    last_ns: u64,
+    /// Numbers of its changes that are in doubt.
+    in_doubt: Vec<u64>,
+    /// The structure may be another once they are done.
+    structure_in_doubt: bool,
+    /// They come from what the kernel took for a question, so that nobody tells when it is done.
+    ends_with_reply: bool,
+    times_ns: VecDeque<u64>,
+    /// Requests since the server's last reply, and whether one of them may do something that nobody knows, or later.
+    requests: u32,
+    is_odd: bool,
+}
+
+/// A database on another machine.
+#[derive(Debug)]
+struct Elsewhere {
+    server: Server,
+    kind: &'static dyn Database,
+    /// Connections whose beginning was seen.
+    opened: HashSet<u64>,
+}
+
+/// A connection on which something is in doubt and that is silent for so long may be closed.
+const QUIET_NS: u64 = 10_000_000;
+/// Longest time between two looks at that.
+const LOOK_NS_MAX: u64 = 320_000_000;
+
+/// A connection that is closed, by the inode of the server's socket, and the time of its last event.
+#[derive(Clone, Copy, Debug)]
+pub struct Closed {
+    name: u64,
+    last_ns: u64,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Databases {
+    /// These are not the databases of this machine, but one of another.
+    elsewhere: Option<Elsewhere>,
+    connections: HashMap<u64, Connection>,
+    /// Connections were forgotten to make room: one that is not known may be an old one, unless it is just beginning.
+    has_forgotten: bool,
+    is_beginning: bool,
+    /// Connections whose beginning nobody saw.
+    begun_before: HashSet<u64>,
+    /// Something was changed by what the kernel took for a mere question.
+    unseen_change: bool,
+    /// Inode number of the server's network namespace.
+    server_netns: u32,
+    members: Option<Members>,
+    /// Database servers that the server uses: only these are asked for their structure.
+    used: HashSet<Server>,
+    /// Connections by which others ask for the structure.
+    askers: HashSet<u64>,
+    known: KnownProcesses,
+    /// When connections are next looked for that are closed, and how long after that at the latest.
+    look_at_ns: u64,
+    look_ns: u64,
+    texts: Texts,
+    catalogues: Catalogues,
+    journal: Journal,
+    /// Time of the last event.
+    now_ns: u64,
+}
+
+impl Databases {
+    /// Nothing read or changed yet. `begun_before`: connections (by the inode of the server's socket) that exist already.
+    pub fn new(begun_before: HashSet<u64>, server_netns: u32) -> Databases {
+        Databases {
+            elsewhere: None,
+            has_forgotten: false,
+            is_beginning: false,
+            unseen_change: false,
+            server_netns,
+            members: None,
+            used: HashSet::new(),
+            connections: HashMap::new(),
+            begun_before,
+            askers: HashSet::new(),
+            known: KnownProcesses::default(),
+            look_at_ns: 0,
+            look_ns: QUIET_NS,
+            texts: Texts::default(),
+            catalogues: Catalogues::new(),
+            journal: Journal::default(),
+            now_ns: 0,
+        }
+    }
+
+    /// Takes what these ask for what the server asks.
+    pub fn follow_members(&mut self, members: &Members) {
+        self.members = Some(members.clone());
+    }
+
+    /// A database on another machine, of which nothing is known yet. `server` is the number of no process.
+    pub fn elsewhere(server: Server, kind: &'static dyn Database, source: Source) -> Databases {
+        let mut databases = Databases::new(HashSet::new(), 0);
+        databases.catalogues = Catalogues::elsewhere(source);
+        databases.elsewhere = Some(Elsewhere { server, kind, opened: HashSet::new() });
+        databases.used.insert(server);
+        databases
+    }
+
+    /// A database on another machine: nothing is known of its connections, and its structure may be another.
+    pub fn begin_anew(&mut self, now_ns: u64, clock: Stamp) {
+        let Some(elsewhere) = &mut self.elsewhere else { return };
+        elsewhere.opened.clear();
+        let (server, kind) = (elsewhere.server, elsewhere.kind);
+        self.connections.clear();
+        self.journal.clear_changes();
+        self.unseen_change = false;
+        self.catalogues.handle_change(server, true, true, now_ns);
+        if let Some(place) = kind.only_place(server) {
+            self.catalogues.get(&place, now_ns);
+        }
+        self.begin_memory(now_ns, clock);
+    }
+
+    /// What was read and changed before is not known any more; what is in doubt goes on to be.
+    pub fn begin_memory(&mut self, now_ns: u64, clock: Stamp) {
+        self.journal.begin(now_ns, clock);
+    }
+
+    /// A connection begins.
+    pub fn handle_opened(&mut self, name: u64) {
+        if let Some(elsewhere) = &mut self.elsewhere
+            && elsewhere.opened.len() < CONNECTIONS_MAX
+        {
+            elsewhere.opened.insert(name);
+        }
+    }
+
+    /// On a connection whose beginning was not seen something is under way.
+    pub fn hold(&mut self, event: &LookupEvent, sql: SqlEvent) {
+        if self.connection(event, sql, 0).is_some() {
+            self.note_change(event, sql.connection, 0, [Access::EVERYTHING].into());
+        } else {
+            // Never over.
+            self.journal.doubt_everything();
+        }
+    }
+
+    /// Is something in doubt that was asked on the connection?
+    pub fn is_in_doubt(&self, name: u64) -> bool {
+        self.connections.get(&name).is_some_and(|connection| !connection.in_doubt.is_empty())
+    }
+
+    /// Takes note of what happened on a connection.
+    pub fn observe(&mut self, event: &LookupEvent, sql: SqlEvent) {
+        self.now_ns = event.time_ns;
+        if let SqlStep::Received { client, .. } = sql.what
+            && (self.catalogues.is_own_client(client) || self.is_asker(sql, client))
+        {
+            // It only asks; and what it asks is not plain enough to be understood.
+            return self.forget(sql.connection, event.clock);
+        }
+        match sql.what {
+            SqlStep::Received { client, certain, ahead } => {
+                if !ahead {
+                    self.end_doubt(sql.connection, event.clock);
+                }
+                if !certain {
+                    tracing::trace!(bytes = %event.path.escape_ascii(), "received");
+                }
+                self.receive(event, sql, client, certain);
+            }
+            SqlStep::Sent => {
+                let is_here = self.elsewhere.is_none();
+                self.is_beginning = sql.kind.is_greeting(&event.path);
+                if self.is_beginning {
+                    self.forget(sql.connection, event.clock);
+                }
+                if let Some(connection) = self.connection(event, sql, 0) {
+                    connection.session.handle_server(&event.path);
+                    let requests = std::mem::take(&mut connection.requests);
+                    let is_odd = std::mem::take(&mut connection.is_odd);
+                    let len = usize::try_from(event.ret).unwrap_or(usize::MAX);
+                    let is_done = requests == 1 && !is_odd && sql.kind.is_whole_reply(&event.path, len);
+                    // A relay tells when it is done.
+                    if (std::mem::take(&mut connection.ends_with_reply) || is_done) && is_here {
+                        self.end_doubt(sql.connection, event.clock);
+                    }
+                }
+            }
+            SqlStep::Idle => self.end_doubt(sql.connection, event.clock),
+            SqlStep::Closed => {
+                self.askers.remove(&sql.connection);
+                self.forget(sql.connection, event.clock);
+                if let Some(elsewhere) = &mut self.elsewhere {
+                    elsewhere.opened.remove(&sql.connection);
+                }
+            }
+        }
+    }
+
+    /// Is the connection one by which another nicache asks for the structure? Only a client that is new is looked at.
+    fn is_asker(&mut self, sql: SqlEvent, client: u32) -> bool {
+        if self.askers.contains(&sql.connection) {
+            return true;
+        }
+        let is_new = self.connections.get(&sql.connection).is_none_or(|known| known.client != client);
+        let look = || Catalogues::is_others_client(client, sql.kind);
+        let is_asker = is_new && client != 0 && self.known.is_asker(client, look);
+        if is_asker {
+            if self.askers.len() >= CONNECTIONS_MAX {
+                self.askers.clear();
+            }
+            self.askers.insert(sql.connection);
+        }
+        is_asker
+    }
+
+    /// A database server begins anew: what it had in memory alone is gone, and its files may be others.
+    pub fn forget_contents(&mut self, clock: Stamp) {
+        self.journal.forget_contents(clock);
+    }
+
+    /// A process of a database server has ended: whatever its connections were about to do is done, or never will be.
+    pub fn handle_gone(&mut self, event: &LookupEvent) {
+        let server = event.ret as u32;
+        let gone: Vec<u64> =
+            self.connections.iter().filter(|(_, other)| other.server == server).map(|(&name, _)| name).collect();
+        for name in gone {
+            self.forget(name, event.clock);
+        }
+        self.catalogues.forget(server);
+        self.known.forget_server(server);
+        self.used.remove(&server);
+    }
+
+    fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32, certain: bool) {
+        self.is_beginning = sql.kind.is_startup(&event.path);
+        if self.is_beginning {
+            self.forget(sql.connection, event.clock);
+        }
+        self.note_use(event, sql, client);
+        let mut happened = Vec::new();
+        let mut texts = std::mem::take(&mut self.texts);
+        let catalogue = self.catalogue_of(event, sql);
+        match self.connection(event, sql, client) {
+            Some(connection) if event.incomplete => connection.session.handle_gap(&mut |event| happened.push(event)),
+            Some(connection) => {
+                connection
+                    .session
+                    .handle_client(&event.path, &mut texts, catalogue.as_deref(), &mut |event| happened.push(event));
+            }
+            None => happened.push(Event::Everything { reason: Reason::Gap }),
+        }
+        self.texts = texts;
+        let (mut reason, mut requests, mut is_odd) = (None, 0, event.incomplete);
+        for happened in happened {
+            if let Event::Everything { reason: new } = happened {
+                reason = Some(new);
+                is_odd = true;
+            }
+            match happened {
+                Event::Statement(execution) => self.note_read(event, sql.connection, client, &execution),
+                Event::InProgress { writes } | Event::BecomesVisible { writes } => {
+                    self.note_change(event, sql.connection, client, writes.into());
+                    self.note_unseen(certain, sql.connection);
+                }
+                Event::Everything { reason } => {
+                    tracing::debug!(?reason, connection = sql.connection, "a statement may touch everything");
+                    let everything: Arc<[Access]> = [Access::EVERYTHING].into();
+                    self.journal.push_read(Read {
+                        time_ns: event.time_ns,
+                        server: self.server_of(sql.connection),
+                        client,
+                        as_of_ns: event.time_ns,
+                        dirty: false,
+                        foreign: false,
+                        reads: everything.clone(),
+                    });
+                    // What the kernel has seen to be a question changes nothing because of a session that is not understood; and its end is
+                    // told by nobody, so that it would stay in doubt as long as its connection is idle.
+                    if !certain || !matches!(reason, Reason::Gap | Reason::Lexing) {
+                        self.note_change(event, sql.connection, client, everything);
+                        self.note_unseen(certain, sql.connection);
+                    }
+                }
+                Event::SchemaChanged => self.handle_schema_change(event, sql.connection, reason),
+                Event::SchemaDoubted => self.handle_schema_doubt(sql.connection, event.time_ns),
+                Event::RequestEnd => requests += 1,
+            }
+        }
+        if let Some(connection) = self.connections.get_mut(&sql.connection) {
+            connection.requests = connection.requests.saturating_add(requests);
+            connection.is_odd |= is_odd;
+        }
+    }
+
+    fn connection(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) -> Option<&mut Connection> {
+        let is_new = !self.connections.contains_key(&sql.connection);
+        if is_new && self.connections.len() >= CONNECTIONS_MAX {
+            self.forget_old_ones();
+            if self.connections.len() >= CONNECTIONS_MAX {
+                return None;
+            }
+        }
+        let place = if is_new { self.place_of(event, sql) } else { None };
+        if let Some(place) = &place
+            && self.elsewhere.is_none()
+            && self.known.is_server_inside(process_of(event, sql), self.server_netns)
+        {
+            self.used.insert(place.server);
+        }
+        let used = place.as_ref().filter(|place| self.used.contains(&place.server));
+        let defaults = used.and_then(|place| self.catalogues.defaults(place, event.time_ns));
+        let is_old = match &self.elsewhere {
+            Some(elsewhere) => !elsewhere.opened.contains(&sql.connection),
+            None => is_new && (self.begun_before.remove(&sql.connection) || self.has_forgotten && !self.is_beginning),
+        };
+        let connection = self.connections.entry(sql.connection).or_insert_with(|| Connection {
+            session: if is_old { sql.kind.session_in_the_middle() } else { sql.kind.session(defaults) },
+            client,
+            server: event.tgid,
+            place,
+            is_heard: false,
+            last_ns: 0,
+            in_doubt: Vec::new(),
+            structure_in_doubt: false,
+            ends_with_reply: false,
+            times_ns: VecDeque::new(),
+            requests: 0,
+            is_odd: false,
+        });
+        if client != 0 {
+            connection.client = client;
+        }
+        connection.last_ns = event.time_ns;
+        Some(connection)
+    }
+
+    /// Makes room: of the connections on which nothing is in doubt, forgets the half that was silent for longest. What one of them was in the
+    /// middle of is not known any more.
+    fn forget_old_ones(&mut self) {
+        let done = self.connections.values().filter(|connection| connection.in_doubt.is_empty());
+        let mut times_ns: Vec<u64> = done.map(|connection| connection.last_ns).collect();
+        let middle = times_ns.len() / 2;
+        if times_ns.is_empty() {
+            return;
+        }
+        let (_, &mut until_ns, _) = times_ns.select_nth_unstable(middle);
+        self.connections.retain(|_, connection| !connection.in_doubt.is_empty() || connection.last_ns > until_ns);
+        if let Some(elsewhere) = &mut self.elsewhere {
+            elsewhere.opened.retain(|name| self.connections.contains_key(name));
+        }
+        self.has_forgotten = true;
+    }
+
+    /// Is it the server that speaks on the connection? Then it uses that database.
+    fn note_use(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32) {
+        let known = self.connections.get(&sql.connection);
+        if known.is_some_and(|connection| connection.is_heard) {
+            return;
+        }
+        let server_netns = self.server_netns;
+        let place = match known {
+            Some(connection) => connection.place.clone(),
+            None => self.place_of(event, sql),
+        };
+        if let Some(place) = place
+            && self.elsewhere.is_none()
+            && (client == 0
+                || self.known.is_client_inside(client, server_netns)
+                || self.members.as_ref().is_some_and(|members| members.contains(client)))
+        {
+            self.used.insert(place.server);
+        }
+        if let Some(connection) = self.connection(event, sql, client) {
+            connection.is_heard = true;
+        }
+    }
+
+    /// Where the tables of a connection are.
+    fn place_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
+        let server = match &self.elsewhere {
+            Some(elsewhere) => elsewhere.server,
+            None => self.known.first_process(process_of(event, sql), self.server_netns)?,
+        };
+        sql.kind.place(server, &event.path)
+    }
+
+    fn catalogue_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Arc<Catalogue>> {
+        let place = self.connections.get(&sql.connection)?.place.clone()?;
+        if self.used.contains(&place.server) { self.catalogues.get(&place, event.time_ns) } else { None }
+    }
+
+    /// `reason`: why a statement was not understood, if it was not.
+    fn handle_schema_change(&mut self, event: &LookupEvent, name: u64, reason: Option<Reason>) {
+        let now_ns = event.time_ns;
+        let is_plain = matches!(reason, None | Some(Reason::Definition));
+        let writers = !is_plain || event.incomplete || names_event(&event.path);
+        if let Some(connection) = self.connections.get_mut(&name) {
+            connection.structure_in_doubt = true;
+        }
+        let is_definition =
+            matches!(reason, None | Some(Reason::Definition | Reason::Indirect | Reason::Function | Reason::Delayed));
+        for server in self.servers_of(name) {
+            self.catalogues.handle_change(server, !is_definition, writers, now_ns);
+        }
+    }
+
+    fn handle_schema_doubt(&mut self, name: u64, now_ns: u64) {
+        for server in self.servers_of(name) {
+            self.catalogues.refresh(server, now_ns);
+        }
+    }
+
+    /// The server of a connection, or all that are used if it is not known.
+    fn servers_of(&self, name: u64) -> Vec<Server> {
+        match self.connections.get(&name).and_then(|connection| connection.place.as_ref()) {
+            Some(place) => vec![place.server],
+            None => self.used.iter().copied().collect(),
+        }
+    }
+
+    /// Events have been lost: the end of a process may be among them, or a change of the structure. What statements were among them the kernel
+    /// makes known by itself, see `ebpf/sql.h`.
+    pub fn handle_lost(&mut self, now_ns: u64) {
+        self.known.clear();
+        for &server in &self.used {
+            self.catalogues.handle_change(server, true, true, now_ns);
+        }
+    }
+
+    /// A database server has been started.
+    pub fn handle_started(&mut self, server: u32, kind: &'static dyn Database, now_ns: u64) {
+        // One of PostgreSQL has no connection yet that would name a database.
+        self.known.forget_server(server);
+        if let Some(place) = kind.only_place(server)
+            && self.known.is_server_inside(server, self.server_netns)
+        {
+            self.used.insert(server);
+            self.catalogues.get(&place, now_ns);
+        }
+    }
+
+    /// A SELECT that calls a function which writes, and the like: the kernel has told nobody.
+    fn note_unseen(&mut self, certain: bool, name: u64) {
+        if certain && let Some(connection) = self.connections.get_mut(&name) {
+            connection.ends_with_reply = true;
+            self.unseen_change = true;
+        }
+    }
+
+    /// Has something changed since the last call that the kernel took for a mere question? Then cards are to be told.
+    pub fn take_unseen_change(&mut self) -> bool {
+        std::mem::take(&mut self.unseen_change)
+    }
+
+    /// May a SELECT on a server that is used change something although it names no sequence's function?
+    pub fn functions_may_write(&self) -> bool {
+        self.used.iter().any(|&server| self.catalogues.functions_may_write(server))
+    }
+
+    /// May a SELECT on a server that is used change something?
+    pub fn select_may_write(&self) -> bool {
+        self.used.iter().any(|&server| self.catalogues.select_may_write(server))
+    }
+
+    /// May something inside a server change its tables without a statement? 0: any that is used.
+    fn may_have_hidden_writers(&self, server: Server) -> bool {
+        match server {
+            0 => self.used.iter().any(|&server| self.catalogues.may_have_hidden_writers(server)),
+            server => self.catalogues.may_have_hidden_writers(server),
+        }
+    }
+
+    /// Keeps the knowledge of the databases' structure up to date. To be called now and then.
+    pub fn handle_time(&mut self, now_ns: u64) {
+        self.catalogues.handle_time(now_ns);
+        // What was kept before is to be looked at again.
+        self.unseen_change |= self.catalogues.take_hidden_writers();
+    }
+
+    /// Connections that are there no more although something is in doubt on them. A server may close one without asking it for more, and the
+    /// kernel's witness does not see that: the last message on TLS, which may have been anything. To be told to [`Databases::end_closed`] when all events
+    /// up to now have been observed.
+    pub fn find_closed(&mut self, now_ns: u64) -> Vec<Closed> {
+        if self.elsewhere.is_some() || now_ns < self.look_at_ns {
+            return Vec::new();
+        }
+        let is_quiet = |connection: &Connection| {
+            !connection.in_doubt.is_empty() && now_ns > connection.last_ns.saturating_add(QUIET_NS)
+        };
+        let quiet: Vec<(Closed, u32)> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_quiet(connection))
+            .map(|(&name, connection)| (Closed { name, last_ns: connection.last_ns }, connection.server))
+            .collect();
+        let servers: HashSet<u32> = quiet.iter().map(|&(_, server)| server).collect();
+        let open = servers.iter().filter_map(|&server| Some((server, try_sockets_of(server).ok()?)));
+        let open: HashMap<u32, HashSet<u64>> =
+            open.map(|(server, names)| (server, names.into_iter().collect())).collect();
+        let is_closed = |(one, server): &(Closed, u32)| open.get(server).is_some_and(|open| !open.contains(&one.name));
+        let closed: Vec<Closed> = quiet.into_iter().filter(is_closed).map(|(one, _)| one).collect();
+        // A statement may take long, and then there is no hurry.
+        let found_none = closed.is_empty() && !servers.is_empty();
+        self.look_ns = if found_none { (2 * self.look_ns).min(LOOK_NS_MAX) } else { QUIET_NS };
+        self.look_at_ns = now_ns + self.look_ns;
+        closed
+    }
+
+    /// Forgets these connections, unless there was something on them that had not been observed when they were found.
+    pub fn end_closed(&mut self, closed: &[Closed], clock: Stamp) {
+        for Closed { name, last_ns } in closed {
+            if self.connections.get(name).is_some_and(|connection| connection.last_ns == *last_ns) {
+                self.forget(*name, clock);
+            }
+        }
+    }
+
+    fn note_read(&mut self, event: &LookupEvent, name: u64, client: u32, execution: &Execution) {
+        let mut as_of_ns = event.time_ns;
+        if let Some(connection) = self.connections.get_mut(&name) {
+            let age = execution.snapshot_age as usize;
+            if age > 0 {
+                let at = connection.times_ns.len().checked_sub(age);
+                as_of_ns = at.and_then(|at| connection.times_ns.get(at)).copied().unwrap_or(0);
+            }
+            connection.times_ns.push_back(event.time_ns);
+            if connection.times_ns.len() > TIMES_MAX {
+                connection.times_ns.pop_front();
+            }
+        }
+        let mut reads = execution.footprint.reads.clone();
+        if reads.is_empty() {
+            // Settings, rights: what changes them changes everything.
+            reads.push(Access::whole(Target::schema(SERVER)));
+        }
+        self.journal.push_read(Read {
+            time_ns: event.time_ns,
+            server: self.server_of(name),
+            client,
+            as_of_ns,
+            dirty: execution.reads_uncommitted,
+            foreign: execution.footprint.foreign,
+            reads: reads.into(),
+        });
+    }
+
+    fn note_change(&mut self, event: &LookupEvent, name: u64, client: u32, writes: Arc<[Access]>) {
+        let number = self.journal.push_change(event.time_ns, event.clock, self.server_of(name), client, writes);
+        if let Some(connection) = self.connections.get_mut(&name) {
+            connection.in_doubt.push(number);
+        }
+    }
+
+    fn server_of(&self, name: u64) -> Server {
+        if let Some(elsewhere) = &self.elsewhere {
+            return elsewhere.server;
+        }
+        let place = self.connections.get(&name).and_then(|connection| connection.place.as_ref());
+        place.map_or(0, |place| place.server)
+    }
+
+    fn end_doubt(&mut self, name: u64, clock: Stamp) {
+        let Some(connection) = self.connections.get_mut(&name) else { return };
+        for number in std::mem::take(&mut connection.in_doubt) {
+            self.journal.settle(number, clock);
+        }
+        // What was asked meanwhile may have been answered before.
+        if let Some(connection) = self.connections.get_mut(&name)
+            && std::mem::take(&mut connection.structure_in_doubt)
+        {
+            for server in self.servers_of(name) {
+                self.catalogues.handle_change(server, false, false, self.now_ns);
+            }
+        }
+    }
+
+    fn forget(&mut self, name: u64, clock: Stamp) {
+        self.end_doubt(name, clock);
+        self.connections.remove(&name);
+        self.begun_before.remove(&name);
+    }
+
+    /// Was anything received between the two moments that can be remembered?
+    pub fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.journal.has_received(from_ns, to_ns)
+    }
+
+    /// What was read between the two moments, by clients (processes, 0: unknown) that may have done it for the request, at those times.
+    ///
+    /// # Errors
+    /// It cannot be told, or is not what is committed.
+    pub fn reads(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        is_of_request: impl FnMut(u32, u64) -> bool,
+    ) -> Result<Vec<(Server, Access)>, RefusalReason> {
+        self.journal.reads(from_ns, to_ns, is_of_request, |server| self.may_have_hidden_writers(server))
+    }
+
+    /// Did a client that may have done it for the request ask for anything between the two moments?
+    pub fn was_asked(&self, from_ns: u64, to_ns: u64, is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+        self.journal.was_asked(from_ns, to_ns, is_of_request)
+    }
+
+    /// Did a client that may have done it for the request change anything between the two moments?
+    pub fn has_written(&self, from_ns: u64, to_ns: u64, is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+        self.journal.has_written(from_ns, to_ns, is_of_request)
+    }
+
+    /// May anything of it have changed since the clock was `since`?
+    pub fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
+        // What was read of others is asked of them.
+        let is_here = |server: Server| server == 0 || self.used.contains(&server);
+        reads.iter().any(|(server, _)| is_here(*server) && self.may_have_hidden_writers(*server))
+            || self.journal.has_changed(reads, since)
+    }
+}
+
+/// A process that stands for the server, and is there for longer than one connection.
+fn process_of(event: &LookupEvent, sql: SqlEvent) -> u32 {
+    if sql.first == 0 { event.tgid } else { sql.first }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::databases::mysql::MySql;
+
+    const GREETING: &[u8] = b"\x4a\0\0\0\x0a10.11\0";
+    const LOGIN: &[u8] = b"\x20\0\0\x01";
+
+    fn observe(databases: &mut Databases, connection: u64, what: SqlStep, bytes: &[u8], time_ns: u64) {
+        // Without bytes, there were some that nobody saw.
+        let event = LookupEvent { path: bytes.into(), incomplete: bytes.is_empty(), ..LookupEvent::blank(time_ns) };
+        databases.observe(&event, SqlEvent { connection, kind: &MySql, what, first: 0 });
+    }
+
+    fn received(certain: bool) -> SqlStep {
+        SqlStep::Received { client: 0, certain, ahead: false }
+    }
+
+    /// The connection is none of the sockets of the process that is said to be the server.
+    #[test]
+    fn what_is_closed_is_over_unless_there_was_more_on_it() {
+        for more in [false, true] {
+            let mut databases = Databases::new(HashSet::new(), 0);
+            let server = std::process::id();
+            let observe = |databases: &mut Databases, what, bytes: &[u8], time_ns| {
+                let incomplete = bytes.is_empty();
+                let event = LookupEvent { tgid: server, path: bytes.into(), incomplete, ..LookupEvent::blank(time_ns) };
+                databases.observe(&event, SqlEvent { connection: 1, kind: &MySql, what, first: 0 });
+            };
+            observe(&mut databases, SqlStep::Sent, GREETING, 1);
+            observe(&mut databases, received(false), b"", 2);
+            assert!(databases.is_in_doubt(1));
+            assert!(databases.find_closed(2 + QUIET_NS).is_empty(), "it is not silent for long");
+            let closed = databases.find_closed(3 + 3 * QUIET_NS);
+            assert_eq!(closed.len(), 1);
+            if more {
+                observe(&mut databases, received(false), b"", 3);
+            }
+            databases.end_closed(&closed, Stamp(9));
+            assert_eq!(databases.is_in_doubt(1), more);
+            assert_eq!(databases.connections.contains_key(&1), more);
+        }
+    }
+
+    /// Connections that nobody tells the end of.
+    #[test]
+    fn there_is_always_room_for_a_new_connection() {
+        let mut databases = Databases::new(HashSet::new(), 0);
+        let many = 3 * CONNECTIONS_MAX as u64;
+        for connection in 1..=many {
+            observe(&mut databases, connection, SqlStep::Sent, GREETING, connection);
+            let is_first = connection == 1;
+            observe(&mut databases, connection, received(!is_first), if is_first { b"" } else { LOGIN }, connection);
+            assert!(databases.connections.contains_key(&connection) && databases.connections.len() <= CONNECTIONS_MAX);
+        }
+        assert!(databases.is_in_doubt(1) && !databases.connections.contains_key(&2));
+        // One that was forgotten is not taken for a new one, whose first packet says who the client is.
+        let before = databases.journal.changes.len();
+        let update = b"UPDATE a SET b = 1";
+        let packet = [&[update.len() as u8 + 1, 0, 0, 0, 3][..], update].concat();
+        observe(&mut databases, 2, received(false), &packet, many);
+        let changes = databases.journal.changes.iter().skip(before);
+        assert!(changes.flat_map(|change| change.writes.iter()).any(|access| *access == Access::EVERYTHING));
+    }
+}

@@ -1,0 +1,205 @@
+//! What was read and what was changed, as far as it is remembered.
+//!
+//! A change is in doubt from [`Journal::push_change`] to [`Journal::settle`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nicache_coherence::{RefusalReason, Rule, Stamp};
+use nicache_sql::{Access, conflicts};
+
+use crate::witnesses::history::HISTORY_NS;
+
+/// Changes remembered; an entry that is older than the oldest of them cannot be judged.
+const CHANGES_MAX: usize = 16_384;
+/// Reads remembered, of the last seconds.
+const READS_MAX: usize = 65_536;
+
+/// The first process of a database server, or a number that no process has for one on another machine; 0: unknown, which may be any.
+pub type Server = u32;
+
+/// What a statement has read.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) time_ns: u64,
+    pub(super) server: Server,
+    pub(super) client: u32,
+    /// As of when.
+    pub(super) as_of_ns: u64,
+    /// Others' uncommitted changes may be in it.
+    pub(super) dirty: bool,
+    /// What changes without a statement is in it.
+    pub(super) foreign: bool,
+    pub(super) reads: Arc<[Access]>,
+}
+
+/// What a statement may change.
+#[derive(Debug)]
+pub(super) struct Change {
+    number: u64,
+    time_ns: u64,
+    server: Server,
+    client: u32,
+    /// The clock when it was over; `None`: it is in doubt.
+    done: Option<Stamp>,
+    pub(super) writes: Arc<[Access]>,
+}
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    reads: VecDeque<Read>,
+    pub(super) changes: VecDeque<Change>,
+    /// Number of the first of `changes`.
+    first: u64,
+    /// Changes that were over before this are not remembered.
+    remembers_since: Stamp,
+    /// Of the reads, those since.
+    reads_since_ns: u64,
+}
+
+impl Journal {
+    /// What was read and changed before is not known any more; what is in doubt goes on to be.
+    pub fn begin(&mut self, now_ns: u64, clock: Stamp) {
+        self.reads.clear();
+        self.reads_since_ns = now_ns;
+        self.remembers_since = Stamp(clock.0 + 1);
+    }
+
+    /// Forgets what was changed; nobody has numbers of it any more.
+    pub fn clear_changes(&mut self) {
+        self.changes.clear();
+    }
+
+    /// Something is in doubt that is never over.
+    pub fn doubt_everything(&mut self) {
+        self.remembers_since = Stamp(u64::MAX);
+    }
+
+    /// A database server begins anew: what it had in memory alone is gone, and its files may be others.
+    pub fn forget_contents(&mut self, clock: Stamp) {
+        self.remembers_since = self.remembers_since.max(Stamp(clock.0 + 1));
+    }
+
+    /// Notes what is read at this moment.
+    pub fn push_read(&mut self, read: Read) {
+        let now_ns = read.time_ns;
+        self.reads.push_back(read);
+        while self.reads.len() > READS_MAX
+            || self.reads.front().is_some_and(|first| first.time_ns + HISTORY_NS < now_ns)
+        {
+            if let Some(dropped) = self.reads.pop_front() {
+                self.reads_since_ns = self.reads_since_ns.max(dropped.time_ns + 1);
+            }
+        }
+    }
+
+    /// Notes a change that is in doubt from this time and clock on. Returns its number.
+    pub fn push_change(
+        &mut self,
+        now_ns: u64,
+        clock: Stamp,
+        server: Server,
+        client: u32,
+        writes: Arc<[Access]>,
+    ) -> u64 {
+        let number = self.first + self.changes.len() as u64;
+        self.changes.push_back(Change { number, time_ns: now_ns, server, client, done: None, writes });
+        while self.changes.len() > CHANGES_MAX
+            && let Some(dropped) = self.changes.pop_front()
+        {
+            self.first += 1;
+            // One in doubt is not forgotten before everything that it may void.
+            self.remembers_since = self.remembers_since.max(Stamp(dropped.done.unwrap_or(clock).0 + 1));
+        }
+        number
+    }
+
+    /// The change is done.
+    pub fn settle(&mut self, number: u64, clock: Stamp) {
+        let at = number.checked_sub(self.first).and_then(|at| self.changes.get_mut(at as usize));
+        if let Some(change) = at {
+            change.done = Some(clock);
+        }
+    }
+
+    /// Was anything received between the two moments that can be remembered?
+    pub fn has_received(&self, from_ns: u64, to_ns: u64) -> bool {
+        self.reads.iter().rev().take_while(|read| read.time_ns >= from_ns).any(|read| read.time_ns <= to_ns)
+    }
+
+    /// What was read between the two moments, by clients (processes, 0: unknown) that may have done it for the request, at those times.
+    /// `may_change_unseen`: may the server change tables without a statement?
+    ///
+    /// # Errors
+    /// It cannot be told, or is not what is committed.
+    pub fn reads(
+        &self,
+        from_ns: u64,
+        to_ns: u64,
+        mut is_of_request: impl FnMut(u32, u64) -> bool,
+        may_change_unseen: impl Fn(Server) -> bool,
+    ) -> Result<Vec<(Server, Access)>, RefusalReason> {
+        if from_ns < self.reads_since_ns {
+            return Err(RefusalReason::EventsLost);
+        }
+        let mut accesses: Vec<(Server, Access)> = Vec::new();
+        for read in self.reads_during(from_ns, to_ns) {
+            if !is_of_request(read.client, read.time_ns) {
+                continue;
+            }
+            if read.dirty || read.foreign || read.as_of_ns < from_ns || may_change_unseen(read.server) {
+                return Err(RefusalReason::DatabaseUnclear);
+            }
+            for access in read.reads.iter() {
+                if !accesses.iter().any(|(server, known)| *server == read.server && known == access) {
+                    accesses.push((read.server, access.clone()));
+                }
+            }
+        }
+        Ok(accesses)
+    }
+
+    /// Did a client that may have done it for the request ask for anything between the two moments?
+    pub fn was_asked(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+        self.reads_during(from_ns, to_ns).any(|read| is_of_request(read.client, read.time_ns))
+    }
+
+    fn reads_during(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &Read> {
+        let begin = self.reads.partition_point(|read| read.time_ns < from_ns);
+        self.reads.range(begin..).take_while(move |read| read.time_ns <= to_ns)
+    }
+
+    /// Did a client that may have done it for the request change anything between the two moments?
+    pub fn has_written(&self, from_ns: u64, to_ns: u64, mut is_of_request: impl FnMut(u32, u64) -> bool) -> bool {
+        let during = |change: &&Change| (from_ns..=to_ns).contains(&change.time_ns);
+        self.changes
+            .iter()
+            .rev()
+            .take_while(|change| change.time_ns >= from_ns)
+            .filter(during)
+            .any(|change| is_of_request(change.client, change.time_ns))
+    }
+
+    /// May anything of it have changed since the clock was `since`?
+    pub fn has_changed(&self, reads: &[(Server, Access)], since: Stamp) -> bool {
+        if reads.is_empty() {
+            return false;
+        }
+        if since < self.remembers_since {
+            return true;
+        }
+        let in_time = |change: &&Change| change.done.map_or(Rule::Doubt.holds(), |done| done >= since);
+        let meets = |change: &&Change| {
+            let is_there = |server: Server| server == change.server || server == 0 || change.server == 0;
+            reads
+                .iter()
+                .any(|(server, read)| is_there(*server) && conflicts(std::slice::from_ref(read), &change.writes))
+        };
+        let culprit = self.changes.iter().filter(in_time).find(meets);
+        if let Some(change) = culprit {
+            tracing::debug!(number = change.number, done = ?change.done, writes = ?change.writes, "a database has changed");
+        }
+        culprit.is_some()
+    }
+}

@@ -1,0 +1,8 @@
+//! The verdicts on replies: may one become an entry, may an entry stay?
+
+pub(crate) mod computed;
+pub(crate) mod explain;
+pub(crate) mod pickled;
+pub(crate) mod records;
+pub(crate) mod registrar;
+pub(crate) mod service;

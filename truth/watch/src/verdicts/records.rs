@@ -1,0 +1,186 @@
+//! What a fill was judged by, so that its entry can be judged again: in order of age, in bounded memory.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use nicache_coherence::{Class, RecordNumber, SourceSlot, Stamp};
+use nicache_sql::Access;
+
+use crate::resolve::resolver::{Passage, Root};
+use crate::resolve::survey::Survey;
+use crate::statements::journal::Server;
+use crate::witnesses::event::LookupEvent;
+
+/// Bytes that all records take at most, about; older ones are forgotten, and their entries not reinstated.
+pub const RECORDS_BYTES_MAX: usize = 32 << 20;
+
+/// Look-ups and what they lead to; several replies to one request may share them.
+#[derive(Clone, Debug, Default)]
+pub struct Looked {
+    /// The server's look-ups.
+    pub events: Vec<LookupEvent>,
+    /// Where their absolute paths start; `None` if that differs.
+    pub root: Option<Root>,
+    /// Every source.
+    pub sources: BTreeSet<SourceSlot>,
+    /// Those that may not have changed at all: all but directories that something was looked up in.
+    pub fixed: Vec<SourceSlot>,
+    /// The directories, and who could search them.
+    pub directories: BTreeSet<Passage>,
+    /// Of a dynamic reply the files (device, inode), and when each was last changed: tells a change that no witness saw.
+    pub change_times: BTreeSet<(u32, u64, i128)>,
+    /// Of a dynamic reply the directories whose times it may show: device, inode, change time and size.
+    pub folder_times: BTreeSet<(u32, u64, i128, u64)>,
+    /// When the look-ups had been done again (CLOCK_MONOTONIC).
+    pub looked_ns: u64,
+}
+
+impl Looked {
+    /// What a survey has found.
+    pub(crate) fn new(survey: Survey<'_>, root: Option<Root>, looked_ns: u64) -> Looked {
+        Looked {
+            looked_ns,
+            change_times: survey.change_times(),
+            events: survey.kept.into_iter().cloned().collect(),
+            root,
+            sources: survey.sources,
+            fixed: survey.fixed.into_iter().collect(),
+            directories: survey.directories,
+            folder_times: survey.folder_times,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let events: usize = self.events.iter().map(|event| size_of::<LookupEvent>() + event.path.len()).sum();
+        let nodes = self.sources.len() + self.fixed.len() + self.directories.len();
+        events
+            + nodes * 2 * size_of::<Passage>()
+            + self.change_times.len() * 2 * size_of::<(u32, u64, i128)>()
+            + self.folder_times.len() * 2 * size_of::<(u32, u64, i128, u64)>()
+    }
+}
+
+/// What one entry depends on, and how that was found.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// What kind of reply it is.
+    pub class: Class,
+    /// The clock before the look-ups were done again.
+    pub since: Stamp,
+    /// When the reply was whole (CLOCK_MONOTONIC).
+    pub finished_ns: u64,
+    /// What was read from databases.
+    pub reads: Vec<(Server, Access)>,
+    /// The look-ups.
+    pub looked: Arc<Looked>,
+}
+
+impl Record {
+    /// Bytes that are this record's alone.
+    fn bytes(&self) -> usize {
+        let looked = if Arc::strong_count(&self.looked) == 1 { self.looked.bytes() } else { 0 };
+        size_of::<Record>() + looked + self.reads.len() * 2 * size_of::<(Server, Access)>()
+    }
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Records {
+    /// With the bytes that each was counted for.
+    records: VecDeque<(Record, usize)>,
+    /// Number before that of the oldest.
+    forgotten: u64,
+    bytes: usize,
+}
+
+impl Records {
+    /// None yet; the first one will have the number after `before`. Different watchers of one card must not use the same numbers.
+    pub fn new(before: u64) -> Records {
+        Records { records: VecDeque::new(), forgotten: before, bytes: 0 }
+    }
+
+    /// Remembers one more.
+    pub fn push(&mut self, record: Record) -> RecordNumber {
+        let bytes = record.bytes();
+        self.bytes += bytes;
+        self.records.push_back((record, bytes));
+        let number = RecordNumber(self.forgotten + self.records.len() as u64);
+        while self.bytes > RECORDS_BYTES_MAX
+            && let Some((oldest, bytes)) = self.records.pop_front()
+        {
+            self.bytes -= bytes;
+            self.forgotten += 1;
+            // Its look-ups stay if a later record shares them, and count there then.
+            if Arc::strong_count(&oldest.looked) > 1 {
+                self.hand_on(&oldest.looked);
+            }
+        }
+        number
+    }
+
+    /// All that are remembered, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (RecordNumber, &Record)> {
+        (self.forgotten + 1..).map(RecordNumber).zip(self.records.iter().map(|(record, _)| record))
+    }
+
+    /// The record of that number, unless it was forgotten.
+    pub fn get(&self, number: RecordNumber) -> Option<&Record> {
+        let index = number.0.checked_sub(self.forgotten + 1)?;
+        self.records.get(usize::try_from(index).ok()?).map(|(record, _)| record)
+    }
+
+    /// The oldest record that shares the look-ups is charged for them from now on.
+    fn hand_on(&mut self, looked: &Arc<Looked>) {
+        if let Some((_, bytes)) = self.records.iter_mut().find(|(record, _)| Arc::ptr_eq(&record.looked, looked)) {
+            *bytes += looked.bytes();
+            self.bytes += looked.bytes();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(slots: u32) -> Record {
+        let looked = Looked { sources: (0..slots).map(SourceSlot).collect(), ..Looked::default() };
+        Record { class: Class::Static, since: Stamp(0), finished_ns: 0, reads: Vec::new(), looked: Arc::new(looked) }
+    }
+
+    #[test]
+    fn shared_look_ups_count_once_as_long_as_somebody_has_them() {
+        let mut records = Records::new(0);
+        let first = record(1000);
+        let shared = Arc::clone(&first.looked);
+        let whole = first.looked.bytes();
+        records.push(Record { looked: Arc::clone(&shared), ..first });
+        let of_one = records.bytes;
+        for _ in 0..3 {
+            records.push(Record { looked: Arc::clone(&shared), ..record(0) });
+        }
+        drop(shared);
+        assert!(records.bytes < of_one + whole);
+        // When the first is forgotten, the next is charged.
+        while records.get(RecordNumber(1)).is_some() {
+            records.push(record(5000));
+        }
+        assert_eq!(records.bytes, records.records.iter().map(|(_, bytes)| bytes).sum::<usize>());
+        assert!(records.records.front().is_some_and(|(_, bytes)| *bytes > whole));
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_and_no_number_means_another_record() {
+        let mut records = Records::new(0);
+        let count = 40_000;
+        for n in 1..=count {
+            assert_eq!(records.push(record((n % 60) as u32)), RecordNumber(n));
+        }
+        assert!(records.bytes <= RECORDS_BYTES_MAX);
+        let kept: Vec<u64> = (1..=count).filter(|&n| records.get(RecordNumber(n)).is_some()).collect();
+        assert!(kept.len() > 1000 && kept.len() < count as usize, "{} kept", kept.len());
+        for n in kept {
+            assert_eq!(records.get(RecordNumber(n)).map(|record| record.looked.sources.len() as u64), Some(n % 60));
+        }
+        assert!(records.get(RecordNumber(0)).is_none() && records.get(RecordNumber(count + 1)).is_none());
+    }
+}

@@ -1,0 +1,625 @@
+//! Judges fills: may this reply become an entry, and which sources does it depend on? And again later: may the entry stay?
+//!
+//! A reply is *dynamic* if it is none of the server's files, see `computed.rs`; and *static* if its body is, byte for byte, a file that the server looked up while it worked on the request.
+//! The order of the steps is the proof that an entry is never older than a change that had ended:
+//!
+//! 1. The card advanced the clock (to the fill's stamp) before it forwarded the request.
+//! 2. Every look-up of the server between forward and end is resolved again behind a barrier (`resolve/resolver.rs`): a change whose
+//!    witness has fired while its effect was not visible is over by then. It must lead where it led the server.
+//!    And the server must have had the right to read it: it opened it, or could have (`openings.rs`).
+//! 3. The sources that this gives are marked watched: from now on a change of them moves the epoch.
+//! 4. Behind another barrier (`contents.rs`) the file must still have the body's bytes.
+//! 5. No source has a stamp at or above the fill's.
+//!
+//! A change that ended before step 1 was seen by the server. One that was witnessed after step 1 has a stamp at or above
+//! the fill's: step 5 sees it, or, as step 3 was before, the epoch moves and the card's own check sees it. One that was
+//! witnessed before and took effect after (the lock is held from one to the other) is over in steps 2 and 4, whose look-ups
+//! and bytes then differ from what the server said.
+//!
+//! Concurrent requests: what a process did that works on one request at a time is that request's (`attribution/requests.rs`). An event loop's look-ups cannot be told
+//! apart by thread or time, so a fill gets those of all requests in flight, but for files that are *proven* to be another reply's: opened, and then sent with sendfile, with
+//! another length than this body.
+//!
+//! An entry is reinstated if nothing but directories has changed since its stamp, and behind a barrier every look-up leads where it
+//! led, through the same directories with the same modes and owners. A change that was witnessed before the question's stamp is over by
+//! then; one that was witnessed after it is seen in the stamps.
+//!
+//! Known and accepted: a look-up on an unwatched file system refuses the fill, except for the harmless devices
+//! (`/dev/null` and the like).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nicache_coherence::{
+    Class, FillRequest, FillVerdict, LEASE_NS, LEASE_RENEWAL_NS, RecordNumber, RefusalReason, ReinstateRequest,
+    ReinstateVerdict, Reinstatement, RevisionTable, Rule, SourceSet, SourceSlot, Stamp, Verdict,
+};
+
+use crate::attribution::offspring::Offspring;
+use crate::attribution::peers::{Listeners, Peers};
+use crate::attribution::requests::Attribution;
+use crate::clock::now_ns;
+use crate::databases::processes::DatabaseProcesses;
+use crate::memory::data::DataFolders;
+use crate::memory::grace::{Ends, Pace};
+use crate::memory::retained::Retained;
+use crate::memory::sessions::SessionFiles;
+use crate::processes::have_rings;
+use crate::resolve::contents;
+use crate::resolve::openings::Openings;
+use crate::resolve::resolver::Resolver;
+use crate::resolve::settled::AtRest;
+use crate::resolve::survey::{Candidate, Purpose, Selected, select, survey};
+use crate::statements::databases::Databases;
+use crate::statements::remote::RemoteDatabase;
+use crate::verdicts::computed::{Computed, Seen, may_be_decided, survey_computed};
+use crate::verdicts::records::{Looked, Record, Records};
+use crate::witnesses::event::{EventKind, LookupEvent, RequestStep};
+use crate::witnesses::history::History;
+use crate::witnesses::members::{Members, Outsiders};
+use crate::witnesses::witness::{Drained, UntoldFile, Witness};
+
+/// How long to wait for a record that another processor is writing.
+const BUSY_WAIT: Duration = Duration::from_millis(2);
+
+/// What the registrar has decided so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RegistrarCounters {
+    /// Replies that may become entries.
+    pub stored: u64,
+    /// Refusals by [`RefusalReason::index`].
+    pub refused: [u64; RefusalReason::ALL.len()],
+    /// Look-up events taken from the kernel.
+    pub events: u64,
+    /// Computed replies whose look-ups were those of an earlier one, so that they were not done again.
+    pub pickled: u64,
+    /// Entries that may stay.
+    pub reinstated: u64,
+    /// Entries that may not.
+    pub gone: u64,
+}
+
+/// See the module's head.
+pub struct Registrar {
+    pub(crate) table: Arc<RevisionTable>,
+    witness: Box<dyn Witness>,
+    history: History,
+    attribution: Attribution,
+    pace: Pace,
+    /// `RevisionTable::lost` when `attribution` was last cleared.
+    attributed_since_lost: u64,
+    pub(crate) retained: Retained,
+    /// The last mount that [`Retained::see_mounts`] knows of.
+    mounts_seen: Stamp,
+    at_rest: AtRest,
+    openings: Openings,
+    offspring: Offspring,
+    listeners: Listeners,
+    sessions: SessionFiles,
+    data: DataFolders,
+    databases: Databases,
+    remotes: Vec<Arc<RemoteDatabase>>,
+    database_processes: Option<DatabaseProcesses>,
+    members: Option<Members>,
+    outsiders: Outsiders,
+    pub(crate) records: Records,
+    counters: RegistrarCounters,
+    lease_renewed_ns: u64,
+    corrupt: bool,
+    files_only: bool,
+}
+
+impl Registrar {
+    /// A registrar that judges fills forwarded from now on.
+    pub fn new(table: Arc<RevisionTable>, witness: Box<dyn Witness>) -> Registrar {
+        let now_ns = now_ns();
+        let history = History::new(now_ns);
+        Registrar {
+            table,
+            witness,
+            history,
+            attribution: Attribution::default(),
+            pace: Pace::default(),
+            attributed_since_lost: 0,
+            retained: Retained::default(),
+            mounts_seen: Stamp(0),
+            at_rest: AtRest::default(),
+            openings: Openings::default(),
+            offspring: Offspring::default(),
+            listeners: Listeners::default(),
+            sessions: SessionFiles::default(),
+            data: DataFolders::default(),
+            databases: Databases::new(HashSet::new(), 0),
+            remotes: Vec::new(),
+            database_processes: None,
+            members: None,
+            outsiders: Outsiders::default(),
+            records: Records::new(now_ns),
+            counters: RegistrarCounters::default(),
+            lease_renewed_ns: 0,
+            corrupt: false,
+            files_only: false,
+        }
+    }
+
+    /// From now on no computed reply is vouched for. For a server that was started before the witness was there: what it has read is in its memory, and
+    /// nobody has seen it read.
+    pub fn vouch_for_files_only(&mut self) {
+        self.files_only = true;
+        if have_rings(self.table.server_netns()) {
+            self.history.hide();
+        }
+    }
+
+    /// Follows the statements that these servers receive. Without, every database is a program that is not watched.
+    pub fn follow_databases(&mut self, processes: &DatabaseProcesses) {
+        self.databases = Databases::new(processes.sockets(), self.table.server_netns());
+        for (process, kind) in processes.servers() {
+            self.databases.handle_started(process, kind, now_ns());
+        }
+        self.database_processes = Some(processes.clone());
+    }
+
+    /// Takes programs outside the server's network that are members for parts of the application.
+    pub fn follow_members(&mut self, members: &Members) {
+        self.databases.follow_members(members);
+        self.members = Some(members.clone());
+    }
+
+    /// Processes of PHP-FPM that the server has asked and that run for longer than anybody has watched them. Once they have begun anew they are members.
+    pub fn outsiders(&mut self) -> Vec<u32> {
+        self.members.as_ref().map_or_else(Vec::new, |members| self.outsiders.take(members))
+    }
+
+    /// Leaves out what the server does with these files.
+    pub fn leave_out(&mut self, sessions: SessionFiles) {
+        self.sessions = sessions;
+    }
+
+    /// Takes the server not to keep what is in these folders in its memory.
+    pub fn take_as_data(&mut self, folders: DataFolders) {
+        self.data = folders;
+    }
+
+    /// Counts databases on other machines as watched, as far as their relays vouch for them.
+    pub fn follow_remotes(&mut self, remotes: Vec<Arc<RemoteDatabase>>) {
+        self.remotes = remotes;
+    }
+
+    /// Takes the look-ups out of the witness's ring. To be called often enough that it does not overflow.
+    pub fn handle_events(&mut self) {
+        let _ = self.drain();
+        // The sooner, the less of what is changed meanwhile is taken for a change before the opening.
+        if self.retained.has_new() {
+            self.verify_retained();
+        }
+    }
+
+    fn verify_retained(&mut self) {
+        self.retained.verify(&mut Resolver::new(self.witness.coverage().clone()), &self.table);
+    }
+
+    /// Renews the lease if it is time to. Without a call for [`LEASE_NS`] every card stops serving.
+    pub fn handle_time(&mut self) {
+        renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
+        self.witness.handle_time(&self.table, now_ns());
+        self.databases.handle_time(now_ns());
+        let closed = self.databases.find_closed(now_ns());
+        if !closed.is_empty() && self.drain() == Drained::All {
+            self.table.record_change(SourceSlot::DATABASES);
+            self.databases.end_closed(&closed, self.table.clock());
+        }
+        self.table.set_strict_sql(self.databases.functions_may_write(), None);
+    }
+
+    /// Ends the lease at once: nobody vouches any more.
+    pub fn end_lease(&mut self) {
+        self.table.renew_lease(0);
+    }
+
+    /// What the kernel says of the server's paths from now on, for all questions that have come by now.
+    pub fn resolver(&self) -> Resolver {
+        Resolver::new(self.witness.coverage().clone())
+    }
+
+    /// Judges one fill. Takes some 50 µs plus the hashing of the file. `resolver` was made after the request had come.
+    pub fn judge(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> FillVerdict {
+        let verdict = self.try_judge(request, resolver).unwrap_or_else(Verdict::Refused);
+        match &verdict {
+            Verdict::Stored { .. } => self.counters.stored += 1,
+            Verdict::Outdated(reason) | Verdict::Refused(reason) => {
+                self.counters.refused[reason.index()] += 1;
+                tracing::debug!(
+                    target = %String::from_utf8_lossy(request.target),
+                    reason = reason.label(),
+                    "fill refused"
+                );
+            }
+        }
+        FillVerdict { id: request.id, verdict }
+    }
+
+    /// Judges one entry again. `resolver` was made after the request had come.
+    pub fn reinstate(&mut self, request: &ReinstateRequest, resolver: &mut Resolver) -> ReinstateVerdict {
+        let outcome = self.try_reinstate(request, resolver);
+        match outcome {
+            Reinstatement::Stays => self.counters.reinstated += 1,
+            Reinstatement::Again => {}
+            Reinstatement::Gone => self.counters.gone += 1,
+        }
+        ReinstateVerdict { id: request.id, outcome }
+    }
+
+    /// What was decided so far.
+    pub fn counters(&self) -> &RegistrarCounters {
+        &self.counters
+    }
+
+    fn drain(&mut self) -> Drained {
+        let definitions = self.table.definitions_told();
+        let (history, retained, events) = (&mut self.history, &mut self.retained, &mut self.counters.events);
+        let (table, databases, attribution) = (&self.table, &mut self.databases, &mut self.attribution);
+        let (sessions, data, openings) = (&mut self.sessions, &self.data, &mut self.openings);
+        let pace = &self.pace;
+        let offspring = &mut self.offspring;
+        let drained = self.witness.drain(&mut |mut event| {
+            *events += 1;
+            offspring.mark(&mut event);
+            match event.kind {
+                EventKind::Sql(sql) => databases.observe(&event, sql),
+                EventKind::DatabaseStarted(kind) => {
+                    databases.handle_started(event.ret as u32, kind, event.time_ns);
+                    databases.forget_contents(event.clock);
+                }
+                EventKind::DatabaseGone { crashed } => {
+                    databases.handle_gone(&event);
+                    if crashed {
+                        databases.forget_contents(event.clock);
+                    }
+                }
+                EventKind::Request(request) => {
+                    match request.what {
+                        RequestStep::Gone => {
+                            history.forget_process(event.tgid);
+                            openings.forget_process(event.tgid);
+                            if offspring.forget(event.tgid) {
+                                retained.forget_reader(event.tgid);
+                            }
+                        }
+                        RequestStep::Started(starter) => {
+                            let child = request.connection as u32;
+                            history.handle_started(event.tgid, child);
+                            offspring.add(child, starter, event.time_ns);
+                        }
+                        RequestStep::Connection => {
+                            for read in offspring.promote(event.tgid) {
+                                retained.observe(&read, table, Ends { attribution, pace });
+                            }
+                        }
+                        _ => {}
+                    }
+                    attribution.observe(&event);
+                }
+                _ => {
+                    attribution.observe(&event);
+                    if event.starter == 0 {
+                        openings.observe(&event);
+                    }
+                    if !sessions.observe(&event) {
+                        let is_put_by = event.starter != 0 && offspring.put_by(&event);
+                        if !data.has(&event) && !is_put_by {
+                            retained.observe(&event, table, Ends { attribution, pace });
+                        }
+                        history.push(event);
+                    }
+                }
+            }
+        });
+        let lost = self.table.lost();
+        if lost != self.attributed_since_lost {
+            self.attributed_since_lost = lost;
+            self.attribution.clear(now_ns());
+            self.history.forget_directories();
+            self.sessions.forget_files();
+            self.offspring.forget_folders();
+            self.databases.handle_lost(now_ns());
+            self.take_untold_files();
+        }
+        let known = (drained == Drained::All).then_some(definitions);
+        self.table.set_strict_sql(self.databases.functions_may_write(), known);
+        self.see_mounts();
+        if self.retained.take_renewed() {
+            self.table.record_change(SourceSlot::EVERYTHING);
+        }
+        if self.databases.take_unseen_change() {
+            self.table.record_change(SourceSlot::DATABASES);
+        }
+        self.corrupt |= drained == Drained::Corrupt;
+        drained
+    }
+
+    fn see_mounts(&mut self) {
+        // With this clock, or a later one, there may be another.
+        let clock = self.table.clock();
+        let mounted = self.table.stamp_of(SourceSlot::MOUNTS);
+        if mounted != self.mounts_seen {
+            self.retained.see_mounts(&mut Resolver::new(self.witness.coverage().clone()), &self.table);
+            if mounted < clock {
+                self.mounts_seen = mounted;
+            }
+        }
+    }
+
+    /// Files that the server has read, when there was no room to tell. What their paths are is not known.
+    fn take_untold_files(&mut self) {
+        for UntoldFile { inode, clock, changed_ns, stillness } in self.witness.take_untold_files() {
+            let event = LookupEvent {
+                clock,
+                changed_ns,
+                stillness,
+                inode: Some(inode),
+                mode: libc::S_IFREG as u16,
+                incomplete: true,
+                // When is not known: any reply may be of it.
+                ..LookupEvent::blank(0)
+            };
+            self.retained.observe(&event, &self.table, Ends { attribution: &self.attribution, pace: &self.pace });
+        }
+    }
+
+    /// Everything that the server looked up before the call is in the history, or an error.
+    fn drain_completely(&mut self) -> Result<(), RefusalReason> {
+        let start = Instant::now();
+        loop {
+            match self.drain() {
+                Drained::All => return Ok(()),
+                Drained::Busy if start.elapsed() < BUSY_WAIT => std::hint::spin_loop(),
+                Drained::Busy | Drained::Corrupt => return Err(RefusalReason::EventsLost),
+            }
+        }
+    }
+
+    fn try_reinstate(&mut self, request: &ReinstateRequest, resolver: &mut Resolver) -> Reinstatement {
+        let drained = self.drain_completely();
+        if drained.is_err() || self.corrupt || self.history.is_hidden() {
+            return Reinstatement::Gone;
+        }
+        let Some(record) = self.records.get(request.record) else { return Reinstatement::Gone };
+        let is_dynamic = record.class == Class::Dynamic;
+        if !self.table.is_unchanged(&record.looked.fixed, request.since)
+            || is_dynamic && self.retained.has_changed(&self.table, request.since, record.finished_ns)
+            || self.databases.has_changed(&record.reads, request.since)
+            || self.remotes.iter().any(|remote| remote.has_changed(&record.reads, request.since))
+        {
+            return Reinstatement::Gone;
+        }
+        let sources: Vec<SourceSlot> = record.looked.sources.iter().copied().collect();
+        // Something that other entries depend on has changed, and nothing of this one.
+        let sees_everybody = self.witness.sees_everybody();
+        let is_to_be_seen = !is_dynamic || !sees_everybody || !self.table.is_unchanged(&sources, request.since);
+        if is_to_be_seen && Rule::Paths.holds() {
+            let events = record.looked.events.iter().map(|event| Selected { event, sent: false });
+            let Ok(now) = survey(events, resolver, Purpose::FindSources) else { return Reinstatement::Gone };
+            let is_same = now.sources == record.looked.sources
+                && now.directories == record.looked.directories
+                && (!is_dynamic || now.folder_times == record.looked.folder_times)
+                && (sees_everybody || now.change_times() == record.looked.change_times);
+            // Once more, as the look-ups took a while.
+            if !is_same || !self.table.is_unchanged(&record.looked.fixed, request.since) {
+                return Reinstatement::Gone;
+            }
+        }
+        if self.table.is_unchanged(&sources, request.stamp) { Reinstatement::Stays } else { Reinstatement::Again }
+    }
+
+    fn try_judge(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
+        self.drain_completely()?;
+        let is_complete = !self.corrupt
+            && !self.history.is_hidden()
+            && self.table.lost() == request.lost
+            && request.forwarded_ns <= request.finished_ns
+            && request.forwarded_ns > self.witness.blind_until_ns()
+            && self.history.covers(request.forwarded_ns);
+        if !is_complete {
+            return Err(RefusalReason::EventsLost);
+        }
+        // Who changes a file unseen must not be believed for longer than a dynamic entry lives.
+        if !self.witness.sees_everybody() && !request.may_be_dynamic {
+            return Err(RefusalReason::UnwatchedFilesystem);
+        }
+        if !request.may_be_static || !self.witness.sees_everybody() {
+            return self.judge_computed(request, resolver);
+        }
+        if self.may_be_decided(request) {
+            return match request.may_be_dynamic && !self.files_only {
+                true => self.judge_computed(request, resolver),
+                false => Err(RefusalReason::Decided),
+            };
+        }
+        match self.judge_file(request, resolver) {
+            Err(
+                RefusalReason::NoMatchingFile
+                | RefusalReason::NotLookedUp
+                | RefusalReason::ModifiedMismatch
+                | RefusalReason::EmptyBody
+                | RefusalReason::TooManySources,
+            ) if request.may_be_dynamic => match self.judge_computed(request, resolver)? {
+                // It may as well be a file that has just changed.
+                Verdict::Outdated(reason) => Err(reason),
+                verdict => Ok(verdict),
+            },
+            outcome => outcome,
+        }
+    }
+
+    fn may_be_decided(&mut self, request: &FillRequest<'_>) -> bool {
+        let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
+        let databases = self.database_processes.clone();
+        let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
+            .with_members(self.members.clone(), &mut self.outsiders);
+        let (databases, remotes) = (&self.databases, &*self.remotes);
+        let witness = &*self.witness;
+        let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution, witness };
+        may_be_decided(seen, request, &mut peers, !self.files_only)
+    }
+
+    /// Is the reply a file?
+    fn judge_file(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
+        if request.body_len == 0 {
+            return Err(RefusalReason::EmptyBody);
+        }
+        let events = select(&self.history, request);
+        if !events.iter().any(|selected| selected.event.kind == EventKind::Lookup) {
+            return Err(RefusalReason::NotLookedUp);
+        }
+
+        let survey = survey(events.iter().copied(), resolver, Purpose::FindFile(request.body_len))?;
+        if survey.candidates.is_empty() {
+            return Err(RefusalReason::NoMatchingFile);
+        }
+        let could_open = |candidate: &Candidate| {
+            let could = |&process: &u32| self.openings.could_open(process, &candidate.node, &self.table);
+            candidate.is_opened || candidate.processes.iter().any(could)
+        };
+        let candidates: Vec<&Candidate> = survey.candidates.iter().filter(|candidate| could_open(candidate)).collect();
+        if candidates.is_empty() {
+            return Err(RefusalReason::NotLookedUp);
+        }
+        for &slot in &survey.sources {
+            self.table.watch(slot);
+        }
+
+        let mut tick = || renew_lease(&self.table, &self.remotes, &mut self.lease_renewed_ns);
+        let mut matched = None;
+        for Candidate { node, .. } in candidates {
+            if contents::hash(node, &mut tick)? == request.body_hash {
+                let is_dated = request.last_modified.is_some_and(|seconds| seconds as i64 == node.modified_s);
+                matched = Some(matched.unwrap_or(false) || is_dated);
+            }
+        }
+        match matched {
+            None => return Err(RefusalReason::NoMatchingFile),
+            Some(false) => return Err(RefusalReason::ModifiedMismatch),
+            Some(true) => {}
+        }
+
+        let mut sources = SourceSet::new();
+        for &slot in &survey.sources {
+            sources.insert(slot).map_err(|_| RefusalReason::TooManySources)?;
+        }
+        let others: Vec<SourceSlot> = survey.others.iter().copied().collect();
+        let is_unchanged = self.table.is_unchanged(sources.as_slice(), request.stamp)
+            && self.table.is_unchanged(&others, request.stamp)
+            && self.table.lost() == request.lost;
+        if !is_unchanged {
+            return Err(RefusalReason::Changed);
+        }
+        let record = Record {
+            class: Class::Static,
+            since: request.stamp,
+            finished_ns: request.finished_ns,
+            reads: Vec::new(),
+            looked: Arc::new(Looked::new(survey, None, now_ns())),
+        };
+        let record = self.records.push(record);
+        Ok(Verdict::Stored { class: Class::Static, sources, record, previous_unchanged: false })
+    }
+
+    /// What does a reply depend on that is no file? Once it is certain that the server has only asked for what it said, a change since makes it outdated.
+    fn judge_computed(&mut self, request: &FillRequest<'_>, resolver: &mut Resolver) -> Result<Verdict, RefusalReason> {
+        if self.files_only {
+            return Err(RefusalReason::ServerOlder);
+        }
+        for read in self.offspring.take_readings_of(request.forwarded_ns) {
+            self.retained.observe(&read, &self.table, Ends { attribution: &self.attribution, pace: &self.pace });
+        }
+        if self.retained.has_overflowed() {
+            return Err(RefusalReason::TooManyRetained);
+        }
+        if self.retained.has_unverified() {
+            self.verify_retained();
+        }
+        self.pace.observe(request.forwarded_ns, request.finished_ns);
+        let since = if Rule::Forwarded.holds() { request.stamp } else { request.asked };
+        let addresses = self.remotes.iter().map(|remote| remote.address()).collect();
+        let databases = self.database_processes.clone();
+        let mut peers = Peers::new(self.table.server_netns(), databases, addresses, &mut self.listeners)
+            .with_members(self.members.clone(), &mut self.outsiders);
+        let (databases, remotes) = (&self.databases, &*self.remotes);
+        let at_rest = &mut self.at_rest;
+        let witness = &*self.witness;
+        let seen = Seen { history: &self.history, databases, remotes, attribution: &self.attribution, witness };
+        // What somebody may have changed unseen is looked at each time.
+        let earlier = request.previous.filter(|_| self.witness.sees_everybody());
+        let earlier = earlier.and_then(|(number, _)| self.records.get(number));
+        let Computed { looked, is_pickled, reads, reads_changed } =
+            survey_computed(seen, request, earlier, &self.table, resolver, &mut peers, at_rest)?;
+        self.counters.pickled += u64::from(is_pickled);
+        for &slot in &looked.sources {
+            self.table.track(slot);
+        }
+        let ends = Ends { attribution: &self.attribution, pace: &self.pace };
+        let outdated = if reads_changed {
+            Some(RefusalReason::Changed)
+        } else if let Some(&slot) = looked.sources.iter().find(|&&slot| self.table.stamp_of(slot) >= since) {
+            tracing::debug!(slot = slot.0, "a source has changed");
+            Some(RefusalReason::Changed)
+        } else if self.retained.is_dirty(&self.table, ends, request.forwarded_ns, now_ns()) {
+            Some(RefusalReason::Dirty)
+        } else {
+            let has_changed = self.retained.has_changed(&self.table, since, request.finished_ns);
+            has_changed.then_some(RefusalReason::Changed)
+        };
+        if self.table.lost() != request.lost {
+            return Err(RefusalReason::EventsLost);
+        }
+        if let Some(reason) = outdated {
+            return Ok(Verdict::Outdated(reason));
+        }
+        let mut sources = SourceSet::new();
+        sources.insert(SourceSlot::DYNAMIC).map_err(|_| RefusalReason::TooManySources)?;
+        if reads.is_some() && Rule::Databases.holds() {
+            sources.insert(SourceSlot::DATABASES).map_err(|_| RefusalReason::TooManySources)?;
+        }
+        let record = Record {
+            class: Class::Dynamic,
+            since: request.asked,
+            finished_ns: request.finished_ns,
+            reads: reads.unwrap_or_default(),
+            looked,
+        };
+        let previous_unchanged =
+            request.previous.is_some_and(|(number, since)| self.is_unchanged(number, since, &record.looked));
+        let record = self.records.push(record);
+        Ok(Verdict::Stored { class: Class::Dynamic, sources, record, previous_unchanged })
+    }
+
+    /// Is nothing changed that an earlier computed reply depends on? `now`: what the present one has looked at.
+    fn is_unchanged(&mut self, number: RecordNumber, since: Stamp, now: &Looked) -> bool {
+        let Some(record) = self.records.get(number) else { return false };
+        record.class == Class::Dynamic
+            && (self.witness.sees_everybody() || record.looked.change_times == now.change_times)
+            && record.looked.sources.iter().all(|&slot| self.table.stamp_of(slot) < since)
+            && !self.retained.has_changed(&self.table, since, record.finished_ns)
+            && !self.databases.has_changed(&record.reads, since)
+            && !self.remotes.iter().any(|remote| remote.has_changed(&record.reads, since))
+    }
+}
+
+/// The only place that makes the table's lease longer: never longer than every relay vouches whose database something was kept of
+/// ([`nicache_relay::Validity`]).
+fn renew_lease(table: &RevisionTable, remotes: &[Arc<RemoteDatabase>], renewed_ns: &mut u64) {
+    let now = now_ns();
+    let mut is_time = now.saturating_sub(*renewed_ns) >= LEASE_RENEWAL_NS;
+    for remote in remotes {
+        is_time |= remote.handle_time(now);
+    }
+    if is_time {
+        let until = remotes.iter().fold(now + LEASE_NS, |until, remote| remote.bound_lease(until, now));
+        table.renew_lease(until);
+        // So that a change and a look at the file can be told apart although no request is forwarded.
+        table.advance_clock();
+        *renewed_ns = now;
+    }
+}

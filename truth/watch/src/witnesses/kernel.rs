@@ -1,0 +1,449 @@
+//! Loads and attaches the kernel's witnesses.
+//!
+//! Everything hangs on descriptors: a link that nobody holds open is detached, and a map that nobody holds or has
+//! mapped is freed. Nothing is pinned, so nothing outlives the processes that it was made for.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use libbpf_rs::{ErrorKind, MapCore, MapHandle, ObjectBuilder, OpenObject, PrintLevel};
+use nicache_coherence::{RevisionTable, SourceSlot, Stamp};
+use nicache_kernel::{
+    ASSUMPTIONS, Feature, Findings, Kernel, NoTypes, calls_programs_at_functions, missed_runs, verified_instructions,
+};
+
+use crate::databases::processes::DatabaseProcesses;
+use crate::witnesses::event::{Identity, LookupEvent, split_changed_ns};
+use crate::witnesses::mappings::Mappings;
+use crate::witnesses::members::Members;
+use crate::witnesses::ring::LookupRing;
+use crate::witnesses::witness::{Coverage, Drained, UntoldFile, Witness};
+
+/// Why the witnesses could not be put in place.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The process may not load programs into the kernel.
+    #[error("not allowed to watch the kernel: run as root, or with CAP_BPF and CAP_PERFMON ({0})")]
+    NoPrivilege(String),
+    /// The kernel does not describe its types.
+    #[error(transparent)]
+    NoTypes(#[from] NoTypes),
+    /// Without these nothing can be watched on any file system.
+    #[error("nothing can be watched: {}", .0.join("; "))]
+    Lacking(Vec<String>),
+    /// The kernel refused a program that it should take.
+    #[error("the kernel refused a witness: {0}")]
+    Refused(String),
+    /// A system call failed.
+    #[error("cannot set up the watcher: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The attached witnesses: descriptors only, to be passed on or dropped.
+#[derive(Debug)]
+pub struct KernelWatcher {
+    control: OwnedFd,
+    revisions: OwnedFd,
+    ring: OwnedFd,
+    links: Vec<OwnedFd>,
+    programs: Vec<WitnessProgram>,
+    functions_refused: Option<String>,
+    unpreempted: Vec<(String, OwnedFd)>,
+    coverage: Coverage,
+    databases: DatabaseProcesses,
+    untold_files: Arc<MapHandle>,
+    mappings: Mappings,
+    members: Members,
+}
+
+/// A program of the witness that is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WitnessProgram {
+    /// Its name in `ebpf/witness.bpf.c`.
+    pub name: String,
+    /// Instructions that the verifier went through; 0: unknown.
+    pub verified: u32,
+}
+
+/// What the kernel tells the registrar.
+pub struct KernelWitness {
+    ring: LookupRing,
+    untold_files: Arc<MapHandle>,
+    mappings: Mappings,
+    coverage: Coverage,
+    /// Programs that may not be passed over.
+    unpreempted: Vec<(String, OwnedFd)>,
+    looked_ns: u64,
+    is_blind: bool,
+}
+
+/// Between two looks whether a program was passed over.
+const LOOK_NS: u64 = 500_000_000;
+
+impl Witness for KernelWitness {
+    fn drain(&mut self, handle: &mut dyn FnMut(LookupEvent)) -> Drained {
+        match self.is_blind {
+            true => Drained::Corrupt,
+            false => self.ring.drain(handle),
+        }
+    }
+
+    fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    fn sees_everybody(&self) -> bool {
+        true
+    }
+
+    fn handle_time(&mut self, table: &RevisionTable, now_ns: u64) {
+        if self.is_blind || now_ns < self.looked_ns + LOOK_NS || self.unpreempted.is_empty() {
+            return;
+        }
+        self.looked_ns = now_ns;
+        let has_missed = |program: &OwnedFd| missed_runs(program.as_fd()).is_none_or(|runs| runs > 0);
+        if !calls_programs_at_functions() {
+            tracing::warn!(
+                "the kernel no longer calls witnesses (kernel.ftrace_enabled is 0). From here on nothing is cached. Start nicache again, and it watches in \
+                 another way; or set it to 1 before"
+            );
+        } else if let Some((program, file)) = self.unpreempted.iter().find(|(_, program)| has_missed(program)) {
+            tracing::warn!(
+                program,
+                runs = missed_runs(file.as_fd()),
+                "the kernel has passed over a witness: it now stops in the middle of its own work (preempt=full or lazy). From here on nothing is cached. \
+                 Start nicache again, and it watches in another way"
+            );
+        } else {
+            return;
+        }
+        self.is_blind = true;
+        table.record_change(SourceSlot::EVERYTHING);
+    }
+
+    fn sees_writers_of(&self, file: Identity) -> bool {
+        self.mappings.has_none_of(file)
+    }
+
+    fn take_untold_files(&mut self) -> Vec<UntoldFile> {
+        let keys: Vec<Vec<u8>> = self.untold_files.keys().collect();
+        let take = |key: Vec<u8>| Some((key.clone(), self.untold_files.lookup_and_delete(&key).ok()??));
+        keys.into_iter().filter_map(take).filter_map(|(key, value)| untold_file(&key, &value)).collect()
+    }
+}
+
+/// `struct inode_key` and `struct untold_file` of `ebpf/witness.bpf.c`.
+fn untold_file(key: &[u8], value: &[u8]) -> Option<UntoldFile> {
+    let word = |bytes: &[u8], at: usize| bytes.get(at..at + 8)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
+    let inode = Identity { ino: word(key, 0)?, dev: u32::try_from(word(key, 8)?).ok()? };
+    let (changed_ns, stillness) = split_changed_ns(word(value, 8)?);
+    Some(UntoldFile { inode, clock: Stamp(word(value, 0)?), changed_ns, stillness })
+}
+
+/// libelf wants its memory aligned.
+#[repr(align(16))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/witness.bpf.o")));
+
+impl KernelWatcher {
+    /// Loads and attaches all witnesses that this kernel has a place for. Takes some 100 ms.
+    ///
+    /// `server_netns` is the inode number of the server's network namespace; 0 = none yet, see
+    /// [`RevisionTable::set_server_netns`].
+    ///
+    /// # Errors
+    /// See [`WatchError`]. Nothing stays behind.
+    pub fn load(server_netns: u32) -> Result<KernelWatcher, WatchError> {
+        check_capabilities()?;
+        let mut kernel = Kernel::read(ASSUMPTIONS)?;
+        let findings = kernel.findings(ASSUMPTIONS);
+        let (mut watcher, mut log) = with_log(|| attach(&findings, coverage_of(&findings)?));
+        let mut functions_refused = None;
+        if let Err(error @ (AttachError::Libbpf(_) | AttachError::Io(_))) = &watcher
+            && !findings.unpreempted.is_empty()
+        {
+            tracing::warn!(
+                "the kernel takes no programs at its functions ({error}): system calls are seen at their end, and what needs these functions is not kept"
+            );
+            functions_refused = Some(format!("{error}\n{log}"));
+            kernel.take_no_functions();
+            let findings = kernel.findings(ASSUMPTIONS);
+            (watcher, log) = with_log(|| attach(&findings, coverage_of(&findings)?));
+        }
+        let mut watcher = watcher.map_err(|error| error.into_watch_error(log))?;
+        watcher.functions_refused = functions_refused;
+        let table = watcher.table()?;
+        table.set_server_netns(server_netns);
+        for slot in [SourceSlot::EVERYTHING, SourceSlot::DYNAMIC, SourceSlot::DATABASES] {
+            table.watch(slot);
+        }
+        // From here on those that are there already are seen, too.
+        watcher.databases.adopt_running(&table)?;
+        watcher.mappings.adopt()?;
+        Ok(watcher)
+    }
+
+    /// The programs of the other way, without any at the kernel's functions, once the kernel has taken them: root may turn its function tracer off at any
+    /// time. `None`: there is no other way here than that of [`KernelWatcher::load`].
+    ///
+    /// # Errors
+    /// See [`WatchError`]. Nothing stays behind in any case.
+    pub fn verify_without_functions() -> Result<Option<Vec<WitnessProgram>>, WatchError> {
+        check_capabilities()?;
+        let mut kernel = Kernel::read(ASSUMPTIONS)?;
+        if kernel.findings(ASSUMPTIONS).unpreempted.is_empty() {
+            return Ok(None);
+        }
+        kernel.take_no_functions();
+        let findings = kernel.findings(ASSUMPTIONS);
+        let (watcher, log) = with_log(|| attach(&findings, coverage_of(&findings)?));
+        watcher.map(|watcher| Some(watcher.programs)).map_err(|error| error.into_watch_error(log))
+    }
+
+    /// Maps the revision table.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub fn table(&self) -> io::Result<RevisionTable> {
+        RevisionTable::map(self.control.as_fd(), self.revisions.as_fd())
+    }
+
+    /// What a registrar reads. To be made once: the ring has one reader.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub fn witness(&self) -> io::Result<KernelWitness> {
+        Ok(KernelWitness {
+            ring: LookupRing::map(self.ring_fd())?,
+            untold_files: Arc::clone(&self.untold_files),
+            mappings: self.mappings.clone(),
+            coverage: self.coverage.clone(),
+            unpreempted: self
+                .unpreempted
+                .iter()
+                .map(|(name, program)| Ok((name.clone(), program.try_clone()?)))
+                .collect::<io::Result<_>>()?,
+            looked_ns: 0,
+            is_blind: false,
+        })
+    }
+
+    /// The control page, for [`RevisionTable::map`].
+    pub fn control_fd(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// The revision words, for [`RevisionTable::map`].
+    pub fn revisions_fd(&self) -> BorrowedFd<'_> {
+        self.revisions.as_fd()
+    }
+
+    /// The ring of look-up events, for [`crate::LookupRing::map`]. One reader only.
+    pub fn ring_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+
+    /// The links: the witnesses live as long as one process holds them all.
+    pub fn link_fds(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
+        self.links.iter().map(AsFd::as_fd)
+    }
+
+    /// The programs that are attached.
+    pub fn programs(&self) -> &[WitnessProgram] {
+        &self.programs
+    }
+
+    /// What the kernel said, if it refused the programs at its functions. Then system calls are seen at their end.
+    pub fn functions_refused(&self) -> Option<&str> {
+        self.functions_refused.as_deref()
+    }
+
+    /// The database servers whose statements are seen.
+    pub fn databases(&self) -> &DatabaseProcesses {
+        &self.databases
+    }
+
+    /// Programs outside the server's network that are followed, too.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// What is watched and what is missing.
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+}
+
+/// What can be watched by these.
+fn coverage_of(findings: &Findings) -> Result<Coverage, AttachError> {
+    let lacks = |feature| findings.lacks_of(feature).map(ToString::to_string);
+    if !findings.has(Feature::Watching) {
+        return Err(AttachError::Lacking(lacks(Feature::Watching).collect()));
+    }
+    // Other file systems are named when a page is on one (`unwatched.rs`).
+    let missing = lacks(Feature::Ext4).chain(lacks(Feature::Dynamic)).collect();
+    let tmpfs = findings.has(Feature::ChangeTimes);
+    Ok(Coverage {
+        ext4: findings.has(Feature::Ext4),
+        xfs: tmpfs && findings.has(Feature::Xfs),
+        btrfs: tmpfs && findings.has(Feature::Btrfs),
+        tmpfs,
+        local: false,
+        missing,
+    })
+}
+
+enum AttachError {
+    Lacking(Vec<String>),
+    Libbpf(libbpf_rs::Error),
+    Io(io::Error),
+    Absent(&'static str),
+}
+
+impl From<libbpf_rs::Error> for AttachError {
+    fn from(error: libbpf_rs::Error) -> Self {
+        AttachError::Libbpf(error)
+    }
+}
+
+impl From<io::Error> for AttachError {
+    fn from(error: io::Error) -> Self {
+        AttachError::Io(error)
+    }
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttachError::Lacking(what) => write!(formatter, "{}", what.join("; ")),
+            AttachError::Libbpf(error) => write!(formatter, "{error}"),
+            AttachError::Io(error) => write!(formatter, "{error}"),
+            AttachError::Absent(name) => write!(formatter, "{name} is not in the program"),
+        }
+    }
+}
+
+impl AttachError {
+    fn into_watch_error(self, log: String) -> WatchError {
+        match self {
+            AttachError::Lacking(what) => WatchError::Lacking(what),
+            AttachError::Io(error) => WatchError::Io(error),
+            AttachError::Absent(name) => WatchError::Refused(format!("{name} is not in the program")),
+            // The verifier's own refusals are EACCES and come with a log, too; EPERM is about the process.
+            AttachError::Libbpf(error) if error.kind() == ErrorKind::PermissionDenied && !log.contains("processed") => {
+                WatchError::NoPrivilege(error.to_string())
+            }
+            AttachError::Libbpf(error) => WatchError::Refused(format!("{error:#}\n{log}")),
+        }
+    }
+}
+
+fn attach(findings: &Findings, coverage: Coverage) -> Result<KernelWatcher, AttachError> {
+    let mut open = ObjectBuilder::default().open_memory(&OBJECT.0)?;
+    let is_taken = |name: &OsStr| name.to_str().is_some_and(|name| findings.takes(name));
+    for mut program in open.progs_mut() {
+        let is_taken = is_taken(program.name());
+        program.set_autoload(is_taken);
+    }
+    set_seen_writes(&mut open, findings)?;
+    let object = open.load()?;
+    let (mut links, mut programs, mut unpreempted) = (Vec::new(), Vec::new(), Vec::new());
+    for program in object.progs_mut() {
+        if is_taken(program.name()) {
+            let verified = verified_instructions(program.as_fd()).unwrap_or(0);
+            programs.push(WitnessProgram { name: program.name().to_string_lossy().into_owned(), verified });
+            links.push(program.attach()?.as_fd().try_clone_to_owned()?);
+            let name = program.name().to_string_lossy().into_owned();
+            if findings.unpreempted.contains(&name.as_str()) {
+                unpreempted.push((name, program.as_fd().try_clone_to_owned()?));
+            }
+        }
+    }
+    let map = |name: &'static str| -> Result<OwnedFd, AttachError> {
+        let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or(AttachError::Absent(name))?;
+        Ok(map.as_fd().try_clone_to_owned()?)
+    };
+    let handle = |name: &'static str| -> Result<Arc<MapHandle>, AttachError> {
+        let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or(AttachError::Absent(name))?;
+        Ok(Arc::new(MapHandle::try_from(&map)?))
+    };
+    Ok(KernelWatcher {
+        control: map("control")?,
+        revisions: map("revisions")?,
+        ring: map("lookups")?,
+        links,
+        programs,
+        functions_refused: None,
+        unpreempted,
+        coverage,
+        databases: DatabaseProcesses { map: handle("databases")? },
+        untold_files: handle("untold_files")?,
+        mappings: Mappings { map: handle("mapped_files")? },
+        members: Members { members: handle("members")?, names: handle("member_names")? },
+    })
+}
+
+/// The programs that see the server write, and their bits in `ebpf/shared.h` (`WRITES_*`). tmpfs has a function of its own only since 6.6.
+const WRITERS: [(&str, u32); 7] = [
+    ("ext4_file_write_iter", 1),
+    ("xfs_file_write_iter", 2),
+    ("btrfs_file_write_iter", 4),
+    ("generic_file_write_iter", 8),
+    ("ovl_write_iter", 16),
+    ("fuse_file_write_iter", 32),
+    ("nfs_file_write", 64),
+];
+
+/// Tells the programs which of them are there (`seen_writes` in `ebpf/calls.h`).
+fn set_seen_writes(object: &mut OpenObject, findings: &Findings) -> Result<(), AttachError> {
+    const NAME: &str = ".rodata.calls";
+    let seen = WRITERS.iter().filter(|(name, _)| findings.takes(name)).fold(0, |seen, (_, bit)| seen | bit);
+    let mut map = object.maps_mut().find(|map| map.name() == OsStr::new(NAME)).ok_or(AttachError::Absent(NAME))?;
+    let value = map.initial_value_mut().and_then(|value| value.first_chunk_mut()).ok_or(AttachError::Absent(NAME))?;
+    *value = u32::to_ne_bytes(seen);
+    Ok(())
+}
+
+/// Asked beforehand, as the kernel's EPERM would come with no word about which capability it missed.
+fn check_capabilities() -> Result<(), WatchError> {
+    use rustix::thread::CapabilitySet;
+    let effective = rustix::thread::capabilities(None).map_err(io::Error::from)?.effective;
+    let enough = effective.contains(CapabilitySet::SYS_ADMIN)
+        || effective.contains(CapabilitySet::BPF.union(CapabilitySet::PERFMON));
+    if enough { Ok(()) } else { Err(WatchError::NoPrivilege("these capabilities are not effective".into())) }
+}
+
+/// libbpf explains itself only through a process-wide callback.
+static LOG: Mutex<String> = Mutex::new(String::new());
+
+fn with_log<T>(run: impl FnOnce() -> T) -> (T, String) {
+    fn keep(_: PrintLevel, line: String) {
+        LOG.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_str(&line);
+    }
+    let before = libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
+    let result = run();
+    libbpf_rs::set_print(before);
+    (result, std::mem::take(&mut *LOG.lock().unwrap_or_else(std::sync::PoisonError::into_inner)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_assumptions_names_each_program_once() {
+        let object = ObjectBuilder::default().open_memory(&OBJECT.0).unwrap();
+        let programs: BTreeSet<String> =
+            object.progs().map(|program| program.name().to_string_lossy().into_owned()).collect();
+        let ways = ASSUMPTIONS.iter().flat_map(|assumption| assumption.ways);
+        let named: Vec<String> = ways.flat_map(|way| way.programs).map(|program| program.name.to_owned()).collect();
+        assert_eq!(programs, named.iter().cloned().collect::<BTreeSet<_>>());
+        assert_eq!(programs.len(), named.len(), "one is named twice");
+    }
+}

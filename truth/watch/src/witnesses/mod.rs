@@ -1,0 +1,11 @@
+//! What is seen: the witnesses, and the events that they tell.
+
+pub(crate) mod event;
+pub(crate) mod history;
+pub(crate) mod kernel;
+pub(crate) mod mappings;
+pub(crate) mod members;
+pub(crate) mod preload;
+pub(crate) mod ring;
+pub(crate) mod shared_ring;
+pub(crate) mod witness;
