@@ -71,6 +71,12 @@ impl Bypassed {
     }
 }
 
+impl Default for Bypassed {
+    fn default() -> Self {
+        Bypassed::new()
+    }
+}
+
 impl Outcomes {
     pub fn new() -> Outcomes {
         let pages = std::iter::repeat_with(|| None).take(PAGES).collect();

@@ -95,6 +95,12 @@ impl Strangers {
     }
 }
 
+impl Default for Strangers {
+    fn default() -> Self {
+        Strangers::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use nicache_http::KeyConfig;
