@@ -11,7 +11,7 @@ const CONDITION_MET: i32 = 0x04;
 /// BUSY.
 const BUSY: i32 = 0x08;
 /// RESERVATION CONFLICT: the unit belongs to another initiator.
-pub(crate) const RESERVATION_CONFLICT: i32 = 0x18;
+const RESERVATION_CONFLICT: i32 = 0x18;
 /// TASK SET FULL.
 const TASK_SET_FULL: i32 = 0x28;
 /// ACA ACTIVE.

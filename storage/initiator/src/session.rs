@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::capacity::{Capacity, parse_capacity};
 use crate::libiscsi::{Answer, Context, Direction, Found, Request, SessionType};
 use crate::reservation::{Claim, Judgement, Out, READ_BYTES, READ_RESERVATION, Reserved, parse_reserved};
-use crate::sense::{RESERVATION_CONFLICT, Verdict, judge};
+use crate::sense::{Verdict, judge};
 use crate::url::{Credentials, TargetUrl};
 
 /// Who this initiator is.
@@ -56,7 +56,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects to one portal, logs in, asks for the unit's size, and reserves the unit if there is a claim.
+    /// Connects to one portal, logs in, reserves the unit if there is a claim, and asks for its size.
     pub(crate) fn open(
         url: &TargetUrl,
         portal: &str,
@@ -71,10 +71,11 @@ impl Session {
         drive(&mut context, deadline, Context::poll_connected)??;
         let unknown = Capacity { bytes: 0, block_bytes: 0 };
         let mut session = Session { context, lun: url.lun, next_tag: 0, heard: Instant::now(), capacity: unknown };
-        session.capacity = session.ask_capacity(deadline)?;
+        // First, because a target may refuse even to tell the size of what another one has reserved (LIO does).
         if let Some(claim) = claim {
             session.claim(claim, deadline)?;
         }
+        session.capacity = session.ask_capacity(deadline)?;
         Ok(session)
     }
 
@@ -159,8 +160,11 @@ impl Session {
         let answer = self.ask(request, deadline)?;
         match judge(answer.status, answer.sense) {
             Verdict::Done => Ok(true),
-            _ if answer.status == RESERVATION_CONFLICT || answer.sense.key == ILLEGAL_REQUEST => Ok(false),
-            Verdict::Failed(reason) | Verdict::Taken(reason) => Err(reason),
+            // Also what it can do only under conditions, such as keeping registrations when it loses its power.
+            Verdict::Failed(reason) | Verdict::Taken(reason) => {
+                tracing::debug!("{order:?}: {reason}");
+                Ok(false)
+            }
             _ => Err("the session ended during PERSISTENT RESERVE OUT".to_owned()),
         }
     }
