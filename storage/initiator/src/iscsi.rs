@@ -43,6 +43,8 @@ pub struct IscsiOptions {
 
 /// How often it is looked whether the unit is still reserved.
 const LOOK: Duration = Duration::from_secs(2);
+/// Attempts at the first session of a gateway that reserves.
+const FIRST_ATTEMPTS: usize = 4;
 /// How long giving a reservation back may take.
 const RELEASE_MAX: Duration = Duration::from_secs(2);
 
@@ -100,7 +102,12 @@ impl IscsiLun {
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|e| refused(format!("getrandom: {e}")))?;
         let [a, b, c, d, e, f, seed @ ..] = random;
-        let isid = (u32::from_le_bytes([a, b, c, 0]), u16::from_le_bytes([d, e]) ^ u16::from(f));
+        // A gateway that reserves is the same initiator port after a restart: its new session ends the one of a process that was killed, with its commands, and
+        // LIO lets only the holder's own port preempt it where the name is the same.
+        let isid = match options.reservation {
+            Some(ReservationOptions { identity, .. }) => (identity & 0x00FF_FFFF, (identity >> 24) as u16),
+            None => (u32::from_le_bytes([a, b, c, 0]), u16::from_le_bytes([d, e]) ^ u16::from(f)),
+        };
         let driver = Driver {
             url: url.clone(),
             options: options.clone(),
@@ -268,7 +275,7 @@ impl Driver {
             patience: self.options.patience,
         };
         let mut queue = Queue::new(self.url.to_string(), limits, Instant::now());
-        let mut session = match self.open_any() {
+        let mut session = match self.open_first() {
             Ok(session) => {
                 let _ = opened.send(Ok(session.capacity));
                 Some(session)
@@ -406,6 +413,19 @@ impl Driver {
         let pause = if queue.is_lost() { None } else { Timespec::try_from(Duration::from_millis(200)).ok() };
         let _ = poll(&mut [PollFd::new(&self.shared.wake, PollFlags::IN)], pause.as_ref());
         None
+    }
+
+    /// The first session. A process of the same identity that still lives may end one or two of them by its own, before it hears that it has lost the unit.
+    fn open_first(&mut self) -> Result<Session, OpenError> {
+        let mut opened = self.open_any();
+        for _ in 1..FIRST_ATTEMPTS {
+            if self.claim.is_none() || !matches!(opened, Err(OpenError::Failed(_))) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            opened = self.open_any();
+        }
+        opened
     }
 
     /// Tries each portal once.
