@@ -294,7 +294,7 @@ impl fmt::Display for Shown<'_> {
             writeln!(f, "  {pages:>9} pages of it are in the kernel's page cache ({what}), {dirty} of them dirty")?;
         }
         if !self.report.ranges.is_empty() {
-            writeln!(f, "  {:<23} {:<23} {}", "blocks of the file", "blocks of the unit", "state")?;
+            writeln!(f, "  {:<23} {:<23} state", "blocks of the file", "blocks of the unit")?;
         }
         for range in self.report.ranges.iter().take(self.lines) {
             let lbns = range.lbn.map_or_else(|| "-".to_owned(), |lbn| run(lbn, range.blocks));
