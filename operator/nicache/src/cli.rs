@@ -52,7 +52,7 @@ pub enum Command {
     /// Watch what a running nicache does: rates, hottest objects, what crosses the bus
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
-    /// Say what the card has of a page: its class, what it depends on, for how long, or why it is not there
+    /// Say what the card has of a page (its class, what it depends on, for how long) or `nicache nfs` of a file, and why it has no more
     #[command(after_help = WHY_EXAMPLES)]
     Why(WhyArgs),
     /// Say which pages a change of a file, a directory or a table would purge
@@ -243,6 +243,7 @@ const WHY_EXAMPLES: &str = "Examples:
   nicache why '/item.php?id=1' --json
   nicache why https://www.example.com/ -H 'Accept: application/json' -H 'Cookie: theme=dark'
   nicache why http://www.example.com/ --http10 -H 'Connection: close'
+  nicache why /data/projects/report.odt --name nfs0
 
 Without -H and --http10, it says what the requests of a browser and of curl would meet. For an https:// URL they have what the proxy in front adds.";
 
@@ -368,7 +369,8 @@ pub struct TopArgs {
 /// Arguments of `why`.
 #[derive(Debug, Args)]
 pub struct WhyArgs {
-    /// The page: a URL as clients ask for it (http:// or https://), or its path (beginning with /) whatever the host name
+    /// The page: a URL as clients ask for it (http:// or https://), or its path (beginning with /) whatever the host name. Of a `nicache nfs`, a
+    /// file: the export's name and the path below it
     #[arg(value_name = "URL")]
     pub url: String,
     /// Ask what a request with this header would meet, as `curl -H` sends it. Repeatable; with any, nothing but these headers is sent
@@ -377,7 +379,7 @@ pub struct WhyArgs {
     /// Ask what a request in HTTP/1.0 would meet
     #[arg(long)]
     pub http10: bool,
-    /// Show every source instead of the first ones
+    /// Show every source, or every range of a file's blocks, instead of the first ones
     #[arg(long)]
     pub all: bool,
     /// Which one.

@@ -329,6 +329,9 @@ pub enum Request {
         /// What is asked for it, at most [`crate::inquiry::ASKED_MAX`].
         #[serde(default)]
         requests: Vec<AskedRequest>,
+        /// The same as it was typed, if it may be the path of a file: what a `nicache nfs` tells about.
+        #[serde(default)]
+        path: Option<String>,
     },
     /// Which pages depend on a file, a directory or a table?
     Who {
@@ -382,6 +385,8 @@ pub enum Response {
     },
     /// To [`Request::Why`].
     Why(Box<WhyReport>),
+    /// To [`Request::Why`], of `nicache nfs`.
+    NfsWhy(Box<nicache_gateway::FileReport>),
     /// To [`Request::Who`].
     Who(Box<WhoReport>),
     /// Not possible.

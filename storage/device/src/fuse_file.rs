@@ -81,7 +81,9 @@ fn errno(error: &LunError) -> Errno {
     match error {
         LunError::Full { .. } => Errno::ENOSPC,
         LunError::OutOfRange { .. } => Errno::EINVAL,
-        LunError::Failed { .. } | LunError::Lost { .. } | LunError::Refused { .. } => Errno::EIO,
+        LunError::Failed { .. } | LunError::Lost { .. } | LunError::Taken { .. } | LunError::Refused { .. } => {
+            Errno::EIO
+        }
     }
 }
 

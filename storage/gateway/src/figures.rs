@@ -7,6 +7,7 @@ use nicache_initiator::BLOCK_BYTES;
 use nicache_ncache::{Copies, CopyClass};
 use nicache_nfs::Metrics;
 use nicache_nfs::protocol::Procedure;
+use nicache_web::WebCounters;
 use serde::{Deserialize, Serialize};
 
 use crate::copy_mode::CopyMode;
@@ -96,6 +97,38 @@ pub struct UnitFigures {
     pub errors: u64,
 }
 
+/// What was served by HTTP.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WebFigures {
+    /// Where.
+    pub addresses: Vec<String>,
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Replies by the hundred of their status: 2xx, 3xx, 4xx, 5xx.
+    pub statuses: [u64; 4],
+    /// Bytes of content that were sent.
+    pub content_bytes: u64,
+    /// Replies that were not completed, because their file changed while a client took it or could not be read.
+    pub cut: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Connections that were ended at once because there were too many.
+    pub refused: u64,
+}
+
+impl WebFigures {
+    pub(crate) fn add(&mut self, address: std::net::SocketAddr, counters: &WebCounters) {
+        self.addresses.push(address.to_string());
+        self.requests += counters.requests;
+        self.statuses.iter_mut().zip(counters.statuses).for_each(|(all, one)| *all += one);
+        self.content_bytes += counters.content_bytes;
+        self.cut += counters.cut;
+        self.connections += counters.connections;
+        self.refused += counters.refused;
+    }
+}
+
 /// All of it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -120,7 +153,10 @@ pub struct Figures {
     /// What is wrong at the moment, if something is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Connections of clients.
+    /// What was served by HTTP, if something is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub web: Option<WebFigures>,
+    /// Connections of clients of NFS.
     pub connections: u64,
     /// Files that are open.
     pub open_files: u64,
@@ -229,6 +265,9 @@ impl Figures {
             mb(self.dirty_bytes),
             self.connections
         );
+        if let Some(web) = &self.web {
+            let _ = write!(line, "  HTTP {} requests {}", web.requests, mb(web.content_bytes));
+        }
         if let Some(trouble) = &self.trouble {
             let _ = write!(line, "  TROUBLE: {trouble}");
         }
@@ -306,6 +345,9 @@ impl Figures {
             out.family(name, kind, help);
             out.value(name, "", value);
         }
+        if let Some(web) = &self.web {
+            out.web(web);
+        }
         out.family("nicache_nfs_blocks_total", "counter", "Blocks that READ needed, by where they were found.");
         for (place, value) in [("fho", self.hits_fho), ("lbn", self.hits_lbn), ("unit", self.misses)] {
             out.value("nicache_nfs_blocks_total", &format!("place=\"{place}\""), value);
@@ -342,6 +384,41 @@ impl Text {
         };
     }
 
+    fn web(&mut self, web: &WebFigures) {
+        self.family(
+            "nicache_nfs_http_requests_total",
+            "counter",
+            "Requests by HTTP, by the hundred of their reply's status.",
+        );
+        for (hundred, count) in (2..).zip(web.statuses) {
+            self.value("nicache_nfs_http_requests_total", &format!("status=\"{hundred}xx\""), count);
+        }
+        for (name, kind, help, value) in [
+            (
+                "nicache_nfs_http_content_bytes_total",
+                "counter",
+                "Content of files in replies by HTTP.",
+                web.content_bytes,
+            ),
+            (
+                "nicache_nfs_http_cut_total",
+                "counter",
+                "Replies by HTTP that were not completed because their file changed or could not be read.",
+                web.cut,
+            ),
+            ("nicache_nfs_http_connections", "gauge", "Connections of clients of HTTP.", web.connections),
+            (
+                "nicache_nfs_http_refused_total",
+                "counter",
+                "Connections by HTTP that were ended at once because there were too many.",
+                web.refused,
+            ),
+        ] {
+            self.family(name, kind, help);
+            self.value(name, "", value);
+        }
+    }
+
     fn histogram(&mut self, name: &str, operation: &str, latency: &LatencyFigures) {
         for (end, count) in BUCKETS_S.iter().zip(latency.at_most) {
             let _ = writeln!(self.0, "{name}_bucket{{operation=\"{operation}\",le=\"{end}\"}} {count}");
@@ -363,7 +440,19 @@ impl fmt::Display for Figures {
         if let Some(trouble) = &self.trouble {
             writeln!(f, "  TROUBLE: {trouble}")?;
         }
-        writeln!(f, "  exports {} at {}", self.exports.join(", "), self.addresses.join(", "))?;
+        if !self.exports.is_empty() {
+            writeln!(f, "  exports {} at {}", self.exports.join(", "), self.addresses.join(", "))?;
+        }
+        if let Some(web) = &self.web {
+            let (sent, connections) = (mb(web.content_bytes), web.connections);
+            writeln!(
+                f,
+                "  HTTP at {}: {} requests, {sent} of content, {connections} connections, {} replies cut",
+                web.addresses.join(", "),
+                web.requests,
+                web.cut
+            )?;
+        }
         if let Some(admin) = &self.admin {
             writeln!(f, "  admin http://{admin}/metrics")?;
         }
@@ -419,7 +508,15 @@ mod tests {
         }
         let operation = OperationFigures { name: "READ".into(), errors: 1, latency: LatencyFigures::of(&histogram) };
         let copies = vec![CopyFigures { class: "key".into(), copies: 2, bytes: 500 }];
-        Figures { operations: vec![operation], copies, read_bytes: 1000, hits_fho: 3, misses: 1, ..Figures::default() }
+        Figures {
+            operations: vec![operation],
+            copies,
+            read_bytes: 1000,
+            hits_fho: 3,
+            misses: 1,
+            web: Some(WebFigures { cut: 2, ..WebFigures::default() }),
+            ..Figures::default()
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,18 +18,23 @@ use nicache_nfs::portmap::{self, Mapping};
 use nicache_nfs::protocol::PORTMAP;
 use nicache_nfs::{ExportConfig, ExportError, HandleKey, Server, ServerConfig, ServerError};
 use nicache_payload::Payload;
+use nicache_web::{Revised, WebConfig, WebError, WebServer};
 use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags, openat2};
 use thiserror::Error;
 
 use crate::copy_mode::CopyMode;
 use crate::export_line::ExportLine;
-use crate::figures::{Figures, block_bytes};
+use crate::figures::{Figures, WebFigures, block_bytes};
+use crate::file_report::{self, FileReport, FileReportError};
 use crate::metered::Metered;
+use crate::web_line::WebLine;
 
 /// Threads that answer the device. They wait for the target, each with one request.
 const DEVICE_THREADS: usize = 4;
 /// How long the last writes may take.
 const UNMOUNT_MAX: Duration = Duration::from_secs(60);
+/// A reply by HTTP refers to this part of the cache at once, so that slow clients together have a quarter of it.
+const WEB_PIECES: u64 = 1024;
 
 /// What a gateway is made of.
 pub struct GatewayConfig {
@@ -39,8 +44,10 @@ pub struct GatewayConfig {
     pub mkfs: bool,
     /// The program that calls `nicache_device::supervise` and nothing else.
     pub supervisor: Command,
-    /// What is exported.
+    /// What is exported. Nothing: NFS is not served.
     pub exports: Vec<ExportLine>,
+    /// What is served by HTTP.
+    pub web: Vec<WebLine>,
     /// Which way payload takes.
     pub copy: CopyMode,
     /// Payload in memory: cached, dirty, and on its way to clients.
@@ -66,7 +73,7 @@ pub enum GatewayError {
     /// The unit cannot be mounted, or not be unmounted.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A folder of the unit cannot be exported.
+    /// A folder of the unit cannot be served.
     #[error(
         "cannot export the folder {folder} of the unit as {name}: {error}; export the whole unit first and make the folder there"
     )]
@@ -91,6 +98,9 @@ pub enum GatewayError {
     /// The front end does not start.
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// HTTP is not served.
+    #[error(transparent)]
+    Web(#[from] WebError),
     /// The port mapper does not take the programs.
     #[error("cannot register with the port mapper at {address}: {error}")]
     Register {
@@ -105,13 +115,15 @@ pub enum GatewayError {
 pub struct Gateway {
     // In the order in which they end.
     server: Option<Server>,
-    payload: Option<Arc<dyn Payload>>,
+    web: Vec<WebServer>,
+    payload: Option<Arc<Revised>>,
     mounted: Option<Mounted>,
     cache: Arc<Cache>,
     metered: Arc<Metered>,
     copy: CopyMode,
     cache_bytes_max: u64,
-    exports: Vec<String>,
+    /// What clients mount, and the folder of the unit that it is.
+    exports: Vec<(String, PathBuf)>,
     registered: Option<(SocketAddr, Vec<Mapping>)>,
     errors_before: Option<u64>,
     started: Instant,
@@ -133,21 +145,36 @@ impl Gateway {
             CopyMode::Nicache => Arc::new(Nicache::new(Arc::clone(&cache)).map_err(GatewayError::Cache)?),
             CopyMode::Baseline => Arc::new(Baseline::new(Arc::clone(cache.copies()))),
         };
+        let payload = Arc::new(Revised::new(payload));
         let errors_before = errors_of_file_system(mounted.device());
         let mut gateway = Gateway {
             server: None,
+            web: Vec::new(),
             payload: Some(Arc::clone(&payload)),
             mounted: Some(mounted),
             cache,
             metered,
             copy: config.copy,
             cache_bytes_max,
-            exports: config.exports.iter().map(|export| export.name.clone()).collect(),
+            exports: config.exports.iter().map(|export| (export.name.clone(), export.folder.clone())).collect(),
             registered: None,
             errors_before,
             started: Instant::now(),
         };
-        gateway.serve(config.exports, config.listen, config.portmap_udp, config.workers, config.handle_key, payload)?;
+        if !config.exports.is_empty() {
+            let served: Arc<dyn Payload> = payload.clone();
+            gateway.serve(
+                config.exports,
+                config.listen,
+                config.portmap_udp,
+                config.workers,
+                config.handle_key,
+                served,
+            )?;
+        }
+        for line in config.web {
+            gateway.serve_web(&line, Arc::clone(&payload))?;
+        }
         if let Some(address) = config.register {
             let programs = gateway.mappings().iter().filter(|mapping| mapping.program != PORTMAP);
             let programs: Vec<Mapping> = programs.copied().collect();
@@ -214,6 +241,24 @@ impl Gateway {
         Ok(())
     }
 
+    fn serve_web(&mut self, line: &WebLine, payload: Arc<Revised>) -> Result<(), GatewayError> {
+        let Some(mounted) = &self.mounted else { return Ok(()) };
+        let folder = if line.folder.as_os_str().is_empty() { Path::new(".") } else { line.folder.as_path() };
+        let root = open_below(mounted, folder).map_err(|error| GatewayError::Folder {
+            name: format!("http://{}/", line.listen),
+            folder: line.folder.display().to_string(),
+            error,
+        })?;
+        let piece_bytes = u32::try_from(self.cache_bytes_max / WEB_PIECES).unwrap_or(u32::MAX).clamp(64 << 10, 1 << 20);
+        self.web.push(WebServer::start(WebConfig { listen: line.listen, root, payload, piece_bytes })?);
+        Ok(())
+    }
+
+    /// Where HTTP is served, in the order of the configuration.
+    pub fn web_addresses(&self) -> Vec<SocketAddr> {
+        self.web.iter().map(WebServer::address).collect()
+    }
+
     /// Where it listens, in the order of the configuration.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.server.as_ref().map_or(Vec::new(), |server| server.addresses().to_vec())
@@ -260,7 +305,7 @@ impl Gateway {
         let mut figures = Figures {
             uptime_s: self.started.elapsed().as_secs(),
             unit: self.cache.lun().name().to_owned(),
-            exports: self.exports.clone(),
+            exports: self.exports.iter().map(|(name, _)| name.clone()).collect(),
             addresses: self.addresses().iter().map(ToString::to_string).collect(),
             copy: self.copy,
             trouble: self.trouble(),
@@ -275,6 +320,10 @@ impl Gateway {
             unit_commands: self.metered.figures(),
             ..Figures::default()
         };
+        for server in &self.web {
+            let web = figures.web.get_or_insert_with(WebFigures::default);
+            web.add(server.address(), &server.counters());
+        }
         if let Some(server) = &self.server {
             let (metrics, sizes) = (server.metrics(), server.sizes());
             figures.connections = sizes.connections as u64;
@@ -283,6 +332,13 @@ impl Gateway {
             figures.set_operations(&metrics);
         }
         figures
+    }
+
+    /// What it has of a file, by the path that clients know: an export's name, and what is below it.
+    pub fn file_report(&self, path: &str) -> Result<FileReport, FileReportError> {
+        let ended = || FileReportError::Look(io::Error::other("the gateway has ended"), path.to_owned());
+        let mounted = self.mounted.as_ref().ok_or_else(ended)?;
+        file_report::report(mounted.root(), &self.exports, &self.cache, self.copy, path)
     }
 
     /// Ends it: requests that are under way are executed, everything is written and durable, the mount is gone. Or this says what is not so.
@@ -297,6 +353,7 @@ impl Gateway {
             tracing::warn!("the port mapper at {address} still has this server: {error}");
         }
         self.server = None;
+        self.web.clear();
         self.payload = None;
         self.mounted.take().map_or(Ok(()), |mounted| Ok(mounted.close()?))
     }

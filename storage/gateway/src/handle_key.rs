@@ -51,6 +51,8 @@ pub enum KeyError {
 pub struct KeptKey {
     /// The secret.
     pub key: HandleKey,
+    /// Who this gateway is for the target's reservations: the same as long as the secret is, and nothing follows from it for the secret.
+    pub identity: u32,
     /// Locked while this lives. The lock goes with the process.
     _file: File,
 }
@@ -79,12 +81,17 @@ fn load(path: &Path) -> Result<KeptKey, KeyError> {
     }
     let mut bytes = Vec::new();
     (&file).take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    let secret = bytes.try_into().map_err(|_| KeyError::Form { path: path.to_owned() })?;
+    let secret: [u8; KEY_BYTES] = bytes.try_into().map_err(|_| KeyError::Form { path: path.to_owned() })?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(KeptKey { key: HandleKey::new(secret), _file: file }),
+        Ok(()) => Ok(KeptKey { identity: identity_of(&secret), key: HandleKey::new(secret), _file: file }),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(KeyError::Taken { path: path.to_owned() }),
         Err(error) => Err(failed(error.into())),
     }
+}
+
+fn identity_of(secret: &[u8; KEY_BYTES]) -> u32 {
+    let derived = blake3::derive_key("nicache 2026-11 identity of a gateway for persistent reservations", secret);
+    derived.first_chunk().copied().map(u32::from_le_bytes).unwrap_or_default()
 }
 
 /// Whole or not at all, also if the machine stops; of two that make one at a time, the first one's stays.
@@ -118,7 +125,10 @@ mod tests {
         let path = folder.path().join("a/b/key");
         let kept = load_or_make_key(&path).unwrap();
         assert!(matches!(load_or_make_key(&path), Err(KeyError::Taken { .. })));
+        let identity = kept.identity;
         drop(kept);
+        assert_eq!(load_or_make_key(&path).unwrap().identity, identity);
+        assert_ne!(load_or_make_key(&folder.path().join("other")).unwrap().identity, identity);
         let first = std::fs::read(&path).unwrap();
         assert_eq!((first.len(), path.metadata().unwrap().mode() & 0o777), (KEY_BYTES, 0o600));
         load_or_make_key(&path).unwrap();

@@ -83,7 +83,7 @@ impl Metered {
     fn note<T>(&self, result: Result<T, LunError>) -> Result<T, LunError> {
         if let Err(error) = &result {
             self.errors.fetch_add(1, Ordering::Relaxed);
-            if matches!(error, LunError::Lost { .. }) {
+            if error.is_final() {
                 self.lost.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.to_string());
             }
         }

@@ -11,11 +11,13 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use crate::capacity::Capacity;
 use crate::libiscsi::{Answer, Request};
 use crate::lun::{BLOCK_BYTES, Lun, LunError};
 use crate::queue::{Command, Limits, Operation, Queue};
+use crate::reservation::{Claim, ReservationOptions, parse_reserved};
 use crate::sense::{Verdict, judge};
-use crate::session::{Capacity, Identity, Session};
+use crate::session::{Identity, OpenError, Session, ask_reservation};
 use crate::url::TargetUrl;
 
 /// How a unit is used.
@@ -35,7 +37,16 @@ pub struct IscsiOptions {
     pub transfer_bytes_max: usize,
     /// Bytes of completed writes that are kept until a flush. At this many, the initiator flushes of its own. They take memory.
     pub unflushed_bytes_max: usize,
+    /// Has the target refuse all others. None: whoever logs in may read and write.
+    pub reservation: Option<ReservationOptions>,
 }
+
+/// How often it is looked whether the unit is still reserved.
+const LOOK: Duration = Duration::from_secs(2);
+/// Attempts at the first session of a gateway that reserves.
+const FIRST_ATTEMPTS: usize = 4;
+/// How long giving a reservation back may take.
+const RELEASE_MAX: Duration = Duration::from_secs(2);
 
 impl Default for IscsiOptions {
     fn default() -> IscsiOptions {
@@ -47,6 +58,7 @@ impl Default for IscsiOptions {
             depth_max: 64,
             transfer_bytes_max: 256 << 10,
             unflushed_bytes_max: 64 << 20,
+            reservation: None,
         }
     }
 }
@@ -86,11 +98,16 @@ impl IscsiLun {
         let wake =
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| refused(format!("eventfd: {e}")))?;
         let shared = Arc::new(Shared { submitted: Mutex::default(), wake, sessions: AtomicU64::new(0) });
-        let mut random = [0; 6];
+        let mut random = [0; 10];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|e| refused(format!("getrandom: {e}")))?;
-        let [a, b, c, d, e, f] = random;
-        let isid = (u32::from_le_bytes([a, b, c, 0]), u16::from_le_bytes([d, e]) ^ u16::from(f));
+        let [a, b, c, d, e, f, seed @ ..] = random;
+        // A gateway that reserves is the same initiator port after a restart: its new session ends the one of a process that was killed, with its commands, and
+        // LIO lets only the holder's own port preempt it where the name is the same.
+        let isid = match options.reservation {
+            Some(ReservationOptions { identity, .. }) => (identity & 0x00FF_FFFF, (identity >> 24) as u16),
+            None => (u32::from_le_bytes([a, b, c, 0]), u16::from_le_bytes([d, e]) ^ u16::from(f)),
+        };
         let driver = Driver {
             url: url.clone(),
             options: options.clone(),
@@ -98,6 +115,9 @@ impl IscsiLun {
             shared: Arc::clone(&shared),
             capacity: None,
             portal: 0,
+            claim: options.reservation.map(|options| Claim::new(options, u32::from_le_bytes(seed))),
+            looked: Instant::now(),
+            look: None,
         };
         let (opened, capacity) = sync_channel(1);
         let thread = std::thread::Builder::new()
@@ -239,6 +259,11 @@ struct Driver {
     capacity: Option<Capacity>,
     /// The portal to try next.
     portal: usize,
+    claim: Option<Claim>,
+    /// When it was last looked whether the unit is still reserved.
+    looked: Instant,
+    /// The tag of such a look.
+    look: Option<u64>,
 }
 
 impl Driver {
@@ -250,12 +275,12 @@ impl Driver {
             patience: self.options.patience,
         };
         let mut queue = Queue::new(self.url.to_string(), limits, Instant::now());
-        let mut session = match self.open_any() {
+        let mut session = match self.open_first() {
             Ok(session) => {
                 let _ = opened.send(Ok(session.capacity));
                 Some(session)
             }
-            Err(reason) => {
+            Err(OpenError::Failed(reason) | OpenError::Taken(reason)) => {
                 let _ = opened.send(Err(reason));
                 return;
             }
@@ -276,6 +301,9 @@ impl Driver {
             deliver(&mut queue);
         }
         if let Some(mut session) = session {
+            if let Some(claim) = self.claim.as_ref().filter(|_| !queue.is_lost()) {
+                session.release(claim, Instant::now() + RELEASE_MAX);
+            }
             session.log_out();
         }
         let mut submitted = self.shared.lock();
@@ -295,7 +323,7 @@ impl Driver {
 
     /// Sends what may be sent, waits, and takes the answers. None: the session is over.
     fn turn(
-        &self,
+        &mut self,
         mut session: Session,
         queue: &mut Queue<Caller>,
         sent: &mut HashMap<u64, Command<Caller>>,
@@ -314,11 +342,21 @@ impl Driver {
                     queue.handle_answer(command, Verdict::NextSession, Instant::now());
                     break;
                 }
-                Err(Request::Capacity(_)) => {}
+                Err(Request::Capacity(_) | Request::Raw { .. }) => {}
             }
         }
+        if self.claim.as_ref().is_some_and(|claim| claim.held().is_some())
+            && self.look.is_none()
+            && self.looked.elapsed() >= LOOK
+            && !queue.is_lost()
+        {
+            self.looked = Instant::now();
+            self.look = session.issue(ask_reservation()).ok();
+        }
+        let look_due = self.claim.as_ref().map(|_| self.looked + LOOK).filter(|_| !queue.is_lost());
+        let until = [queue.next_time(), look_due].into_iter().flatten().min();
         if broken.is_none()
-            && let Err(reason) = session.wait(self.shared.wake.as_fd(), queue.next_time(), self.options.silence_max)
+            && let Err(reason) = session.wait(self.shared.wake.as_fd(), until, self.options.silence_max)
         {
             broken = Some(reason);
         }
@@ -326,15 +364,31 @@ impl Driver {
             if is_over(&answer) && broken.is_none() {
                 broken = Some("the connection broke".to_owned());
             }
-            take_answer(answer, queue, sent);
+            if self.look == Some(answer.tag) {
+                self.take_look(answer, queue);
+            } else {
+                take_answer(answer, queue, sent);
+            }
         }
         let Some(reason) = broken else { return Some(session) };
         tracing::warn!("{}: {reason}; commands wait for a new session", self.url);
         queue.handle_session_down(reason, Instant::now());
+        self.look = None;
         for answer in session.end() {
             take_answer(answer, queue, sent);
         }
         None
+    }
+
+    /// Whether the unit is still this gateway's.
+    fn take_look(&mut self, answer: Answer, queue: &mut Queue<Caller>) {
+        self.look = None;
+        let (Some(claim), Request::Raw { data, .. }) = (&self.claim, &answer.request) else { return };
+        if judge(answer.status, answer.sense) == Verdict::Done
+            && let Some(reason) = parse_reserved(data).and_then(|found| claim.lost(found))
+        {
+            queue.handle_taken(reason);
+        }
     }
 
     /// One attempt at a new session; then a pause, in which a shutdown is noticed.
@@ -346,15 +400,12 @@ impl Driver {
                     queue.handle_session_up();
                     return Some(session);
                 }
-                Err(reason) => queue.handle_session_down(reason, Instant::now()),
+                Err(OpenError::Failed(reason)) => queue.handle_session_down(reason, Instant::now()),
+                Err(OpenError::Taken(reason)) => queue.handle_taken(reason),
             }
             queue.handle_time(Instant::now());
             if queue.is_lost() {
-                tracing::error!(
-                    "{}: given up after {} s without the target",
-                    self.url,
-                    self.options.patience.as_secs()
-                );
+                tracing::error!("{}: given up", self.url);
                 // Its callers want to know now.
                 return None;
             }
@@ -364,12 +415,26 @@ impl Driver {
         None
     }
 
+    /// The first session. A process of the same identity that still lives may end one or two of them by its own, before it hears that it has lost the unit.
+    fn open_first(&mut self) -> Result<Session, OpenError> {
+        let mut opened = self.open_any();
+        for _ in 1..FIRST_ATTEMPTS {
+            if self.claim.is_none() || !matches!(opened, Err(OpenError::Failed(_))) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            opened = self.open_any();
+        }
+        opened
+    }
+
     /// Tries each portal once.
-    fn open_any(&mut self) -> Result<Session, String> {
+    fn open_any(&mut self) -> Result<Session, OpenError> {
         let mut last = "no portal".to_owned();
         for _ in 0..self.url.portals.len() {
             let portal = &self.url.portals[self.portal % self.url.portals.len()];
-            match Session::open(&self.url, portal, &self.identity, Instant::now() + self.options.login_max) {
+            let deadline = Instant::now() + self.options.login_max;
+            match Session::open(&self.url, portal, &self.identity, self.claim.as_mut(), deadline) {
                 Ok(session) => match self.capacity {
                     Some(capacity) if capacity != session.capacity => {
                         last = format!("{portal}: the unit's size changed");
@@ -380,11 +445,13 @@ impl Driver {
                         return Ok(session);
                     }
                 },
-                Err(reason) => last = format!("{portal}: {reason}"),
+                Err(OpenError::Failed(reason)) => last = format!("{portal}: {reason}"),
+                // It is the same unit behind all of them.
+                Err(taken) => return Err(taken),
             }
             self.portal += 1;
         }
-        Err(last)
+        Err(last.into())
     }
 }
 

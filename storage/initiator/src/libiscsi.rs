@@ -133,6 +133,12 @@ mod raw {
             immediate: c_int,
         ) -> *mut ScsiTask;
         pub(super) fn scsi_cdb_readcapacity16() -> *mut ScsiTask;
+        pub(super) fn scsi_create_task(
+            cdb_bytes: c_int,
+            cdb: *mut c_uchar,
+            direction: c_int,
+            bytes: c_int,
+        ) -> *mut ScsiTask;
         pub(super) fn scsi_task_set_iov_in(task: *mut ScsiTask, iov: *mut libc::iovec, count: c_int);
         pub(super) fn scsi_task_set_iov_out(task: *mut ScsiTask, iov: *mut libc::iovec, count: c_int);
         pub(super) fn scsi_free_scsi_task(task: *mut ScsiTask);
@@ -212,6 +218,15 @@ pub(crate) enum Request {
     Transfer { operation: Operation, block: u32 },
     /// READ CAPACITY (16), whose 32 bytes go into the buffer.
     Capacity(BytesMut),
+    /// A command as it is, and its data: those that the target gives, or gets.
+    Raw { command: [u8; 10], data: BytesMut, direction: Direction },
+}
+
+/// Where a command's data go (`enum scsi_xfer_dir`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    FromTarget = 1,
+    ToTarget = 2,
 }
 
 /// The end of a command.
@@ -362,6 +377,15 @@ impl Context {
                 let piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
                 // SAFETY: the call makes a task.
                 (unsafe { raw::scsi_cdb_readcapacity16() }, Box::new([piece]) as Box<[libc::iovec]>, false)
+            }
+            Request::Raw { command, data, direction } => {
+                let piece = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
+                // SAFETY: the call copies the ten bytes of the command.
+                let task = unsafe {
+                    let (bytes, command_bytes) = (data.len() as c_int, command.len() as c_int);
+                    raw::scsi_create_task(command_bytes, command.as_mut_ptr(), *direction as c_int, bytes)
+                };
+                (task, Box::new([piece]) as Box<[libc::iovec]>, *direction == Direction::ToTarget)
             }
         };
         let Some(task) = NonNull::new(task) else { return Err(request) };

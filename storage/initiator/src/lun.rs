@@ -51,6 +51,14 @@ pub enum LunError {
         /// The last error.
         reason: String,
     },
+    /// Another gateway has the unit now. It takes no more commands.
+    #[error("{lun}: {reason}; what this gateway has not written is lost, and its clients are told so")]
+    Taken {
+        /// The unit.
+        lun: String,
+        /// What was found.
+        reason: String,
+    },
     /// The unit could not be reached or taken at the start.
     #[error("{lun}: {reason}")]
     Refused {
@@ -61,13 +69,20 @@ pub enum LunError {
     },
 }
 
+impl LunError {
+    /// Whether the unit takes no more commands.
+    pub fn is_final(&self) -> bool {
+        matches!(self, LunError::Lost { .. } | LunError::Taken { .. })
+    }
+}
+
 impl From<LunError> for io::Error {
     fn from(error: LunError) -> io::Error {
         let kind = match error {
             LunError::Full { .. } => io::ErrorKind::StorageFull,
             LunError::OutOfRange { .. } => io::ErrorKind::InvalidInput,
             LunError::Lost { .. } => io::ErrorKind::TimedOut,
-            LunError::Failed { .. } | LunError::Refused { .. } => io::ErrorKind::Other,
+            LunError::Failed { .. } | LunError::Refused { .. } | LunError::Taken { .. } => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
     }

@@ -162,6 +162,10 @@ impl<T> Queue<T> {
                 }
             }
             Verdict::Full(reason) => self.fail(command, &reason, true),
+            Verdict::Taken(reason) => {
+                self.handle_taken(reason);
+                self.repeat(command, None);
+            }
             Verdict::Failed(reason) => self.fail(command, &reason, false),
         }
     }
@@ -174,6 +178,11 @@ impl<T> Queue<T> {
             let reason = reason.clone();
             self.lose(reason);
         }
+    }
+
+    /// The unit is another gateway's: this one's writes would destroy what that has written.
+    pub(crate) fn handle_taken(&mut self, reason: String) {
+        self.end(LunError::Taken { lun: self.name.clone(), reason });
     }
 
     /// When [`Queue::handle_time`] or [`Queue::poll_command`] have something to do without another event.
@@ -296,7 +305,13 @@ impl<T> Queue<T> {
     }
 
     fn lose(&mut self, reason: String) {
-        let error = LunError::Lost { lun: self.name.clone(), waited_s: self.limits.patience.as_secs(), reason };
+        self.end(LunError::Lost { lun: self.name.clone(), waited_s: self.limits.patience.as_secs(), reason });
+    }
+
+    fn end(&mut self, error: LunError) {
+        if self.is_lost() {
+            return;
+        }
         self.link = Link::Lost(error.clone());
         self.replays.clear();
         while let Some(command) = self.waiting.pop_front() {

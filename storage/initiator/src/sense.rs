@@ -43,6 +43,8 @@ pub enum Verdict {
     NextSession,
     /// The target's storage is full.
     Full(String),
+    /// The unit is another initiator's.
+    Taken(String),
     /// It failed for good.
     Failed(String),
 }
@@ -55,7 +57,7 @@ pub fn judge(status: i32, sense: Sense) -> Verdict {
         BUSY | TASK_SET_FULL | ACA_ACTIVE => Verdict::Later(format!("the target is busy (status {status:#04x})")),
         // Another initiator's command (CLEAR TASK SET) or a reset; SAM-5 section 5.3.1.
         TASK_ABORTED => Verdict::Again,
-        RESERVATION_CONFLICT => Verdict::Failed("another initiator has reserved the unit".to_owned()),
+        RESERVATION_CONFLICT => Verdict::Taken("another initiator has reserved the unit".to_owned()),
         status if status & 0x0F00_0000 != 0 => Verdict::NextSession,
         status => Verdict::Failed(format!("unknown status {status:#x}")),
     }
@@ -101,7 +103,7 @@ mod tests {
         assert!(matches!(check(0x7, 0x2700), Verdict::Failed(_)));
         assert!(matches!(judge(BUSY, Sense::default()), Verdict::Later(_)));
         assert_eq!(judge(CANCELLED, Sense::default()), Verdict::NextSession);
-        assert!(matches!(judge(RESERVATION_CONFLICT, Sense::default()), Verdict::Failed(_)));
+        assert!(matches!(judge(RESERVATION_CONFLICT, Sense::default()), Verdict::Taken(_)));
     }
 
     proptest::proptest! {

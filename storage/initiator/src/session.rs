@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::libiscsi::{Answer, Context, Found, Request, SessionType};
+use crate::capacity::{Capacity, parse_capacity};
+use crate::libiscsi::{Answer, Context, Direction, Found, Request, SessionType};
+use crate::reservation::{Claim, Judgement, Out, READ_BYTES, READ_RESERVATION, Reserved, parse_reserved};
 use crate::sense::{Verdict, judge};
 use crate::url::{Credentials, TargetUrl};
 
@@ -17,12 +19,32 @@ pub(crate) struct Identity {
     pub(crate) isid: (u32, u16),
 }
 
-/// What a unit says of itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Capacity {
-    pub(crate) bytes: u64,
-    pub(crate) block_bytes: u32,
+/// Why a session is not begun.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum OpenError {
+    /// Another attempt may go better.
+    Failed(String),
+    /// The unit is another gateway's.
+    Taken(String),
 }
+
+impl From<String> for OpenError {
+    fn from(reason: String) -> OpenError {
+        OpenError::Failed(reason)
+    }
+}
+
+impl From<&str> for OpenError {
+    fn from(reason: &str) -> OpenError {
+        OpenError::Failed(reason.to_owned())
+    }
+}
+
+/// How often a claim is looked at anew because another initiator came between.
+const CLAIM_ATTEMPTS: usize = 8;
+
+/// How long a command of another gateway may be under way at a target that cannot abort it.
+const UNDER_WAY: Duration = Duration::from_secs(2);
 
 pub(crate) struct Session {
     context: Context,
@@ -34,13 +56,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects to one portal, logs in, and asks for the unit's size.
+    /// Connects to one portal, logs in, reserves the unit if there is a claim, and asks for its size.
     pub(crate) fn open(
         url: &TargetUrl,
         portal: &str,
         identity: &Identity,
+        claim: Option<&mut Claim>,
         deadline: Instant,
-    ) -> Result<Session, String> {
+    ) -> Result<Session, OpenError> {
         let mut context = Context::new(&identity.initiator, SessionType::Normal, identity.isid)?;
         context.set_target(&url.target)?;
         set_credentials(&mut context, url.credentials.as_ref(), url.target_credentials.as_ref())?;
@@ -48,25 +71,123 @@ impl Session {
         drive(&mut context, deadline, Context::poll_connected)??;
         let unknown = Capacity { bytes: 0, block_bytes: 0 };
         let mut session = Session { context, lun: url.lun, next_tag: 0, heard: Instant::now(), capacity: unknown };
+        // First, because a target may refuse even to tell the size of what another one has reserved (LIO does).
+        if let Some(claim) = claim {
+            session.claim(claim, deadline)?;
+        }
         session.capacity = session.ask_capacity(deadline)?;
         Ok(session)
     }
 
-    fn ask_capacity(&mut self, deadline: Instant) -> Result<Capacity, String> {
-        // A unit that was just reset says so once to each command (UNIT ATTENTION).
+    /// Reserves the unit, or finds that it is another's.
+    fn claim(&mut self, claim: &mut Claim, deadline: Instant) -> Result<(), OpenError> {
+        let key = claim.next_key();
+        for _ in 0..CLAIM_ATTEMPTS {
+            let found = match self.read_reservation(deadline)? {
+                Some(found) => found,
+                None if claim.held().is_some() => {
+                    return Err("the target knows persistent reservations no longer".into());
+                }
+                None => {
+                    tracing::warn!(
+                        "the target knows no persistent reservations: nothing keeps a gateway on another machine from the unit"
+                    );
+                    return Ok(());
+                }
+            };
+            let step = match claim.judge(key, found) {
+                Judgement::Held => {
+                    claim.handle_held(key, found.generation);
+                    return Ok(());
+                }
+                Judgement::Refused(reason) => {
+                    // A key of this session's would be left behind otherwise.
+                    let _ = self.order(Out::Unregister { key }, deadline);
+                    return Err(OpenError::Taken(reason));
+                }
+                Judgement::Free => Out::Reserve { key },
+                Judgement::Preempt(victim) => Out::Preempt { key, victim, aborts: true },
+            };
+            if !self.order(Out::Register { key, persists: true }, deadline)?
+                && !self.order(Out::Register { key, persists: false }, deadline)?
+            {
+                return Err("the target takes no registration".into());
+            }
+            // If this session had the reservation, it has it with the new key now. What is refused is looked at anew.
+            if self.read_reservation(deadline)?.is_none_or(|found| found.holder != Some(key)) {
+                let is_done = self.order(step, deadline)?;
+                if let Out::Preempt { key, victim, .. } = step
+                    && !is_done
+                    && self.order(Out::Preempt { key, victim, aborts: false }, deadline)?
+                    && !claim.is_own(victim)
+                {
+                    // What it had at the target goes on there.
+                    std::thread::sleep(UNDER_WAY);
+                }
+            }
+        }
+        Err("the unit's reservation does not settle: other initiators change it".into())
+    }
+
+    /// Gives the unit back.
+    pub(crate) fn release(&mut self, claim: &Claim, deadline: Instant) {
+        if let Some(key) = claim.held() {
+            let _ = self.order(Out::Release { key }, deadline);
+            let _ = self.order(Out::Unregister { key }, deadline);
+        }
+    }
+
+    /// What the unit says about its reservation; None if it knows none.
+    fn read_reservation(&mut self, deadline: Instant) -> Result<Option<Reserved>, String> {
+        let answer = self.ask(ask_reservation, deadline)?;
+        match (judge(answer.status, answer.sense), answer.request) {
+            (Verdict::Done, Request::Raw { data, .. }) => {
+                let short = "the answer to PERSISTENT RESERVE IN is too short";
+                parse_reserved(&data).map(Some).ok_or_else(|| short.to_owned())
+            }
+            (Verdict::Failed(_), _) if answer.sense.key == ILLEGAL_REQUEST => Ok(None),
+            (Verdict::Failed(reason), _) => Err(reason),
+            _ => Err("the session ended during PERSISTENT RESERVE IN".to_owned()),
+        }
+    }
+
+    /// Whether a PERSISTENT RESERVE OUT was executed; not, if the target refuses it.
+    fn order(&mut self, order: Out, deadline: Instant) -> Result<bool, String> {
+        let request = || {
+            let (command, parameters) = order.encode();
+            Request::Raw { command, data: BytesMut::from(&parameters[..]), direction: Direction::ToTarget }
+        };
+        let answer = self.ask(request, deadline)?;
+        match judge(answer.status, answer.sense) {
+            Verdict::Done => Ok(true),
+            // Also what it can do only under conditions, such as keeping registrations when it loses its power.
+            Verdict::Failed(reason) | Verdict::Taken(reason) => {
+                tracing::debug!("{order:?}: {reason}");
+                Ok(false)
+            }
+            _ => Err("the session ended during PERSISTENT RESERVE OUT".to_owned()),
+        }
+    }
+
+    /// Sends a command until it is executed or refused: a unit that was just reset, or whose registrations changed, says so once to each command.
+    fn ask(&mut self, request: impl Fn() -> Request, deadline: Instant) -> Result<Answer, String> {
         for _ in 0..8 {
-            let tag =
-                self.issue(Request::Capacity(BytesMut::zeroed(32))).map_err(|_| "READ CAPACITY could not be sent")?;
+            self.issue(request()).map_err(|_| "a command could not be sent")?;
             let answer = drive(&mut self.context, deadline, Context::poll_answer)?;
-            debug_assert_eq!(answer.tag, tag);
-            match (judge(answer.status, answer.sense), answer.request) {
-                (Verdict::Done, Request::Capacity(data)) => return parse_capacity(&data),
-                (Verdict::Again | Verdict::Later(_), _) => {}
-                (Verdict::Failed(reason) | Verdict::Full(reason), _) => return Err(reason),
-                _ => return Err("the session ended during READ CAPACITY".to_owned()),
+            if !matches!(judge(answer.status, answer.sense), Verdict::Again | Verdict::Later(_)) {
+                return Ok(answer);
             }
         }
         Err("the unit does not become ready".to_owned())
+    }
+
+    fn ask_capacity(&mut self, deadline: Instant) -> Result<Capacity, String> {
+        let answer = self.ask(|| Request::Capacity(BytesMut::zeroed(32)), deadline)?;
+        match (judge(answer.status, answer.sense), answer.request) {
+            (Verdict::Done, Request::Capacity(data)) => parse_capacity(&data),
+            (Verdict::Failed(reason) | Verdict::Full(reason) | Verdict::Taken(reason), _) => Err(reason),
+            _ => Err("the session ended during READ CAPACITY".to_owned()),
+        }
     }
 
     /// Sends a command and says its tag. What cannot be sent comes back.
@@ -115,6 +236,15 @@ impl Session {
     }
 }
 
+/// READ RESERVATION.
+pub(crate) fn ask_reservation() -> Request {
+    let (command, data) = (READ_RESERVATION, BytesMut::zeroed(READ_BYTES));
+    Request::Raw { command, data, direction: Direction::FromTarget }
+}
+
+/// The sense key of a command that a target does not know.
+const ILLEGAL_REQUEST: u8 = 5;
+
 /// Asks a portal for its targets.
 pub(crate) fn discover(
     portal: &str,
@@ -148,24 +278,6 @@ fn set_credentials(
     Ok(())
 }
 
-/// READ CAPACITY (16)'s parameter data (SBC-3, section 5.16.2): the last block and the length of a block.
-fn parse_capacity(data: &[u8]) -> Result<Capacity, String> {
-    let last =
-        data.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes)).ok_or("READ CAPACITY's answer is too short")?;
-    let length = data
-        .get(8..)
-        .unwrap_or_default()
-        .first_chunk::<4>()
-        .map(|bytes| u32::from_be_bytes(*bytes))
-        .ok_or("READ CAPACITY's answer is too short")?;
-    if ![512, 1024, 2048, 4096].contains(&length) {
-        return Err(format!("a unit with blocks of {length} bytes is not supported"));
-    }
-    let bytes = last.checked_add(1).and_then(|blocks| blocks.checked_mul(u64::from(length)));
-    let bytes = bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).ok_or("READ CAPACITY's answer is out of range")?;
-    Ok(Capacity { bytes, block_bytes: length })
-}
-
 /// Services a context until `done` has something.
 fn drive<T>(
     context: &mut Context,
@@ -196,21 +308,4 @@ fn wait(context: &mut Context, wake: Option<BorrowedFd<'_>>, until: Option<Insta
     let revents = fds[0].revents().bits() as i16;
     drop(fds);
     context.service(revents)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn capacity_of_hostile_targets() {
-        let data = |last: u64, length: u32| [&last.to_be_bytes()[..], &length.to_be_bytes()[..], &[0; 20]].concat();
-        assert_eq!(parse_capacity(&data(7, 512)), Ok(Capacity { bytes: 4096, block_bytes: 512 }));
-        assert!(parse_capacity(&data(u64::MAX, 512)).is_err());
-        assert!(parse_capacity(&data(u64::MAX - 1, 4096)).is_err());
-        assert!(parse_capacity(&data(7, 0)).is_err());
-        assert!(parse_capacity(&data(7, 520)).is_err());
-        assert!(parse_capacity(&[0; 9]).is_err());
-        assert!(parse_capacity(&[]).is_err());
-    }
 }

@@ -15,3 +15,8 @@ fn url_corpus() {
 fn sense_corpus() {
     replay("sense", exercise::sense);
 }
+
+#[test]
+fn response_corpus() {
+    replay("response", exercise::response);
+}

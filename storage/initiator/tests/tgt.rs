@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use nicache_initiator::{BLOCK_BYTES, Credentials, IscsiLun, IscsiOptions, Lun, LunError, TargetUrl, discover};
+use nicache_initiator::{
+    BLOCK_BYTES, Credentials, IscsiLun, IscsiOptions, Lun, LunError, ReservationOptions, TargetUrl, discover,
+};
 use nicache_target::{Target, TargetOptions};
 
 struct Unit {
@@ -201,4 +203,58 @@ fn a_target_that_stays_away_fails_closed_with_its_name() {
     // Closed, also when the target is there again.
     unit.target.restart().unwrap();
     assert!(matches!(lun.flush(), Err(LunError::Lost { .. })));
+}
+
+/// Gateways on two machines, which have other names and other identities. On a unit of any target, if the environment has one (64 MB at least, whose
+/// content is nobody's).
+#[test]
+fn a_reserved_unit_is_one_gateways_until_another_takes_it_over() {
+    let given = std::env::var("NICACHE_TEST_UNIT").ok();
+    let mut unit = match given {
+        Some(_) => None,
+        None => unit(&TargetOptions::default()),
+    };
+    let Some(url) = given.or_else(|| unit.as_ref().map(|unit| unit.target.url())) else { return };
+    let url: TargetUrl = url.parse().unwrap();
+    let open = |machine: &str, identity: u32, take_over: bool| {
+        let initiator = format!("iqn.2026-11.org.nicache:{machine}");
+        let reservation = Some(ReservationOptions { identity, take_over });
+        IscsiLun::open(&url, &IscsiOptions { initiator, reservation, ..options() })
+    };
+    let write = |lun: &IscsiLun, version| lun.write(0, &[pattern(0, version)]);
+    let first = open("one", 1, false).unwrap();
+    write(&first, 1).unwrap();
+    let refused = open("two", 2, false).err().unwrap().to_string();
+    assert!(refused.contains("another gateway has reserved the unit") && refused.contains("--take-over"), "{refused}");
+    // One that asks for no reservation is refused by the target itself: when it writes, or already when it asks for the size (LIO).
+    let options = IscsiOptions { initiator: "iqn.2026-11.org.nicache:x".to_owned(), ..options() };
+    match IscsiLun::open(&url, &options) {
+        Ok(stranger) => assert!(matches!(write(&stranger, 9), Err(LunError::Taken { .. }))),
+        Err(refused) => assert!(refused.to_string().contains("another initiator has reserved the unit"), "{refused}"),
+    }
+    // Through a new session, and through one with a target that has forgotten everything.
+    if let Some(unit) = &mut unit {
+        unit.target.restart().unwrap();
+    }
+    write(&first, 2).unwrap();
+    assert!(open("two", 2, false).is_err());
+    // Killed and started again: the same identity. The first one is as one whose process does not know that it is dead.
+    let again = open("one", 1, false).unwrap();
+    write(&again, 3).unwrap();
+    assert!(matches!(write(&first, 9), Err(LunError::Taken { .. })));
+    // The other machine, when told to; and the one that had it notices although it asks for nothing.
+    let second = open("two", 2, true).unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while !matches!(again.read(0, &mut vec![BytesMut::zeroed(BLOCK_BYTES)]), Err(LunError::Taken { .. })) {
+        assert!(std::time::Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    write(&second, 4).unwrap();
+    assert_eq!(read(&second, 0, 1)[0][..], pattern(0, 4));
+    // Its end does not give away what is another's; the owner's end does.
+    drop((first, again));
+    write(&second, 5).unwrap();
+    assert!(open("one", 1, false).is_err());
+    drop(second);
+    assert_eq!(read(&open("one", 1, false).unwrap(), 0, 1)[0][..], pattern(0, 5));
 }

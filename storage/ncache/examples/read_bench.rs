@@ -1,4 +1,4 @@
-//! READ from the cache beside `pread`, at 4 KiB, 64 KiB and 1 MiB: `cargo run --release -p nicache-ncache --example read_bench`, as root.
+//! READ from the cache beside `pread`, at 4, 32 and 64 KiB and 1 MiB: `cargo run --release -p nicache-ncache --example read_bench`, as root.
 //!
 //! Both on the same ext4 on the same device over a unit in memory, in one thread, interleaved; medians of several rounds. A reply's bytes
 //! are counted and not touched, as a socket that gathers would take them.
@@ -50,7 +50,7 @@ fn main() {
     nicache.commit(&by_key.0, by_key.1).expect("commit");
     original.commit(&by_copy.0, by_copy.1).expect("commit");
     println!("{:>9} {:>12} {:>12} {:>12}   per READ, {ROUNDS} rounds", "size", "nicache", "original", "bare pread");
-    for size in [4 << 10, 64 << 10, 1 << 20] {
+    for size in [4 << 10, 32 << 10, 64 << 10, 1 << 20] {
         let calls = (256 << 20) / size as u64;
         let mut times = [const { Vec::new() }; 3];
         for _ in 0..ROUNDS {

@@ -18,6 +18,9 @@ use crate::places::Lbn;
 /// The smallest cache: a few of the longest requests.
 const BYTES_LEAST: usize = 4 << 20;
 
+/// A chunk that was used while less than this part of the memory was filled anew counts as used now.
+const LAPSES: u32 = 16;
+
 /// How much the cache may hold, and how long requests wait for room.
 pub struct CacheOptions {
     /// Payload in memory: cached, dirty, and on its way to clients. At least 4 MiB.
@@ -96,11 +99,13 @@ impl Cache {
     pub fn new(lun: Arc<dyn Lun>, options: CacheOptions) -> io::Result<Arc<Cache>> {
         let bytes_max = options.bytes_max.max(BYTES_LEAST);
         let objects_max = u32::try_from(bytes_max / BLOCK_BYTES + 1).unwrap_or(u32::MAX);
+        // Least recently used needs no more than to know within a part of the memory.
+        let lapse = if options.policy.is_some() { 0 } else { u64::from(objects_max / LAPSES).max(1) };
         let policy = options.policy.unwrap_or_else(|| Box::new(Lru::new(bytes_max as u64, objects_max)));
         let limits = Limits { dirty_bytes_max: options.dirty_bytes_max.min(bytes_max / 2), patience: options.patience };
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Arc::new(Cache {
-            index: Mutex::new(Index::new(policy, options.runs_max.max(16))),
+            index: Mutex::new(Index::new(policy, lapse, options.runs_max.max(16), objects_max as usize * 4)),
             fill_ended: Condvar::new(),
             budget: Budget::new(bytes_max),
             keyring: Keyring::random()?,
@@ -168,7 +173,7 @@ impl Cache {
     /// Notes what an error at the logical unit means for everything else.
     pub(crate) fn handle_lun_error(&self, error: &LunError) {
         self.change_verifier();
-        if matches!(error, LunError::Lost { .. }) {
+        if error.is_final() {
             self.is_lost.store(true, Ordering::Release);
         }
     }

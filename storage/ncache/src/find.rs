@@ -18,20 +18,29 @@ static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 impl Cache {
     /// The chunks of neighbouring blocks. The caller has the file's lock.
     pub(crate) fn chunks(&self, file: &File, id: FileId, first: u64, count: u64) -> io::Result<Vec<Bytes>> {
-        let mut found = Vec::with_capacity(count as usize);
-        let mut is_whole = true;
-        self.index().find(id, first, count, |one| {
-            is_whole &= matches!(one, Found::Chunk(_));
-            found.push(one);
-        });
-        if !is_whole {
-            if found.iter().any(|one| matches!(one, Found::Unknown)) {
-                self.map(file, id, first, &mut found)?;
+        // Most reads find all of it.
+        let mut chunks = Vec::with_capacity(count as usize);
+        let mut found = Vec::new();
+        self.index().find(id, first, count, |one| match one {
+            Found::Chunk(chunk) if found.is_empty() => chunks.push(chunk),
+            one => {
+                if found.is_empty() {
+                    found.reserve(count as usize);
+                    found.extend(chunks.drain(..).map(Found::Chunk));
+                }
+                found.push(one);
             }
-            self.fill_all(&mut found)?;
+        });
+        if found.is_empty() {
+            return Ok(chunks);
         }
+        if found.iter().any(|one| matches!(one, Found::Unknown)) {
+            self.map(file, id, first, &mut found)?;
+        }
+        self.fill_all(&mut found)?;
         let zero = || Bytes::from_static(&ZEROES);
-        Ok(found.into_iter().map(|one| if let Found::Chunk(chunk) = one { chunk } else { zero() }).collect())
+        chunks.extend(found.into_iter().map(|one| if let Found::Chunk(chunk) = one { chunk } else { zero() }));
+        Ok(chunks)
     }
 
     /// Asks the file system where unknown blocks are. What stays unknown is a hole.

@@ -16,7 +16,9 @@ use nicache_initiator::BLOCK_BYTES;
 use nicache_payload::FileId;
 use nicache_policy::{Key, Policy, Removal};
 
+use crate::departures::{Departure, Departures};
 use crate::key::Sequence;
+use crate::look::{BlockState, Place};
 use crate::places::{Lbn, Places};
 
 type Map<K, V> = HashMap<K, V, RandomState>;
@@ -71,11 +73,23 @@ struct Fills {
     is_stale: bool,
 }
 
+/// A chunk that the logical unit has, too.
+struct Clean {
+    chunk: Bytes,
+    /// The lapse in which the policy was last told of its use.
+    told: u64,
+}
+
 pub(crate) struct Index {
     files: Map<FileId, FileEntry>,
     pending: Map<Sequence, Pending>,
-    clean: Map<Lbn, Bytes>,
+    clean: Map<Lbn, Clean>,
     policy: Box<dyn Policy>,
+    /// Insertions in one lapse, and all so far. The policy is told of a chunk's use once in a lapse: between two uses without many insertions, nothing
+    /// could have made room.
+    lapse: u64,
+    inserted: u64,
+    departures: Departures,
     writes: Map<Lbn, Writes>,
     fills: Map<Lbn, Fills>,
     next_sequence: u64,
@@ -88,13 +102,17 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// `runs_max` bounds what is known of files' places.
-    pub(crate) fn new(policy: Box<dyn Policy>, runs_max: usize) -> Index {
+    /// `runs_max` bounds what is known of files' places, `departures` what is remembered of blocks that went. `lapse` is how many insertions there have
+    /// to be before the policy is told of another use of a chunk; 0: it is told of each.
+    pub(crate) fn new(policy: Box<dyn Policy>, lapse: u64, runs_max: usize, departures: usize) -> Index {
         Index {
             files: Map::default(),
             pending: Map::default(),
             clean: Map::default(),
             policy,
+            lapse,
+            inserted: 0,
+            departures: Departures::new(departures),
             writes: Map::default(),
             fills: Map::default(),
             next_sequence: 1,
@@ -111,6 +129,7 @@ impl Index {
 
     /// Where `blocks` blocks of a file are; used chunks count as used.
     pub(crate) fn find(&mut self, file: FileId, block: u64, blocks: u64, mut see: impl FnMut(Found)) {
+        let lapse = self.lapse();
         let Some(entry) = self.files.get(&file) else {
             (0..blocks).for_each(|_| see(Found::Unknown));
             return;
@@ -135,18 +154,24 @@ impl Index {
                 see(Found::Unknown);
                 continue;
             };
-            see(look_up(&self.clean, &mut *self.policy, &mut self.hits_lbn, lbn));
+            see(look_up(&mut self.clean, &mut *self.policy, lapse, &mut self.hits_lbn, lbn));
         }
     }
 
     /// The chunk of a block of the device.
     pub(crate) fn find_lbn(&mut self, lbn: Lbn) -> Found {
-        look_up(&self.clean, &mut *self.policy, &mut self.hits_lbn, lbn)
+        let lapse = self.lapse();
+        look_up(&mut self.clean, &mut *self.policy, lapse, &mut self.hits_lbn, lbn)
+    }
+
+    /// The present lapse; None: the policy is told of each use.
+    fn lapse(&self) -> Option<u64> {
+        self.inserted.checked_div(self.lapse)
     }
 
     /// What the kernel reads, which is not use in the policy's sense.
     pub(crate) fn peek_lbn(&self, lbn: Lbn) -> Option<Bytes> {
-        self.clean.get(&lbn).cloned()
+        self.clean.get(&lbn).map(|clean| clean.chunk.clone())
     }
 
     /// A block is about to be read from the logical unit.
@@ -170,8 +195,36 @@ impl Index {
         if fills.count == 0 {
             self.fills.remove(&lbn);
         }
-        if let Some(chunk) = chunk.filter(|_| !is_stale) {
-            self.insert_clean(lbn, chunk);
+        match chunk {
+            Some(chunk) if !is_stale => self.insert_clean(lbn, chunk),
+            Some(_) => self.departures.note(lbn, Departure::Contested),
+            None => {}
+        }
+    }
+
+    /// Where a block is that the file system has at `place`: for operators, without using it.
+    pub(crate) fn state(&self, file: FileId, block: u64, place: Place) -> BlockState {
+        match self.files.get(&file).and_then(|entry| entry.dirty.get(&block)) {
+            Some(Dirty::Keyed(_)) => return BlockState::ByFile,
+            Some(Dirty::Literal(_)) => return BlockState::ByFileShort,
+            None => {}
+        }
+        let lbn = match place {
+            Place::Nowhere => return BlockState::Hole,
+            Place::Reserved => return BlockState::Reserved,
+            Place::At(lbn) => lbn,
+        };
+        if self.clean.contains_key(&lbn) {
+            return BlockState::ByBlock;
+        }
+        if self.fills.contains_key(&lbn) {
+            return BlockState::Coming;
+        }
+        match self.departures.of(lbn) {
+            Some(Departure::Evicted) => BlockState::Evicted,
+            Some(Departure::Overwritten) => BlockState::Overwritten,
+            Some(Departure::Contested) => BlockState::Contested,
+            None => BlockState::Unread,
         }
     }
 
@@ -318,7 +371,10 @@ impl Index {
         if writes.count == 0 {
             self.writes.remove(&lbn);
         }
-        let Some(sequence) = key else { return };
+        let Some(sequence) = key else {
+            self.departures.note(lbn, Departure::Overwritten);
+            return;
+        };
         if !is_written {
             // It stays pinned, and is written again.
             if let Some(file) = self.pending.get(&sequence).map(|pending| pending.file) {
@@ -334,7 +390,9 @@ impl Index {
         {
             entry.dirty.remove(&block);
         }
-        if !is_contested {
+        if is_contested {
+            self.departures.note(lbn, Departure::Contested);
+        } else {
             self.insert_clean(lbn, chunk);
         }
     }
@@ -343,8 +401,9 @@ impl Index {
 
     /// Evicts a chunk that the logical unit has, too. None: there is none.
     pub(crate) fn evict(&mut self) -> Option<Bytes> {
-        let victim = self.policy.evict(None)?;
-        self.clean.remove(&Lbn(unmix(victim.0)))
+        let victim = Lbn(unmix(self.policy.evict(None)?.0));
+        self.departures.note(victim, Departure::Evicted);
+        self.clean.remove(&victim).map(|clean| clean.chunk)
     }
 
     pub(crate) fn clean_chunks(&self) -> usize {
@@ -365,7 +424,9 @@ impl Index {
         // The request was counted when it was looked up; a policy learns of a miss before an insertion.
         let _ = self.policy.handle_miss(key, Some(BLOCK_BYTES as u64));
         if self.policy.handle_insert(key, BLOCK_BYTES as u64).is_ok() {
-            self.clean.insert(lbn, chunk);
+            self.inserted += 1;
+            let told = self.lapse().unwrap_or_default();
+            self.clean.insert(lbn, Clean { chunk, told });
         }
     }
 
@@ -401,15 +462,20 @@ impl Index {
     }
 }
 
-fn look_up(clean: &Map<Lbn, Bytes>, policy: &mut dyn Policy, hits: &mut u64, lbn: Lbn) -> Found {
-    match clean.get(&lbn) {
-        Some(chunk) => {
-            policy.handle_hit(policy_key(lbn));
-            *hits += 1;
-            Found::Chunk(chunk.clone())
-        }
-        None => Found::At(lbn),
+fn look_up(
+    clean: &mut Map<Lbn, Clean>,
+    policy: &mut dyn Policy,
+    lapse: Option<u64>,
+    hits: &mut u64,
+    lbn: Lbn,
+) -> Found {
+    let Some(found) = clean.get_mut(&lbn) else { return Found::At(lbn) };
+    if lapse.is_none_or(|lapse| lapse != found.told) {
+        policy.handle_hit(policy_key(lbn));
+        found.told = lapse.unwrap_or_default();
     }
+    *hits += 1;
+    Found::Chunk(found.chunk.clone())
 }
 
 /// An odd factor and its inverse modulo 2^64: keys of policies are spread, and say their block again.
@@ -433,7 +499,7 @@ mod tests {
     const FILE: FileId = FileId { inode: 12, generation: 1 };
 
     fn index() -> Index {
-        Index::new(Box::new(Lru::new(1 << 20, 256)), 1000)
+        Index::new(Box::new(Lru::new(1 << 20, 256)), 0, 1000, 256)
     }
 
     fn chunk(byte: u8) -> Bytes {
@@ -555,8 +621,55 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_hears_of_uses_as_often_as_insertions_matter() {
+        let mut index = Index::new(Box::new(Lru::new(8 * BLOCK_BYTES as u64, 8)), 4, 1000, 16);
+        let fill = |index: &mut Index, lbn| {
+            index.begin_fill(Lbn(lbn));
+            index.end_fill(Lbn(lbn), Some(chunk(1)));
+        };
+        (0..8).for_each(|lbn| fill(&mut index, lbn));
+        // A lapse later, the oldest one is used, again and again; it stays, and the next one goes.
+        for _ in 0..3 {
+            assert!(matches!(index.find_lbn(Lbn(0)), Found::Chunk(_)));
+        }
+        index.evict();
+        let is_here = |index: &Index, lbn| index.peek_lbn(Lbn(lbn)).is_some();
+        assert!(is_here(&index, 0) && !is_here(&index, 1));
+        assert_eq!(index.hits_lbn, 3);
+    }
+
+    #[test]
+    fn a_block_says_why_it_is_not_here() {
+        let mut index = index();
+        let state = |index: &Index, lbn| index.state(FILE, 0, Place::At(Lbn(lbn)));
+        assert_eq!(state(&index, 5), BlockState::Unread);
+        index.begin_fill(Lbn(5));
+        assert_eq!(state(&index, 5), BlockState::Coming);
+        index.end_fill(Lbn(5), Some(chunk(1)));
+        assert_eq!(state(&index, 5), BlockState::ByBlock);
+        index.evict();
+        assert_eq!(state(&index, 5), BlockState::Evicted);
+        index.begin_write(Lbn(5));
+        index.end_write(Lbn(5), None, true);
+        assert_eq!(state(&index, 5), BlockState::Overwritten);
+        index.begin_fill(Lbn(5));
+        index.begin_write(Lbn(5));
+        index.end_write(Lbn(5), None, true);
+        index.end_fill(Lbn(5), Some(chunk(1)));
+        assert_eq!(state(&index, 5), BlockState::Contested);
+        let sequence = write(&mut index, 0, 1);
+        assert_eq!(index.state(FILE, 0, Place::Nowhere), BlockState::ByFile);
+        assert_eq!(index.state(FILE, 1, Place::Nowhere), BlockState::Hole);
+        assert_eq!(index.state(FILE, 1, Place::Reserved), BlockState::Reserved);
+        index.publish_literal(FILE, 1, chunk(2));
+        assert_eq!(index.state(FILE, 1, Place::Nowhere), BlockState::ByFileShort);
+        arrive(&mut index, 9, sequence);
+        assert_eq!(state(&index, 9), BlockState::ByBlock);
+    }
+
+    #[test]
     fn places_are_bounded_and_dirty_files_stay() {
-        let mut index = Index::new(Box::new(Lru::new(1 << 20, 256)), 10);
+        let mut index = Index::new(Box::new(Lru::new(1 << 20, 256)), 0, 10, 256);
         write(&mut index, 0, 1);
         for inode in 0..100 {
             index.handle_places(FileId { inode: 100 + inode, generation: 0 }, 0, Lbn(inode * 2), 1);

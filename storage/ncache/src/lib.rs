@@ -8,6 +8,7 @@
 //!   a [`Policy`](nicache_policy::Policy), bounded memory (`budget.rs`).
 //! * `key.rs` is what stands for a block's payload in the file system, and `keyed.rs` puts it there; `places.rs` is where a file's blocks are; `find.rs` looks blocks up, `ahead.rs` reads ahead, `flusher.rs` writes
 //!   back under pressure; `copies.rs` counts what is copied.
+//! * [`FileLook`] (`look.rs`) is what the cache has of a file, for operators, and `departures.rs` why it has no more.
 //!
 //! Read first: Peng, Sharma, Chiueh, "NCache: a network-centric buffer cache for pass-through servers" (ICDCS 2005), section 3.
 //!
@@ -21,12 +22,14 @@ mod block_server;
 mod budget;
 mod cache;
 mod copies;
+mod departures;
 mod find;
 mod flusher;
 mod index;
 mod key;
 mod keyed;
 mod locks;
+mod look;
 mod nicache;
 mod original;
 mod places;
@@ -36,5 +39,6 @@ pub use block_server::BlockServer;
 pub use cache::{Cache, CacheOptions, Figures};
 pub use copies::{Copies, CopyClass, Counted};
 pub use key::{BlockContent, KEY_BYTES, Keyring, Sequence};
+pub use look::{BlockRange, BlockState, FileLook};
 pub use nicache::Nicache;
 pub use original::Original;

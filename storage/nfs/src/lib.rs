@@ -46,6 +46,7 @@ pub use connection::PauseLimits;
 pub use credential::{Anonymous, Claim, Identity, Squash};
 pub use export::{ExportConfig, ExportError};
 pub use handle::HandleKey;
+pub use impersonation::Impersonation;
 pub use metrics::{Metrics, ProcedureMetrics};
 pub use original::Original;
 pub use record::{Record, RecordError, RecordReader};

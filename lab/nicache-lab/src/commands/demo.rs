@@ -273,7 +273,7 @@ fn warm(client: &mut Client, behind: &Behind, path: &str, asked: &AtomicBool) ->
 fn why(behind: &Behind, path: &str) -> Result<Option<String>> {
     let page = PageName::parse(path)?;
     let requests = vec![AskedRequest::of_fields(&page, &[], false)?];
-    match ask(Some(&behind.status.name), &Request::Why { page, requests })? {
+    match ask(Some(&behind.status.name), &Request::Why { page, requests, path: None })? {
         Response::Why(report) => Ok(nicache::why_not_kept(&report)),
         _ => Err(unexpected()),
     }

@@ -7,8 +7,7 @@ use std::time::Duration;
 use nicache_tcp::Time;
 
 use super::live::{LiveSource, PLAYLIST_BYTES_MAX, Playlist, Stream, segments};
-use super::replies::kind_of;
-use super::reply::{Body, Head, Manner};
+use super::reply::{Body, Head, Manner, kind_of};
 use super::service::{Service, forget, free};
 use crate::block::{BLOCK_BYTES, Block};
 use crate::files::{Found, Gone};

@@ -22,17 +22,17 @@
 mod broadcast;
 mod changes;
 mod config;
-mod listing;
+pub mod listing;
 mod live;
 mod output;
 mod replies;
-mod reply;
+pub mod reply;
 pub mod request;
 mod requests;
 mod routing;
 mod service;
 mod transmit;
-mod validator;
+pub mod validator;
 
 pub use config::{CardPort, FRAME_BYTES, FRAMES, Layout, Route, ServiceConfig};
 pub use live::{LiveCounters, LiveSource, segments};

@@ -7,7 +7,7 @@ use nicache_http::{ByteRange, HttpDate, Judgement, Wanted, wanted};
 
 use super::listing::{KIND, encode, error_page, listing_page};
 use super::output::{Output, Source};
-use super::reply::{Body, Head, Manner};
+use super::reply::{Body, Head, Manner, kind_of};
 use super::request::Asked;
 use super::service::{Service, forget, free};
 use super::validator::{Validators, judge, range_applies};
@@ -265,13 +265,4 @@ impl Service {
         self.counters.requests += 1;
         self.counters.statuses[usize::from(status / 100).clamp(2, 5) - 2] += 1;
     }
-}
-
-/// Media type by the name.
-pub(super) fn kind_of(path: &[u8]) -> String {
-    let kind = match path.ends_with(b"/") {
-        true => Some("text/html"),
-        false => mime_guess::from_path(String::from_utf8_lossy(path).as_ref()).first_raw(),
-    };
-    kind.unwrap_or("application/octet-stream").to_owned()
 }

@@ -103,6 +103,15 @@ impl Head<'_> {
     }
 }
 
+/// Media type by the name.
+pub fn kind_of(path: &[u8]) -> String {
+    let kind = match path.ends_with(b"/") {
+        true => Some("text/html"),
+        false => mime_guess::from_path(String::from_utf8_lossy(path).as_ref()).first_raw(),
+    };
+    kind.unwrap_or("application/octet-stream").to_owned()
+}
+
 /// RFC 9110 section 15.
 pub fn reason(status: u16) -> &'static str {
     match status {

@@ -28,7 +28,8 @@ impl Validators {
         Validators::new((file.changed_ns, file.ino, file.bytes), file.revision.0, since_ns, now_ns)
     }
 
-    fn new(file: (i128, u64, u64), revision: u64, since_ns: i128, now_ns: i128) -> Validators {
+    /// The same by parts: a file's last change, inode and bytes, and a number that tells its versions apart while this process lives.
+    pub fn new(file: (i128, u64, u64), revision: u64, since_ns: i128, now_ns: i128) -> Validators {
         let (file_ns, ino, bytes) = file;
         let changed_ns = file_ns.max(since_ns);
         let is_settled = |at_ns: i128| at_ns >= 0 && now_ns - at_ns >= SETTLED_NS;

@@ -19,7 +19,7 @@ use nicache_gateway::{
     CopyMode, Demo, ExportLine, Gateway, GatewayConfig, KeptKey, UnitCredentials, key_path, load_or_make_key,
     read_credentials,
 };
-use nicache_initiator::{IscsiLun, IscsiOptions, Lun, discover};
+use nicache_initiator::{IscsiLun, IscsiOptions, Lun, ReservationOptions, discover};
 use nicache_ncache::CacheOptions;
 use nicache_nfs::caller::{Caller, User};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -128,7 +128,7 @@ fn open_unit(options: &NfsOptions) -> Result<Unit> {
         bail!("a target proves itself only to an initiator that does");
     }
     let kept = load_or_make_key(&key_path(&options.state, &url))?;
-    let lun = IscsiLun::open(&url, &iscsi_options(options)).with_context(|| {
+    let lun = IscsiLun::open(&url, &iscsi_options(options, &kept)).with_context(|| {
         format!("cannot use the unit; `nicache nfs --discover {}` lists what is there", url.portals.join(","))
     })?;
     Ok((Arc::new(lun), kept))
@@ -137,10 +137,10 @@ fn open_unit(options: &NfsOptions) -> Result<Unit> {
 fn open_demo(options: &NfsOptions) -> Result<(Demo, Unit)> {
     let demo = Demo::start(&options.demo_folder, options.demo_size.0 / 4096 * 4096)
         .with_context(|| format!("cannot start a target over a file in {}", options.demo_folder.display()))?;
-    let lun = demo.open_unit(&iscsi_options(options))?;
     // Whatever happens to this process, nothing is left.
     let secrets = tempfile::tempdir_in(&options.demo_folder)?;
     let kept = load_or_make_key(&secrets.path().join("key"))?;
+    let lun = demo.open_unit(&iscsi_options(options, &kept))?;
     demo.forget_image()?;
     Ok((demo, (Arc::new(lun), kept)))
 }
@@ -155,9 +155,11 @@ fn credentials(options: &NfsOptions) -> Result<UnitCredentials> {
     }
 }
 
-fn iscsi_options(options: &NfsOptions) -> IscsiOptions {
-    let patience = options.patience.into();
-    IscsiOptions { initiator: options.initiator.clone(), patience, ..IscsiOptions::default() }
+fn iscsi_options(options: &NfsOptions, kept: &KeptKey) -> IscsiOptions {
+    let (patience, take_over) = (options.patience.into(), options.take_over);
+    let reservation = ReservationOptions { identity: kept.identity, take_over };
+    let reservation = Some(reservation).filter(|_| !options.no_reservation);
+    IscsiOptions { initiator: options.initiator.clone(), patience, reservation, ..IscsiOptions::default() }
 }
 
 fn config(options: &NfsOptions, lun: Arc<dyn Lun>, kept: &KeptKey) -> GatewayConfig {
@@ -185,6 +187,7 @@ fn config(options: &NfsOptions, lun: Arc<dyn Lun>, kept: &KeptKey) -> GatewayCon
         mkfs: options.mkfs || options.demo,
         supervisor,
         exports,
+        web: options.http.clone(),
         copy: options.copy,
         cache: CacheOptions { bytes_max, dirty_bytes_max, ..CacheOptions::default() },
         listen,
@@ -256,7 +259,9 @@ fn announce(options: &NfsOptions, serving: &Serving) -> Result<()> {
     notify::tell("READY=1");
     let figures = serving.figures()?;
     let addresses: Vec<SocketAddr> = figures.addresses.iter().filter_map(|address| address.parse().ok()).collect();
-    let nfs = addresses.first().copied().context("the gateway listens nowhere")?;
+    let web: Vec<String> =
+        figures.web.iter().flat_map(|web| web.addresses.iter().map(|at| format!("http://{at}/"))).collect();
+    let nfs = addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
     let mount = addresses.get(1).filter(|address| address.port() != PORTMAP_PORT).copied().unwrap_or(nfs);
     let (port, mount_port) = (nfs.port(), mount.port());
     let host = if nfs.ip().is_unspecified() { "SERVER".to_owned() } else { nfs.ip().to_string() };
@@ -271,17 +276,18 @@ fn announce(options: &NfsOptions, serving: &Serving) -> Result<()> {
     if options.json {
         let line = serde_json::json!({
             "event": "serving", "name": figures.name, "pid": figures.pid, "unit": figures.unit, "exports": figures.exports,
-            "addresses": figures.addresses, "admin": figures.admin, "mount": mounts,
+            "addresses": figures.addresses, "admin": figures.admin, "mount": mounts, "http": web,
         });
         logs::print(&line.to_string());
         return Ok(());
     }
-    logs::print(&format!("{} serves {} as {}", figures.name, figures.unit, figures.exports.join(", ")));
+    let served: Vec<String> = figures.exports.iter().chain(&web).cloned().collect();
+    logs::print(&format!("{} serves {} as {}", figures.name, figures.unit, served.join(", ")));
     mounts.iter().for_each(|line| logs::print(&format!("  {line}")));
     if let Some(export) = figures.exports.first() {
         logs::print(&format!("  nfs-ls 'nfs://{host}{export}?nfsport={port}&mountport={mount_port}'"));
     }
-    if !options.demo && !options.export.iter().any(ExportLine::is_for_others) {
+    if !figures.exports.is_empty() && !options.demo && !options.export.iter().any(ExportLine::is_for_others) {
         logs::print("only this machine is let in: name clients, such as --export '/data 10.0.0.0/8(rw)'");
     }
     if let Some(admin) = &figures.admin {

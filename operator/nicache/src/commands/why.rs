@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::asking::AskedRequest;
 use crate::cli::WhyArgs;
@@ -14,15 +14,27 @@ use crate::page::PageName;
 use crate::top::text::shown;
 use crate::words;
 
-/// Says what a running nicache has of a page, and why it has no more.
+/// Says what a running nicache has of a page, or a `nicache nfs` of a file, and why it has no more.
 pub fn execute(arguments: &WhyArgs) -> Result<ExitCode> {
     let page = PageName::parse(&arguments.url)?;
     let requests = match arguments.headers.is_empty() && !arguments.http10 {
         true => vec![AskedRequest::of_browser(&page), AskedRequest::of_curl(&page)],
         false => vec![AskedRequest::of_fields(&page, &arguments.headers, arguments.http10)?],
     };
-    let Response::Why(report) = ask(arguments.target.name.as_deref(), &Request::Why { page, requests })? else {
-        return Err(unexpected());
+    let path = arguments.url.starts_with('/').then(|| arguments.url.clone());
+    let report = match ask(arguments.target.name.as_deref(), &Request::Why { page, requests, path })? {
+        Response::Why(report) => report,
+        Response::NfsWhy(_) if !arguments.headers.is_empty() || arguments.http10 => {
+            bail!("this is a `nicache nfs`: its files are asked for without --header and --http10")
+        }
+        Response::NfsWhy(report) => {
+            match arguments.target.json {
+                true => println!("{}", serde_json::to_string(&report)?),
+                false => print!("{}", report.text(arguments.all)),
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => return Err(unexpected()),
     };
     if arguments.target.json {
         println!("{}", serde_json::to_string(&report)?);

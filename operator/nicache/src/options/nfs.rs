@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use nicache_gateway::{CopyMode, ExportLine};
+use nicache_gateway::{CopyMode, ExportLine, WebLine};
 use nicache_initiator::TargetUrl;
 
 use super::{AdminAddress, LogFormat, Milliseconds, Size};
@@ -15,6 +15,7 @@ pub const NFS_EXAMPLES: &str = "Examples:
   sudo nicache nfs iscsi://10.0.0.5/iqn.2026-11.com.example:disk/1 --mkfs --export '/data 10.0.0.0/8(rw)'
   sudo nicache nfs iscsi://10.0.0.5,10.0.1.5/iqn.2026-11.com.example:disk/1 --chap /etc/nicache/chap \\
     --export '/data 10.0.0.0/8(rw,sync) *(ro)' --export '/home=home 10.0.0.7(rw,no_root_squash)' --memory 2G
+  sudo nicache nfs iscsi://10.0.0.5/iqn.2026-11.com.example:disk/1 --export '/www=www 10.0.0.7(rw)' --http 80=/www
   nicache nfs --discover 10.0.0.5
 
 On a client:
@@ -35,8 +36,13 @@ pub struct NfsOptions {
     pub unit: Option<TargetUrl>,
 
     /// What clients can mount, and who may: '/data 10.0.0.0/8(rw)'. Repeatable
-    #[arg(long, value_name = "EXPORT", required_unless_present_any = ["demo", "discover"])]
+    #[arg(long, value_name = "EXPORT", required_unless_present_any = ["demo", "discover", "http"])]
     pub export: Vec<ExportLine>,
+
+    /// Serve a folder of the unit by HTTP, too, out of the same cache: 80=/www, 127.0.0.1:8080. Only what everybody may read is; nothing leads out of the
+    /// folder, and links are not followed. Repeatable
+    #[arg(long, value_name = "[ADDR:]PORT[=FOLDER]")]
+    pub http: Vec<WebLine>,
 
     /// Make a sparse file, serve it by a real target (tgtd), export it to this machine as /demo, and show how to mount it. It is gone afterwards
     #[arg(long, conflicts_with_all = ["unit", "discover", "mkfs", "chap"])]
@@ -66,6 +72,15 @@ pub struct NfsOptions {
     /// Name of this initiator, as the target's access list has it
     #[arg(long, value_name = "IQN", default_value = "iqn.2026-11.org.nicache:gateway")]
     pub initiator: String,
+
+    /// Take the unit from another machine's gateway that has reserved it. The target then refuses that one. Only if its machine is off, or cut off from
+    /// clients: until it hears of this it may answer them out of its memory
+    #[arg(long, conflicts_with_all = ["demo", "discover", "no_reservation"])]
+    pub take_over: bool,
+
+    /// Reserve nothing: a gateway on another machine is not refused, and two destroy the file system. For targets whose reservations do not work
+    #[arg(long)]
+    pub no_reservation: bool,
 
     /// Where NFS and MOUNT are served, both at one TCP port. If given twice, port mappers tell clients the second one for MOUNT
     #[arg(long, value_name = "ADDR:PORT", default_value = "0.0.0.0:2049")]

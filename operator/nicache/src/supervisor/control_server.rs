@@ -115,7 +115,7 @@ fn respond(
         Request::Sample => Response::Sample(Box::new((*sampler.take(true)?).clone())),
         Request::Upgrade { program } => Response::Upgraded { card_pid: desk.upgrade(program)? },
         Request::Card { question } => Response::Card { answer: card.ask(question)? },
-        Request::Why { page, requests } => Response::Why(Box::new(why(page, &requests, status, card, watch)?)),
+        Request::Why { page, requests, .. } => Response::Why(Box::new(why(page, &requests, status, card, watch)?)),
         Request::Who { source } => match watch.watching().unavailable {
             Some(reason) => bail!("nothing is watched, and so nothing is cached: {reason}"),
             None => Response::Who(Box::new(who(source, card, watch)?)),

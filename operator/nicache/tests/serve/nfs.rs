@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use nicache_nfs::caller::{Caller, User};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -96,7 +97,9 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
     private_network();
     let folder = tempfile::tempdir().unwrap();
     let below = ["--demo-folder", folder.path().to_str().unwrap()];
-    let arguments = [&["--demo", "--demo-size", "256M", "--memory", "32M", "--admin", "0"][..], &below].concat();
+    let arguments =
+        [&["--demo", "--demo-size", "256M", "--memory", "32M", "--admin", "0", "--http", "127.0.0.1:0"][..], &below]
+            .concat();
     let mut nfs = Nfs::start(&arguments);
     assert_eq!(nfs.serving["exports"], serde_json::json!(["/demo"]));
     let mount = nfs.serving["mount"][0].as_str().unwrap();
@@ -133,6 +136,9 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
     );
     assert!(metrics.contains("nicache_nfs_copied_bytes_total{class=\"key\"}"), "{metrics}");
 
+    assert_http(&nfs, &data);
+    assert_why_of_a_file(&nfs);
+
     let below = processes_below(nfs.child.id());
     assert!(below.len() >= 3, "supervisor, target and its namespace: {below:?}");
     kill(nfs.child.id().into(), Signal::INT);
@@ -142,6 +148,154 @@ fn a_demonstration_is_served_seen_and_ended_without_a_trace() {
     assert!(within(PATIENCE, || below.iter().all(|pid| is_gone(*pid)).then_some(())).is_some(), "{below:?}");
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| name == "source" || name == "back"), "{left:?}");
+}
+
+/// The same files by HTTP, while they are changed by NFS.
+fn assert_http(nfs: &Nfs, data: &[u8]) {
+    let url = nfs.serving["http"][0].as_str().unwrap().to_owned();
+    let curl = |arguments: &[&str], path: &str| {
+        let output =
+            Command::new("curl").args(["-s", "-i"]).args(arguments).arg(format!("{url}{path}")).output().unwrap();
+        let at = output.stdout.windows(4).position(|end| end == b"\r\n\r\n").expect("a whole head");
+        let head = String::from_utf8(output.stdout[..at].to_vec()).unwrap();
+        (head, output.stdout[at + 4..].to_vec(), output.status.success())
+    };
+    let address = nfs.serving["addresses"][0].as_str().unwrap().parse().unwrap();
+    let mut caller = Caller::connect(address, User::default(), PATIENCE).unwrap();
+    let root = caller.mount("/demo").unwrap();
+    let set_mode = |caller: &mut Caller, file: &[u8], mode: u32| {
+        let mut arguments = nicache_nfs::caller::object(file);
+        [1, mode, 0, 0, 0, 0, 0, 0_u32].iter().for_each(|word| arguments.extend_from_slice(&word.to_be_bytes()));
+        let results = caller.call(nicache_nfs::protocol::Procedure::SetAttr, &arguments).unwrap();
+        assert_eq!(nicache_nfs::caller::status_of(results).unwrap(), 0);
+    };
+    let file = caller.look_up(&root, "file").unwrap().unwrap();
+    set_mode(&mut caller, &file, 0o640);
+    assert!(curl(&[], "file").0.starts_with("HTTP/1.1 403 "), "not for everybody");
+    set_mode(&mut caller, &file, 0o644);
+    let (head, body, _) = curl(&[], "file");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && body == data, "{head}");
+    let (head, body, _) = curl(&["-r", "5000-70000"], "file");
+    assert!(
+        head.starts_with("HTTP/1.1 206 ") && head.contains("\r\nContent-Range: bytes 5000-70000/3000001"),
+        "{head}"
+    );
+    assert!(body == data[5000..=70_000]);
+    let (head, body, _) = curl(&["--head"], "file");
+    assert!(head.contains("\r\nContent-Length: 3000001") && body.is_empty(), "{head}");
+    let tag = |head: &str| head.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap().to_owned();
+    let old = tag(&head);
+    // Changed by NFS: at once, and the old tag is no longer true.
+    assert_eq!(caller.write(&file, 8192, &[9; 4096], 0).unwrap().status, 0);
+    let (head, body, _) = curl(&["-H", &format!("If-None-Match: {old}")], "file");
+    assert!(head.starts_with("HTTP/1.1 200 ") && tag(&head) != old, "{head}");
+    assert!(body[8192..12_288] == [9; 4096] && body[..8192] == data[..8192] && body[12_288..] == data[12_288..]);
+    let (head, ..) = curl(&["-H", &format!("If-None-Match: {}", tag(&head))], "file");
+    assert!(head.starts_with("HTTP/1.1 304 "), "{head}");
+    assert_eq!(caller.write(&file, 8192, &data[8192..12_288], 2).unwrap().status, 0);
+    for (arguments, path, status) in [
+        (&["--path-as-is"][..], "../etc/passwd", 400),
+        (&[], "none", 404),
+        (&[], "", 403),
+        (&["-X", "PUT"], "file", 405),
+        (&["-r", "9000000-"], "file", 416),
+    ] {
+        let (head, ..) = curl(arguments, path);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {head}");
+    }
+    // Each reply is of one version, or it is cut.
+    let small = caller.create(&root, "small").unwrap();
+    let large = caller.create(&root, "longer").unwrap();
+    [&small, &large].iter().for_each(|file| set_mode(&mut caller, file, 0o644));
+    let version = |caller: &mut Caller, byte: u8| {
+        assert_eq!(caller.write(&small, 0, &[byte; 60_000], 0).unwrap().status, 0);
+        assert_eq!(caller.write(&large, 0, &vec![byte; 1 << 20], 0).unwrap().status, 0);
+    };
+    version(&mut caller, 0);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut byte = 0_u8;
+            while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+                byte = byte.wrapping_add(1);
+                version(&mut caller, byte);
+            }
+        });
+        for _ in 0..20 {
+            let (head, body, is_whole) = curl(&[], "small");
+            let is_one = head.starts_with("HTTP/1.1 200 ") && body.len() == 60_000 && is_whole;
+            // One that changes all the time may be refused.
+            assert!(is_one || head.starts_with("HTTP/1.1 503 "), "{head}");
+            assert!(!is_one || body.iter().all(|byte| *byte == body[0]));
+            let (head, body, is_whole) = curl(&[], "longer");
+            assert!(!head.starts_with("HTTP/1.1 200 ") || body.iter().all(|byte| *byte == body[0]), "{is_whole}");
+        }
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+    let (_, body, is_whole) = curl(&[], "longer");
+    assert!(is_whole && body.len() == 1 << 20);
+    [&small, &large].iter().for_each(|file| assert_eq!(caller.commit(file).unwrap().status, 0));
+    let web = &nfs.status()["web"];
+    assert!(web["requests"].as_u64().unwrap() > 40 && web["content_bytes"].as_u64().unwrap() > 9_000_000, "{web:#}");
+}
+
+/// `nicache why` of a file, through all that becomes of its blocks.
+fn assert_why_of_a_file(nfs: &Nfs) {
+    let why = |path: &str| -> Value {
+        serde_json::from_str(&output(NICACHE, &["why", path, "--json", "--name", nfs.name()])).unwrap()
+    };
+    let blocks = |report: &Value, state: &str| -> u64 {
+        let states = report["states"].as_array().unwrap().iter();
+        states.filter(|one| one["state"] == state).map(|one| one["blocks"].as_u64().unwrap()).sum()
+    };
+    let read_back = tempfile::NamedTempFile::new().unwrap();
+    let _ = std::fs::remove_file(read_back.path());
+    output("nfs-cp", &[&nfs.url("/demo/file"), read_back.path().to_str().unwrap()]);
+    let report = why("/demo/file");
+    assert_eq!((&report["size_bytes"], blocks(&report, "by_block")), (&3_000_001.into(), 733), "{report:#}");
+    let address = nfs.serving["addresses"][0].as_str().unwrap().parse().unwrap();
+    let mut caller = Caller::connect(address, User::default(), PATIENCE).unwrap();
+    let root = caller.mount("/demo").unwrap();
+    // Two blocks, a hole, and one that ends before a key does. Nothing is committed, and the flusher writes back under pressure only; the kernel
+    // may do it at any time, and then they are found by block.
+    let file = caller.create(&root, "with a # and 100 %").unwrap();
+    assert_eq!(caller.write(&file, 0, &[1; 8192], 0).unwrap().status, 0);
+    assert_eq!(caller.write(&file, 5 * 4096, &[2; 20], 0).unwrap().status, 0);
+    let report = why("/demo/with a # and 100 %");
+    let (by_file, by_block) = (blocks(&report, "by_file"), blocks(&report, "by_block"));
+    let short = blocks(&report, "by_file_short");
+    assert_eq!((by_file + by_block, short, blocks(&report, "hole")), (2, 1, 3), "{report:#}");
+    assert_eq!(caller.commit(&file).unwrap().status, 0);
+    let report = why("/demo/with a # and 100 %");
+    assert_eq!((blocks(&report, "by_block"), blocks(&report, "by_file")), (2, 0), "{report:#}");
+    assert_eq!((blocks(&report, "overwritten"), blocks(&report, "hole")), (1, 3), "{report:#}");
+    let ranges = report["ranges"].as_array().unwrap();
+    let holes = ranges.iter().find(|range| range["state"] == "hole").unwrap();
+    assert_eq!((&holes["first"], &holes["blocks"], &holes["lbn"]), (&2.into(), &3.into(), &Value::Null));
+    assert!(ranges[0]["lbn"].as_u64().unwrap() > 0 && ranges[0]["state"] == "by_block", "{report:#}");
+    // More than the cache has room for.
+    let large = caller.create(&root, "large").unwrap();
+    for at in 0..48 {
+        assert_eq!(caller.write(&large, at << 20, &vec![3; 1 << 20], 0).unwrap().status, 0);
+    }
+    assert_eq!(caller.commit(&large).unwrap().status, 0);
+    let report = why("/demo/file");
+    // What went before many others did is forgotten.
+    let (evicted, forgotten) = (blocks(&report, "evicted"), blocks(&report, "unread"));
+    assert!(evicted > 100 && evicted + forgotten == 733, "{report:#}");
+    let text = output(NICACHE, &["why", "/demo/file", "--name", nfs.name()]);
+    assert!(text.contains("gave way to others") && text.contains("733 blocks of 4096"), "{text}");
+    for (path, words) in [
+        ("/other/file", "this gateway's are /demo"),
+        ("/demo", "is a folder"),
+        ("/demo/none", "No such file"),
+        ("/demo/../../etc/passwd", "cannot look at"),
+        ("http://www.example.com/", "ask about a file"),
+    ] {
+        let result = command(&["why", path, "--name", nfs.name()]);
+        let text = String::from_utf8_lossy(&result.stderr).into_owned();
+        assert!(!result.status.success() && text.contains(words), "{path}: {text}");
+    }
 }
 
 #[test]
@@ -194,8 +348,14 @@ fn a_unit_is_logged_in_to_made_once_and_served_again() {
     assert!(output(NICACHE, &["nfs", "--discover", "127.0.0.1"]).contains("iqn.2026-11.org.nicache:unit"));
     refused(&["--export", "/data"], &["there is no ext4", "--mkfs"]);
     let mut nfs = start(&["--mkfs", "--export", export, "--sync"]);
-    // Two would destroy the file system.
+    // Two would destroy the file system: here, and on another machine, which has secrets of its own.
     refused(&["--export", export], &["another nicache serves this unit"]);
+    let other = folder.path().join("other");
+    let arguments = ["nfs", &url, "--listen", "127.0.0.1:0", "--chap", chap.to_str().unwrap(), "--export", export];
+    let machine = ["--state", other.to_str().unwrap(), "--initiator", "iqn.2026-11.org.nicache:other"];
+    let elsewhere = command(&[&arguments[..], &machine].concat());
+    let text = String::from_utf8_lossy(&elsewhere.stderr).into_owned();
+    assert!(text.contains("another gateway has reserved the unit") && text.contains("--take-over"), "{text}");
     let file = folder.path().join("file");
     std::fs::write(&file, "kept").unwrap();
     output("nfs-cp", &[file.to_str().unwrap(), &nfs.url("/data/file")]);
@@ -220,6 +380,8 @@ fn mistakes_are_named() {
         (&["nfs"][..], &["UNIT", "--export"][..]),
         (&["nfs", unit], &["--export"]),
         (&["nfs", "http://x", "--export", "/data"], &["iscsi://"]),
+        (&["nfs", unit, "--http", "www"], &["'www' is not an address"]),
+        (&["serve", "iscsi://127.0.0.1/iqn.2026-11.org.nicache:unit/1/www"], &["nicache nfs iscsi://", "--http"]),
         (&["nfs", unit, "--export", "data"], &["begins with the path"]),
         (&["nfs", unit, "--export", "/data *(fast)"], &["'fast' is not an option", "no_root_squash"]),
         (&["nfs", unit, "--export", "/data", "--copy", "twice"], &["original, nicache or baseline"]),

@@ -71,6 +71,7 @@ pub fn config_for(lun: Arc<dyn Lun>, copy: CopyMode, mkfs: bool, exports: &[&str
         mkfs,
         supervisor,
         exports: exports.iter().map(|line| line.parse().unwrap()).collect(),
+        web: Vec::new(),
         copy,
         cache: CacheOptions::default(),
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],

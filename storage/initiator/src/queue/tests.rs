@@ -201,3 +201,23 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_unit_that_another_gateway_has_taken_gets_nothing_more() {
+    let (mut queue, now) = up();
+    queue.handle_command(write(0, 1), 1);
+    queue.handle_command(write(1, 1), 2);
+    queue.handle_command(Operation::Flush, 3);
+    let (first, second) = (queue.poll_command(now).unwrap(), queue.poll_command(now).unwrap());
+    queue.handle_answer(first, Verdict::Taken("taken".into()), now);
+    // It was at the target before.
+    queue.handle_answer(second, Verdict::Done, now);
+    assert!(queue.is_lost() && queue.poll_command(now).is_none());
+    let ended: HashMap<u32, bool> = std::iter::from_fn(|| queue.poll_finished())
+        .map(|(caller, _, result)| (caller, matches!(result, Err(LunError::Taken { .. }))))
+        .collect();
+    assert_eq!(ended, HashMap::from([(1, true), (2, false), (3, true)]));
+    queue.handle_session_up();
+    queue.handle_command(write(0, 1), 4);
+    assert!(matches!(queue.poll_finished(), Some((4, _, Err(LunError::Taken { .. })))));
+}

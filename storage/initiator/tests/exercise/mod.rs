@@ -1,6 +1,6 @@
 //! What the fuzz targets do with an input.
 
-use nicache_initiator::{Sense, TargetUrl, Verdict, judge};
+use nicache_initiator::{Sense, TargetUrl, Verdict, judge, parse_capacity, parse_reserved};
 
 /// The address of a unit: what parses prints and parses again.
 pub fn url(bytes: &[u8]) {
@@ -19,5 +19,20 @@ pub fn sense(bytes: &[u8]) {
     let status = i32::from_le_bytes(*status);
     if judge(status, Sense { key, code: u16::from_be_bytes([high, low]) }) == Verdict::Done {
         assert!(status == 0 || status == 4 || (status == 2 && key < 2));
+    }
+}
+
+/// What a target answers about a unit: its size, or its reservation. The first byte says which.
+pub fn response(bytes: &[u8]) {
+    let Some((which, data)) = bytes.split_first() else { return };
+    if which % 2 == 0 {
+        if let Ok(capacity) = parse_capacity(data) {
+            assert!(data.len() >= 12 && capacity.bytes > 0 && i64::try_from(capacity.bytes).is_ok());
+            assert!(capacity.bytes.is_multiple_of(u64::from(capacity.block_bytes)));
+        }
+    } else if let Some(found) = parse_reserved(data) {
+        assert_eq!(data[..4], found.generation.to_be_bytes());
+        assert_eq!(found.holder.is_none(), data[4..8] == [0; 4]);
+        assert!(found.holder.is_none_or(|holder| data[8..16] == holder.0.to_be_bytes()));
     }
 }

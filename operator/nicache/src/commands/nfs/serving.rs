@@ -50,7 +50,12 @@ impl Serving {
         match request {
             Request::Status => Ok(Response::Nfs(Box::new(self.figures()?))),
             Request::Sample => Ok(Response::Sample(Box::new(self.sample_of(self.figures()?)))),
-            _ => bail!("`nicache nfs` answers `nicache status` and `nicache top` only"),
+            Request::Why { path: Some(path), .. } => {
+                let report = self.gateway().as_ref().context("it is ending")?.file_report(path)?;
+                Ok(Response::NfsWhy(Box::new(report)))
+            }
+            Request::Why { .. } => bail!("this is a `nicache nfs`: ask about a file, by the path below an export"),
+            _ => bail!("`nicache nfs` answers `nicache status`, `nicache top` and `nicache why` only"),
         }
     }
 

@@ -1,0 +1,265 @@
+//! Who may use a unit: SCSI-3 persistent reservations, by which the target itself refuses every other gateway. No I/O here.
+//!
+//! The reservation is for *exclusive access*: the target answers everybody else's reads and writes with RESERVATION CONFLICT, also those of a
+//! gateway that had it before and does not know yet. A key has two halves: the gateway's *identity*, which outlasts its process, and an
+//! *incarnation*, which is new for each session. So a gateway that was killed finds its own reservation and takes it over; another machine
+//! finds a stranger's.
+//!
+//! A target may bind registrations to a session (tgt) or to the initiator's name and port (LIO), keep them when it loses its power or not.
+//! [`Claim`] needs neither: it looks, and takes what is its own.
+//!
+//! Read first: SPC-4, sections 5.13 (persistent reservations), 6.15 and 6.16.
+
+/// A registered key: identity in the upper half, incarnation in the lower.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReservationKey(pub u64);
+
+impl ReservationKey {
+    fn identity(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// How a unit is reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReservationOptions {
+    /// Who this gateway is: the same after a restart, and another one on another machine.
+    pub identity: u32,
+    /// Take the unit from whoever has reserved it: once, at the start.
+    pub take_over: bool,
+}
+
+/// PERSISTENT RESERVE IN, READ RESERVATION: its command and the length of its answer.
+pub(crate) const READ_RESERVATION: [u8; 10] = [0x5E, 0x01, 0, 0, 0, 0, 0, 0, READ_BYTES as u8, 0];
+pub(crate) const READ_BYTES: usize = 24;
+/// The length of PERSISTENT RESERVE OUT's parameters.
+const PARAMETER_BYTES: u8 = 24;
+/// Exclusive access; scope 0 is the whole unit.
+const EXCLUSIVE_ACCESS: u8 = 3;
+
+/// What a unit says about its reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reserved {
+    /// Counts changes of registrations since the target forgot everything.
+    pub generation: u32,
+    /// Who has reserved it. All registrants together have the key 0.
+    pub holder: Option<ReservationKey>,
+}
+
+/// READ RESERVATION's answer; None if it is too short.
+pub fn parse_reserved(data: &[u8]) -> Option<Reserved> {
+    let word = |at: usize| data.get(at..)?.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+    let (generation, length) = (word(0)?, word(4)?);
+    let holder = match length {
+        0 => None,
+        1..16 => return None,
+        _ => Some(ReservationKey(u64::from(word(8)?) << 32 | u64::from(word(12)?))),
+    };
+    Some(Reserved { generation, holder })
+}
+
+/// A PERSISTENT RESERVE OUT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Out {
+    /// This key is the session's from now on, whatever was before. `persists`: also when the target loses its power.
+    Register {
+        key: ReservationKey,
+        persists: bool,
+    },
+    /// The session's key is none.
+    Unregister {
+        key: ReservationKey,
+    },
+    Reserve {
+        key: ReservationKey,
+    },
+    Release {
+        key: ReservationKey,
+    },
+    /// Takes the reservation from `victim` and removes its registration. `aborts`: also ends its commands, which not every target can.
+    Preempt {
+        key: ReservationKey,
+        victim: ReservationKey,
+        aborts: bool,
+    },
+}
+
+impl Out {
+    /// Command and parameters.
+    pub(crate) fn encode(self) -> ([u8; 10], [u8; PARAMETER_BYTES as usize]) {
+        let (action, own, service, flags) = match self {
+            // REGISTER AND IGNORE EXISTING KEY.
+            Out::Register { key, persists } => (0x06, 0, key.0, u8::from(persists)),
+            Out::Unregister { key } => (0x00, key.0, 0, 0),
+            Out::Reserve { key } => (0x01, key.0, 0, 0),
+            Out::Release { key } => (0x02, key.0, 0, 0),
+            // PREEMPT, or PREEMPT AND ABORT.
+            Out::Preempt { key, victim, aborts } => (0x04 + u8::from(aborts), key.0, victim.0, 0),
+        };
+        let mut parameters = [0; PARAMETER_BYTES as usize];
+        parameters[..8].copy_from_slice(&own.to_be_bytes());
+        parameters[8..16].copy_from_slice(&service.to_be_bytes());
+        parameters[20] = flags;
+        ([0x5F, action, EXCLUSIVE_ACCESS, 0, 0, 0, 0, 0, PARAMETER_BYTES, 0], parameters)
+    }
+}
+
+/// What to do about a reservation that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Judgement {
+    /// Nobody has it: reserve.
+    Free,
+    /// An earlier session of this gateway has it: preempt that.
+    Preempt(ReservationKey),
+    /// This session has it.
+    Held,
+    /// It is another's.
+    Refused(String),
+}
+
+/// A gateway's claim to a unit, through all of its sessions.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    options: ReservationOptions,
+    incarnation: u32,
+    /// What the last session had, and the unit's generation then.
+    held: Option<(ReservationKey, u32)>,
+}
+
+impl Claim {
+    /// `seed` is random.
+    pub(crate) fn new(options: ReservationOptions, seed: u32) -> Claim {
+        Claim { options, incarnation: seed, held: None }
+    }
+
+    /// The key for a new session.
+    pub(crate) fn next_key(&mut self) -> ReservationKey {
+        // Zero is no key.
+        self.incarnation = self.incarnation.wrapping_add(1).max(1);
+        ReservationKey(u64::from(self.options.identity) << 32 | u64::from(self.incarnation))
+    }
+
+    /// `key` is this session's, which is registered already.
+    pub(crate) fn judge(&self, key: ReservationKey, found: Reserved) -> Judgement {
+        let Some(holder) = found.holder else {
+            return match self.held {
+                // Nobody, after it was ours. A target that forgot everything counts from zero; on any other somebody has taken it, used the unit, and
+                // given it up.
+                Some((_, generation))
+                    if found.generation != 0 && found.generation.wrapping_sub(generation) > REGISTERED =>
+                {
+                    Judgement::Refused("another gateway has had the unit meanwhile".to_owned())
+                }
+                _ => Judgement::Free,
+            };
+        };
+        if holder == key {
+            return Judgement::Held;
+        }
+        match self.held {
+            Some((held, _)) if held == holder => Judgement::Preempt(holder),
+            Some(_) => {
+                Judgement::Refused(format!("another gateway has taken the unit (its key is {:#018x})", holder.0))
+            }
+            None if holder.identity() == self.options.identity || self.options.take_over => Judgement::Preempt(holder),
+            None => Judgement::Refused(format!(
+                "another gateway has reserved the unit (its key is {:#018x}): end that one. If its machine is off or cut off, --take-over takes the unit from it",
+                holder.0
+            )),
+        }
+    }
+
+    /// The session has the unit.
+    pub(crate) fn handle_held(&mut self, key: ReservationKey, generation: u32) {
+        self.held = Some((key, generation));
+    }
+
+    /// Why the unit is no longer this gateway's; None if it is.
+    pub(crate) fn lost(&self, found: Reserved) -> Option<String> {
+        let (held, _) = self.held?;
+        match found.holder {
+            Some(holder) if holder == held => None,
+            Some(holder) => Some(format!("another gateway has taken the unit (its key is {:#018x})", holder.0)),
+            None => Some("the unit's reservation is gone: another initiator has ended it".to_owned()),
+        }
+    }
+
+    /// Whether a key is of this gateway.
+    pub(crate) fn is_own(&self, key: ReservationKey) -> bool {
+        key.identity() == self.options.identity
+    }
+
+    /// The key of the last session that had the unit.
+    pub(crate) fn held(&self) -> Option<ReservationKey> {
+        self.held.map(|(key, _)| key)
+    }
+}
+
+/// By how much the session's own registration has moved the generation when it looks.
+const REGISTERED: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(identity: u32, take_over: bool) -> Claim {
+        Claim::new(ReservationOptions { identity, take_over }, 41)
+    }
+
+    fn reserved(generation: u32, holder: Option<ReservationKey>) -> Reserved {
+        Reserved { generation, holder }
+    }
+
+    #[test]
+    fn a_free_unit_is_reserved_and_a_strangers_is_not() {
+        let mut own = claim(7, false);
+        let key = own.next_key();
+        assert_eq!(key, ReservationKey(7 << 32 | 42));
+        assert_eq!(own.judge(key, reserved(3, None)), Judgement::Free);
+        assert_eq!(own.judge(key, reserved(3, Some(key))), Judgement::Held);
+        let stranger = ReservationKey(8 << 32 | 42);
+        assert!(
+            matches!(own.judge(key, reserved(3, Some(stranger))), Judgement::Refused(why) if why.contains("--take-over"))
+        );
+        assert_eq!(claim(7, true).judge(key, reserved(3, Some(stranger))), Judgement::Preempt(stranger));
+        // The process before this one was killed.
+        let earlier = ReservationKey(7 << 32 | 9);
+        assert_eq!(own.judge(key, reserved(3, Some(earlier))), Judgement::Preempt(earlier));
+    }
+
+    #[test]
+    fn what_was_taken_meanwhile_is_not_taken_back() {
+        let mut own = claim(7, true);
+        let first = own.next_key();
+        own.handle_held(first, 5);
+        let second = own.next_key();
+        assert_eq!(own.judge(second, reserved(6, Some(first))), Judgement::Preempt(first));
+        // A stranger, another process of the same identity, and one that came and went.
+        for holder in [ReservationKey(8 << 32 | 1), ReservationKey(7 << 32 | 1)] {
+            assert!(matches!(own.judge(second, reserved(6, Some(holder))), Judgement::Refused(_)));
+            assert!(own.lost(reserved(6, Some(holder))).is_some());
+        }
+        assert!(matches!(own.judge(second, reserved(8, None)), Judgement::Refused(_)));
+        assert!(own.lost(reserved(8, None)).is_some() && own.lost(reserved(8, Some(first))).is_none());
+        // The target forgot everything, and was told of this session; or it forgot with the session, and nothing happened since.
+        assert_eq!(own.judge(second, reserved(0, None)), Judgement::Free);
+        assert_eq!(own.judge(second, reserved(6, None)), Judgement::Free);
+    }
+
+    #[test]
+    fn commands_and_answers_have_their_form() {
+        let (command, parameters) =
+            Out::Preempt { key: ReservationKey(1), victim: ReservationKey(2), aborts: true }.encode();
+        assert_eq!((command[0], command[1], command[2], command[8]), (0x5F, 5, 3, 24));
+        assert_eq!((parameters[7], parameters[15], parameters[20]), (1, 2, 0));
+        assert_eq!(Out::Register { key: ReservationKey(3), persists: true }.encode().1[15..21], [3, 0, 0, 0, 0, 1]);
+        let mut answer = [0; READ_BYTES];
+        assert_eq!(parse_reserved(&answer), Some(reserved(0, None)));
+        (answer[3], answer[7], answer[15]) = (9, 16, 5);
+        assert_eq!(parse_reserved(&answer), Some(reserved(9, Some(ReservationKey(5)))));
+        assert_eq!(
+            (parse_reserved(&answer[..12]), parse_reserved(&[0, 0, 0, 0, 0, 0, 0, 3]), parse_reserved(&[])),
+            (None, None, None)
+        );
+    }
+}
