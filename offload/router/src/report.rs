@@ -13,6 +13,8 @@ pub struct Report {
     pub mode: String,
     /// Whether a card is there.
     pub is_attached: bool,
+    /// Whether established connections are forwarded in the kernel.
+    pub has_fast_path: bool,
     /// What the forwarder has done, by name ([`COUNTERS`]).
     pub counters: BTreeMap<String, u64>,
     /// Packets not passed on, by reason.
@@ -125,6 +127,9 @@ pub struct FlowReport {
     pub back_end: Option<String>,
     /// The rule that it came under, counted from 1 as in the file.
     pub rule: Option<u32>,
+    /// Its packets are forwarded in the kernel, in both directions.
+    #[serde(default)]
+    pub is_fast: bool,
 }
 
 impl FlowReport {
@@ -151,7 +156,7 @@ pub struct WhyReport {
 pub const FLOWS_MAX: usize = 20;
 
 /// Names of [`Report::counters`], what they are, and whether they also sink.
-pub const COUNTERS: [(&str, &str, bool); 27] = [
+pub const COUNTERS: [(&str, &str, bool); 34] = [
     ("packets", "Packets looked at; a super-frame is one.", false),
     ("forwarded", "Packets passed on; one that goes to several counts for each.", false),
     ("answered", "Packets answered: questions for addresses, echoes, errors of ours.", false),
@@ -162,6 +167,13 @@ pub const COUNTERS: [(&str, &str, bool); 27] = [
     ("errors_held_back", "ICMP errors of ours that were not sent, because there were too many.", false),
     ("restored", "Connections taken over from a forwarder that had ended.", false),
     ("mappings", "Inside endpoints that have an external port at the moment.", true),
+    ("fast_packets", "Packets forwarded in the kernel (fast path); they are among those passed on.", false),
+    ("fast_bytes", "Bytes of IP in them.", false),
+    ("fast_connections", "Connections that are forwarded in the kernel at the moment.", true),
+    ("fast_entered", "Connections handed to the kernel.", false),
+    ("fast_voided", "How often all decisions handed to the kernel became void at once.", false),
+    ("fast_unsent", "Packets that the kernel took and could not send.", false),
+    ("fast_failed", "Calls of the kernel for the fast path that failed.", false),
     ("received", "Frames received from the card.", false),
     ("sent", "Packets given to the card.", false),
     ("card_bytes", "Bytes sent from the card's cache.", false),
@@ -226,6 +238,17 @@ impl fmt::Display for Report {
             .map(|(state, count)| format!("{count} {state}"))
             .collect();
         let states = if states.is_empty() { "none".to_owned() } else { states.join(", ") };
+        if self.has_fast_path {
+            writeln!(
+                f,
+                "fast path    {} connections, {} packets with {} bytes forwarded in the kernel; {} handed over, {} times void",
+                of("fast_connections"),
+                of("fast_packets"),
+                of("fast_bytes"),
+                of("fast_entered"),
+                of("fast_voided")
+            )?;
+        }
         writeln!(f, "connections  {states}; {} begun, {} mappings", of("begun"), of("mappings"))?;
         let drops: Vec<String> =
             self.dropped.iter().filter(|(_, count)| **count > 0).map(|(why, count)| format!("{count} {why}")).collect();
@@ -256,7 +279,7 @@ impl fmt::Display for Report {
 
 impl fmt::Display for FlowReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FlowReport { original, outgoing, state, packets, bytes, age_ms, idle_ms, back_end, rule } = self;
+        let FlowReport { original, outgoing, state, packets, bytes, age_ms, idle_ms, back_end, rule, is_fast } = self;
         write!(f, "{original}")?;
         if original != outgoing {
             write!(f, ", leaves as {outgoing}")?;
@@ -268,6 +291,9 @@ impl fmt::Display for FlowReport {
         }
         if let Some(rule) = rule {
             write!(f, "; rule {rule}")?;
+        }
+        if *is_fast {
+            write!(f, "; fast path")?;
         }
         Ok(())
     }
