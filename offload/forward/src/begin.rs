@@ -128,11 +128,11 @@ impl Forwarder {
         Moment { now, random }: Moment,
     ) -> Result<Option<ConnectionId>, Drop> {
         if let Some(old) = self.conntrack.in_the_way() {
-            self.end(old);
+            self.end(old, now);
             self.counters.pushed_out += 1;
         }
         let source = match through {
-            Some(through) => Some(self.hold(tuple, through, random)?),
+            Some(through) => Some(self.hold(tuple, through, Moment { now, random })?),
             None => None,
         };
         let from = source.and_then(|mapping| self.nat.get(mapping)).map_or(tuple.source, |mapping| mapping.external);
@@ -146,6 +146,7 @@ impl Forwarder {
             begun: now,
             packets: [0; 2],
             bytes: [0; 2],
+            entered: None,
         };
         match self.conntrack.insert(&packet.view, &outgoing, note, now) {
             Ok(id) => {
@@ -171,13 +172,13 @@ impl Forwarder {
     }
 
     /// A mapping for the source. If all ports are in use, connections that are over give theirs.
-    fn hold(&mut self, tuple: &Tuple, through: usize, random: u32) -> Result<MappingId, Drop> {
+    fn hold(&mut self, tuple: &Tuple, through: usize, Moment { now, random }: Moment) -> Result<MappingId, Drop> {
         for _ in 0..=PORTS_RECLAIMED_MAX {
             match self.nat.hold(tuple.protocol, tuple.source, through, random) {
                 Ok(mapping) => return Ok(mapping),
                 Err(MappingError::NoPort) => match self.conntrack.over() {
                     Some(old) => {
-                        self.end(old);
+                        self.end(old, now);
                         self.counters.pushed_out += 1;
                     }
                     None => break,

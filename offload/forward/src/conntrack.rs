@@ -12,6 +12,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use nicache_tcp::Time;
 
+use crate::fast_path::Numbers;
 use crate::lists::Lists;
 use crate::tcp_track::{Direction, Judged, TcpState, TcpTrack};
 use crate::tuple::{Protocol, Tuple};
@@ -154,6 +155,14 @@ impl<T> Connection<T> {
     pub fn tcp_state(&self) -> Option<TcpState> {
         match &self.track {
             Track::Tcp(track) => Some(track.state()),
+            Track::Datagrams { .. } => None,
+        }
+    }
+
+    /// What is known of the ends of a TCP connection. `None`: it is another one, or not all is known.
+    pub fn numbers(&self) -> Option<[Numbers; 2]> {
+        match &self.track {
+            Track::Tcp(track) => track.numbers(),
             Track::Datagrams { .. } => None,
         }
     }
@@ -387,6 +396,19 @@ impl<T> Conntrack<T> {
         Judged::Inside
     }
 
+    /// Somebody else has seen packets of a connection, the last one at a time, and knows more of it.
+    pub fn catch_up(&mut self, id: ConnectionId, numbers: [Numbers; 2], last: Time) {
+        let Some(connection) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        if let Track::Tcp(track) = &mut connection.track {
+            track.catch_up(numbers);
+        }
+        if last > connection.touched {
+            connection.touched = last;
+            let phase = connection.phase() as usize;
+            self.lists.push(phase, id.0);
+        }
+    }
+
     /// Takes a connection out.
     pub fn remove(&mut self, id: ConnectionId) -> Option<Connection<T>> {
         self.slots.get(id.0 as usize)?.as_ref()?;
@@ -402,14 +424,13 @@ impl<T> Conntrack<T> {
         self.slots[id.0 as usize].take()
     }
 
-    /// Takes out a connection that has lapsed, if there is one.
-    pub fn poll_lapsed(&mut self, now: Time) -> Option<Connection<T>> {
-        let lapsed = ALL.into_iter().find_map(|phase| {
+    /// A connection that has lapsed, if there is one. Its owner takes it out.
+    pub fn lapsed(&self, now: Time) -> Option<ConnectionId> {
+        ALL.into_iter().find_map(|phase| {
             let first = self.lists.first(phase as usize)?;
             let touched = self.slots[first as usize].as_ref()?.touched;
-            (touched + self.timeouts.of(phase) <= now).then_some(first)
-        })?;
-        self.remove(ConnectionId(lapsed))
+            (touched + self.timeouts.of(phase) <= now).then_some(ConnectionId(first))
+        })
     }
 
     /// When a connection lapses next, if none has a packet before.

@@ -26,6 +26,7 @@ use crate::conntrack::{ConnectionId, Conntrack};
 use crate::counters::{Counters, Drop};
 use crate::decision::{Decision, HEAD_BYTES_MAX, Head, Incoming, Moment};
 use crate::fan_out::FanOut;
+use crate::fast_path::{Entered, Entering};
 use crate::fragments::{Fate, Fragments};
 use crate::icmp::{self, Complaint};
 use crate::interface::Interface;
@@ -63,6 +64,8 @@ pub struct Note {
     pub packets: [u64; 2],
     /// Bytes of IP.
     pub bytes: [u64; 2],
+    /// Its packets are forwarded elsewhere.
+    pub(crate) entered: Option<Entered>,
 }
 
 impl Note {
@@ -114,6 +117,9 @@ pub struct Forwarder {
     pub(crate) questions: ArrayVec<(usize, solicitation::Frame), QUESTIONS_MAX>,
     pub(crate) complaints: u64,
     pub(crate) complaints_at: Time,
+    pub(crate) fast: Option<Entering>,
+    /// How often neighbours had moved when that was last looked at.
+    pub(crate) moved: u64,
     pub(crate) counters: Counters,
 }
 
@@ -153,6 +159,8 @@ impl Forwarder {
             questions: ArrayVec::new(),
             complaints: COMPLAINTS_AT_ONCE,
             complaints_at: now,
+            fast: None,
+            moved: 0,
             counters: Counters::default(),
         })
     }
@@ -184,27 +192,35 @@ impl Forwarder {
 
     /// A back end does otherwise.
     pub fn set_health(&mut self, chosen: Chosen, health: Health) {
-        self.services.set_health(chosen, health);
+        if self.services.health(chosen) != health {
+            self.services.set_health(chosen, health);
+            self.void_ways();
+        }
     }
 
     /// A link takes longer or shorter packets than before.
     pub fn set_mtu(&mut self, interface: usize, mtu: u32) {
-        self.interfaces[interface].mtu = mtu;
+        if std::mem::replace(&mut self.interfaces[interface].mtu, mtu) != mtu {
+            self.void_ways();
+        }
     }
 
     /// A neighbour that is known for good, or told by whoever keeps them.
     pub fn set_neighbour(&mut self, interface: usize, address: IpAddr, mac: [u8; 6]) {
         self.neighbours.set(interface, address, mac);
+        self.follow_neighbours();
     }
 
     /// A neighbour that somebody else on this machine has heard of.
     pub fn learn_neighbour(&mut self, interface: usize, address: IpAddr, mac: [u8; 6], now: Time) {
         self.neighbours.learn(interface, address, mac, true, now);
+        self.follow_neighbours();
     }
 
     /// A neighbour that was known for good is no longer.
     pub fn forget_neighbour(&mut self, interface: usize, address: IpAddr) {
         self.neighbours.forget(interface, address);
+        self.follow_neighbours();
     }
 
     /// Its neighbours.
@@ -245,11 +261,15 @@ impl Forwarder {
     /// Another list of rules, also for connections that are there.
     pub fn set_rules(&mut self, rules: Vec<Rule>, now: Time) {
         self.rules.replace(rules, now);
+        self.void_ways();
     }
 
     /// Other routes, also for connections that are there.
     pub fn set_routes(&mut self, routes: Routes) {
-        self.routes = routes;
+        if self.routes != routes {
+            self.routes = routes;
+            self.void_ways();
+        }
     }
 
     /// A question for a neighbour that is to be sent, with its interface.
@@ -260,8 +280,11 @@ impl Forwarder {
     /// Forgets connections whose time is over, a bounded number of them. True: there may be more.
     pub fn expire(&mut self, now: Time) -> bool {
         for _ in 0..LAPSED_MAX {
-            let Some(connection) = self.conntrack.poll_lapsed(now) else { return false };
-            self.let_go(&connection.note);
+            let Some(id) = self.conntrack.lapsed(now) else { return false };
+            // It may have had packets that were forwarded elsewhere.
+            if self.catch_up(id) == 0 {
+                self.end(id, now);
+            }
         }
         true
     }
@@ -418,6 +441,7 @@ impl Forwarder {
         let bytes = view.packet_len() as u64;
         let mut found = self.conntrack.find(&tuple);
         if let Some((id, direction)) = found {
+            self.catch_up(id);
             let Some(connection) = self.conntrack.get(id) else { return Err(Drop::NoConnection) };
             let (mut ruled, chosen) = (connection.note.ruled, connection.note.chosen);
             if !self.rules.is_current(ruled) {
@@ -427,17 +451,17 @@ impl Forwarder {
             let leaves = direction == Direction::Original
                 && chosen.is_some_and(|chosen| self.services.must_leave(chosen, tuple.protocol, moment.now));
             if leaves {
-                self.end(id);
+                self.end(id, moment.now);
                 found = None;
             } else {
                 if !self.rules.passes(ruled, bytes, moment.now) {
                     return Err(Drop::Rule);
                 }
                 match self.conntrack.handle(id, direction, view, moment.now) {
-                    Judged::Inside => {}
+                    Judged::Inside => self.tell_fast_path(id, moment.now),
                     Judged::Outside => self.counters.outside += 1,
                     Judged::Begins => {
-                        self.end(id);
+                        self.end(id, moment.now);
                         found = None;
                     }
                 }
@@ -460,10 +484,17 @@ impl Forwarder {
         };
         let connection = self.conntrack.get(id).ok_or(Drop::NoConnection)?;
         let change = Change::Ends(connection.outgoing(direction));
-        let note = self.conntrack.note_mut(id).ok_or(Drop::NoConnection)?;
-        note.packets[direction as usize] += 1;
-        note.bytes[direction as usize] += bytes;
-        self.forward(packet, &change, head, moment.now)
+        let decision = self.forward(packet, &change, head, moment.now);
+        // One that waits for its next hop comes again.
+        if decision != Ok(Decision::Wait) {
+            let note = self.conntrack.note_mut(id).ok_or(Drop::NoConnection)?;
+            note.packets[direction as usize] += 1;
+            note.bytes[direction as usize] += bytes;
+        }
+        if let Ok(Decision::Forward(out)) = &decision {
+            self.enter(packet, (id, direction), out, head, moment.now);
+        }
+        decision
     }
 
     /// An error goes where the packet came from that it quotes.
@@ -531,6 +562,7 @@ impl Forwarder {
             return Err(Drop::Martian);
         }
         self.neighbours.learn(number, address, mac, is_to_us, now);
+        self.follow_neighbours();
         if !is_to_us {
             return Err(Drop::NotOurs);
         }
@@ -541,8 +573,9 @@ impl Forwarder {
     }
 
     /// Forgets a connection.
-    pub(crate) fn end(&mut self, id: ConnectionId) {
+    pub(crate) fn end(&mut self, id: ConnectionId, now: Time) {
         if let Some(connection) = self.conntrack.remove(id) {
+            self.forget_fast_path(&connection, now);
             self.let_go(&connection.note);
         }
     }

@@ -15,6 +15,7 @@
 //! | [`rules`] | what may pass | module head |
 //! | [`prefix`], [`routes`], [`neighbours`], [`solicitation`], [`interface`] | the next hop | RFC 1812, RFC 826, RFC 4861 |
 //! | [`forwarder`] | all of it, for one packet | module head |
+//! | [`fast_path`] | connections that others forward, and what is known of them meanwhile | module head |
 //! | [`saved`] | connections for a forwarder that takes over | module head |
 //! | [`copying`] | whole frames between ports | module head |
 //!
@@ -34,6 +35,7 @@ mod cutting;
 pub mod decision;
 pub mod engine;
 pub mod fan_out;
+pub mod fast_path;
 pub mod forwarder;
 pub mod fragments;
 mod frame;

@@ -39,19 +39,21 @@ pub struct Neighbours {
     known: HashMap<(usize, IpAddr), Neighbour, foldhash::fast::FixedState>,
     most: usize,
     learned: u64,
+    moved: u64,
 }
 
 impl Neighbours {
     /// Nobody is known; so many may be.
     pub fn new(most: usize, seed: u64) -> Neighbours {
         let known = HashMap::with_capacity_and_hasher(most, foldhash::fast::FixedState::with_seed(seed));
-        Neighbours { known, most, learned: 0 }
+        Neighbours { known, most, learned: 0, moved: 0 }
     }
 
     /// A neighbour that is known for good.
     pub fn set(&mut self, interface: usize, address: IpAddr, mac: Mac) {
         let neighbour = Neighbour { mac: Some(mac), confirmed: Time::ZERO, asked: None, is_permanent: true };
-        self.known.insert((interface, address), neighbour);
+        let before = self.known.insert((interface, address), neighbour);
+        self.moved += u64::from(before.is_some_and(|before| before.mac.is_some_and(|before| before != mac)));
     }
 
     /// A neighbour has said its address. One that nobody asked for is remembered only if `is_to_us`, so that noise on the link fills nothing.
@@ -61,6 +63,7 @@ impl Neighbours {
             Some(known) if known.is_permanent => {}
             Some(known) => {
                 self.learned += u64::from(known.mac != Some(mac));
+                self.moved += u64::from(known.mac.is_some_and(|before| before != mac));
                 *known = fresh;
             }
             None if is_to_us => self.insert((interface, address), fresh, now),
@@ -93,7 +96,8 @@ impl Neighbours {
 
     /// Forgets a neighbour; whoever needs it asks again.
     pub fn forget(&mut self, interface: usize, address: IpAddr) {
-        self.known.remove(&(interface, address));
+        let before = self.known.remove(&(interface, address));
+        self.moved += u64::from(before.is_some_and(|before| before.mac.is_some()));
     }
 
     /// The MAC address of a neighbour, without asking for it.
@@ -104,6 +108,11 @@ impl Neighbours {
     /// How often an address has become known that was asked for.
     pub fn learned(&self) -> u64 {
         self.learned
+    }
+
+    /// How often one that was known had another address, or was forgotten.
+    pub fn moved(&self) -> u64 {
+        self.moved
     }
 
     /// How many are known.

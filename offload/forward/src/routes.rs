@@ -18,7 +18,7 @@ pub struct Route {
 }
 
 /// A table of routes. A look costs one hash for each length of prefix in it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// The longest first.
     lens: Vec<(bool, u8)>,
@@ -36,7 +36,7 @@ impl Routes {
                 routes.lens.push(len);
             }
         }
-        routes.lens.sort_by_key(|(_, len)| std::cmp::Reverse(*len));
+        routes.lens.sort_by_key(|(is_v4, len)| (std::cmp::Reverse(*len), *is_v4));
         routes
     }
 

@@ -111,6 +111,12 @@ impl Rules {
         ruled.version == self.version
     }
 
+    /// Whether packets pass under a rule, however many they are.
+    pub fn is_free(&self, ruled: Ruled) -> bool {
+        let action = ruled.rule.map(|number| self.rules[usize::from(number)].action);
+        self.is_current(ruled) && matches!(action, None | Some(Action::Allow))
+    }
+
     /// Whether a packet of so many bytes may pass under a rule that is current.
     pub fn passes(&mut self, ruled: Ruled, bytes: u64, now: Time) -> bool {
         let Some(number) = ruled.rule.map(usize::from) else { return true };

@@ -101,6 +101,7 @@ impl Forwarder {
             begun: saved.begun,
             packets: saved.packets,
             bytes: saved.bytes,
+            entered: None,
         };
         if self.conntrack.restore(original, outgoing, saved.state, note, now).is_none() {
             source.into_iter().for_each(|mapping| self.nat.release(mapping));

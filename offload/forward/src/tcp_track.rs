@@ -13,6 +13,7 @@
 use nicache_tcp::Seq;
 use nicache_tcp::wire::Flags;
 
+use crate::fast_path::Numbers;
 use crate::view::TcpView;
 
 /// How far an acknowledgment may be behind at least: more than any window without scaling (van Rooij 2000, section 3).
@@ -150,6 +151,30 @@ impl TcpTrack {
     /// Where it stands.
     pub fn state(&self) -> TcpState {
         self.state
+    }
+
+    /// What is known of both ends. `None`: not all of it.
+    pub fn numbers(&self) -> Option<[Numbers; 2]> {
+        let is_known = |side: &Side| side.max_window > 0;
+        (self.is_unknown == [false; 2] && self.sides.iter().all(is_known)).then(|| {
+            self.sides.map(|Side { end, max_end, max_window, acked, scale, .. }| Numbers {
+                end,
+                max_end,
+                max_window,
+                acked,
+                scale,
+            })
+        })
+    }
+
+    /// Somebody else has seen segments that were inside, and knows more.
+    pub fn catch_up(&mut self, numbers: [Numbers; 2]) {
+        for (side, known) in self.sides.iter_mut().zip(numbers) {
+            side.end = side.end.max(known.end);
+            side.max_end = side.max_end.max(known.max_end);
+            side.max_window = side.max_window.max(known.max_window);
+            side.acked = side.acked.max(known.acked);
+        }
     }
 
     /// A segment in a direction.

@@ -16,6 +16,8 @@ pub struct Report {
     pub mode: String,
     /// Whether a card is there.
     pub is_attached: bool,
+    /// Whether established connections are forwarded in the kernel.
+    pub has_fast_path: bool,
     /// What the forwarder has done, by name ([`COUNTERS`]).
     pub counters: BTreeMap<String, u64>,
     /// Packets not passed on, by reason.
@@ -128,6 +130,9 @@ pub struct FlowReport {
     pub back_end: Option<String>,
     /// The rule that it came under, counted from 1 as in the file.
     pub rule: Option<u32>,
+    /// Its packets are forwarded in the kernel, in both directions.
+    #[serde(default)]
+    pub is_fast: bool,
 }
 
 impl FlowReport {
@@ -154,9 +159,16 @@ pub struct WhyReport {
 pub const FLOWS_MAX: usize = 20;
 
 /// What is in [`Report::counters`] beside the counters of forwarder and engine.
-const OWN: [Counter; 7] = [
+const OWN: [Counter; 14] = [
     Counter::growing("restored", "Connections taken over from a forwarder that had ended."),
     Counter::gauge("mappings", "Inside endpoints that have an external port at the moment."),
+    Counter::growing("fast_packets", "Packets forwarded in the kernel (fast path); they are among those passed on."),
+    Counter::growing("fast_bytes", "Bytes of IP in them."),
+    Counter::gauge("fast_connections", "Connections that are forwarded in the kernel at the moment."),
+    Counter::growing("fast_entered", "Connections handed to the kernel."),
+    Counter::growing("fast_voided", "How often all decisions handed to the kernel became void at once."),
+    Counter::growing("fast_unsent", "Packets that the kernel took and could not send."),
+    Counter::growing("fast_failed", "Calls of the kernel for the fast path that failed."),
     Counter::gauge("queued", "Frames that wait to be forwarded at the moment."),
     Counter::gauge("free_buffers", "Buffers of main memory that nothing refers to at the moment."),
     Counter::gauge("under_way", "Packets and fetches that the card is not done with at the moment."),
@@ -212,6 +224,17 @@ impl fmt::Display for Report {
             .map(|(state, count)| format!("{count} {state}"))
             .collect();
         let states = if states.is_empty() { "none".to_owned() } else { states.join(", ") };
+        if self.has_fast_path {
+            writeln!(
+                f,
+                "fast path    {} connections, {} packets with {} bytes forwarded in the kernel; {} handed over, {} times void",
+                of("fast_connections"),
+                of("fast_packets"),
+                of("fast_bytes"),
+                of("fast_entered"),
+                of("fast_voided")
+            )?;
+        }
         writeln!(f, "connections  {states}; {} begun, {} mappings", of("begun"), of("mappings"))?;
         let drops: Vec<String> =
             self.dropped.iter().filter(|(_, count)| **count > 0).map(|(why, count)| format!("{count} {why}")).collect();
@@ -242,7 +265,7 @@ impl fmt::Display for Report {
 
 impl fmt::Display for FlowReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FlowReport { original, outgoing, state, packets, bytes, age_ms, idle_ms, back_end, rule } = self;
+        let FlowReport { original, outgoing, state, packets, bytes, age_ms, idle_ms, back_end, rule, is_fast } = self;
         write!(f, "{original}")?;
         if original != outgoing {
             write!(f, ", leaves as {outgoing}")?;
@@ -254,6 +277,9 @@ impl fmt::Display for FlowReport {
         }
         if let Some(rule) = rule {
             write!(f, "; rule {rule}")?;
+        }
+        if *is_fast {
+            write!(f, "; fast path")?;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use nicache_forward::Forwarder;
 use nicache_forward::backend::Broken;
 use nicache_forward::bus::Bus;
 use nicache_forward::engine::{Engine, EngineConfig};
+use nicache_forward::fast_path::FastPath;
 use nicache_forward::forwarder::routes_of_links;
 use nicache_forward::modes::Mode;
 use nicache_forward::nat::MappingError;
@@ -124,7 +125,17 @@ impl Router {
         let setup = EngineConfig { mode, order: self.plan.order, entries, buffers, posts, queue: QUEUE };
         self.mode = mode;
         self.engine = Some(Engine::new(Bus::new(side, window, buffers), setup));
-        self.before.1 = Totals { begun: self.before.1.begun, ..Totals::default() };
+        let fast = self.forwarder.fast_counters().unwrap_or_default();
+        let (frames, bytes) = (fast.packets, fast.bytes);
+        self.before.1 = Totals { begun: self.before.1.begun, frames, bytes, bus: 0 };
+    }
+
+    /// Established connections are forwarded elsewhere from now on.
+    ///
+    /// # Errors
+    /// What the system says; then they are not.
+    pub fn set_fast_path(&mut self, path: Box<dyn FastPath>, now: Time) -> io::Result<()> {
+        self.forwarder.set_fast_path(path, now)
     }
 
     /// The card is gone.
@@ -238,7 +249,9 @@ impl Router {
 
     /// When there is something to do, if nothing comes before.
     pub fn next_due(&self) -> Option<Time> {
-        self.forwarder.next_due().into_iter().chain(self.read_at).min()
+        // Connections that are forwarded elsewhere are looked after also when nothing comes here.
+        let tick = self.forwarder.fast_counters().filter(|fast| fast.connections > 0).map(|_| self.before.0 + TICK);
+        self.forwarder.next_due().into_iter().chain(self.read_at).chain(tick).min()
     }
 
     fn look_for_news(&mut self, now: Time) {
@@ -251,7 +264,7 @@ impl Router {
     /// Reads the kernel's tables, and hands them to the forwarder.
     fn read_tables(&mut self, now: Time) -> io::Result<()> {
         let interface_of = |index: u32| {
-            self.plan.interfaces.iter().position(|interface| !interface.is_tagged && interface.index == index)
+            self.plan.interfaces.iter().position(|interface| interface.vlan.is_none() && interface.index == index)
         };
         let mut routes: Vec<Route> = routes_of_links(&self.plan.config.interfaces).collect();
         if self.plan.kernel_routes {
@@ -296,11 +309,13 @@ impl Router {
     }
 
     fn tick(&mut self, now: Time) {
+        self.forwarder.sweep(now);
         let bus = self.bus().total();
+        let fast = self.forwarder.fast_counters().unwrap_or_default();
         let engine = self.engine.as_ref().map(|engine| *engine.counters()).unwrap_or_default();
         let totals = Totals {
-            frames: engine.received,
-            bytes: engine.card_bytes + engine.memory_bytes,
+            frames: engine.received + fast.packets,
+            bytes: engine.card_bytes + engine.memory_bytes + fast.bytes,
             bus,
             begun: self.forwarder.counters().begun,
         };

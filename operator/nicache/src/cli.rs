@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use forward::{ForwardArgs, ForwardCommand};
+pub use forward::{FastPathArg, ForwardArgs, ForwardCommand};
 
 use crate::generate::GenerateArgs;
 use crate::options::{BusAddress, LogFormat, Milliseconds, NfsOptions, Protocol, RunOptions, ServeOptions};

@@ -85,8 +85,8 @@ pub struct Interfaced {
     pub link: String,
     /// Its number there.
     pub index: u32,
-    /// Whether its frames have a VLAN tag.
-    pub is_tagged: bool,
+    /// The VLAN of its frames, if they have a tag.
+    pub vlan: Option<u16>,
     /// Ports that stay with this machine.
     pub keep: Vec<Kept>,
     /// The addresses are the kernel's.
@@ -247,7 +247,7 @@ impl Maker<'_> {
             name: label,
             link: name.clone(),
             index: link.index,
-            is_tagged: text.vlan.is_some(),
+            vlan: text.vlan.as_ref().map(|vlan| *vlan.get_ref()),
             keep: text.keep.iter().map(|Word(kept)| kept.clone()).collect(),
             has_own_addresses,
         });

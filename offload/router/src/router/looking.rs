@@ -36,6 +36,7 @@ impl Router {
     /// Everything at this moment.
     pub fn report(&mut self, now: Time) -> Report {
         let bus = self.bus();
+        self.forwarder.catch_up_all();
         let forwarder = &self.forwarder;
         let counted = forwarder.counters();
         let mut counters = BTreeMap::new();
@@ -49,6 +50,16 @@ impl Router {
         put("mappings", forwarder.nat().len() as u64);
         put("routes", forwarder.routes().iter().count() as u64);
         put("neighbours", forwarder.neighbours().len() as u64);
+        let fast = forwarder.fast_counters();
+        if let Some(fast) = &fast {
+            put("fast_packets", fast.packets);
+            put("fast_bytes", fast.bytes);
+            put("fast_connections", fast.connections);
+            put("fast_entered", fast.entered);
+            put("fast_voided", fast.voided);
+            put("fast_unsent", fast.unsent);
+            put("fast_failed", fast.failed);
+        }
         let mut cache = CacheReport::default();
         if let Some(engine) = &self.engine {
             let done = engine.counters();
@@ -75,6 +86,7 @@ impl Router {
         Report {
             mode: self.mode.to_string(),
             is_attached: self.engine.is_some(),
+            has_fast_path: fast.is_some(),
             counters,
             dropped: Drop::ALL.map(|why| (why.label().to_owned(), counted.dropped_for(why))).into(),
             bus: BusClass::ALL.map(|class| (class.label().to_owned(), bus.of(class))).into(),
@@ -143,6 +155,7 @@ impl Router {
             idle_ms: ms(connection.touched()),
             back_end: note.back_end().map(|chosen| self.forwarder.services().endpoint(chosen).to_string()),
             rule: note.rule().map(|rule| u32::from(rule) + 1),
+            is_fast: self.forwarder.is_fast(note),
         }
     }
 
@@ -165,7 +178,8 @@ impl Router {
     }
 
     /// What is known of an address (port 0: whatever the port).
-    pub fn why(&self, asked: SocketAddr, now: Time) -> WhyReport {
+    pub fn why(&mut self, asked: SocketAddr, now: Time) -> WhyReport {
+        self.forwarder.catch_up_all();
         let address = asked.ip();
         let is_it = |end: Endpoint| end.address == address && (asked.port() == 0 || end.port == asked.port());
         let (flows, count) = self.flows(now, |connection| {

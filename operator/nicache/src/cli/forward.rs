@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use nicache_forward::modes::Mode;
 
 use super::Target;
@@ -36,6 +36,15 @@ A small forward.toml, which shares one address among a network and sends port 80
 The interfaces are the forwarder's while it runs: this machine itself is reached by them only at the ports that `keep` names
 (keep = [\"tcp/22\"]). docs/forward.md has all keys.";
 
+/// Whether packets of established connections are forwarded in the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FastPathArg {
+    /// If the kernel has what it needs
+    Auto,
+    /// Every packet goes by the card
+    Off,
+}
+
 /// Arguments of `forward`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -61,6 +70,11 @@ pub struct ForwardArgs {
     /// Memory of the card for payload: 4M, 64M, ... [default: that of the file, or 4M]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<Size>,
+
+    /// Forward packets of established connections in the kernel, by a program at the interfaces, and leave the rest to the card (auto), or leave all to the card (off)
+    /// [default: auto; with --demo off, because its figures are the card's]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub fast_path: Option<FastPathArg>,
 
     /// With --demo: bytes per second that each of the three clients downloads
     #[arg(long, value_name = "SIZE", default_value = "4M", requires = "demo")]

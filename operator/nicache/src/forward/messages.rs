@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
+use nicache_fastpath::Handles;
 use nicache_router::kernel::Link;
 use nicache_router::report::{Report, WhyReport};
 use serde::{Deserialize, Serialize};
 
 use crate::options::LogFormat;
 
-/// Setup of the forwarder. Attached: two files of the kernel's tables, and the memory for connections.
+/// Setup of the forwarder. Attached: two files of the kernel's tables, the memory for connections, and with a fast path its program that takes packets.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ForwarderSetup {
     /// Form of log lines.
@@ -19,6 +20,8 @@ pub struct ForwarderSetup {
     pub links: Vec<Link>,
     /// A number that nobody else knows, the same after a restart.
     pub secret: u64,
+    /// The maps of the fast path, if there is one.
+    pub fast_path: Option<Handles>,
 }
 
 /// Supervisor to forwarder.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! mod.rs        the supervisor: interfaces, guard, health checks; starts card and forwarder, and starts them again
+//! kernel_path.rs  the fast path's programs, and why there are none
 //! place.rs      where the interfaces are: this namespace, or that of the demo
 //! process.rs    the forwarder process (offload/router, offload/forward); the card process is that of `serve`, at packet sockets
 //! messages.rs   what they tell each other
@@ -14,6 +15,7 @@
 //! The supervisor has everything that must outlive a card or a forwarder: the memory for connections, what health checks found, the guard's rules. Whoever ends is started again with
 //! a new attachment, which the other side is given, too.
 
+mod kernel_path;
 pub mod messages;
 mod orders;
 mod place;
@@ -25,6 +27,7 @@ pub mod status;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -44,6 +47,7 @@ use nicache_router::keep::Keep;
 use nicache_router::kernel::{Kernel, Link};
 use nicache_router::router::window_bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::ForwardArgs;
@@ -52,12 +56,13 @@ use crate::options::reach;
 use crate::publish::Nft;
 use crate::serve::messages::{FirmwareSetup, FromFirmware, ToFirmware};
 use crate::setup::{receive_message, send_message};
-use crate::supervisor::children::{Child, Role, describe};
+use crate::supervisor::children::{Child, OWN_PROGRAM, Role, describe};
 use crate::supervisor::end::Signals;
 use crate::supervisor::instance::{Instance, Lock};
 use crate::supervisor::{check_privilege, first_word, notify};
+use kernel_path::KernelPath;
 use messages::{ForwarderSetup, FromForwarder, Question, ToForwarder};
-use orders::{Asked, ControlServer, Orders};
+use orders::{Asked, ControlServer, Order, Orders};
 use place::Place;
 use sampler::Sampler;
 use show::Show;
@@ -106,7 +111,10 @@ struct Forwarding<'a> {
     card: Child,
     forwarder: Child,
     guard: Nft,
+    kernel_path: KernelPath,
     plan: Plan,
+    /// Whose card and forwarder these are.
+    program: PathBuf,
     setup: ForwarderSetup,
     mode: Mode,
     keep: Keep,
@@ -147,12 +155,15 @@ impl<'a> Forwarding<'a> {
         // Nothing is forwarded before the kernel keeps out of it.
         let (rules, table) = (guard::rules(&instance.name, &plan), guard::table_name(&instance.name));
         let guard = place.run(move || Nft::own(&rules, &format!("netdev {table}")))?;
-        let setup = ForwarderSetup { log_format: arguments.log_format, config, links, secret };
+        let kernel_path = KernelPath::start(arguments, &plan, &place);
+        let fast_path = kernel_path.handles();
+        let setup = ForwarderSetup { log_format: arguments.log_format, config, links, secret, fast_path };
         let control = ControlServer::bind(&instance.socket_path())?;
-        let forwarder = start_forwarder(&setup, &kernel, &keep)?;
+        let program = PathBuf::from(OWN_PROGRAM);
+        let forwarder = start_forwarder(&program, &setup, &kernel, &keep, &kernel_path)?;
         let window = window(plan.memory)?;
         let attachment = Attachment::create()?;
-        let card = start_card(arguments, &plan, &place, &window, &attachment)?;
+        let card = start_card(&program, arguments, &plan, &place, &kernel_path, (&window, &attachment))?;
         attach(&forwarder, &window, &attachment, mode)?;
         let health = (!plan.checks.is_empty()).then(|| Health::start(&plan, &place)).transpose()?;
         let (orders, started) = (Arc::new(Orders::new()?), Instant::now());
@@ -171,7 +182,9 @@ impl<'a> Forwarding<'a> {
             card,
             forwarder,
             guard,
+            kernel_path,
             plan,
+            program,
             setup,
             mode,
             keep,
@@ -197,6 +210,7 @@ impl<'a> Forwarding<'a> {
             card_pid: self.card.pid(),
             restarts: self.restarts_all,
             cache_bytes: self.plan.memory.into(),
+            fast_path: self.kernel_path.to_string(),
             admin: self.admin.as_ref().map(AdminServer::address),
         }
     }
@@ -254,8 +268,14 @@ impl<'a> Forwarding<'a> {
             }
             self.listen()?;
             self.pass_on_health();
-            while let Some((question, reply)) = self.orders.take() {
-                self.ask(question, reply);
+            while let Some(order) = self.orders.take() {
+                match order {
+                    Order::Ask(question, reply) => self.ask(question, reply),
+                    Order::Upgrade(program, reply) => {
+                        let upgraded = self.upgrade(program)?;
+                        let _ = reply.send(upgraded.map(|()| self.card.pid()));
+                    }
+                }
             }
             if self.step_show()? {
                 return Ok(());
@@ -367,10 +387,27 @@ impl<'a> Forwarding<'a> {
         Ok(())
     }
 
+    /// Another program's forwarder and card take the places of those at work, as they would if these had ended. Should that fail, those of the program before take theirs, and the
+    /// inner result says why.
+    fn upgrade(&mut self, program: PathBuf) -> Result<Result<(), String>> {
+        let before = std::mem::replace(&mut self.program, program);
+        let outcome = self.restart_forwarder().and_then(|()| self.restart_card());
+        let Err(error) = outcome else { return Ok(Ok(())) };
+        tracing::error!("{} does not take over: {error:#}", self.program.display());
+        let why = format!("{} does not take over, and the program before goes on: {error:#}", self.program.display());
+        self.program = before;
+        self.restart_forwarder()?;
+        self.restart_card()?;
+        Ok(Err(why))
+    }
+
     /// It takes its connections from the memory that the supervisor keeps.
     fn restart_forwarder(&mut self) -> Result<()> {
         self.asked.clear();
-        self.forwarder = start_forwarder(&self.setup, &self.kernel, &self.keep)?;
+        // There is never more than one: both would write connections.
+        self.forwarder.signal(Signal::KILL);
+        self.forwarder.wait(START)?;
+        self.forwarder = start_forwarder(&self.program, &self.setup, &self.kernel, &self.keep, &self.kernel_path)?;
         if let Some(health) = &self.health {
             health.verdicts.values().for_each(|verdict| tell_health(&self.forwarder, verdict));
         }
@@ -387,7 +424,16 @@ impl<'a> Forwarding<'a> {
         // The forwarder is told first: what it still sends would go nowhere.
         let _ = send_message(&self.forwarder.channel, &ToForwarder::Detach, &[]);
         let (window, attachment) = (window(self.plan.memory)?, Attachment::create()?);
-        self.card = start_card(self.arguments, &self.plan, &self.place, &window, &attachment)?;
+        self.card.signal(Signal::KILL);
+        self.card.wait(START)?;
+        self.card = start_card(
+            &self.program,
+            self.arguments,
+            &self.plan,
+            &self.place,
+            &self.kernel_path,
+            (&window, &attachment),
+        )?;
         // One that ends meanwhile is started again with another attachment.
         let _ = attach(&self.forwarder, &window, &attachment, self.mode);
         Ok(())
@@ -466,9 +512,16 @@ fn window(memory: u32) -> Result<Window> {
         .context("no memory for the forwarder: try a smaller --memory")
 }
 
-fn start_forwarder(setup: &ForwarderSetup, kernel: &Kernel, keep: &Keep) -> Result<Child> {
-    let mut child = Child::start(Role::Forwarder)?;
-    let files: Vec<BorrowedFd<'_>> = kernel.files().into_iter().chain([keep.file()]).collect();
+fn start_forwarder(
+    program: &Path,
+    setup: &ForwarderSetup,
+    kernel: &Kernel,
+    keep: &Keep,
+    kernel_path: &KernelPath,
+) -> Result<Child> {
+    let mut child = Child::start_program(program, Role::Forwarder)?;
+    let files: Vec<BorrowedFd<'_>> =
+        kernel.files().into_iter().chain([keep.file()]).chain(kernel_path.take()).collect();
     send_message(&child.channel, setup, &files)?;
     match first_word(&mut child, START)?.0 {
         FromForwarder::Ready => Ok(child),
@@ -477,18 +530,21 @@ fn start_forwarder(setup: &ForwarderSetup, kernel: &Kernel, keep: &Keep) -> Resu
 }
 
 fn start_card(
+    program: &Path,
     arguments: &ForwardArgs,
     plan: &Plan,
     place: &Place,
-    window: &Window,
-    attachment: &Attachment,
+    kernel_path: &KernelPath,
+    (window, attachment): (&Window, &Attachment),
 ) -> Result<Child> {
-    let links = plan.links.clone();
+    let (links, filter) = (plan.links.clone(), kernel_path.filter()?);
     let sockets = place.run(move || {
-        let open = |name: &String| PacketSocket::open(name, 1, &PacketConfig::default()).map(|mut all| all.remove(0));
+        let filter = filter.as_ref().map(AsFd::as_fd);
+        let config = PacketConfig { filter, ..PacketConfig::default() };
+        let open = |name: &String| PacketSocket::open(name, 1, &config).map(|mut all| all.remove(0));
         links.iter().map(open).collect::<Result<Vec<PacketSocket>, _>>()
     })?;
-    let mut child = Child::start(Role::Firmware)?;
+    let mut child = Child::start_program(program, Role::Firmware)?;
     let setup = FirmwareSetup {
         log_format: arguments.log_format,
         card: 0,

@@ -24,8 +24,14 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// For ever, as far as connections go: a year.
 const DRAIN_MS_MAX: u64 = 365 * 86_400_000;
 
-/// A question with a way back for the answer.
-pub type Order = (Question, Sender<Asked>);
+/// What is wanted, with a way back for the answer.
+#[derive(Debug)]
+pub enum Order {
+    /// Ask the forwarder.
+    Ask(Question, Sender<Asked>),
+    /// Have card and forwarder of another program take over. The answer: the number of the card's process, or why not.
+    Upgrade(PathBuf, Sender<Result<u32, String>>),
+}
 
 /// An answer, with what only the supervisor knows.
 #[derive(Debug, Clone)]
@@ -74,11 +80,30 @@ impl Orders {
     /// There is none in time.
     pub fn ask(&self, question: Question) -> Result<Asked> {
         let (reply, answer) = channel();
-        self.waiting.lock().expect("no holder of this lock panics").push_back((question, reply));
-        self.bell.ring();
+        self.add(Order::Ask(question, reply));
         match answer.recv_timeout(ANSWER_TIMEOUT) {
             Ok(asked) => Ok(asked),
             Err(_) => bail!("the forwarder process does not answer: it may just be started again; try once more"),
+        }
+    }
+}
+
+/// How long two processes may take to start.
+const UPGRADE_TIMEOUT: Duration = Duration::from_secs(125);
+
+impl Orders {
+    fn add(&self, order: Order) {
+        self.waiting.lock().expect("no holder of this lock panics").push_back(order);
+        self.bell.ring();
+    }
+
+    /// Has card and forwarder of another program take over.
+    fn upgrade(&self, program: PathBuf) -> Result<u32> {
+        let (reply, answer) = channel();
+        self.add(Order::Upgrade(program, reply));
+        match answer.recv_timeout(UPGRADE_TIMEOUT) {
+            Ok(upgraded) => upgraded.map_err(anyhow::Error::msg),
+            Err(_) => bail!("the supervisor does not answer: `nicache status` says what it does"),
         }
     }
 }
@@ -151,7 +176,10 @@ fn respond(request: Request, orders: &Orders, sampler: &Sampler) -> Result<Respo
             _ => bail!("an unexpected answer"),
         },
         Request::Drain { address, within_ms } => drain(orders, address, within_ms),
-        _ => bail!("`nicache forward` answers `nicache status`, `top`, `forward why` and `forward drain` only"),
+        Request::Upgrade { program } => Ok(Response::Upgraded { card_pid: orders.upgrade(program)? }),
+        _ => bail!(
+            "`nicache forward` answers `nicache status`, `top`, `upgrade`, `forward why` and `forward drain` only"
+        ),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nicache_bus::{Attachment, Presence, Window};
+use nicache_fastpath::Maps;
 use nicache_port::{CpuPressure, Idle, IdlePolicy, IdleStep, NAP, wait};
 use nicache_router::config::Plan;
 use nicache_router::keep::Keep;
@@ -33,7 +34,15 @@ pub fn execute() -> Result<ExitCode> {
     };
     let plan = Plan::make(&setup.config, &setup.links, setup.secret).context("the configuration")?;
     let keep = Keep::map(keep).context("the memory for connections")?;
-    let router = Router::new(plan, Kernel::from_files([asked, news]), Some(keep), monotonic())?;
+    let interfaces: Vec<(u32, Option<u16>)> = plan.interfaces.iter().map(|named| (named.index, named.vlan)).collect();
+    let mut router = Router::new(plan, Kernel::from_files([asked, news]), Some(keep), monotonic())?;
+    if let (Some(handles), Some(take)) = (&setup.fast_path, files.next()) {
+        let opened = Maps::open(handles, take, interfaces).map_err(anyhow::Error::from);
+        let began = opened.and_then(|maps| Ok(router.set_fast_path(Box::new(maps), monotonic())?));
+        if let Err(error) = began {
+            tracing::warn!("no fast path: {error:#}");
+        }
+    }
     let mut inbox = Inbox::new(socket);
     send_message(inbox.socket(), &FromForwarder::Ready, &[])?;
     Process { router }.work(&mut inbox)?;

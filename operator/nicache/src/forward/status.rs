@@ -23,6 +23,9 @@ pub struct About {
     pub restarts: u64,
     /// Bytes of the card's cache.
     pub cache_bytes: u64,
+    /// Whether packets of established connections are forwarded in the kernel: `on`, or why not.
+    #[serde(default)]
+    pub fast_path: String,
     /// Where the admin port is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admin: Option<SocketAddr>,
@@ -40,13 +43,17 @@ pub struct ForwardStatus {
 
 impl fmt::Display for ForwardStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let About { name, pid, uptime_s, forwarder_pid, card_pid, restarts, cache_bytes, admin } = &self.about;
+        let About { name, pid, uptime_s, forwarder_pid, card_pid, restarts, cache_bytes, fast_path, admin } =
+            &self.about;
         writeln!(f, "name         {name} forwards for {uptime_s} s (process {pid}, restarts {restarts})")?;
         writeln!(
             f,
             "processes    forwarder {forwarder_pid}, card {card_pid} with {} KB for payload",
             cache_bytes / 1024
         )?;
+        if !self.report.has_fast_path {
+            writeln!(f, "fast path    {fast_path}")?;
+        }
         if let Some(admin) = admin {
             writeln!(f, "admin        http://{admin}/")?;
         }

@@ -120,15 +120,8 @@ fn the_demo_shows_each_mode() {
     assert_all_gone(&processes);
 }
 
-/// A long download goes on whoever of card and forwarder is killed, and what is asked meanwhile is answered.
-#[test]
-fn a_download_outlives_card_and_forwarder() {
-    private_network();
-    let demo =
-        Forwarding::start(&["--demo", "--seconds", "600", "--rate", "64K", "--mode", "adaptive", "--admin", "0"]);
-    let service: SocketAddr = format!("{}:80", demo.ready["service"].as_str().unwrap()).parse().unwrap();
-    // Or else all of it would wait in the socket before the first one is killed.
-    std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 16384 65536").unwrap();
+/// A slow download of the demo's file, meanwhile so many of card and forwarder are killed, in turn. Returns the client's end.
+fn download(demo: &Forwarding, service: SocketAddr, kills: usize) -> SocketAddr {
     let (mut stream, head) = get(service, "/file").unwrap();
     assert!(head.starts_with(b"HTTP/1.1 200 "));
     let from = stream.local_addr().unwrap();
@@ -136,7 +129,7 @@ fn a_download_outlives_card_and_forwarder() {
     let mut killed = 0;
     while at < FILE_BYTES {
         // In the middle of a window, and at different places of it.
-        if at >= (killed + 1) * FILE_BYTES / 7 && killed < 6 {
+        if at >= (killed + 1) * FILE_BYTES / 7 && killed < kills {
             let now = demo.status();
             let who = ["card_pid", "forwarder_pid"][killed % 2];
             kill(now[who].as_u64().unwrap(), Signal::KILL);
@@ -151,6 +144,55 @@ fn a_download_outlives_card_and_forwarder() {
         at += count;
     }
     assert_eq!(stream.read(&mut part).unwrap(), 0);
+    from
+}
+
+/// With the fast path, a download goes on whoever is killed, and is forwarded in the kernel again afterwards.
+#[test]
+fn the_fast_path_goes_and_comes_with_its_forwarder() {
+    private_network();
+    let demo = Forwarding::start(&[
+        "--demo",
+        "--seconds",
+        "600",
+        "--rate",
+        "64K",
+        "--mode",
+        "adaptive",
+        "--fast-path",
+        "auto",
+    ]);
+    assert_eq!(demo.ready["status"]["fast_path"], "on");
+    let service: SocketAddr = format!("{}:80", demo.ready["service"].as_str().unwrap()).parse().unwrap();
+    std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 16384 65536").unwrap();
+    download(&demo, service, 4);
+    let upgraded = command(&["upgrade", "--name", &demo.name()]);
+    assert!(upgraded.status.success(), "{}", String::from_utf8_lossy(&upgraded.stderr));
+    let nobody = command(&["upgrade", "/bin/false", "--name", &demo.name()]);
+    let said = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert!(!nobody.status.success() && said.contains("the program before goes on"), "{said}");
+    let counter = |name: &str| demo.status()["report"]["counters"][name].as_u64().unwrap_or(0);
+    // The last forwarder has taken over connections of the demo's clients, and more than half of what it forwarded it has not seen.
+    let is_fast = || (counter("fast_packets") > 100).then_some(());
+    within(LIMIT, is_fast).expect("the kernel forwards");
+    let now = demo.status();
+    assert!(now["report"]["has_fast_path"] == true && now["report"]["counters"]["fast_unsent"] == 0, "{now}");
+    assert_eq!(now["report"]["counters"]["fast_failed"], 0, "{now}");
+    let flows = now["report"]["flows"].as_array().unwrap();
+    assert!(flows.iter().any(|flow| flow["is_fast"] == true), "{now}");
+    demo.stop();
+}
+
+/// A long download goes on whoever of card and forwarder is killed, and what is asked meanwhile is answered.
+#[test]
+fn a_download_outlives_card_and_forwarder() {
+    private_network();
+    let demo =
+        Forwarding::start(&["--demo", "--seconds", "600", "--rate", "64K", "--mode", "adaptive", "--admin", "0"]);
+    let service: SocketAddr = format!("{}:80", demo.ready["service"].as_str().unwrap()).parse().unwrap();
+    // Or else all of it would wait in the socket before the first one is killed.
+    std::fs::write("/proc/sys/net/ipv4/tcp_rmem", "4096 16384 65536").unwrap();
+    let from = download(&demo, service, 6);
     let now = demo.status();
     assert_eq!(now["restarts"], 6);
     assert!(now["report"]["counters"]["restored"].as_u64().unwrap() >= 1, "{now}");
@@ -339,6 +381,7 @@ fn a_file_between_interfaces() {
         (Some(0), Some(0))
     );
     assert_eq!(status(&forwarding.name())["report"]["mode"], "spill");
+    assert!(report["has_fast_path"] == true && report["counters"]["fast_failed"] == 0, "{report}");
     forwarding.stop();
 }
 

@@ -1,0 +1,144 @@
+//! What the programs are told, and what they tell.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use nicache_forward::fast_path::{Arrival, FastPath, Numbers, Passed, Way};
+use nicache_tcp::Time;
+use serde::{Deserialize, Serialize};
+
+use crate::layout::{self, Interface, LAYOUT, NUMBERS_BYTES, PASSED_BYTES};
+use crate::programs::FastPathError;
+
+/// The kernel's numbers of the maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handles {
+    /// How keys and values look: [`LAYOUT`].
+    pub(crate) layout: u32,
+    pub(crate) connections: u32,
+    pub(crate) ways: u32,
+    pub(crate) numbers: u32,
+    pub(crate) passed: u32,
+    pub(crate) control: u32,
+    pub(crate) unsent: u32,
+    pub(crate) owner: u32,
+}
+
+/// The maps. When this is dropped, or its process ends in whatever way, nothing is forwarded by what it has entered.
+#[derive(Debug)]
+pub struct Maps {
+    connections: u32,
+    interfaces: Vec<Interface>,
+    ways: MapHandle,
+    numbers: MapHandle,
+    passed: MapHandle,
+    control: MapHandle,
+    unsent: MapHandle,
+    /// Dropped with the value: the kernel empties it then.
+    _owner: MapHandle,
+    _take: OwnedFd,
+}
+
+impl Maps {
+    /// Opens the maps, which have no entry then. `take` came with the handles. `interfaces`: the kernel's number and the VLAN of each one of the forwarder's, in their order.
+    ///
+    /// # Errors
+    /// See [`FastPathError`].
+    pub fn open(
+        handles: &Handles,
+        take: OwnedFd,
+        interfaces: impl IntoIterator<Item = (u32, Option<u16>)>,
+    ) -> Result<Maps, FastPathError> {
+        if handles.layout != LAYOUT {
+            return Err(FastPathError::Layout);
+        }
+        let open = |id: u32| MapHandle::from_map_id(id).map_err(step("opening a map of the fast path"));
+        let interface = |(index, vlan): (u32, Option<u16>)| Interface { index, vlan: vlan.unwrap_or(0) };
+        let maps = Maps {
+            connections: handles.connections,
+            interfaces: interfaces.into_iter().map(interface).collect(),
+            ways: open(handles.ways)?,
+            numbers: open(handles.numbers)?,
+            passed: open(handles.passed)?,
+            control: open(handles.control)?,
+            unsent: open(handles.unsent)?,
+            _owner: open(handles.owner)?,
+            _take: take,
+        };
+        // What another process has left is gone before anything is reached again.
+        let left: Vec<Vec<u8>> = maps.ways.keys().collect();
+        for key in left {
+            maps.ways.delete(&key).map_err(step("emptying a map of the fast path"))?;
+        }
+        maps.set(&maps.control, 0, &[0; 16]).map_err(|error| FastPathError::Io { step: "voiding all ways", error })?;
+        let program = maps._take.as_raw_fd().to_ne_bytes();
+        let owned = maps._owner.update(&0u32.to_ne_bytes(), &program, MapFlags::ANY);
+        owned.map_err(step("beginning with the fast path"))?;
+        Ok(maps)
+    }
+
+    fn set(&self, map: &MapHandle, place: u32, value: &[u8]) -> io::Result<()> {
+        map.update(&place.to_ne_bytes(), value, MapFlags::ANY).map_err(io::Error::other)
+    }
+
+    fn get<const LEN: usize>(&self, map: &MapHandle, place: u32) -> io::Result<[u8; LEN]> {
+        let mut value = [0; LEN];
+        let there = map.lookup_into(&place.to_ne_bytes(), &mut value, MapFlags::ANY).map_err(io::Error::other)?;
+        if there { Ok(value) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    fn key(&self, arrival: &Arrival) -> io::Result<[u8; layout::KEY_BYTES]> {
+        Ok(layout::key(self.interface(arrival.interface)?, &arrival.tuple))
+    }
+
+    fn interface(&self, number: usize) -> io::Result<Interface> {
+        self.interfaces.get(number).copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl FastPath for Maps {
+    fn places(&self) -> u32 {
+        self.connections
+    }
+
+    fn begin(&mut self, place: u32, numbers: Option<[Numbers; 2]>) -> io::Result<()> {
+        self.set(&self.passed, place, &[0; PASSED_BYTES])?;
+        self.set(&self.numbers, place, &numbers.map_or([0; NUMBERS_BYTES], layout::numbers))
+    }
+
+    fn enter(&mut self, arrival: &Arrival, way: &Way) -> io::Result<()> {
+        let value = layout::way(way, &arrival.tuple, self.interface(way.interface)?);
+        self.ways.update(&self.key(arrival)?, &value, MapFlags::ANY).map_err(io::Error::other)
+    }
+
+    fn leave(&mut self, arrival: &Arrival) -> io::Result<()> {
+        self.ways.delete(&self.key(arrival)?).map_err(io::Error::other)
+    }
+
+    fn look(&mut self, place: u32) -> io::Result<([Numbers; 2], [Passed; 2])> {
+        let odd = || io::Error::from(io::ErrorKind::InvalidData);
+        let numbers = layout::read_numbers(&self.get::<NUMBERS_BYTES>(&self.numbers, place)?).ok_or_else(odd)?;
+        let passed = layout::read_passed(&self.get::<PASSED_BYTES>(&self.passed, place)?).ok_or_else(odd)?;
+        Ok((numbers, passed))
+    }
+
+    fn tell(&mut self, place: u32, numbers: [Numbers; 2]) -> io::Result<()> {
+        self.set(&self.numbers, place, &layout::numbers(numbers))
+    }
+
+    fn keep(&mut self, edition: u32, until: Time) -> io::Result<()> {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&until.0.to_ne_bytes());
+        value[8..12].copy_from_slice(&edition.to_ne_bytes());
+        self.set(&self.control, 0, &value)
+    }
+
+    fn unsent(&self) -> u64 {
+        self.get::<8>(&self.unsent, 0).map_or(0, u64::from_ne_bytes)
+    }
+}
+
+fn step(step: &'static str) -> impl Fn(libbpf_rs::Error) -> FastPathError {
+    move |error| FastPathError::Io { step, error: io::Error::other(format!("{error:#}")) }
+}

@@ -1,0 +1,140 @@
+//! The programs, loaded and attached.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use libbpf_rs::{MapCore, ObjectBuilder, PrintLevel};
+
+use crate::link::Ingress;
+use crate::maps::Handles;
+
+/// libelf wants its memory aligned.
+#[repr(align(16))]
+struct Aligned<T: ?Sized>(T);
+
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o")));
+
+/// Why there is no fast path. The forwarder does all of its work without one.
+#[derive(Debug, thiserror::Error)]
+pub enum FastPathError {
+    /// The kernel refuses a program.
+    #[error("the kernel refused a program of the fast path: {0}")]
+    Refused(String),
+    /// A program cannot be at an interface.
+    #[error("the program for interface number {interface} cannot be attached: {error}")]
+    Attach {
+        /// The interface's number.
+        interface: u32,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+    /// The supervisor has loaded programs of another nicache.
+    #[error("the programs at the interfaces are of another version of nicache: start `nicache forward` anew")]
+    Layout,
+    /// A system call failed, with what was being done.
+    #[error("{step}: {error}")]
+    Io {
+        /// What was being done.
+        step: &'static str,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// The programs, until this is dropped.
+#[derive(Debug)]
+pub struct Programs {
+    choose: OwnedFd,
+    take: OwnedFd,
+    forward: OwnedFd,
+    handles: Handles,
+    attached: Vec<Ingress>,
+}
+
+impl Programs {
+    /// Loads them, with room for so many connections: 300 bytes of the kernel's memory each, as they come.
+    ///
+    /// # Errors
+    /// See [`FastPathError`].
+    pub fn load(connections: u32) -> Result<Programs, FastPathError> {
+        let (result, log) = with_log(|| load(connections.max(1)));
+        result.map_err(|error| FastPathError::Refused(format!("{error:#}\n{log}").trim().to_owned()))
+    }
+
+    /// Attaches them to an interface of the calling thread's network namespace, by its number there.
+    ///
+    /// # Errors
+    /// See [`FastPathError`].
+    pub fn attach(&mut self, interface: u32) -> Result<(), FastPathError> {
+        let (result, _) = with_log(|| Ingress::attach(self.forward.as_fd(), interface));
+        self.attached.push(result.map_err(|error| FastPathError::Attach { interface, error })?);
+        Ok(())
+    }
+
+    /// The filter for the card's packet sockets.
+    pub fn filter(&self) -> BorrowedFd<'_> {
+        self.choose.as_fd()
+    }
+
+    /// What [`Maps::open`](crate::Maps::open) takes.
+    pub fn handles(&self) -> (Handles, BorrowedFd<'_>) {
+        (self.handles, self.take.as_fd())
+    }
+}
+
+fn load(connections: u32) -> libbpf_rs::Result<Programs> {
+    let mut open = ObjectBuilder::default().open_memory(&OBJECT.0)?;
+    for mut map in open.maps_mut() {
+        match map.name().to_str() {
+            Some("ways") => map.set_max_entries(2 * connections)?,
+            Some("numbers" | "passed") => map.set_max_entries(connections)?,
+            _ => {}
+        }
+    }
+    let object = open.load()?;
+    let absent = |name: &str| libbpf_rs::Error::from(io::Error::other(format!("{name} is not in the object")));
+    let id = |name: &str| {
+        let map = object.maps().find(|map| map.name() == OsStr::new(name)).ok_or_else(|| absent(name))?;
+        Ok::<u32, libbpf_rs::Error>(map.info()?.info.id)
+    };
+    let program = |name: &str| {
+        let found = object.progs().find(|program| program.name() == OsStr::new(name)).ok_or_else(|| absent(name))?;
+        found.as_fd().try_clone_to_owned().map_err(libbpf_rs::Error::from)
+    };
+    let handles = Handles {
+        layout: crate::layout::LAYOUT,
+        connections,
+        ways: id("ways")?,
+        numbers: id("numbers")?,
+        passed: id("passed")?,
+        control: id("control")?,
+        unsent: id("unsent")?,
+        owner: id("owner")?,
+    };
+    // The maps stay as long as the programs, but no descriptor of them does: the one of `owner` is the forwarder's alone.
+    Ok(Programs {
+        choose: program("choose")?,
+        take: program("take")?,
+        forward: program("forward")?,
+        handles,
+        attached: Vec::new(),
+    })
+}
+
+/// Runs something, with what libbpf explains meanwhile: it does that by a callback of the whole process alone.
+fn with_log<T>(run: impl FnOnce() -> T) -> (T, String) {
+    static LOG: Mutex<String> = Mutex::new(String::new());
+    static IN_USE: Mutex<()> = Mutex::new(());
+    fn keep(_: PrintLevel, line: String) {
+        LOG.lock().unwrap_or_else(PoisonError::into_inner).push_str(&line);
+    }
+    let _alone = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
+    let result = run();
+    libbpf_rs::set_print(before);
+    (result, std::mem::take(&mut *LOG.lock().unwrap_or_else(PoisonError::into_inner)))
+}

@@ -1,0 +1,78 @@
+//! The fast path's programs at the interfaces, which the supervisor keeps while card and forwarder come and go.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use anyhow::{Context, Result};
+use nicache_fastpath::{FastPathError, Handles, Programs};
+use nicache_forward::fast_path::PLACES_MAX;
+use nicache_router::config::Plan;
+
+use super::place::Place;
+use crate::cli::{FastPathArg, ForwardArgs};
+
+/// The programs, or why there are none.
+pub enum KernelPath {
+    /// They are at all interfaces.
+    On(Programs),
+    /// Nobody wants them, or the kernel has none.
+    Off(String),
+}
+
+impl KernelPath {
+    /// As the arguments say. A kernel that has none is no error: the card forwards everything then.
+    pub fn start(arguments: &ForwardArgs, plan: &Plan, place: &Place) -> KernelPath {
+        let default = if arguments.demo { FastPathArg::Off } else { FastPathArg::Auto };
+        if arguments.fast_path.unwrap_or(default) == FastPathArg::Off {
+            return KernelPath::Off("off".to_owned());
+        }
+        let connections = plan.config.limits.connections.min(PLACES_MAX);
+        let mut interfaces: Vec<u32> = plan.interfaces.iter().map(|interface| interface.index).collect();
+        interfaces.sort_unstable();
+        interfaces.dedup();
+        let started = place.run(move || -> Result<Programs, FastPathError> {
+            let mut programs = Programs::load(connections)?;
+            interfaces.into_iter().try_for_each(|interface| programs.attach(interface))?;
+            Ok(programs)
+        });
+        match started {
+            Ok(programs) => KernelPath::On(programs),
+            Err(error) => {
+                tracing::warn!("no fast path, every packet goes by the card: {error}");
+                KernelPath::Off(format!("off: {error}"))
+            }
+        }
+    }
+
+    fn programs(&self) -> Option<&Programs> {
+        match self {
+            KernelPath::On(programs) => Some(programs),
+            KernelPath::Off(_) => None,
+        }
+    }
+
+    /// What a forwarder is told of the maps.
+    pub fn handles(&self) -> Option<Handles> {
+        self.programs().map(|programs| programs.handles().0)
+    }
+
+    /// The program that goes with them.
+    pub fn take(&self) -> Option<BorrowedFd<'_>> {
+        self.programs().map(|programs| programs.handles().1)
+    }
+
+    /// The filter for the card's packet sockets.
+    pub fn filter(&self) -> Result<Option<OwnedFd>> {
+        let filter = self.programs().map(|programs| programs.filter().as_fd().try_clone_to_owned());
+        filter.transpose().context("no descriptor for the fast path")
+    }
+}
+
+impl fmt::Display for KernelPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KernelPath::On(_) => f.write_str("on"),
+            KernelPath::Off(why) => f.write_str(why),
+        }
+    }
+}
