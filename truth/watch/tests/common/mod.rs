@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use nicache_coherence::SourceSlot;
 use nicache_namespaces::Namespace;
-pub use nicache_namespaces::inode as netns_of_this_thread;
 use tempfile::TempDir;
 
 /// A fresh directory on ext4, removed at the end.

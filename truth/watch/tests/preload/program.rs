@@ -10,7 +10,7 @@ use nicache_coherence::{RevisionTable, Stamp};
 use nicache_watch::{Drained, LookupEvent, PRELOAD_LIBRARY, PRELOAD_VARIABLE, PreloadMemory, PreloadWitness, Witness};
 use tempfile::TempDir;
 
-use crate::common::netns_of_this_thread;
+use nicache_namespaces::inode as netns_of_this_thread;
 
 /// The programs, compiled once.
 fn programs() -> &'static Path {
