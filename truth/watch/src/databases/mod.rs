@@ -6,7 +6,7 @@
 pub(crate) mod database;
 pub(crate) mod kinds;
 pub(crate) mod mysql;
-mod postgres;
+pub(crate) mod postgres;
 pub(crate) mod processes;
 mod socket;
 pub(crate) mod sql;

@@ -45,6 +45,8 @@ struct Connection {
     client: u32,
     /// The process that serves it.
     server: u32,
+    /// The first process of its database server, if that is known.
+    of: Option<Server>,
     /// Where its tables are.
     place: Option<Place>,
     /// Its client has spoken.
@@ -348,12 +350,13 @@ impl Databases {
                 return None;
             }
         }
-        let place = if is_new { self.place_of(event, sql) } else { None };
-        if let Some(place) = &place
+        let of = if is_new { self.database_of(event, sql) } else { None };
+        let place = of.and_then(|server| sql.kind.place(server, &event.path));
+        if let Some(server) = of
             && self.elsewhere.is_none()
             && self.known.is_server_inside(process_of(event, sql), self.server_netns)
         {
-            self.used.insert(place.server);
+            self.used.insert(server);
         }
         let used = place.as_ref().filter(|place| self.used.contains(&place.server));
         let defaults = used.and_then(|place| self.catalogues.defaults(place, event.time_ns));
@@ -365,6 +368,7 @@ impl Databases {
             session: if is_old { sql.kind.session_in_the_middle() } else { sql.kind.session(defaults) },
             client,
             server: event.tgid,
+            of,
             place,
             is_heard: false,
             last_ns: 0,
@@ -406,30 +410,29 @@ impl Databases {
             return;
         }
         let server_netns = self.server_netns;
-        let place = match known {
-            Some(connection) => connection.place.clone(),
-            None => self.place_of(event, sql),
+        let of = match known {
+            Some(connection) => connection.of,
+            None => self.database_of(event, sql),
         };
-        if let Some(place) = place
+        if let Some(server) = of
             && self.elsewhere.is_none()
             && (client == 0
                 || self.known.is_client_inside(client, server_netns)
                 || self.members.as_ref().is_some_and(|members| members.contains(client)))
         {
-            self.used.insert(place.server);
+            self.used.insert(server);
         }
         if let Some(connection) = self.connection(event, sql, client) {
             connection.is_heard = true;
         }
     }
 
-    /// Where the tables of a connection are.
-    fn place_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Place> {
-        let server = match &self.elsewhere {
-            Some(elsewhere) => elsewhere.server,
-            None => self.known.first_process(process_of(event, sql), self.server_netns)?,
-        };
-        sql.kind.place(server, &event.path)
+    /// Whose connection it is, whether or not it is known which of its databases it uses.
+    fn database_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Server> {
+        match &self.elsewhere {
+            Some(elsewhere) => Some(elsewhere.server),
+            None => self.known.first_process(process_of(event, sql), self.server_netns),
+        }
     }
 
     fn catalogue_of(&mut self, event: &LookupEvent, sql: SqlEvent) -> Option<Arc<Catalogue>> {
@@ -460,8 +463,8 @@ impl Databases {
 
     /// The server of a connection, or all that are used if it is not known.
     fn servers_of(&self, name: u64) -> Vec<Server> {
-        match self.connections.get(&name).and_then(|connection| connection.place.as_ref()) {
-            Some(place) => vec![place.server],
+        match self.connections.get(&name).and_then(|connection| connection.of) {
+            Some(server) => vec![server],
             None => self.used.iter().copied().collect(),
         }
     }
@@ -491,7 +494,7 @@ impl Databases {
     fn note_unseen(&mut self, certain: bool, name: u64) {
         if certain && let Some(connection) = self.connections.get_mut(&name) {
             connection.ends_with_reply = true;
-            self.unseen_change = true;
+            self.unseen_change |= connection.of.is_none_or(|server| self.used.contains(&server));
         }
     }
 
@@ -603,8 +606,7 @@ impl Databases {
         if let Some(elsewhere) = &self.elsewhere {
             return elsewhere.server;
         }
-        let place = self.connections.get(&name).and_then(|connection| connection.place.as_ref());
-        place.map_or(0, |place| place.server)
+        self.connections.get(&name).and_then(|connection| connection.of).unwrap_or(0)
     }
 
     fn end_doubt(&mut self, name: u64, clock: Stamp) {
@@ -674,9 +676,30 @@ fn process_of(event: &LookupEvent, sql: SqlEvent) -> u32 {
 mod tests {
     use super::*;
     use crate::databases::mysql::MySql;
+    use crate::databases::postgres::Postgres;
 
     const GREETING: &[u8] = b"\x4a\0\0\0\x0a10.11\0";
     const LOGIN: &[u8] = b"\x20\0\0\x01";
+
+    /// A connection of another database that was there before the watcher: which of its databases it uses nobody knows, and a
+    /// statement of it may be anything there, but nothing here.
+    #[test]
+    fn a_connection_in_the_middle_of_another_database_voids_nothing_here() {
+        let mut databases = Databases::new(HashSet::new(), 1);
+        databases.used.insert(7);
+        let event = |tgid: u32| LookupEvent { tgid, incomplete: true, ..LookupEvent::blank(5) };
+        let what = SqlStep::Received { client: u32::MAX, certain: false, ahead: false };
+        let sql = |connection| SqlEvent { connection, kind: &Postgres, what, first: 0 };
+        let own = std::process::id();
+        databases.observe(&event(own), sql(1));
+        let of = databases.known.first_process(own, 1).unwrap();
+        assert_eq!((databases.servers_of(1), databases.server_of(1)), (vec![of], of));
+        assert!(!databases.journal.has_changed(&[(7, Access::EVERYTHING)], Stamp(1)));
+        // Of whom nothing is known, it may be ours.
+        databases.observe(&event(u32::MAX), sql(2));
+        assert_eq!((databases.servers_of(2), databases.server_of(2)), (vec![7], 0));
+        assert!(databases.journal.has_changed(&[(7, Access::EVERYTHING)], Stamp(0)));
+    }
 
     fn observe(databases: &mut Databases, connection: u64, what: SqlStep, bytes: &[u8], time_ns: u64) {
         // Without bytes, there were some that nobody saw.
