@@ -335,12 +335,17 @@ impl<W: Port, H: Port> Card<W, H> {
                 };
                 // A file is as near at the server: it is not worth a long wait.
                 let (reply, may_wait) = match usual.filter(|_| was_there) {
-                    // The reply that is on the way is not for him, or he would be the first of his class.
-                    _ if !is_his => (Awaited::First { miss }, false),
+                    // Of the replies that are on the way only one to his own class is for him; and he waits for it only if his class had the page
+                    // before: one that is refused it would have its requests answered one after the other.
                     Some(usual) => {
                         let reply = Awaited::Reply { usual, miss };
-                        (reply, self.fills.is_under_way(&base) && self.may_wait(flow, reply, now))
+                        let is_near = match is_his {
+                            true => self.fills.is_under_way(&base),
+                            false => self.store.was_answered(&key, class) && self.fills.is_under_way_for(&base, class),
+                        };
+                        (reply, is_near && self.may_wait(flow, reply, now))
                     }
+                    None if !is_his => (Awaited::First { miss }, false),
                     None => (Awaited::First { miss }, self.may_collapse(flow, &base, now)),
                 };
                 if may_wait {

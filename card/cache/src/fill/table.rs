@@ -80,13 +80,16 @@ impl Fills {
         }
     }
 
-    /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for clients
-    /// and one for the card itself are allowed), or nothing is free.
+    /// Must be called before the request is forwarded: notes the clock. `None` if the key has a fill under way already (one for each class of
+    /// clients and one for the card itself are allowed), or nothing is free.
     pub fn begin(&mut self, asked: Asked<'_>, store: &mut Store, now: Time, counters: &mut Counters) -> Option<FillId> {
         let Asked { base, key, by, client, settings, ages, class, page, port, preface, head: request_head, goes_ahead } =
             asked;
         let fills = &self.fills;
-        let is_same = |fill: &Fill| fill.base == base && (fill.by.by == Executor::Card) == (by.by == Executor::Card);
+        let is_same = |fill: &Fill| match (fill.by.by == Executor::Card, by.by == Executor::Card) {
+            (false, false) => fill.base == base && fill.class == class,
+            (is_own, for_own) => fill.base == base && is_own == for_own,
+        };
         if let Some(&index) = self.keys.find(base.low_u64(), |&index| is_same(&fills[index as usize])) {
             let fill = &fills[index as usize];
             if !goes_ahead || fill.state != State::Forwarded {
@@ -197,6 +200,12 @@ impl Fills {
     /// Is the server, or the watcher, working on a reply for the key?
     pub fn is_under_way(&self, base: &Key) -> bool {
         self.keys.find(base.low_u64(), |&index| self.fills[index as usize].base == *base).is_some()
+    }
+
+    /// The same of a reply to a client of this class.
+    pub fn is_under_way_for(&self, base: &Key, class: ClientClass) -> bool {
+        let is_his = |fill: &Fill| fill.base == *base && fill.class == class;
+        self.keys.find(base.low_u64(), |&index| is_his(&self.fills[index as usize])).is_some()
     }
 
     /// How many fills have ended, one way or the other.

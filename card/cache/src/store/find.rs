@@ -69,6 +69,11 @@ impl Store {
         self.name_of(key).is_none_or(|id| self.answers(id, class, now))
     }
 
+    /// Is there an entry whose answer clients of this class had before a change, or have?
+    pub fn was_answered(&self, key: &Key, class: ClientClass) -> bool {
+        self.name_of(key).and_then(|id| self.get(id)).is_some_and(|entry| entry.age.seen.had(class))
+    }
+
     /// The entry that has this key, whether it may be served or not.
     pub fn view(&self, key: &Key) -> Option<&Entry> {
         self.name_of(key).and_then(|id| self.get(id))

@@ -74,6 +74,14 @@ impl Seen {
         self
     }
 
+    /// Had clients of this class the answer, in each trait, before a change or since? What the card has asked for in vain they had not.
+    pub(super) fn had(&self, class: ClientClass) -> bool {
+        let had = |of: Trait| {
+            self.answered[of as usize].iter().any(|known| known.class == class.of(of) && known.known != Known::Asked)
+        };
+        Trait::ALL.into_iter().all(had)
+    }
+
     /// Are there classes that had the answer before a change, and as which the card has not asked since?
     pub(super) fn has_lost(&self) -> bool {
         self.answered.iter().flatten().any(|known| known.known == Known::Lost)
@@ -212,11 +220,12 @@ mod tests {
         seen.note(class(2, 2), at(2), false);
         let mut seen = seen.lose();
         assert!(seen.has_lost() && seen.len() == 0 && !seen.covers(class(1, 1), Time::ZERO));
+        assert!(seen.had(class(1, 1)) && seen.had(class(2, 1)) && !seen.had(class(3, 1)));
         seen.note(class(2, 2), at(3), false);
         assert!(seen.covers(class(2, 2), Time::ZERO) && !seen.covers(class(1, 2), Time::ZERO) && seen.has_lost());
         assert_eq!(seen.take_turn(at(4)), class(1, 1));
         // Whatever becomes of that request, there is none more.
-        assert!(!seen.has_lost() && !seen.covers(class(1, 2), Time::ZERO));
+        assert!(!seen.has_lost() && !seen.covers(class(1, 2), Time::ZERO) && !seen.had(class(1, 2)));
         assert_eq!(seen.take_turn(at(5)), class(2, 2));
         seen.note(class(1, 1), at(6), true);
         assert!(seen.covers(class(1, 2), Time::ZERO));
