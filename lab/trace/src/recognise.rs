@@ -182,7 +182,10 @@ fn text(start: &[u8], is_all: bool) -> Result<Format, NoTrace> {
     let lines = || whole.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !is_empty(line));
     let all = lines().count();
     if all == 0 {
-        return if is_all { Ok(Format::Common) } else { Err(NoTrace::Text) };
+        // An empty log, or one of comments alone; a program's bytes may begin with the sign of a comment, too.
+        let is_plain =
+            std::str::from_utf8(whole).is_ok_and(|text| !text.contains(|c: char| c.is_control() && !c.is_whitespace()));
+        return if is_all && is_plain { Ok(Format::Common) } else { Err(NoTrace::Text) };
     }
     let mut target = Vec::new();
     let mut good = |format: Format| {

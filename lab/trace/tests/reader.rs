@@ -236,8 +236,18 @@ proptest::proptest! {
     #[test]
     fn noise_is_refused(bytes in proptest::collection::vec(proptest::num::u8::ANY, 200..4000), start in proptest::num::u8::ANY) {
         let bytes = [&[start], &bytes[..]].concat();
-        let refused = matches!(Reader::new(&bytes[..], None), Err(ReadError::NoTrace(_) | ReadError::Damaged { .. }));
-        proptest::prop_assert!(refused);
+        let opened = Reader::new(&bytes[..], None);
+        let taken_for = opened.as_ref().ok().map(Reader::format);
+        proptest::prop_assert!(matches!(opened, Err(ReadError::NoTrace(_) | ReadError::Damaged { .. })), "{taken_for:?}");
+    }
+}
+
+/// A program's bytes behind the sign of a comment; and a log in which nothing has happened.
+#[test]
+fn a_comment_is_text() {
+    for (bytes, is_log) in [(&b"#\x01\x02ELF\xff\xfe and so on"[..], false), (b"# nothing yet\n", true), (b"", true)] {
+        let refused = matches!(Reader::new(bytes, None), Err(ReadError::NoTrace(_)));
+        assert_eq!(refused, !is_log, "{}", bytes.escape_ascii());
     }
 }
 
