@@ -207,7 +207,7 @@ fn render_entry(text: &mut String, entry: &EntryReport, sources: Option<&Sources
     }
     let _ = writeln!(
         text,
-        "  given by the server to {} classes of clients (by Referer, Sec-Fetch-*, language, kind of program, proxy)",
+        "  given by the server to {} classes of clients (by Referer, Sec-Fetch-*, language, kind of program, what it accepts, proxy)",
         entry.classes
     );
     let Some(sources) = sources else {

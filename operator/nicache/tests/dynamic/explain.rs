@@ -127,7 +127,9 @@ fn pages_and_sources() {
             ask(&["-H", "Cookie: sid=1"]).contains("because it carries a cookie, so the page may be for one client")
         );
         assert!(ask(&["-H", "Upgrade: websocket"]).contains("because it asks for another protocol"));
-        for odd in [&["--http10"][..], &["-H", "Connection: close"], &["-H", "Accept: text/odd"]] {
+        // A kind of client that the page was never given to, or that has never come.
+        assert!(ask(&["-H", "Accept: text/odd"]).contains("this request goes to the server"), "{}", ask(&[]));
+        for odd in [&["--http10"][..], &["-H", "Connection: close"]] {
             assert!(
                 ask(odd).contains("this request goes to the server: no reply to it is kept"),
                 "{odd:?}: {}",

@@ -1,4 +1,4 @@
-//! Content codings: entries by Accept-Encoding, whatever the server does with it.
+//! What clients accept: variants by Accept-Encoding and Accept, whatever the server says in Vary.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -84,4 +84,29 @@ fn stored_beside_the_file() {
 fn made_by_apache() {
     let Some(stage) = Stage::apache(&[], "AddOutputFilterByType DEFLATE text/plain") else { return };
     variants(&stage, "/words.txt", |content| write(&stage, "words.txt", content));
+}
+
+/// Pictures by what the browser takes, without a word of `Vary`; and a page that is the same for all.
+#[test]
+fn chosen_by_what_is_accepted() {
+    let map = "map $http_accept $kind { default png; ~webp webp; }";
+    let stage = Stage::nginx(&[], map, "location = /picture.bin { try_files /picture.$kind =404; }");
+    for kind in ["png", "webp"] {
+        write(&stage, &format!("picture.{kind}"), format!("a picture as {kind}").as_bytes());
+    }
+    let browsers = ["Accept: image/webp,*/*\r\n", "Accept: */*\r\n", "", "Accept: image/avif,image/webp\r\n"];
+    for round in 0..2 {
+        for fields in browsers {
+            let reply = stage.same("GET", "/picture.bin", fields, true);
+            let kind = if fields.contains("webp") { "webp" } else { "png" };
+            assert_eq!(reply.body, format!("a picture as {kind}").repeat(round + 1).as_bytes(), "{fields}");
+        }
+        for kind in ["png", "webp"] {
+            write(&stage, &format!("picture.{kind}"), format!("a picture as {kind}").repeat(2).as_bytes());
+        }
+    }
+    write(&stage, "plain.txt", b"for all");
+    browsers.iter().for_each(|fields| drop(stage.same("GET", "/plain.txt", fields, true)));
+    let split = stage.counter("classes_split");
+    assert!((1..=2).contains(&split), "{split}");
 }
