@@ -58,10 +58,12 @@ pub struct Moved {
 
 /// See the module's head.
 pub struct Ground {
-    client: Namespace,
+    /// Where clients are.
+    pub client: Namespace,
     /// Where subjects are.
     pub middle: Namespace,
-    server: Namespace,
+    /// Where the server is.
+    pub server: Namespace,
     received: Arc<AtomicU64>,
 }
 
@@ -99,8 +101,14 @@ impl Ground {
         let received = Arc::clone(&self.received);
         std::thread::spawn(move || {
             let mut datagram = [0; 2048];
-            while let Ok(count) = datagrams.recv(&mut datagram) {
+            let mut turn = 0u32;
+            while let Ok((count, from)) = datagrams.recv_from(&mut datagram) {
                 received.fetch_add(count as u64, Ordering::Relaxed);
+                // A word back now and then, or else nobody between would take it for a conversation.
+                if turn.is_multiple_of(1024) {
+                    let _ = datagrams.send_to(b"go on", from);
+                }
+                turn = turn.wrapping_add(1);
             }
         });
         Ok(())

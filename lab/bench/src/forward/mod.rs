@@ -3,6 +3,7 @@
 //! All subjects stand between the same two namespaces, one after the other, in every round anew. Everything of the kernel's that helps is on (super-frames, GRO), for all of them alike. CPU is
 //! that of the whole machine, client and server included, because what the kernel does for a packet is charged to whoever runs; so other work on the machine is charged, too, and the share of the processes that take part is told beside it.
 
+mod balancer;
 mod ground;
 mod subject;
 

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use nicache_forward::modes::Mode;
 
+use super::balancer;
 use super::ground::{Ground, Load, SERVER, SERVICE};
 
 /// A subject.
@@ -20,14 +21,25 @@ pub enum Subject {
     Haproxy,
     /// HAProxy with `splice`.
     HaproxySplice,
+    /// A program at tc that translates both addresses of this one service, and knows no connections.
+    Balancer,
     /// nicache: both addresses translated, by descriptors.
     Nicache(Mode),
+    /// nicache with its fast path.
+    NicacheFast,
 }
 
 impl Subject {
     /// All of them.
     pub fn all() -> Vec<Subject> {
-        let others = [Subject::Kernel, Subject::Nftables, Subject::Haproxy, Subject::HaproxySplice];
+        let others = [
+            Subject::Kernel,
+            Subject::Nftables,
+            Subject::Balancer,
+            Subject::NicacheFast,
+            Subject::Haproxy,
+            Subject::HaproxySplice,
+        ];
         others.into_iter().chain(Mode::ALL.map(Subject::Nicache)).collect()
     }
 
@@ -38,7 +50,9 @@ impl Subject {
             Subject::Nftables => "nftables".to_owned(),
             Subject::Haproxy => "HAProxy".to_owned(),
             Subject::HaproxySplice => "HAProxy, splice".to_owned(),
+            Subject::Balancer => "tc-BPF balancer".to_owned(),
             Subject::Nicache(mode) => format!("nicache, {mode}"),
+            Subject::NicacheFast => "nicache, fast path".to_owned(),
         }
     }
 
@@ -91,7 +105,15 @@ impl Subject {
                 )?;
                 Ok(Standing { process: Some(process), is_in_kernel: false })
             }
-            Subject::Nicache(mode) => {
+            Subject::Balancer => {
+                balancer::start(ground, folder)?;
+                Ok(Standing { process: None, is_in_kernel: true })
+            }
+            Subject::Nicache(_) | Subject::NicacheFast => {
+                let (mode, fast_path) = match self {
+                    Subject::Nicache(mode) => (mode, "off"),
+                    _ => (Mode::Adaptive, "auto"),
+                };
                 let path = folder.join("forward.toml");
                 let service = |protocol: &str| {
                     format!(
@@ -107,7 +129,8 @@ impl Subject {
                 std::fs::write(&path, text)?;
                 let program = nicache.to_str().context("a path that is text")?;
                 let path = path.to_str().context("a path that is text")?;
-                let process = spawn(ground, program, &["forward", "--json", "--config", path], true)?;
+                let process =
+                    spawn(ground, program, &["forward", "--json", "--fast-path", fast_path, "--config", path], true)?;
                 Ok(Standing { process: Some(process), is_in_kernel: false })
             }
         }
@@ -136,6 +159,7 @@ impl Standing {
         if self.is_in_kernel {
             forward(ground, false)?;
             nft(ground, &["flush", "ruleset"])?;
+            balancer::stop(ground);
         }
         Ok(())
     }

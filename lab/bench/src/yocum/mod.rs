@@ -1,18 +1,22 @@
-//! The study of Yocum and Chase 2001: what payload caching is worth to a forwarder of their time (Table 2, Figures 5 and 6).
+//! The study of Yocum and Chase 2001: what payload caching is worth to a forwarder of their time (Table 2, Figures 5 to 7).
 //!
 //! A model with six constants ([`machine`]) stands for their machine; the constants are fitted to the paper's tables, and everything else follows from them. Figure 5 comes
-//! from a queue in which the shipped payload cache module decides what is kept ([`queue`]). Nothing here has a clock: a run is a function of its seed.
+//! from a queue in which the shipped payload cache module decides what is kept ([`queue`]), Figure 7 from streams of TCP through the shipped card and host code ([`streams`]). Nothing here has a clock:
+//! a run is a function of its seed.
 //!
-//! Deliberately absent: TCP (Figure 7), and the behavior of UDP beyond saturation.
+//! Deliberately absent: the behavior of UDP beyond saturation.
 
+mod endpoint;
 mod machine;
 mod queue;
 mod report;
+mod streams;
 
 use serde::{Deserialize, Serialize};
 
 pub use machine::{How, LINK_BYTES_PER_S, Machine};
 pub use queue::{QueueConfig, QueueOutcome, simulate};
+pub use streams::{StreamsConfig, StreamsOutcome, simulate as simulate_streams};
 
 /// What to compute.
 #[derive(Debug, Clone)]
@@ -21,6 +25,8 @@ pub struct Plan {
     pub packets: u64,
     /// Of the arrivals.
     pub seed: u64,
+    /// Virtual milliseconds of each cell of Figure 7; a third more passes before they count.
+    pub milliseconds: u64,
 }
 
 /// A cell of Table 2.
@@ -62,6 +68,19 @@ pub struct Peak {
     pub cpu: f64,
 }
 
+/// A cell of Figure 7: sixteen streams of TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Streamed {
+    /// Bytes of payload in a segment.
+    pub segment_bytes: u64,
+    /// How it is forwarded.
+    pub how: How,
+    /// Bytes of the card's cache, beside what is posted for receives.
+    pub cache_bytes: u64,
+    /// What came of it.
+    pub outcome: StreamsOutcome,
+}
+
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -71,6 +90,8 @@ pub struct Report {
     pub queues: Vec<Queued>,
     /// Figure 6.
     pub peaks: Vec<Peak>,
+    /// Figure 7.
+    pub streams: Vec<Streamed>,
     /// Packets of each cell of Figure 5.
     pub packets: u64,
     /// Seed of the arrivals.
@@ -89,13 +110,20 @@ pub const FIGURE_6: [(u64, [Option<f64>; 3]); 3] = [
     (8192, [Some(48.0), Some(84.0), None]),
     (57_344, [Some(60.0), Some(110.0), Some(125.0)]),
 ];
+/// What section 5.5 of the paper says of Figure 7: bytes of a segment, megabytes per second without a cache, and with PCACHE at the largest one.
+pub const FIGURE_7: [(u64, [f64; 2]); 2] = [(1460, [30.0, 47.0]), (8192, [55.0, 88.0])];
+/// Caches of Figure 7, up to 1.4 MB.
+const CACHES: [u64; 6] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 1400 << 10];
 /// Entries of Figure 5: up to 1.4 MB of 4 KB.
 const ENTRIES: [u32; 5] = [16, 64, 128, 256, 350];
 /// Demands of Figure 5, up to beyond saturation.
 const DEMANDS_US: [f64; 8] = [0.0, 25.0, 50.0, 60.0, 70.0, 80.0, 100.0, 130.0];
 
 /// Computes everything.
-pub fn run(plan: &Plan) -> Report {
+///
+/// # Errors
+/// There is no memory for card and host.
+pub fn run(plan: &Plan) -> std::io::Result<Report> {
     let machine = Machine::default();
     let mut latencies = Vec::new();
     for (bytes, [direct, rest @ ..]) in TABLE_2 {
@@ -119,7 +147,23 @@ pub fn run(plan: &Plan) -> Report {
             peaks.push(Peak { bytes, how, paper_mb_per_s, model_mb_per_s: model / 1e6, cpu });
         }
     }
-    Report { latencies, queues, peaks, packets: plan.packets, seed: plan.seed }
+    let streams = figure_7(&machine, plan.milliseconds)?;
+    Ok(Report { latencies, queues, peaks, streams, packets: plan.packets, seed: plan.seed })
+}
+
+fn figure_7(machine: &Machine, milliseconds: u64) -> std::io::Result<Vec<Streamed>> {
+    let mut streams = Vec::new();
+    for (segment_bytes, _) in FIGURE_7 {
+        // Without a cache it is the same whatever its size.
+        let cells = CACHES.into_iter().flat_map(|cache| [(How::Pcache, cache), (How::Direct, cache)]);
+        for (how, cache_bytes) in std::iter::once((How::Copy, 0)).chain(cells) {
+            let milliseconds = (milliseconds / 3, milliseconds);
+            let config = StreamsConfig { how, cache_bytes, segment_bytes, milliseconds };
+            let outcome = simulate_streams(machine, &config)?;
+            streams.push(Streamed { segment_bytes, how, cache_bytes, outcome });
+        }
+    }
+    Ok(streams)
 }
 
 #[cfg(test)]
@@ -128,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_papers_tables() {
-        let report = run(&Plan { packets: 20_000, seed: 1 });
+        let report = run(&Plan { packets: 20_000, seed: 1, milliseconds: 300 }).unwrap();
         for Latency { bytes, how, paper_us, model_us } in report.latencies {
             assert!((model_us / paper_us - 1.0).abs() < 0.05, "{bytes} {how:?}: {model_us} beside {paper_us}");
         }
@@ -142,6 +186,17 @@ mod tests {
             if (bytes, how) == (57_344, How::Direct) {
                 assert!(cpu <= 0.25 && model_mb_per_s == LINK_BYTES_PER_S / 1e6, "{cpu}");
             }
+        }
+        for (segment_bytes, papers) in FIGURE_7 {
+            let of = |how: How| {
+                let cells = report.streams.iter().filter(|cell| (cell.segment_bytes, cell.how) == (segment_bytes, how));
+                cells.map(|cell| cell.outcome).collect::<Vec<_>>()
+            };
+            let (base, pcache, direct) = (of(How::Copy)[0], of(How::Pcache), of(How::Direct));
+            println!("{segment_bytes}: {base:?}, paper {papers:?}\n{pcache:#?}\n{direct:#?}");
+            let (least, most) = (pcache[0], pcache[pcache.len() - 1]);
+            assert!(base.hit_rate == 0.0 && most.hit_rate > 0.99 && least.hit_rate < most.hit_rate);
+            assert!(most.mb_per_s > least.mb_per_s && direct[direct.len() - 1].mb_per_s > most.mb_per_s);
         }
         // The law of hits, in every cell.
         for Queued { entries, demand_us, outcome } in &report.queues {

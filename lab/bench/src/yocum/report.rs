@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{How, Latency, Peak, Queued, Report};
+use super::{FIGURE_7, How, Latency, Peak, Queued, Report, Streamed};
 
 fn name(how: How) -> &'static str {
     match how {
@@ -48,6 +48,35 @@ impl fmt::Display for Report {
                 outcome.estimate,
                 outcome.dropped,
                 outcome.busy * 100.0
+            )?;
+        }
+        writeln!(f, "\nFigure 7: 16 streams of TCP, in MB/s of payload; the gain over forwarding without a cache\n")?;
+        writeln!(
+            f,
+            "{:>8}  {:8} {:>9} {:>9} {:>9} {:>9} {:>11} {:>7}",
+            "segment", "", "cache KB", "MB/s", "gain", "hits", "queue full", "lost"
+        )?;
+        for (segment_bytes, [paper_base, paper_peak]) in FIGURE_7 {
+            let cells: Vec<&Streamed> =
+                self.streams.iter().filter(|cell| cell.segment_bytes == segment_bytes).collect();
+            let base = cells.iter().find(|cell| cell.how == How::Copy).map_or(f64::NAN, |cell| cell.outcome.mb_per_s);
+            for Streamed { how, cache_bytes, outcome, .. } in cells {
+                writeln!(
+                    f,
+                    "{segment_bytes:>8}  {:8} {:>9} {:>9.1} {:>9} {:>9.3} {:>11} {:>7}",
+                    name(*how),
+                    cache_bytes / 1024,
+                    outcome.mb_per_s,
+                    percent(outcome.mb_per_s, base),
+                    outcome.hit_rate,
+                    outcome.queue_full,
+                    outcome.lost
+                )?;
+            }
+            writeln!(
+                f,
+                "{segment_bytes:>8}  paper: {paper_base:.0} without a cache, {paper_peak:.0} with PCACHE and 1.4 MB ({})",
+                percent(paper_peak, paper_base)
             )?;
         }
         Ok(())

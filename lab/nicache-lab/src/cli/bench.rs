@@ -67,9 +67,9 @@ pub enum BenchCommand {
     /// The card alone: nanoseconds per request of each kind
     #[command(after_help = "Example: nicache bench pipeline --only hit")]
     Pipeline(BenchPipelineArgs),
-    /// What it costs to forward: CPU for each gigabyte and Gb/s of `nicache forward`, beside the kernel, nftables and HAProxy
+    /// What it costs to forward: CPU for each gigabyte and Gb/s of `nicache forward`, beside the kernel, nftables, a tc-BPF balancer and HAProxy
     #[command(
-        after_help = "Example: sudo nicache bench forward --rounds 3\n\nNeeds root, nft and haproxy, and a quiet machine."
+        after_help = "Example: sudo nicache bench forward --rounds 3\n\nNeeds root, nft, tc, clang and haproxy, and a quiet machine."
     )]
     Forward(BenchForwardArgs),
     /// What payload caching is worth to a forwarder: the tables of Yocum and Chase 2001, from a model of their machine and nicache's payload cache
@@ -512,4 +512,7 @@ pub struct BenchYocumArgs {
     /// Seed of the arrivals
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Virtual milliseconds of each cell of Figure 7
+    #[arg(long, value_name = "MS", default_value_t = 3000, value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
+    pub milliseconds: u64,
 }

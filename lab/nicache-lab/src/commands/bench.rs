@@ -377,7 +377,8 @@ fn run_pipeline(arguments: &BenchPipelineArgs) -> Result<ExitCode> {
 }
 
 fn run_yocum(arguments: &BenchYocumArgs) -> Result<ExitCode> {
-    let report = yocum::run(&yocum::Plan { packets: arguments.packets, seed: arguments.seed });
+    let (packets, seed, milliseconds) = (arguments.packets, arguments.seed, arguments.milliseconds);
+    let report = yocum::run(&yocum::Plan { packets, seed, milliseconds })?;
     if arguments.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {
@@ -388,7 +389,7 @@ fn run_yocum(arguments: &BenchYocumArgs) -> Result<ExitCode> {
 
 fn run_forward(arguments: &BenchForwardArgs) -> Result<ExitCode> {
     let report = forward::run(&forward::Plan {
-        nicache: std::env::current_exe().context("cannot find this program's file")?,
+        nicache: card_program::find()?,
         rounds: arguments.rounds,
         length: Duration::from_secs(arguments.seconds.into()),
         only: arguments.only.clone(),
