@@ -6,7 +6,7 @@
 //!  reply ───▶ fill ─▶ (whole) ─▶ watcher's verdict ─▶ store      └─▶ answers ─▶ fill, store, wait
 //! ```
 //!
-//! Read first: `fill/mod.rs` and `store/mod.rs` (how a reply becomes an entry and when it stops to be one), then `wait.rs`.
+//! Read first: `fill/mod.rs` and `store/mod.rs` (how a reply becomes an entry and when it stops being one), then `wait.rs`.
 //!
 //! The cache is state machines: bytes, keys and times come as arguments. Whoever waits is a name that the caller chooses ([`Waiters`]).
 //! Deliberately absent: frames, connections, ports, a clock. It takes time and addresses from `nicache_tcp`, and nothing else.

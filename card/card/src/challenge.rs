@@ -21,7 +21,7 @@ impl<W: Port, H: Port> Card<W, H> {
         }
     }
 
-    /// Answers a segment that is dropped: bytes that come again are acknowledged each time, since their sender waits for that; all else is challenged.
+    /// Answers a segment that is dropped: bytes that come again are acknowledged each time, because their sender waits for that; all else is challenged.
     pub(crate) fn answer_unacceptable(&mut self, flow: &mut Flow, tcp: &TcpFrame, now: Time) {
         if tcp.payload_len() > 0 {
             self.ack_client(flow, now);

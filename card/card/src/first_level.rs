@@ -27,7 +27,7 @@ pub(crate) struct FirstLevel {
     pub(crate) slots: Box<[Slot]>,
     /// [`Store::revocations`](nicache_cache::Store::revocations) that L0 knows of.
     revocations: u64,
-    /// Entries that are published no more, with the time until which they are kept.
+    /// Entries that are no longer published, with the time until which they are kept.
     pub(crate) leaving: VecDeque<(Time, EntryId)>,
     pub(crate) bytes: Box<[u8]>,
     pub(crate) look: Time,

@@ -163,7 +163,7 @@ impl<W: Port, H: Port> Card<W, H> {
         self.invalidate_at_end(flow);
     }
 
-    /// The card stops to parse: what is held goes to the host, what follows passes.
+    /// The card stops parsing: what is held goes to the host, what follows passes.
     pub(crate) fn make_opaque(&mut self, flow: &mut Flow, extent: Option<OpaqueExtent>, now: Time) {
         let first = flow.first_held();
         let held = flow.held();

@@ -3,7 +3,7 @@
 //!
 //! The card publishes replies that were hits, with the epoch at which it compared their sources; the program gives one only while that is the epoch,
 //! the watcher's lease holds, and nothing was [revoked](L0::revoke). Connections are lent ([`loan`](crate::loan)). What is published keeps its entry's bytes in
-//! card memory, and for some time afterwards, since the reply may have to be sent again.
+//! card memory, and for some time afterwards, because the reply may have to be sent again.
 
 use std::time::Duration;
 

@@ -211,7 +211,7 @@ impl<W: Port, H: Port> Card<W, H> {
         Some(Recalled { entry, head_request, keep_alive, http10, is_of_sender })
     }
 
-    /// Parses and looks up. With `commit`, misses are told to the policy and counted, since they will be forwarded; with
+    /// Parses and looks up. With `commit`, misses are told to the policy and counted, because they will be forwarded; with
     /// `idle`, so are requests that make the connection opaque.
     fn decide(&mut self, flow: &Flow, bytes: &[u8], commit: bool, idle: bool, now: Time) -> Decision {
         let mut scratch = HeaderScratch::new();

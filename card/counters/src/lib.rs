@@ -47,7 +47,7 @@ impl Counter {
 /// assert_eq!(post.each().map(|(counter, value)| (counter.name, value)).collect::<Vec<_>>(), [("taken", 5), ("came_back", 1)]);
 /// ```
 ///
-/// Fields that are no number, or that have no name, stand `beside` these. What follows from them is `shown`:
+/// Fields that are not numbers, or have no name, stand `beside` these. What follows from them is `shown`:
 ///
 /// ```
 /// nicache_counters::counters! {

@@ -40,9 +40,9 @@ attach /mnt/nfs rw
 attach /mnt/other nosharecache,noac
 mkdir /mnt/nfs/basic
 python3 /nicache/guest/nfs.py /mnt/nfs/basic /mnt/other/basic ${LEFT_OUT:-many} || failed=1
-mkdir /mnt/nfs/work
-python3 /nicache/guest/gateway.py /mnt/nfs/work /mnt/other/work || failed=1
-nicache why /data/work/kept/large --name nfs0 | head -8
+mkdir /mnt/nfs/files
+python3 /nicache/guest/gateway.py /mnt/nfs/files /mnt/other/files || failed=1
+nicache why /data/files/kept/large --name nfs0 | head -8
 
 echo "gateway: started again and killed while files are written"
 python3 /nicache/guest/durable.py /mnt/nfs/durable /run/durable.stop &
@@ -60,7 +60,7 @@ done
 sleep 5
 touch /run/durable.stop
 wait $writers || failed=1
-python3 /nicache/guest/gateway.py /mnt/nfs/work /mnt/other/work compare || failed=1
+python3 /nicache/guest/gateway.py /mnt/nfs/files /mnt/other/files compare || failed=1
 umount /mnt/other
 umount /mnt/nfs
 nicache status --name nfs0 | sed -n '1,40p'
@@ -69,7 +69,7 @@ ended 0
 # With nothing in any cache.
 gateway
 attach /mnt/nfs rw
-python3 /nicache/guest/gateway.py /mnt/nfs/work /mnt/nfs/work compare || failed=1
+python3 /nicache/guest/gateway.py /mnt/nfs/files /mnt/nfs/files compare || failed=1
 umount /mnt/nfs
 kill -TERM $gateway
 ended 0

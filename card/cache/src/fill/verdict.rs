@@ -24,7 +24,7 @@ impl Fills {
     }
 
     /// Asks the watcher about whole replies, and gives up those that it does not answer. Call with a `now` that was read after the
-    /// frames which made the replies whole had been received, since the watcher looks at what happened up to then.
+    /// frames which made the replies whole had been received, because the watcher looks at what happened up to then.
     pub fn ask(&mut self, link: &mut dyn CoherenceLink, store: &mut Store, now: Time, counters: &mut Counters) {
         // One value for all: what the watcher looks at, it looks at after this.
         let asked = if self.whole.is_empty() { Default::default() } else { store.revisions().advance_clock() };

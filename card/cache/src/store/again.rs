@@ -16,7 +16,7 @@ impl Store {
         self.costumes.note(class, head);
     }
 
-    /// The server is about to be asked for a page by somebody. Is the card to ask for it, too, so that there are two replies to compare? Then it does: the
+    /// Somebody is about to ask the server for a page. Should the card ask, too, to have two replies to compare? Then it does: the
     /// page pays for it. Not for one that is merely old: one reply renews it.
     pub fn take_second(&mut self, key: &Key, by: &Who) -> bool {
         let id = self.name_of(key);

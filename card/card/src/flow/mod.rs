@@ -396,7 +396,7 @@ impl Flow {
     }
 
     /// May the next request go to the host? What the card has queued must be sent, though not acknowledged: the card's own sender
-    /// repeats it. What the host has sent must be acknowledged if the deltas change, since only the newest are kept.
+    /// repeats it. What the host has sent must be acknowledged if the deltas change, because only the newest are kept.
     pub fn may_hand_over(&self) -> bool {
         let same_deltas = self.out_next.since(self.host.rcv_nxt) == self.splice.out_delta;
         self.phase == Phase::Requests

@@ -197,7 +197,7 @@ fn what_is_accepted_counts_where_it_makes_a_difference() {
     }
 }
 
-/// A change that leaves the page as it was: the card asks as each class that had it, so that none waits.
+/// A change that leaves the page as it was: the card asks as each class that had it, and none of them waits.
 #[test]
 fn after_a_change_the_card_asks_for_the_classes_that_had_the_page() {
     let mut site = Site::new(Class::Dynamic, |head| (!head.contains("evil")).then_some("for friends"));
