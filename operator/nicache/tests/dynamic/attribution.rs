@@ -8,8 +8,9 @@ use nicache_applications::Client;
 use crate::check::Cases;
 use crate::stage::{Database, Setup, Stage};
 
-/// Attempts at what another program's work on the machine can spoil.
-const ROUNDS: usize = 6;
+/// Changes that a page must survive, of at most so many. Another program's work on the machine can spoil one.
+const SURVIVED: usize = 3;
+const ROUNDS_MAX: usize = 24;
 
 /// A slow page that looks at a file and at a table of its own.
 fn page(stage: &Stage, name: &str) -> String {
@@ -42,31 +43,46 @@ fn while_asked_for<T>(stage: &Stage, other: &str, job: impl FnOnce() -> T) -> T 
     })
 }
 
-/// How many of the changes does a page survive that was made anew while the other one was asked for? It is made of the file `own`.
-fn survived(stage: &Stage, page: &str, own: &str, other: &str, mut change: impl FnMut(usize)) -> usize {
-    let survives = |round: &usize| {
-        stage.write(&format!("data/{own}"), &"x".repeat(round + 30));
-        while_asked_for(stage, other, || stage.warm(page));
-        std::thread::sleep(Duration::from_millis(200));
-        let before = stage.counter("hits_dynamic");
-        change(*round);
-        stage.get(page);
-        stage.counter("hits_dynamic") == before + 1
-    };
-    (0..ROUNDS).filter(survives).count()
+/// Does the page survive a change, if it was made anew while the other one was asked for? It is made of the file `own`.
+fn survives(stage: &Stage, page: &str, own: &str, other: &str, round: usize, change: impl FnOnce()) -> bool {
+    stage.write(&format!("data/{own}"), &"x".repeat(round + 30));
+    while_asked_for(stage, other, || stage.warm(page));
+    std::thread::sleep(Duration::from_millis(200));
+    let before = stage.counters();
+    change();
+    stage.get(page);
+    let after = stage.counters();
+    let is_hit = after["hits_dynamic"] == before["hits_dynamic"] + 1;
+    if !is_hit {
+        let changed = after.iter().filter(|(name, count)| before[*name] != **count && !name.starts_with("bus_"));
+        let changed: Vec<_> = changed.map(|(name, count)| format!("{name} {} to {count}", before[name])).collect();
+        println!("  not a hit in round {round}: {}", changed.join(", "));
+    }
+    is_hit
+}
+
+/// The page survives changes. Where processes wait for the CPU, more of what others do is counted as the page's own, so not all of them.
+fn assert_survives(stage: &Stage, page: &str, own: &str, other: &str, mut change: impl FnMut(usize)) {
+    let mut survived = 0;
+    for round in 0..ROUNDS_MAX {
+        survived += usize::from(survives(stage, page, own, other, round, || change(round)));
+        if survived == SURVIVED {
+            println!("  {survived} changes of {} survived", round + 1);
+            return;
+        }
+    }
+    panic!("{page} survived {survived} of {ROUNDS_MAX} changes of what {other} is made of");
 }
 
 /// Neither a change of the other page's row nor of its file voids the page; changes of its own do, at once.
 fn separates(stage: &Stage, one: &str, two: &str) {
     let (page_one, page_two) = (format!("/{one}.php"), format!("/{two}.php"));
-    let rows = survived(stage, &page_one, one, &page_two, |round| {
+    assert_survives(stage, &page_one, one, &page_two, |round| {
         drop(stage.sql(&format!("UPDATE {two} SET text = 'r{round}'")));
     });
-    let files = survived(stage, &page_one, one, &page_two, |round| {
+    assert_survives(stage, &page_one, one, &page_two, |round| {
         stage.write(&format!("data/{two}"), &"x".repeat(round + 10));
     });
-    println!("  {rows} changes of the other's row and {files} of its file of {ROUNDS} each");
-    assert!(rows >= ROUNDS / 2 && files >= ROUNDS / 2, "{rows} and {files} of {ROUNDS}");
     for (page, table) in [(&page_one, one), (&page_two, two)] {
         while_asked_for(stage, if table == one { &page_two } else { &page_one }, || {
             stage.change(page, "new", || drop(stage.sql(&format!("UPDATE {table} SET text = 'new'"))));
@@ -107,11 +123,9 @@ fn slow_pages_at_the_same_time() {
     cases.run("connections to PHP that stay open", || {
         let [one, two] = ["k_one", "k_two"].map(|name| page(&stage, name));
         let (one, two) = (format!("/kept{one}"), format!("/kept{two}"));
-        let rows = survived(&stage, &one, "k_one", &two, |round| {
+        assert_survives(&stage, &one, "k_one", &two, |round| {
             drop(stage.sql(&format!("UPDATE k_two SET text = 'r{round}'")));
         });
-        println!("  {rows} of {ROUNDS}");
-        assert!(rows >= ROUNDS / 2, "{rows} of {ROUNDS}");
         while_asked_for(&stage, &two, || {
             stage.change(&one, "new", || drop(stage.sql("UPDATE k_one SET text = 'new'")));
             stage.change(&one, "88 ", || stage.write("data/k_one", &"x".repeat(88)));
@@ -121,10 +135,10 @@ fn slow_pages_at_the_same_time() {
         let [one, two] = ["h_one", "h_two"].map(|name| page(&stage, name));
         let (one, two) = (format!("/hidden{one}"), format!("/hidden{two}"));
         // Everything counts: which also shows that the cases before do not pass by themselves.
-        let rows = survived(&stage, &one, "h_one", &two, |round| {
-            drop(stage.sql(&format!("UPDATE h_two SET text = 'r{round}'")));
-        });
-        assert_eq!(rows, 0);
+        for round in 0..5 {
+            let change = || drop(stage.sql(&format!("UPDATE h_two SET text = 'r{round}'")));
+            assert!(!survives(&stage, &one, "h_one", &two, round, change));
+        }
         stage.change(&one, "new", || drop(stage.sql("UPDATE h_one SET text = 'new'")));
     });
     cases.run("a page that asks for another one", || {

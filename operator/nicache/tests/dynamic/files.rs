@@ -438,6 +438,36 @@ pub fn where_php_itself_is_late_of(setup: Setup) {
     cases.end(&mut stage);
 }
 
+/// How many requests does PHP answer with the old text after it has answered with the new one?
+fn while_the_old_text_is_compiled(stage: &Stage, long: &str) -> usize {
+    stage.write("include/long.php", &format!("<?php\n{long}return 'old';"));
+    let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    let file = OpenOptions::new().write(true).open(stage.path("include/long.php")).unwrap();
+    file.set_modified(hour_ago).unwrap();
+    let was_quick = std::thread::scope(|scope| {
+        let mut first = stage.client();
+        let ask = move || first.request("GET", "/long.php", &[("X-Direct", "1")], b"").unwrap().text();
+        let compiling = scope.spawn(ask);
+        std::thread::sleep(Duration::from_millis(150));
+        stage.replace("include/long.php", "<?php return 'new';");
+        let shown = stage.direct("/long.php");
+        let is_over = compiling.is_finished();
+        shown != "new" || is_over || compiling.join().unwrap() != "old"
+    });
+    let ended = Instant::now();
+    let mut client = stage.client();
+    let mut brought_back = 0;
+    while ended.elapsed() < Duration::from_secs(4) {
+        let is_new = stage.direct("/long.php") == "new";
+        let shown = client.get("/long.php").unwrap().text();
+        brought_back += usize::from(!is_new);
+        assert!(!is_new || shown == "new", "{shown} {:?} after PHP had compiled the old text", ended.elapsed());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    stage.warm("/long.php");
+    if was_quick { 0 } else { brought_back }
+}
+
 /// One process is still compiling the old text when another one has read the new one, and brings the old one back: PHP does not keep a file that is younger
 /// than `opcache.file_update_protection`, and looks at what it keeps every `opcache.revalidate_freq` seconds.
 #[test]
@@ -445,37 +475,14 @@ fn an_old_text_that_takes_long_to_compile() {
     let php = &["memory_limit=2G", "opcache.memory_consumption=512"];
     let mut stage = Stage::start(&Setup { revalidate: 2, php, ..Setup::default() }, |_| {});
     let mut cases = Cases::default();
+    // How long PHP compiles depends on the machine, and the old text must come back after the new one was read: so several times, if need be.
+    let body = |i: u32| format!("function f{i}($a) {{ return $a > {i} ? $a . 'text {i}' : $a * {i}; }}\n");
+    let long: String = (0..25_000).map(body).collect();
+    stage.script("long.php", "<?php echo include '@FOLDER@/include/long.php';");
     cases.run("an old text that takes long to compile", || {
-        let body = |i: u32| format!("function f{i}($a) {{ return $a > {i} ? $a . 'text {i}' : $a * {i}; }}\n");
-        let long: String = (0..25_000).map(body).collect();
-        stage.script("long.php", "<?php echo include '@FOLDER@/include/long.php';");
-        stage.write("include/long.php", &format!("<?php\n{long}return 'old';"));
-        let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
-        let file = OpenOptions::new().write(true).open(stage.path("include/long.php")).unwrap();
-        file.set_modified(hour_ago).unwrap();
-        std::thread::scope(|scope| {
-            let mut first = stage.client();
-            let ask = move || first.request("GET", "/long.php", &[("X-Direct", "1")], b"").unwrap().text();
-            let compiling = scope.spawn(ask);
-            std::thread::sleep(Duration::from_millis(150));
-            stage.replace("include/long.php", "<?php return 'new';");
-            assert_eq!(stage.direct("/long.php"), "new");
-            assert!(!compiling.is_finished(), "PHP was too quick: make the old text longer");
-            assert_eq!(compiling.join().unwrap(), "old");
-        });
-        let ended = Instant::now();
-        let mut client = stage.client();
-        let mut brought_back = 0;
-        while ended.elapsed() < Duration::from_secs(4) {
-            let is_new = stage.direct("/long.php") == "new";
-            let shown = client.get("/long.php").unwrap().text();
-            brought_back += usize::from(!is_new);
-            assert!(!is_new || shown == "new", "{shown} {:?} after PHP had compiled the old text", ended.elapsed());
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        stage.warm("/long.php");
-        println!("  the old text was brought back to {brought_back} requests");
-        assert!(brought_back > 0, "the old text never came back: this shows nothing");
+        let brought_back = (1..=10).map(|_| while_the_old_text_is_compiled(&stage, &long)).find(|count| *count > 0);
+        println!("  the old text was brought back to {brought_back:?} requests");
+        assert!(brought_back.is_some(), "the old text never came back: this shows nothing");
     });
     cases.end(&mut stage);
 }

@@ -1,5 +1,6 @@
 //! A site of scripts that the test writes, with nginx, PHP-FPM and maybe a database, behind `nicache run`.
 
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -373,6 +374,13 @@ impl Stage {
     pub fn counter(&self, name: &str) -> u64 {
         let status = common::status(self.nicache.name());
         status["counters"][name].as_u64().unwrap_or_else(|| panic!("no counter {name} in {status:#}"))
+    }
+
+    /// All counters of the card, by their names in `nicache status --json`.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let status = common::status(self.nicache.name());
+        let counters = status["counters"].as_object().unwrap_or_else(|| panic!("no counters in {status:#}"));
+        counters.iter().filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()
     }
 
     /// What the server itself says: a request that the card lets pass, and whose reply it does not keep.
