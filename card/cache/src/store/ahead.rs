@@ -63,7 +63,7 @@ impl Store {
     }
 
     fn ahead(&self, id: EntryId, now: Time) -> Step {
-        let Some(entry) = self.get(id).filter(|entry| !entry.dead && entry.is_dynamic()) else { return Step::Nothing };
+        let Some(entry) = self.get(id).filter(|entry| !entry.dead) else { return Step::Nothing };
         let age = &entry.age;
         let is_expected = age.pause < PAUSE_MAX && now < age.used + age.pause * PAUSES;
         // What the card is told does not answer for those behind another machine's proxy: after a change they ask for themselves.
@@ -72,10 +72,12 @@ impl Store {
         }
         let rest = (age.pause / REST_SHARE).clamp(REST_MIN, REST_MAX);
         match entry.standing {
-            Standing::Good if self.is_over(entry, now) || self.has_changed_by_request(entry) => Step::Nothing,
+            Standing::Good if self.has_changed_by_request(entry) => Step::Nothing,
             Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => {
-                if age.seen.has_lost() && age.credit.is_ample() { Step::Ask } else { Step::Nothing }
+                let is_due = now >= age.recheck_at && !age.is_awaited(now);
+                if is_due || age.seen.has_lost() && age.credit.is_ample() { Step::Ask } else { Step::Nothing }
             }
+            Standing::Good if !entry.is_dynamic() => Step::Nothing,
             Standing::Good if self.suspects_to_ask() < SUSPECTS_MAX / 2 => Step::Suspect,
             Standing::Lapsed if now >= entry.lapsed + rest && self.is_left_alone(&entry.key, now).is_none() => {
                 Step::Ask

@@ -270,7 +270,9 @@ fn an_entry_that_has_lapsed_comes_back_for_those_who_want_a_part() {
             }
             site.visit();
             assert_eq!(site.hits, hits + 1, "{field}, {class:?}");
-            assert!(site.executions <= executions + 5, "{field}, {class:?}");
+            // Five visitors, and one whom the card expected.
+            let more = site.executions - executions;
+            assert!(more <= 6, "{field}, {class:?}: {more}");
         }
     }
 }

@@ -177,8 +177,13 @@ impl Script {
 
     /// A card whose watcher says that all replies are of that class, and that can ask the server by itself ([`Script::visit`]).
     pub fn with_ages(class: Class, ages: AgeBounds) -> Script {
+        Script::with_ages_and_memory(class, ages, MEMORY_BYTES)
+    }
+
+    /// As [`Script::with_ages`], with room for one small reply in each 4 KiB.
+    pub fn with_ages_and_memory(class: Class, ages: AgeBounds, memory_bytes: usize) -> Script {
         let rechecker = Rechecker { address: Ipv4Addr::from(CARD).into(), ports: OWN_PORTS };
-        Script::configured(class, |config| {
+        Script::with_memory(memory_bytes, class, |config| {
             config.paths =
                 Paths::new(PathSettings { keeps_computed: true, ages, ..PathSettings::default() }, Vec::new());
             config.rechecker = Some(rechecker);
@@ -194,19 +199,23 @@ impl Script {
     }
 
     fn configured(class: Class, configure: impl FnOnce(&mut CardConfig)) -> Script {
+        Script::with_memory(MEMORY_BYTES, class, configure)
+    }
+
+    fn with_memory(memory_bytes: usize, class: Class, configure: impl FnOnce(&mut CardConfig)) -> Script {
         let (wire, client) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let (host_port, host) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let table = RevisionTable::on_heap();
         table.renew_lease(u64::MAX);
         table.watch(SOURCE);
-        let memory = CardMemory::new(MEMORY_BYTES, HugePages::No).expect("1 MiB");
-        let mut config = CardConfig::new(vec![80], MEMORY_BYTES, KeyConfig::new([3; 16]), [5; 16]);
+        let memory = CardMemory::new(memory_bytes, HugePages::No).expect("a few MiB");
+        let mut config = CardConfig::new(vec![80], memory_bytes, KeyConfig::new([3; 16]), [5; 16]);
         config.handshake = Handshake::Card;
         let settings =
             PathSettings { keeps_computed: true, ages: AgeBounds::fixed(AGE_MAX), ..PathSettings::default() };
         config.paths = Paths::new(settings, Vec::new());
         configure(&mut config);
-        let policy = Box::new(Lru::new(MEMORY_BYTES as u64, config.entries as u32));
+        let policy = Box::new(Lru::new(memory_bytes as u64, config.entries as u32));
         let store = Store::new(memory, policy, Arc::clone(&table), config.entries);
         let outdated = Arc::default();
         let refused = Arc::default();
