@@ -10,6 +10,7 @@ mod log;
 mod prediction;
 mod preface;
 mod proxies;
+mod races;
 mod reinstate;
 mod repair;
 mod script;

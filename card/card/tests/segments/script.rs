@@ -25,9 +25,10 @@ const MEMORY_BYTES: usize = 1 << 20;
 pub const SOURCE: SourceSlot = SourceSlot(7);
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 2];
-const CARD: [u8; 4] = [10, 0, 0, 3];
+/// Where the card's own requests come from.
+pub const CARD: [u8; 4] = [10, 0, 0, 3];
 /// Ports that the card's own requests come from.
-const OWN_PORTS: RangeInclusive<u16> = 60_001..=65_000;
+pub const OWN_PORTS: RangeInclusive<u16> = 60_001..=65_000;
 /// T of computed pages.
 const AGE_MAX: Duration = Duration::from_secs(600);
 const UNIX_S: u64 = 1_700_000_000;
@@ -77,6 +78,8 @@ struct Agreeable {
     refused: Arc<Mutex<Option<RefusalReason>>>,
     reinstatement: Arc<Mutex<Reinstatement>>,
     change_before_answer: Arc<Mutex<bool>>,
+    /// Calls what has changed since the request was forwarded outdated.
+    sees_changes: bool,
     table: Arc<RevisionTable>,
 }
 
@@ -88,7 +91,9 @@ impl CoherenceLink for Agreeable {
                 sources.insert(SOURCE).expect("room for one");
                 let stored =
                     Verdict::Stored { class: self.class, sources, record: RecordNumber(1), previous_unchanged: false };
-                let verdict = self.outdated.lock().expect("one thread").map_or(stored, Verdict::Outdated);
+                let has_changed = self.sees_changes && !self.table.is_unchanged(&[SOURCE], request.stamp);
+                let seen = if has_changed { Verdict::Outdated(RefusalReason::Changed) } else { stored };
+                let verdict = self.outdated.lock().expect("one thread").map_or(seen, Verdict::Outdated);
                 let verdict = self.refused.lock().expect("one thread").map_or(verdict, Verdict::Refused);
                 Answer::Fill(FillVerdict { id: request.id, verdict })
             }
@@ -180,10 +185,19 @@ impl Script {
         Script::with_ages_and_memory(class, ages, MEMORY_BYTES)
     }
 
+    /// As [`Script::with_ages`], with a watcher that sees whether a reply's source has changed since its request was forwarded.
+    pub fn with_changes(class: Class, ages: AgeBounds) -> Script {
+        Script::asking_itself(class, ages, MEMORY_BYTES, true)
+    }
+
     /// As [`Script::with_ages`], with room for one small reply in each 4 KiB.
     pub fn with_ages_and_memory(class: Class, ages: AgeBounds, memory_bytes: usize) -> Script {
+        Script::asking_itself(class, ages, memory_bytes, false)
+    }
+
+    fn asking_itself(class: Class, ages: AgeBounds, memory_bytes: usize, sees_changes: bool) -> Script {
         let rechecker = Rechecker { address: Ipv4Addr::from(CARD).into(), ports: OWN_PORTS };
-        Script::with_memory(memory_bytes, class, |config| {
+        Script::with_memory(memory_bytes, class, sees_changes, |config| {
             config.paths =
                 Paths::new(PathSettings { keeps_computed: true, ages, ..PathSettings::default() }, Vec::new());
             config.rechecker = Some(rechecker);
@@ -199,10 +213,15 @@ impl Script {
     }
 
     fn configured(class: Class, configure: impl FnOnce(&mut CardConfig)) -> Script {
-        Script::with_memory(MEMORY_BYTES, class, configure)
+        Script::with_memory(MEMORY_BYTES, class, false, configure)
     }
 
-    fn with_memory(memory_bytes: usize, class: Class, configure: impl FnOnce(&mut CardConfig)) -> Script {
+    fn with_memory(
+        memory_bytes: usize,
+        class: Class,
+        sees_changes: bool,
+        configure: impl FnOnce(&mut CardConfig),
+    ) -> Script {
         let (wire, client) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let (host_port, host) = memory_wire(256, Capabilities::PLAIN, Capabilities::PLAIN);
         let table = RevisionTable::on_heap();
@@ -228,6 +247,7 @@ impl Script {
             refused: Arc::clone(&refused),
             reinstatement: Arc::clone(&reinstatement),
             change_before_answer: Arc::clone(&change_before_answer),
+            sees_changes,
             table: Arc::clone(&table),
         };
         let card = Card::new(wire, host_port, config, store, Box::new(watcher), Time(0));
@@ -350,8 +370,10 @@ impl Script {
         self.send_client(Flags::SYN, 60_000, b"");
         self.seq += 1;
         let port = self.client_port;
-        let is_mine = |segment: &Segment| segment.head.dst_port == port;
-        let syn_ack = self.take_at_client().into_iter().find(is_mine).expect("an answer");
+        let segments = self.take_at_client().into_iter();
+        let (mine, others): (Vec<_>, Vec<_>) = segments.partition(|segment| segment.head.dst_port == port);
+        self.of_others.extend(others);
+        let syn_ack = mine.into_iter().next().expect("an answer");
         assert!(syn_ack.head.flags.syn() && syn_ack.head.ack == self.seq);
         self.ack = syn_ack.head.seq + 1;
         self.send_client(Flags::ACK, 60_000, b"");
