@@ -90,7 +90,9 @@ impl Fills {
             Verdict::Refused(reason) | Verdict::Outdated(reason) => {
                 counters.fills_refused[reason.index()] += 1;
                 outcome = Some(Outcome::Refused(*reason));
-                if *reason == RefusalReason::Changed && fill.by.by != Executor::Card {
+                if fill.by.by == Executor::Card {
+                    store.note_vain(&fill.key, fill.finished.unwrap_or(fill.forwarded));
+                } else if *reason == RefusalReason::Changed {
                     store.note_wasted(&fill.key, fill.forwarded, counters);
                 }
                 // Whether the file was looked up for this one is not known, but the server has said the same again.
@@ -120,7 +122,7 @@ impl Fills {
             }
             Verdict::Stored { class, sources, record, previous_unchanged } => {
                 if let Some((template, body)) = fill.take_reply() {
-                    store.note_costume(fill.class, &fill.request[..fill.request_len]);
+                    store.note_costume(fill.class, &fill.request[..fill.request_len], &fill.by, fill.forwarded);
                     let execution = fill.execution(&template, body, *previous_unchanged, store);
                     let mut new = fill.new_entry(template, body, *sources, *record);
                     if *class == Class::Static {

@@ -6,14 +6,28 @@ use nicache_tcp::Time;
 use super::entry::EntryId;
 use super::index::Store;
 use super::standing::Standing;
-use super::who::Who;
+use super::who::{Executor, Who};
 use crate::counters::Counters;
+use crate::fill::host_of;
 use crate::recheck::{Recheck, seed};
 
 impl Store {
-    /// A client of this class has sent a request with this head.
-    pub fn note_costume(&mut self, class: ClientClass, head: &[u8]) {
+    /// A client of this class has sent a request with this head, to which the server has given an answer that may be shared.
+    pub fn note_costume(&mut self, class: ClientClass, head: &[u8], by: &Who, now: Time) {
         self.costumes.note(class, head);
+        // As one behind another machine's proxy the card cannot ask.
+        if by.by != Executor::Card && !by.is_beyond {
+            self.guests.note(host_of(head), class, now);
+        }
+    }
+
+    /// What the card has asked for ahead of a visitor came to nothing: something has changed meanwhile, or the server has changed something itself. It may be
+    /// asked again, as after a change, after twice as long each time.
+    pub fn note_vain(&mut self, key: &Key, now: Time) {
+        if let Some(entry) = self.name_of(key).and_then(|id| self.get_mut(id)) {
+            (entry.age.asked, entry.age.vain) = (None, entry.age.vain.saturating_add(1));
+            entry.lapsed = entry.lapsed.max(now);
+        }
     }
 
     /// Somebody is about to ask the server for a page. Should the card ask, too, to have two replies to compare? Then it does: the
@@ -57,8 +71,10 @@ impl Store {
 
     /// The card's own request for an entry, as a client of the classes that were asked for longest ago.
     pub(super) fn dressed_recheck(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
-        let entry = self.get_mut(id)?;
-        let (key, class) = (entry.key, entry.age.take_turn(now)?);
+        let key = self.get(id)?.key;
+        let (places, guests) = (&mut self.places, &self.guests);
+        let entry = places[id.index as usize].entry.as_mut()?;
+        let class = entry.age.take_turn(guests.of(&entry.host), now)?;
         self.dressed += 1;
         let lines = self.costumes.of(class);
         let bare = self.get(id)?.age.recheck.as_ref()?;

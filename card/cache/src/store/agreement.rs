@@ -21,6 +21,7 @@ use nicache_http::{ClientClass, Key, Trait};
 use nicache_tcp::Time;
 
 use super::credit::Credit;
+use super::guests::Guests;
 use super::remembered::Remembered;
 use super::seen::{Seen, Traits};
 use super::who::{Executor, Who};
@@ -41,6 +42,10 @@ const USUAL_STEP: Duration = Duration::from_millis(1);
 
 /// A lapsed entry is not asked for again for so long.
 const REVIVAL: Duration = Duration::from_secs(5);
+
+/// What the last pause counts for in the usual one, as 1/n; and the longest that counts.
+const PAUSE_WEIGHT: u32 = 4;
+const NIGHT: Duration = Duration::from_secs(1800);
 
 /// As good as never, for a test.
 const NEVER: Duration = Duration::from_secs(86_400);
@@ -94,15 +99,22 @@ pub(super) struct Age {
     pub(super) recheck_at: Time,
     /// When the server was last asked to be asked again.
     pub(super) asked: Option<Time>,
+    /// How often that came to nothing, since the server last said it.
+    pub(super) vain: u8,
     /// When somebody last got it, from the card or from the server.
     pub(super) used: Time,
-    /// How long it was since somebody had got it before; as good as never, if nobody had.
+    /// How long it usually is since somebody had got it before; as good as never, if nobody had.
     pub(super) pause: Duration,
     pub(super) credit: Credit,
     /// Who has got it from the server.
     pub(super) seen: Seen,
     /// What the server usually needs for it.
     pub(super) usual: Duration,
+}
+
+/// The pause between two visitors, as it usually is: the last one has a quarter's weight, and a night hardly more.
+fn usual_pause(usual: Duration, last: Duration) -> Duration {
+    if usual == NEVER { last } else { (usual * (PAUSE_WEIGHT - 1) + last.min(NIGHT)) / PAUSE_WEIGHT }
 }
 
 /// A class that was answered so many T ago is asked for again.
@@ -149,7 +161,7 @@ impl Age {
         let (used, pause) = match past.used {
             // The card is nobody who comes again.
             Some(before) if execution.by.by == Executor::Card => before,
-            Some((before, _)) => (execution.forwarded, execution.forwarded.since(before)),
+            Some((before, pause)) => (execution.forwarded, usual_pause(pause, execution.forwarded.since(before))),
             None => (execution.forwarded, NEVER),
         };
         let lead = (age_max / 4).max(execution.finished.since(execution.forwarded) * 3 / 2).min(age_max);
@@ -163,6 +175,7 @@ impl Age {
             expires: execution.forwarded + age_max,
             recheck_at: execution.forwarded + (age_max - lead),
             asked: None,
+            vain: 0,
             used,
             pause,
             credit: past.credit,
@@ -189,9 +202,9 @@ impl Age {
     }
 
     /// The class that the card asks as next, if it can ask.
-    pub(super) fn take_turn(&mut self, now: Time) -> Option<ClientClass> {
+    pub(super) fn take_turn(&mut self, guests: &Guests, now: Time) -> Option<ClientClass> {
         self.recheck.as_ref()?;
-        Some(self.seen.take_turn(now))
+        Some(self.seen.take_turn(guests, now))
     }
 
     /// When the request was forwarded that the server last answered so.
@@ -208,7 +221,7 @@ impl Age {
     /// or if there is hardly time enough.
     #[inline]
     pub(super) fn is_recheck_due(&mut self, now: Time) -> bool {
-        self.pause = now.since(std::mem::replace(&mut self.used, now));
+        self.pause = usual_pause(self.pause, now.since(std::mem::replace(&mut self.used, now)));
         let is_last = now + self.pause >= self.expires && self.pause < self.earned;
         (now >= self.recheck_at || is_last) && self.asked.is_none() && self.recheck.is_some()
     }

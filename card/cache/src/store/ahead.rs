@@ -4,14 +4,17 @@
 //! server. The page has paid for one more request with its hits ([`Credit`](super::credit)); it is made when changes have come to rest, so that several of
 //! them cost one. A page that nobody comes to any more is left alone.
 //!
-//! After such a change the answer is for the class of clients alone that has got it since. A page that has saved enough is asked for as one of each
-//! other class that had it before ([`Seen::has_lost`](super::seen::Seen::has_lost)), one after the other.
+//! After such a change the answer is for the class of clients alone that has got it since. If enough is saved, the page is asked for as one of each
+//! other class that had it before ([`Seen::has_lost`](super::seen::Seen::has_lost)), and then as one of each that comes to the site and never had it
+//! ([`Guests`](super::guests::Guests)), one after the other: the first of them who comes finds it answered.
+//!
+//! And a page that is only about to be too old is asked for if visitors come more often than it has to be.
 
 use std::time::Duration;
 
 use nicache_tcp::Time;
 
-use super::entry::EntryId;
+use super::entry::{Entry, EntryId};
 use super::index::Store;
 use super::standing::Standing;
 use crate::counters::Counters;
@@ -32,6 +35,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(300);
 const REST_SHARE: u32 = 8;
 const REST_MIN: Duration = Duration::from_millis(500);
 const REST_MAX: Duration = Duration::from_secs(5);
+/// After each try that came to nothing, twice as long; so often at most.
+const REST_DOUBLINGS: u8 = 6;
 
 impl Store {
     /// Looks at some entries, other ones each time: what has changed is found suspect, and for what has lapsed the server is asked by `ask`.
@@ -66,16 +71,25 @@ impl Store {
         let Some(entry) = self.get(id).filter(|entry| !entry.dead) else { return Step::Nothing };
         let age = &entry.age;
         let is_expected = age.pause < PAUSE_MAX && now < age.used + age.pause * PAUSES;
+        let is_paid = age.credit.may_spend() || self.common.may_spend(age.usual);
         // What the card is told does not answer for those behind another machine's proxy: after a change they ask for themselves.
-        if !is_expected || age.by.is_beyond || age.recheck.is_none() || !age.credit.may_spend() {
+        if !is_expected || age.by.is_beyond || age.recheck.is_none() || age.is_awaited(now) || !is_paid {
             return Step::Nothing;
         }
-        let rest = (age.pause / REST_SHARE).clamp(REST_MIN, REST_MAX);
+        let rest = (age.pause / REST_SHARE).clamp(REST_MIN, REST_MAX) * (1 << age.vain.min(REST_DOUBLINGS));
+        if age.vain > 0 && now < entry.lapsed + rest {
+            return Step::Nothing;
+        }
         match entry.standing {
             Standing::Good if self.has_changed_by_request(entry) => Step::Nothing,
+            Standing::Good if self.is_over(entry, now + self.lead(entry)) => {
+                if age.pause < age.earned || age.credit.is_ample() { Step::Ask } else { Step::Nothing }
+            }
             Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => {
-                let is_due = now >= age.recheck_at && !age.is_awaited(now);
-                if is_due || age.seen.has_lost() && age.credit.is_ample() { Step::Ask } else { Step::Nothing }
+                // The last one is for when the page lapses.
+                let is_ample = age.credit.is_ample() || self.common.may_spend(age.usual);
+                let is_for_classes = || age.seen.has_lost() || age.seen.lacks(self.guests.of(&entry.host), now);
+                if is_ample && is_for_classes() { Step::Ask } else { Step::Nothing }
             }
             Standing::Good if !entry.is_dynamic() => Step::Nothing,
             Standing::Good if self.suspects_to_ask() < SUSPECTS_MAX / 2 => Step::Suspect,
@@ -86,12 +100,19 @@ impl Store {
         }
     }
 
+    /// How long before its end an entry is asked for: enough for the request, and for the next look at it.
+    fn lead(&self, entry: &Entry) -> Duration {
+        let round = LOOK_AHEAD * (2 + self.places_used / PLACES);
+        (round + entry.age.usual * 2).min(entry.age.earned / 4)
+    }
+
     fn ask_ahead(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
-        let age = &mut self.get_mut(id)?.age;
-        if age.is_awaited(now) || !age.credit.spend(false) {
+        let usual = self.get(id)?.age.usual;
+        let is_paid = self.get_mut(id)?.age.credit.spend(false) || self.common.spend(usual);
+        if !is_paid {
             return None;
         }
-        age.asked = Some(now);
+        self.get_mut(id)?.age.asked = Some(now);
         self.dressed_recheck(id, now)
     }
 }

@@ -1,7 +1,14 @@
-//! What the card's own requests may cost the server: for each page not more than it has saved, and one in twenty.
+//! What the card's own requests may cost the server: not more than its hits have saved, and one in twenty.
+//!
+//! Each page pays for itself first. What a page saves beyond that goes into a common purse, from which others are paid whose execution takes no longer than
+//! what was saved there.
+
+use std::time::Duration;
 
 /// What is saved at most, so that a page that was busy once does not cost more than it saves now.
 const MAX: i8 = 8;
+/// What the common purse holds at most.
+const COMMON_MAX: u32 = 64;
 /// Executions for others after which the card may have one that nothing has paid for.
 const EXECUTIONS: u8 = 20;
 
@@ -13,11 +20,13 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    /// The page has answered so many visitors.
+    /// The page has answered so many visitors. How many of them it has no use for itself.
     #[inline]
-    pub(super) fn note_hits(&mut self, hits: u32) {
-        let hits = hits.min(2 * MAX as u32) as i8;
-        self.saved = self.saved.saturating_add(hits).min(MAX);
+    pub(super) fn note_hits(&mut self, hits: u32) -> u32 {
+        let room = MAX.saturating_sub(self.saved).max(0) as u32;
+        let taken = hits.min(room);
+        self.saved += taken as i8;
+        hits - taken
     }
 
     /// The server has worked on the page for somebody.
@@ -25,7 +34,7 @@ impl Credit {
         self.executions += 1;
         if self.executions >= EXECUTIONS {
             self.executions = 0;
-            self.note_hits(1);
+            let _ = self.note_hits(1);
         }
     }
 
@@ -47,6 +56,40 @@ impl Credit {
     }
 }
 
+/// What pages have saved that they had no use for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Common {
+    executions: u32,
+    /// How long these would have taken.
+    time: Duration,
+}
+
+impl Common {
+    /// A page that usually takes so long has saved so many executions.
+    #[inline]
+    pub(super) fn give(&mut self, executions: u32, usual: Duration) {
+        let taken = executions.min(COMMON_MAX - self.executions);
+        self.executions += taken;
+        self.time += usual * taken;
+    }
+
+    /// Is there enough for an execution that usually takes so long?
+    pub(super) fn may_spend(&self, usual: Duration) -> bool {
+        self.executions > 0 && self.time >= usual
+    }
+
+    /// May the card ask for a page that usually takes so long? Then it does.
+    pub(super) fn spend(&mut self, usual: Duration) -> bool {
+        let may = self.may_spend(usual);
+        if may {
+            self.executions -= 1;
+            // What the last one leaves is worth nothing without an execution.
+            self.time = if self.executions == 0 { Duration::ZERO } else { self.time - usual };
+        }
+        may
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -54,24 +97,31 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Never more executions than visitors, one in twenty, and the first one.
+        /// Never more executions than visitors, one in twenty, and the first one of each page; and never more of the server's time.
         #[test]
-        fn the_card_costs_the_server_nothing(steps in prop::collection::vec((0u8..4, any::<bool>()), 0..400)) {
-            let mut credit = Credit::default();
+        fn the_card_costs_the_server_nothing(steps in prop::collection::vec((0u8..5, 0usize..2, any::<bool>()), 0..600)) {
+            const USUAL: [Duration; 2] = [Duration::from_millis(3), Duration::from_millis(50)];
+            let (mut credits, mut common) = ([Credit::default(); 2], Common::default());
             let (mut visitors, mut executions) = (0u32, 0u32);
-            for (step, in_advance) in steps {
+            let (mut saved, mut spent) = (Duration::ZERO, Duration::ZERO);
+            for (step, page, in_advance) in steps {
+                let (credit, usual) = (&mut credits[page], USUAL[page]);
                 match step {
-                    0 => {
-                        credit.note_hits(1);
+                    0 | 1 => {
+                        let rest = credit.note_hits(1);
+                        saved += usual * rest;
+                        common.give(rest, usual);
                         visitors += 1;
                     }
-                    1 => {
+                    2 => {
                         credit.note_execution();
                         (visitors, executions) = (visitors + 1, executions + 1);
                     }
-                    _ => executions += u32::from(credit.spend(in_advance)),
+                    3 => executions += u32::from(credit.spend(in_advance)),
+                    _ if common.spend(usual) => (executions, spent) = (executions + 1, spent + usual),
+                    _ => {}
                 }
-                prop_assert!(executions <= visitors + visitors / 20 + 1);
+                prop_assert!(executions <= visitors + visitors / 20 + 2 && spent <= saved);
             }
         }
     }
@@ -79,9 +129,13 @@ mod tests {
     #[test]
     fn hits_long_ago_do_not_pay_for_today() {
         let mut credit = Credit::default();
-        credit.note_hits(u32::MAX);
-        credit.note_hits(u32::MAX);
+        assert_eq!(credit.note_hits(u32::MAX), u32::MAX - MAX as u32);
+        assert_eq!(credit.note_hits(7), 7);
         assert_eq!((0..100).filter(|_| credit.spend(false)).count(), MAX as usize);
         assert!(credit.spend(true) && !credit.spend(true));
+        let mut common = Common::default();
+        common.give(u32::MAX, Duration::from_millis(1));
+        assert!(!common.spend(Duration::from_millis(65)));
+        assert_eq!((0..100).filter(|_| common.spend(Duration::from_micros(1))).count(), COMMON_MAX as usize);
     }
 }

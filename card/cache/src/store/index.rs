@@ -11,8 +11,10 @@ use nicache_tcp::Time;
 
 use super::agreement::Candidates;
 use super::costumes::Costumes;
+use super::credit::Common;
 use super::distrust::Distrust;
 use super::entry::{Entry, EntryId};
+use super::guests::Sites;
 use super::splits::Splits;
 use super::suspects::Suspects;
 use super::vary::VaryRules;
@@ -41,6 +43,9 @@ pub struct Store {
     pub(super) distrust: Distrust,
     pub(super) splits: Splits,
     pub(super) costumes: Costumes,
+    pub(super) guests: Sites,
+    /// What pages have saved that did not need it themselves.
+    pub(super) common: Common,
     /// Requests of the card that were dressed.
     pub(super) dressed: u64,
     pub(super) worth: Worth,
@@ -76,6 +81,8 @@ impl Store {
             distrust: Distrust::new(),
             splits: Splits::new(),
             costumes: Costumes::new(),
+            guests: Sites::default(),
+            common: Common::default(),
             dressed: 0,
             worth: Worth::new(),
             now: Time(0),
@@ -196,8 +203,9 @@ impl Store {
             entry.pins += 1;
             entry.hits = entry.hits.saturating_add(1);
             entry.uses = entry.uses.wrapping_add(1);
-            entry.age.credit.note_hits(1);
-            let key = policy_key(&entry.key);
+            let (key, usual) = (policy_key(&entry.key), entry.age.usual);
+            let rest = entry.age.credit.note_hits(1);
+            self.common.give(rest, usual);
             self.policy.handle_hit(key);
         }
     }
@@ -223,8 +231,9 @@ impl Store {
         let hits = hits.min(u64::from(u32::MAX)) as u32;
         entry.hits = entry.hits.saturating_add(hits);
         entry.uses = entry.uses.wrapping_add(hits);
-        entry.age.credit.note_hits(hits);
+        let (rest, usual) = (entry.age.credit.note_hits(hits), entry.age.usual);
         let (key, is_dynamic, is_dead) = (policy_key(&entry.key), entry.is_dynamic(), entry.dead);
+        self.common.give(rest, usual);
         if !is_dead {
             for _ in 0..hits.min(TOLD_MAX) {
                 self.policy.handle_hit(key);

@@ -12,6 +12,7 @@ mod credit;
 mod distrust;
 mod entry;
 mod find;
+mod guests;
 mod index;
 mod insert;
 mod learn;

@@ -133,7 +133,7 @@ impl Cache {
 
     /// Time passes, and nothing happens.
     pub fn pass(&mut self, ms: u64) {
-        self.now = self.now + Duration::from_millis(ms);
+        self.now += Duration::from_millis(ms);
     }
 
     /// As a card that is polled again and again: the watcher is asked, answers at once, and then there is nothing left to say.

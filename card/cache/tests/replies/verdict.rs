@@ -40,7 +40,7 @@ fn a_computed_page_is_an_entry_when_two_agree() {
     cache.visit(1, "/p", "one");
     cache.visit(2, "/p", "one");
     assert!(matches!(cache.find("/p"), Found::Entry(_)));
-    cache.now = cache.now + AGE;
+    cache.now += AGE;
     assert_eq!(cache.find("/p"), Found::Lapsed, "T is over");
 }
 

@@ -226,15 +226,15 @@ proptest! {
             }
             let Some(due) = due else { break };
             now = due;
-            for id in 0..waiting.len() {
-                let Some(one) = waiting[id].filter(|one| one.wait.due <= now) else { continue };
+            for (id, place) in waiting.iter_mut().enumerate() {
+                let Some(one) = place.filter(|one| one.wait.due <= now) else { continue };
                 prop_assert!(now <= one.wait.since + Duration::from_secs(6));
-                waiting[id] = None;
+                *place = None;
                 let is_held_up = waiters.is_held_up(Some(&one.wait), one.wait.since, Duration::ZERO, |_| true, now);
                 if waiters.may_wait(Some(&one.wait), one.awaited, now) && !is_held_up {
                     let wait = waiters.wait(id, one.wait.since, Some(one.wait), one.awaited, &mut counters, now);
                     prop_assert!(wait.due > now && wait.since == one.wait.since);
-                    waiting[id] = Some(Waiting { wait, ..one });
+                    *place = Some(Waiting { wait, ..one });
                 } else {
                     waiters.leave(&id, one.wait.since, now);
                     if is_held_up {

@@ -16,4 +16,5 @@ mod repair;
 mod script;
 mod turns;
 mod uses;
+mod visitors;
 mod wait;

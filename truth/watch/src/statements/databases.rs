@@ -263,9 +263,9 @@ impl Databases {
         is_asker
     }
 
-    /// A database server begins anew: what it had in memory alone is gone, and its files may be others.
-    pub fn forget_contents(&mut self, clock: Stamp) {
-        self.journal.forget_contents(clock);
+    /// A process of a database server has crashed, and the server may begin anew: what it had in memory alone is gone. Which server it was is not known.
+    pub fn handle_crash(&mut self, clock: Stamp) {
+        self.journal.forget_contents([], clock);
     }
 
     /// A process of a database server has ended: whatever its connections were about to do is done, or never will be.
@@ -278,7 +278,10 @@ impl Databases {
         }
         self.catalogues.forget(server);
         self.known.forget_server(server);
-        self.used.remove(&server);
+        if self.used.remove(&server) && self.journal.has_run_on(server) {
+            // One that has begun meanwhile may have waited for its files.
+            self.journal.forget_contents(self.used.iter().copied(), event.clock);
+        }
     }
 
     fn receive(&mut self, event: &LookupEvent, sql: SqlEvent, client: u32, certain: bool) {
@@ -478,8 +481,10 @@ impl Databases {
         }
     }
 
-    /// A database server has been started.
-    pub fn handle_started(&mut self, server: u32, kind: &'static dyn Database, now_ns: u64) {
+    /// A database server has been started, at this clock. What those had that have ended may be others' now; those that are running have their files for
+    /// themselves.
+    pub fn handle_started(&mut self, server: u32, kind: &'static dyn Database, now_ns: u64, clock: Stamp) {
+        self.journal.forget_contents(self.used.iter().copied().filter(|&running| running != server), clock);
         // One of PostgreSQL has no connection yet that would name a database.
         self.known.forget_server(server);
         if let Some(place) = kind.only_place(server)
@@ -699,6 +704,41 @@ mod tests {
         databases.observe(&event(u32::MAX), sql(2));
         assert_eq!((databases.servers_of(2), databases.server_of(2)), (vec![7], 0));
         assert!(databases.journal.has_changed(&[(7, Access::EVERYTHING)], Stamp(0)));
+    }
+
+    /// Another site's database starts on the machine.
+    #[test]
+    fn a_server_that_begins_voids_what_others_had_that_have_ended() {
+        let started = |databases: &mut Databases, server, clock| {
+            databases.handle_started(server, &MySql, 1, Stamp(clock));
+        };
+        let has_changed = |databases: &Databases, server, since| {
+            databases.journal.has_changed(&[(server, Access::EVERYTHING)], Stamp(since))
+        };
+        let gone = |databases: &mut Databases, server: u32, clock| {
+            databases.used.insert(server);
+            let event = LookupEvent { ret: server.into(), clock: Stamp(clock), ..LookupEvent::blank(1) };
+            databases.handle_gone(&event);
+        };
+        let no_process = u32::MAX;
+        let mut databases = Databases::new(HashSet::new(), 1);
+        databases.used.extend([7, 8]);
+        gone(&mut databases, 8, 9);
+        assert!(!has_changed(&databases, 8, 5), "it has ended, and its files are as they were");
+        started(&mut databases, no_process, 10);
+        assert!(!has_changed(&databases, 7, 5) && has_changed(&databases, 8, 10) && has_changed(&databases, 0, 10));
+        assert!(!has_changed(&databases, 8, 11));
+        // The same number begins anew.
+        started(&mut databases, 7, 20);
+        assert!(has_changed(&databases, 7, 20) && !has_changed(&databases, 7, 21));
+        // One that waits for the files of one that is about to end.
+        started(&mut databases, no_process, 30);
+        assert!(!has_changed(&databases, 7, 25));
+        gone(&mut databases, 7, 40);
+        assert!(has_changed(&databases, 7, 40) && !has_changed(&databases, 7, 41));
+        databases.used.insert(9);
+        databases.handle_crash(Stamp(50));
+        assert!(has_changed(&databases, 9, 50));
     }
 
     fn observe(databases: &mut Databases, connection: u64, what: SqlStep, bytes: &[u8], time_ns: u64) {

@@ -2,7 +2,7 @@
 //!
 //! A change is in doubt from [`Journal::push_change`] to [`Journal::settle`].
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use nicache_coherence::{RefusalReason, Rule, Stamp};
@@ -54,6 +54,10 @@ pub(super) struct Journal {
     first: u64,
     /// Changes that were over before this are not remembered.
     remembers_since: Stamp,
+    /// What a server had before this is not remembered, unless it has run on since it was said.
+    contents_since: Stamp,
+    /// Servers that have run on when the last of others began, and the same for each of them.
+    ran_on: HashMap<Server, Stamp>,
     /// Of the reads, those since.
     reads_since_ns: u64,
 }
@@ -76,9 +80,20 @@ impl Journal {
         self.remembers_since = Stamp(u64::MAX);
     }
 
-    /// A database server begins anew: what it had in memory alone is gone, and its files may be others.
-    pub fn forget_contents(&mut self, clock: Stamp) {
-        self.remembers_since = self.remembers_since.max(Stamp(clock.0 + 1));
+    /// A database server begins anew: what it had in memory alone is gone, and its files may be others. It may be any that was known by another number,
+    /// but none of those that are `running` meanwhile.
+    pub fn forget_contents(&mut self, running: impl IntoIterator<Item = Server>, clock: Stamp) {
+        self.ran_on = running.into_iter().map(|server| (server, self.contents_of(server))).collect();
+        self.contents_since = self.contents_since.max(Stamp(clock.0 + 1));
+    }
+
+    /// Did another server begin while this one was running?
+    pub fn has_run_on(&self, server: Server) -> bool {
+        self.ran_on.contains_key(&server)
+    }
+
+    fn contents_of(&self, server: Server) -> Stamp {
+        self.ran_on.get(&server).copied().unwrap_or(self.contents_since)
     }
 
     /// Notes what is read at this moment.
@@ -186,7 +201,8 @@ impl Journal {
         if reads.is_empty() {
             return false;
         }
-        if since < self.remembers_since {
+        if since < self.remembers_since || reads.iter().any(|(server, _)| since < self.contents_of(*server)) {
+            tracing::debug!(?since, "a database may have begun anew, or too much has changed since to be remembered");
             return true;
         }
         let in_time = |change: &&Change| change.done.map_or(Rule::Doubt.holds(), |done| done >= since);

@@ -156,7 +156,7 @@ impl Registrar {
     pub fn follow_databases(&mut self, processes: &DatabaseProcesses) {
         self.databases = Databases::new(processes.sockets(), self.table.server_netns());
         for (process, kind) in processes.servers() {
-            self.databases.handle_started(process, kind, now_ns());
+            self.databases.handle_started(process, kind, now_ns(), self.table.clock());
         }
         self.database_processes = Some(processes.clone());
     }
@@ -269,13 +269,12 @@ impl Registrar {
             match event.kind {
                 EventKind::Sql(sql) => databases.observe(&event, sql),
                 EventKind::DatabaseStarted(kind) => {
-                    databases.handle_started(event.ret as u32, kind, event.time_ns);
-                    databases.forget_contents(event.clock);
+                    databases.handle_started(event.ret as u32, kind, event.time_ns, event.clock);
                 }
                 EventKind::DatabaseGone { crashed } => {
                     databases.handle_gone(&event);
                     if crashed {
-                        databases.forget_contents(event.clock);
+                        databases.handle_crash(event.clock);
                     }
                 }
                 EventKind::Request(request) => {

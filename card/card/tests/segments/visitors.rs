@@ -1,0 +1,167 @@
+//! Small sites, by the virtual clock: how many of their visitors the card answers, and what that costs the server.
+
+use std::time::Duration;
+
+use nicache_cache::AgeBounds;
+use nicache_coherence::{Class, Reinstatement};
+use nicache_tcp::Time;
+
+use crate::script::{SOURCE, Script, Serve};
+
+const PAGES: u64 = 12;
+/// Two desktop browsers, a phone, and two bots.
+const CLIENTS: [&str; 5] = [
+    "User-Agent: Chrome/131.0\r\nsec-ch-ua-platform: \"Windows\"\r\nUpgrade-Insecure-Requests: 1\r\nAccept: text/html\r\n\
+     Sec-Fetch-Site: none\r\nAccept-Encoding: gzip, br, zstd\r\nAccept-Language: en-US,en;q=0.9\r\n",
+    "User-Agent: Firefox/132.0\r\nAccept: text/html\r\nAccept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, br\r\nDNT: 1\r\n\
+     Upgrade-Insecure-Requests: 1\r\nSec-Fetch-Site: cross-site\r\nPriority: u=0, i\r\n",
+    "User-Agent: Phone/18.0 Mobile\r\nAccept: text/html\r\nAccept-Language: en-US,en;q=0.9\r\nAccept-Encoding: gzip, br\r\n",
+    "User-Agent: Googlebot/2.1\r\nAccept: text/html\r\nAccept-Encoding: gzip, br\r\n",
+    "User-Agent: bingbot/2.0\r\nAccept: */*\r\nAccept-Encoding: gzip, br\r\n",
+];
+
+/// Numbers that look like chance, the same each time.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % most
+    }
+
+    /// The number of a page, by Zipf's law.
+    fn page(&mut self) -> u64 {
+        let weight = |page: u64| 720_720 / (page + 1);
+        let mut left = self.below((0..PAGES).map(weight).sum());
+        (0..PAGES).find(|page| left.checked_sub(weight(*page)).map(|rest| left = rest).is_none()).unwrap_or_default()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    visits: u32,
+    hits: u32,
+    executions: u32,
+}
+
+impl Count {
+    fn share(&self) -> u32 {
+        self.hits * 100 / self.visits.max(1)
+    }
+}
+
+/// A site whose program writes something down each minute, if it `changes`, which is a source of all pages and leaves them as they were.
+struct Site {
+    script: Script,
+    chance: Chance,
+    takes: Duration,
+    begun: Time,
+    changes: bool,
+    /// This page is refused to those of whose request this is a part.
+    refuses: Option<(&'static str, &'static str)>,
+    minutes: u64,
+    all: Count,
+}
+
+impl Site {
+    fn new(takes: Duration, changes: bool) -> Site {
+        let script = Script::with_ages(Class::Dynamic, AgeBounds::default());
+        *script.reinstatement.lock().expect("one thread") = Reinstatement::Gone;
+        let begun = script.now;
+        Site { script, chance: Chance(7), takes, begun, changes, refuses: None, minutes: 0, all: Count::default() }
+    }
+
+    /// Somebody visits some page.
+    fn visit(&mut self) {
+        let (number, page) = (self.chance.below(200), self.chance.page());
+        self.visit_as(number as usize % CLIENTS.len(), number as u8, page);
+    }
+
+    /// A client of this kind visits a page: whether it gets it, and from the card.
+    fn visit_as(&mut self, kind: usize, number: u8, page: u64) -> (bool, bool) {
+        let request = format!("GET /page/{page} HTTP/1.1\r\nHost: a\r\n{}\r\n", CLIENTS[kind]);
+        let (reply, is_hit) =
+            self.with_server(|script, serve| script.visit([10, 0, 1, number], request.as_bytes(), serve));
+        self.all.visits += 1;
+        self.all.hits += u32::from(is_hit);
+        (reply.starts_with(b"HTTP/1.1 200 "), is_hit)
+    }
+
+    fn with_server<T>(&mut self, act: impl FnOnce(&mut Script, &mut Serve<'_>) -> T) -> T {
+        let (takes, executions, refuses) = (self.takes, &mut self.all.executions, self.refuses);
+        let mut serve = |_: Time, head: &[u8]| {
+            *executions += 1;
+            let head = String::from_utf8_lossy(head);
+            let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            let date = "Date: Tue, 14 Nov 2023 22:13:20 GMT";
+            let is_refused = refuses.is_some_and(|(page, who)| path == page && head.contains(who));
+            let status = if is_refused { "403 Forbidden" } else { "200 OK" };
+            (takes, format!("HTTP/1.1 {status}\r\n{date}\r\nContent-Length: {}\r\n\r\n{path}", path.len()).into_bytes())
+        };
+        act(&mut self.script, &mut serve)
+    }
+
+    /// So many visitors at this pace.
+    fn go_on(&mut self, pause: Duration, visits: u32) -> Count {
+        let before = self.all;
+        for _ in 0..visits {
+            let end = self.script.now + pause;
+            let minute = (self.script.now - self.begun).as_secs() / 60;
+            if self.changes && minute > self.minutes {
+                self.minutes = minute;
+                self.script.table.record_change(SOURCE);
+            }
+            self.visit();
+            while self.script.now < end {
+                self.script.poll_once_after(Duration::from_millis(50).min(end - self.script.now));
+                self.with_server(Script::answer_card);
+            }
+        }
+        Count {
+            visits: self.all.visits - before.visits,
+            hits: self.all.hits - before.hits,
+            executions: self.all.executions - before.executions,
+        }
+    }
+}
+
+#[test]
+fn most_visitors_of_a_small_site_get_hits() {
+    for (changes, pace_ms, visits, least) in
+        [(false, 1_000, 180, 90), (false, 100, 600, 97), (true, 1_000, 180, 80), (true, 100, 1200, 95)]
+    {
+        let mut site = Site::new(Duration::from_millis(30), changes);
+        let warm = site.go_on(Duration::from_millis(500), 480);
+        let count = site.go_on(Duration::from_millis(pace_ms), visits);
+        let said = format!(
+            "changes: {changes}, every {pace_ms} ms: {} % hits, warm {} %, {warm:?} {count:?}",
+            count.share(),
+            warm.share()
+        );
+        assert!(site.all.executions <= site.all.visits + site.all.visits / 20 + 1, "{said}");
+        assert!(count.share() >= least, "{said}");
+    }
+}
+
+/// A page that clients of one kind alone have come to, on a site that others come to as well.
+#[test]
+fn the_first_of_a_kind_finds_the_page_answered_unless_he_is_refused() {
+    for refuses in [None, Some(("/page/1", "Phone"))] {
+        let mut site = Site::new(Duration::from_millis(30), false);
+        site.refuses = refuses;
+        for number in 0..40 {
+            site.visit_as(2 * usize::from(number % 2), number, 0);
+            site.visit_as(0, number, 1);
+            site.script.poll_once_after(Duration::from_secs(1));
+            site.with_server(Script::answer_card);
+        }
+        let executions = site.all.executions;
+        let is_refused = refuses.is_some();
+        for number in 100..104 {
+            assert_eq!(site.visit_as(2, number, 1), (!is_refused, !is_refused), "{refuses:?}");
+            assert_eq!(site.visit_as(0, number, 1), (true, true), "{refuses:?}");
+        }
+        let asked = site.all.executions - executions;
+        assert!((4 * u32::from(is_refused)..=4 * u32::from(is_refused) + 1).contains(&asked), "{refuses:?}: {asked}");
+    }
+}
