@@ -11,6 +11,8 @@
 #define NICACHE_MEMBERS_H
 
 #define MEMBER_NAME_BYTES 120
+/* A unit's programs may be in control groups below its own, this many levels deep. */
+#define UNIT_LEVELS 6
 
 struct member_name {
 	__u32 kind;
@@ -60,19 +62,25 @@ __noinline int has_member_name(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct member_name key = {.kind = MEMBER_COMMAND, .netns = task->nsproxy->net_ns->ns.inum};
-	const char *unit;
+	struct cgroup *group;
+	int level;
 
 	bpf_probe_read_kernel_str(key.name, sizeof(task->comm), task->comm);
 	if (bpf_map_lookup_elem(&member_names, &key))
 		return 1;
 	if (!bpf_core_field_exists(task->cgroups))
 		return 0;
-	unit = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, name);
-	__builtin_memset(&key, 0, sizeof(key));
-	key.kind = MEMBER_UNIT;
-	if (bpf_probe_read_kernel_str(key.name, sizeof(key.name), unit) < 0)
-		return 0;
-	return bpf_map_lookup_elem(&member_names, &key) != 0;
+	group = BPF_CORE_READ(task, cgroups, dfl_cgrp);
+	for (level = 0; level < UNIT_LEVELS && group; level++) {
+		__builtin_memset(&key, 0, sizeof(key));
+		key.kind = MEMBER_UNIT;
+		if (bpf_probe_read_kernel_str(key.name, sizeof(key.name), BPF_CORE_READ(group, kn, name)) < 0)
+			return 0;
+		if (bpf_map_lookup_elem(&member_names, &key))
+			return 1;
+		group = BPF_CORE_READ(group, self.parent, cgroup);
+	}
+	return 0;
 }
 
 static __always_inline bool has_children(struct task_struct *task)

@@ -67,6 +67,17 @@ pub struct Listeners {
     owners: HashMap<Place, Owner>,
     /// Ports at which nobody of the server listens, and when to look again. To look through all processes takes a while.
     strangers: HashMap<Place, u64>,
+    /// Ports of the server's network that are passed on to the same port of this process's (`--share`).
+    shared: HashMap<Place, Shared>,
+}
+
+/// Who listens behind a shared port, as it was found last.
+#[derive(Clone, Debug)]
+enum Shared {
+    /// A program of the server alone; and the sockets that listen inside.
+    Own(Owner, Vec<u64>),
+    /// Others, or nobody; and when to look again.
+    Others(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +110,26 @@ impl Listeners {
             None => drop(self.strangers.insert(place, now_ns + STRANGER_NS)),
         }
         found.map(|found| found.process)
+    }
+
+    /// Who listens behind a shared port, by what was found last.
+    fn known_shared(&self, place: Place, now_ns: u64) -> Option<Option<u32>> {
+        match self.shared.get(&place)? {
+            Shared::Own(owner, inside) => {
+                let parent = parent_sockets();
+                let is_so = inside.iter().all(|socket| parent.contains(socket))
+                    && sockets_of(owner.process).contains(&owner.socket);
+                is_so.then_some(Some(owner.process))
+            }
+            Shared::Others(until_ns) => (now_ns < *until_ns).then_some(None),
+        }
+    }
+
+    fn note_shared(&mut self, place: Place, found: Shared) {
+        if self.shared.len() >= LISTENERS_MAX {
+            self.shared = HashMap::new();
+        }
+        self.shared.insert(place, found);
     }
 
     /// Is it known already who does?
@@ -224,9 +255,7 @@ impl<'a> Peers<'a> {
                 Kind::Database => return Ok(Known::Database),
                 Kind::Unknown => false,
                 Kind::Other => {
-                    if let Some((members, outsiders)) = &mut self.members {
-                        outsiders.observe(process, members);
-                    }
+                    self.observe_outsider(process);
                     false
                 }
             },
@@ -267,7 +296,8 @@ impl<'a> Peers<'a> {
         let known = match owner.map_or(Kind::Unknown, |owner| self.kind(owner)) {
             Kind::Application => Some(Known::Application),
             Kind::Database => Some(Known::Database),
-            Kind::Unknown | Kind::Other => self.is_database_at(event.worker(), port).then_some(Known::Database),
+            Kind::Unknown | Kind::Other if self.is_database_at(event.worker(), port) => Some(Known::Database),
+            Kind::Unknown | Kind::Other => self.is_shared(event, place).then_some(Known::Application),
         };
         self.ports.insert(place, known);
         known
@@ -291,6 +321,47 @@ impl<'a> Peers<'a> {
         // Shared: what listens inside belongs to the process that started this one, which passes everything on.
         let own = parent_sockets();
         !inside.is_empty() && inside.iter().all(|inode| own.contains(inode)) && listens("/proc/self/net".into())
+    }
+
+    /// Is it a port that is shared (`--share`), behind which nobody but programs of the server listens on this machine? PHP-FPM may become one of them
+    /// (`Outsiders`).
+    fn is_shared(&mut self, event: &LookupEvent, place: Place) -> bool {
+        if let Some(known) = self.listeners.known_shared(place, event.time_ns) {
+            return known.is_some_and(|process| self.kind(process) == Kind::Application);
+        }
+        let inside = listeners(&format!("/proc/{}/net", event.worker()), place.1);
+        let parent = parent_sockets();
+        if inside.is_empty() || !inside.iter().all(|socket| parent.contains(socket)) {
+            return false;
+        }
+        // Whoever has the socket may answer, wherever he is.
+        let outside = listeners("/proc/self/net", place.1);
+        let held = |process: u32| -> Vec<u64> {
+            sockets_of(process).into_iter().filter(|socket| outside.contains(socket)).collect()
+        };
+        let holders: Vec<(u32, Vec<u64>)> =
+            processes().map(|process| (process, held(process))).filter(|(_, held)| !held.is_empty()).collect();
+        let mut is_own = outside.iter().all(|socket| holders.iter().any(|(_, held)| held.contains(socket)));
+        for &(process, _) in &holders {
+            is_own &= self.kind(process) == Kind::Application;
+            self.observe_outsider(process);
+        }
+        let found = match holders.first().filter(|_| is_own) {
+            Some((process, held)) => Shared::Own(Owner { process: *process, socket: held[0] }, inside),
+            None => Shared::Others(event.time_ns + STRANGER_NS),
+        };
+        let is_own = matches!(found, Shared::Own(..));
+        self.listeners.note_shared(place, found);
+        is_own
+    }
+
+    /// The server has asked a process.
+    fn observe_outsider(&mut self, process: u32) {
+        if self.kind(process) == Kind::Other
+            && let Some((members, outsiders)) = &mut self.members
+        {
+            outsiders.observe(process, members);
+        }
     }
 
     /// May a client of a database be the server? It may have ended since.

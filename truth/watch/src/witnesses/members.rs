@@ -24,7 +24,7 @@ const OUTSIDERS_MAX: usize = 16;
 pub enum MemberName {
     /// Its command, the name of its file as in `/proc/PID/comm`, and the inode number of the network namespace that it is in.
     Command(String, u32),
-    /// The unit of systemd whose control group (version 2) it is in: the last part of the group's path.
+    /// The unit of systemd whose control group (version 2) it is in, or in a group below: a part of the group's path.
     Unit(String),
 }
 
