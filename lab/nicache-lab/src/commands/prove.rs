@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nicache::control::{Counters, Request, Response, ask, unexpected};
+use nicache::{live, logs};
 use nicache_prove::{
     Breach, CommandEditor, Editor, Marker, Outcome, Page, Plan, Popularity, Progress, Readers, Report, Subject, prove,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{HitKind, ProveArgs};
-use crate::control::{Counters, Request, Response, ask, unexpected};
 use crate::options::Milliseconds;
 use crate::url::server;
-use crate::{live, logs};
 
 /// Name of a subject that has none.
 const USUAL_NAME: &str = "version";
