@@ -1,5 +1,7 @@
 //! The two interfaces that a card is between: what it receives by, and what becomes of the rest.
 
+use serde::{Deserialize, Serialize};
+
 /// What becomes of frames that are not the card's, or of all if the card is not alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rest {
@@ -13,7 +15,8 @@ pub enum Rest {
 }
 
 /// What the card receives by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CardPort {
     /// A [`PacketSocket`](nicache_port::PacketSocket) with the side's [`filter`](crate::SideFiles::filter).
     Packet,
