@@ -16,8 +16,8 @@ use crate::words;
 /// What is there at the moment.
 const GAUGES: [Counter; 5] = [
     Counter::gauge("flows_now", "Connections that are followed at the moment."),
-    Counter::gauge("half_open_now", "Of these, those whose handshake is not complete."),
-    Counter::gauge("left_to_host_now", "Of these, those that clients are done with and the server has yet to close."),
+    Counter::gauge("half_open_now", "Connections whose handshake is not complete."),
+    Counter::gauge("left_to_host_now", "Connections that clients are done with and the server has yet to close."),
     Counter::gauge("holds_now", "Buffers for requests in use at the moment."),
     Counter::gauge("fills_now", "Replies that are copied into card memory at the moment."),
 ];
