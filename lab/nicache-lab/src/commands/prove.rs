@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use nicache::control::{Counters, Request, Response, ask, unexpected};
-use nicache::{live, logs};
+use nicache::{logs, numbers};
 use nicache_prove::{
     Breach, CommandEditor, Editor, Marker, Outcome, Page, Plan, Popularity, Progress, Readers, Report, Subject, prove,
 };
@@ -133,9 +133,9 @@ fn live_line(progress: &Progress) -> String {
         "{:.0} s, {}: {} replies, {} edits, {} violations",
         progress.seconds,
         progress.phase,
-        live::grouped(progress.replies),
-        live::grouped(progress.edits),
-        live::grouped(progress.violations)
+        numbers::grouped(progress.replies),
+        numbers::grouped(progress.edits),
+        numbers::grouped(progress.violations)
     )
 }
 
