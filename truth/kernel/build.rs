@@ -1,26 +1,5 @@
-//! Compiles the program that asks the kernel for its preemption (`ebpf/preemption.bpf.c`) with clang; it is embedded in the library.
-
-use std::path::{Path, PathBuf};
-use std::process::Command;
+//! Compiles the program that asks the kernel for its preemption (`ebpf/preemption.bpf.c`); it is embedded in the library.
 
 fn main() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ebpf/preemption.bpf.c");
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    println!("cargo::rerun-if-changed={}", source.display());
-    println!("cargo::rerun-if-env-changed=CLANG");
-    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    let mut command = Command::new(&clang);
-    command.args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"]);
-    // The helpers' headers of the vendored libbpf, else those of the system.
-    if let Some(include) = std::env::var_os("DEP_BPF_INCLUDE") {
-        command.arg("-I").arg(include);
-    }
-    // Debian keeps the machine's own headers, which <linux/types.h> wants, in a folder that clang does not look into for BPF.
-    let machine = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets the architecture");
-    command.arg(format!("-I/usr/include/{machine}-linux-gnu"));
-    command.arg("-c").arg(&source).arg("-o").arg(out.join("preemption.bpf.o"));
-    let status = command.status().unwrap_or_else(|error| {
-        panic!("cannot run {clang} ({error}); install clang 14 or newer, or set CLANG to its path")
-    });
-    assert!(status.success(), "{clang} could not compile {}, see above", source.display());
+    nicache_ebpf_build::compile("preemption", "preemption", &[]);
 }

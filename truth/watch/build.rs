@@ -1,4 +1,4 @@
-//! Compiles the kernel's witnesses (`ebpf/`) with clang and the preloaded one (`preload/`) with the C compiler; both are embedded in the
+//! Compiles the kernel's witnesses (`ebpf/witness.bpf.c`) with clang and the preloaded one (`preload/`) with the C compiler; both are embedded in the
 //! library.
 
 use std::path::{Path, PathBuf};
@@ -9,25 +9,8 @@ fn main() {
     assert!(target == "x86_64", "the witnesses know the system calls and registers of x86-64 only, not {target}");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    compile_ebpf(&root.join("ebpf"), &out.join("witness.bpf.o"));
+    nicache_ebpf_build::compile("witness", "witness", &["-D__TARGET_ARCH_x86"]);
     compile_preload(&root.join("preload"), &out.join("libnicache-preload.so"));
-}
-
-fn compile_ebpf(ebpf: &Path, object: &Path) {
-    println!("cargo::rerun-if-changed={}", ebpf.display());
-    println!("cargo::rerun-if-env-changed=CLANG");
-    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
-    let mut command = Command::new(&clang);
-    command.args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-D__TARGET_ARCH_x86"]);
-    // The helpers' headers of the vendored libbpf, else those of the system.
-    if let Some(include) = std::env::var_os("DEP_BPF_INCLUDE") {
-        command.arg("-I").arg(include);
-    }
-    command.arg("-I/usr/include/x86_64-linux-gnu").arg("-c").arg(ebpf.join("witness.bpf.c")).arg("-o").arg(object);
-    let status = command.status().unwrap_or_else(|error| {
-        panic!("cannot run {clang} ({error}); install clang 14 or newer, or set CLANG to its path")
-    });
-    assert!(status.success(), "{clang} could not compile ebpf/witness.bpf.c, see above");
 }
 
 fn compile_preload(preload: &Path, library: &Path) {

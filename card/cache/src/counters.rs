@@ -73,75 +73,35 @@ impl FillAbort {
     }
 }
 
-/// All counters of one cache, in units of events.
-#[derive(Clone, Debug)]
-pub struct Counters {
-    /// Fills begun.
-    pub fills: u64,
-    /// Fills that became entries.
-    pub fills_stored: u64,
-    /// Fills that the watcher refused.
-    pub fills_refused: [u64; RefusalReason::ALL.len()],
-    /// Replies that may not be shared.
-    pub fills_not_shared: [u64; NotShared::ALL.len()],
-    /// Fills that the card gave up.
-    pub fills_aborted: [u64; FillAbort::ALL.len()],
-    /// Entries dropped because a source changed.
-    pub purges_by_source: u64,
-    /// Entries that stayed although a directory among their sources had changed.
-    pub reinstated: u64,
-    /// Executions that were taken for the same although what is masked differs.
-    pub masked: u64,
-    /// Times that the server has answered clients of different classes differently, without `Vary`.
-    pub classes_split: u64,
-    /// Times that a page was put aside, because it is purged more often than used.
-    pub put_aside: u64,
-    /// Computed replies that became entries, because two executions agreed.
-    pub agreed: u64,
-    /// Dynamic entries that stayed, because the server said the same again.
-    pub renewed: u64,
-    /// Executions that differed from another although no source had changed.
-    pub executions_differed: u64,
-    /// Times that the server was to be asked again by the card itself.
-    pub rechecks: u64,
-    /// Of these: dropped, because too many were waiting.
-    pub rechecks_dropped: u64,
-    /// Requests that waited for the reply to another one, or for the watcher.
-    pub waits: u64,
-    /// Of these: answered from card memory then.
-    pub waits_answered: u64,
-    /// Of these: with a reply that is not kept, because something has changed, but was computed after they had come.
-    pub waits_shared: u64,
-    /// Requests that had no entry and waited for another one's reply.
-    pub waits_collapsed: u64,
-    /// Entries dropped to make room.
-    pub evictions: u64,
-}
-
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters {
-            fills: 0,
-            fills_stored: 0,
-            fills_refused: [0; RefusalReason::ALL.len()],
-            fills_not_shared: [0; NotShared::ALL.len()],
-            fills_aborted: [0; FillAbort::ALL.len()],
-            purges_by_source: 0,
-            reinstated: 0,
-            masked: 0,
-            classes_split: 0,
-            put_aside: 0,
-            agreed: 0,
-            renewed: 0,
-            executions_differed: 0,
-            rechecks: 0,
-            rechecks_dropped: 0,
-            waits: 0,
-            waits_answered: 0,
-            waits_shared: 0,
-            waits_collapsed: 0,
-            evictions: 0,
-        }
+nicache_counters::counters! {
+    /// All counters of one cache, in units of events.
+    #[derive(Clone, Debug, Default)]
+    pub struct Counters {
+        fills: "Replies that were copied into card memory to be judged.",
+        fills_stored: "Replies that were copied into card memory and became entries.",
+        purges_by_source: "Entries dropped because a source changed.",
+        reinstated: "Entries that stayed although a directory among their sources had changed.",
+        masked: "Executions taken for the same although what is masked differs.",
+        classes_split: "Times that the server answered clients of different classes differently without saying Vary.",
+        put_aside: "Times a page was put aside because it is purged more often than it is used.",
+        agreed: "Dynamic replies that became entries, because two executions agreed.",
+        renewed: "Dynamic entries that stayed, because the server said the same again.",
+        executions_differed: "Executions that differed although no source had changed.",
+        rechecks: "Times that the server was to be asked again by the card itself.",
+        rechecks_dropped: "Times that the card did not ask the server again, because too many such requests were waiting.",
+        waits: "Requests that waited for another one's reply or for the watcher.",
+        waits_answered: "Requests that waited and were then answered from card memory.",
+        waits_shared: "Requests that waited and were then answered with a reply that is not kept.",
+        waits_collapsed: "Requests that waited for the same reply to another one.",
+        evictions: "Entries dropped to make room.",
+    }
+    beside {
+        /// Fills that the watcher refused.
+        pub fills_refused: [u64; RefusalReason::ALL.len()],
+        /// Replies that may not be shared.
+        pub fills_not_shared: [u64; NotShared::ALL.len()],
+        /// Fills that the card gave up.
+        pub fills_aborted: [u64; FillAbort::ALL.len()],
     }
 }
 

@@ -37,177 +37,77 @@ impl CardBypass {
     }
 }
 
-/// All counters of one card, in units of events unless the name says otherwise.
-#[derive(Clone, Debug)]
-pub struct Counters {
-    /// Requests answered from card memory.
-    pub hits: u64,
-    /// Of these: answered with 304.
-    pub hits_not_modified: u64,
-    /// Of the hits: requests that were expected, and answered the short way ([`CardConfig::prediction`](crate::CardConfig::prediction)).
-    pub hits_predicted: u64,
-    /// Of these: HEAD.
-    pub hits_head: u64,
-    /// Of these: answered with 206, and of these with several ranges.
-    pub hits_range: u64,
-    /// See above.
-    pub hits_ranges: u64,
-    /// Of the hits, those that L0 has answered, as far as they are counted ([`Card::settle_l0`](crate::Card::settle_l0)).
-    pub hits_l0: u64,
-    /// Replies that L0 was given.
-    pub l0_published: u64,
-    /// Connections that were lent to it.
-    pub l0_lent: u64,
-    /// Its replies that the card has sent again.
-    pub l0_repeated: u64,
-    /// Connections reset because their last reply was no longer there to be sent again.
-    pub l0_lost: u64,
-    /// Times that L0 was left out for a while because too many of its replies did not arrive.
-    pub l0_pauses: u64,
-    /// Connections that began with a header of the PROXY protocol.
-    pub proxy_headers: u64,
-    /// Requests that could have been hits and were forwarded.
-    pub misses: u64,
-    /// Of these: the card had the reply, but the client had yet to acknowledge bytes of the host, which was quicker.
-    pub hits_handed_over: u64,
-    /// Requests that the card left alone for what they are.
-    pub bypasses_by_request: [u64; BypassReason::ALL.len()],
-    /// Requests that the card left alone for its own reasons.
-    pub bypasses_by_card: [u64; CardBypass::ALL.len()],
-    /// HTTP bytes (heads and bodies) sent from card memory, retransmissions not counted.
-    pub hit_bytes: u64,
-    /// Bytes that hits kept off the bus: requests and replies with one set of network headers a segment.
-    pub bus_bytes_saved: u64,
-    /// Misses below a path that the operator has excluded.
-    pub misses_excluded: u64,
-    /// Misses of pages that are left alone, because their executions differ although nothing has changed.
-    pub misses_differing: u64,
-    /// Misses because the server has not given the entry's answer to a client of this class yet.
-    pub misses_class: u64,
-    /// Misses of pages that are left alone, because they are purged more often than used.
-    pub misses_not_worth: u64,
-    /// Requests of the card itself.
-    pub recheck_requests: u64,
-    /// Hits of dynamic entries.
-    pub hits_dynamic: u64,
-    /// Resources that requests may have changed (RFC 9111 section 4.4).
-    pub invalidations: u64,
-    /// Entries dropped by the operator.
-    pub purges_by_operator: u64,
-    /// Connections tracked since the start.
-    pub flows: u64,
-    /// Connections that passed untracked because the flow table was full.
-    pub flows_untracked: u64,
-    /// Connections whose HTTP the card stopped to follow.
-    pub flows_opaque: u64,
-    /// Times that the host closed an idle connection whose client did not hear of it.
-    pub host_ends_absorbed: u64,
-    /// Segments sent again by the card.
-    pub retransmits: u64,
-    /// Frames with a wrong checksum.
-    pub corrupt: u64,
-    /// Segments that came with IP options, with extension headers or in fragments.
-    pub unwrapped: u64,
-    /// Frames that the card before this one did not take in time.
-    pub drops_elder: u64,
-    /// Connections of an earlier card that were reset.
-    pub orphans_reset: u64,
-    /// Messages of routers that made segments to a client smaller.
-    pub too_big_obeyed: u64,
-    /// Such messages about nothing that is under way.
-    pub too_big_ignored: u64,
-    /// Segments dropped because they do not fit the connection (RFC 9293, RFC 5961).
-    pub segments_unacceptable: u64,
-    /// Connections forgotten before their handshake was complete, to make room for another one that began.
-    pub half_open_evicted: u64,
-    /// Connections that had been silent for long, ended to make room for another one that began.
-    pub silent_evicted: u64,
-    /// SYNs answered without keeping anything, as too many handshakes were under way.
-    pub syn_cookies_sent: u64,
-    /// Connections that such an answer has led to.
-    pub syn_cookies_accepted: u64,
-    /// Challenge acknowledgments sent (RFC 5961).
-    pub challenges_sent: u64,
-    /// Challenge acknowledgments not sent, as there were too many (RFC 5961 section 7).
-    pub challenges_refused: u64,
-    /// Connections ended because an idle client did not answer.
-    pub clients_gone: u64,
-    /// Connections ended because a client read too slowly.
-    pub clients_slow: u64,
-    /// Connections ended because a client kept its window closed.
-    pub clients_window_closed: u64,
-    /// Connections ended because a request head took too long.
-    pub clients_head_slow: u64,
-    /// Frames that a port refused.
-    pub drops_wire: u64,
-    /// Frames that the host port refused.
-    pub drops_host: u64,
-    /// Access records that found no place.
-    pub access_lost: u64,
-    /// Bytes over the bus.
-    pub bus: Bus,
-    /// What the cache counts.
-    pub cache: nicache_cache::Counters,
-}
-
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters {
-            hits: 0,
-            hits_not_modified: 0,
-            hits_predicted: 0,
-            hits_head: 0,
-            hits_range: 0,
-            hits_ranges: 0,
-            hits_l0: 0,
-            l0_published: 0,
-            l0_lent: 0,
-            l0_repeated: 0,
-            l0_lost: 0,
-            l0_pauses: 0,
-            proxy_headers: 0,
-            misses: 0,
-            hits_handed_over: 0,
-            bypasses_by_request: [0; BypassReason::ALL.len()],
-            bypasses_by_card: [0; CardBypass::ALL.len()],
-            hit_bytes: 0,
-            bus_bytes_saved: 0,
-            misses_excluded: 0,
-            misses_differing: 0,
-            misses_class: 0,
-            misses_not_worth: 0,
-            recheck_requests: 0,
-            hits_dynamic: 0,
-            invalidations: 0,
-            purges_by_operator: 0,
-            flows: 0,
-            flows_untracked: 0,
-            flows_opaque: 0,
-            host_ends_absorbed: 0,
-            retransmits: 0,
-            corrupt: 0,
-            unwrapped: 0,
-            drops_elder: 0,
-            orphans_reset: 0,
-            too_big_obeyed: 0,
-            too_big_ignored: 0,
-            segments_unacceptable: 0,
-            half_open_evicted: 0,
-            silent_evicted: 0,
-            syn_cookies_sent: 0,
-            syn_cookies_accepted: 0,
-            challenges_sent: 0,
-            challenges_refused: 0,
-            clients_gone: 0,
-            clients_slow: 0,
-            clients_window_closed: 0,
-            clients_head_slow: 0,
-            drops_wire: 0,
-            drops_host: 0,
-            access_lost: 0,
-            bus: Bus::default(),
-            cache: nicache_cache::Counters::default(),
-        }
+nicache_counters::counters! {
+    /// All counters of one card, in units of events unless the name says otherwise.
+    #[derive(Clone, Debug, Default)]
+    pub struct Counters {
+        hits_not_modified: "Hits that were answered with 304.",
+        hits_predicted: "Hits for requests that were expected, answered the short way.",
+        hits_head: "Hits of HEAD requests.",
+        hits_range: "Hits of a range, or of several.",
+        hits_ranges: "Hits of several ranges.",
+        hits_l0: "Hits that L0 has answered, before the card.",
+        l0_published: "Replies that L0 was given.",
+        l0_lent: "Times that a connection was lent to L0.",
+        l0_repeated: "Replies of L0 that the card has sent again.",
+        l0_lost: "Connections reset because the reply that L0 had given them is gone.",
+        l0_pauses: "Times that L0 was left out for a while because too many of its replies did not arrive.",
+        proxy_headers: "Connections that began with a header of the PROXY protocol.",
+        hits_handed_over: "Misses of stored replies, because the server was about to answer anyway.",
+        hit_bytes: "HTTP bytes sent from card memory, retransmissions not counted.",
+        misses_excluded: "Misses below a path that the operator has excluded.",
+        misses_differing: "Misses of pages left alone, because their executions differ.",
+        misses_class: "Misses because the server has not answered a client of this class yet (Referer, language, kind of program).",
+        misses_not_worth: "Misses of pages left alone, because they are purged before they are used.",
+        recheck_requests: "Requests of the card itself.",
+        hits_dynamic: "Hits of dynamic replies.",
+        invalidations: "Resources that requests may have changed.",
+        purges_by_operator: "Entries dropped by command.",
+        flows: "Connections followed since the start.",
+        flows_untracked: "Connections that passed because the flow table was full.",
+        flows_opaque: "Connections whose HTTP the card stopped following.",
+        host_ends_absorbed: "Idle connections that the server closed without the client's hearing of it.",
+        retransmits: "Segments sent again by the card.",
+        corrupt: "Frames with a wrong checksum.",
+        unwrapped: "Segments that came with IP options, with extension headers or in fragments.",
+        drops_elder: "Frames that the card before this one did not take in time.",
+        orphans_reset: "Connections of an earlier card that were reset.",
+        too_big_obeyed: "Messages of routers that made segments to a client smaller.",
+        too_big_ignored: "Messages of routers about segments that are too big, but not under way.",
+        segments_unacceptable: "Segments dropped because they do not fit their connection.",
+        half_open_evicted: "Connections forgotten before their handshake was complete, to make room for another one.",
+        silent_evicted: "Connections that had been silent for long, ended to make room for another one.",
+        syn_cookies_sent: "SYNs answered without keeping anything (SYN cookies), because too many handshakes were under way.",
+        syn_cookies_accepted: "Connections that began with a SYN cookie.",
+        challenges_sent: "Challenge acknowledgments: answers to segments that do not fit.",
+        challenges_refused: "Challenge acknowledgments not sent, because there were too many.",
+        clients_gone: "Connections ended because an idle client did not answer.",
+        clients_slow: "Connections ended because a client read too slowly.",
+        clients_window_closed: "Connections ended because a client kept its window closed.",
+        clients_head_slow: "Connections ended because a request head took too long.",
+        drops_wire: "Frames that the wire port refused.",
+        drops_host: "Frames that the host port refused.",
+        access_lost: "Hits that the access log had no room for.",
+    }
+    beside {
+        /// Requests answered from card memory.
+        pub hits: u64,
+        /// Requests that could have been hits and were forwarded.
+        pub misses: u64,
+        /// Requests that the card left alone for what they are.
+        pub bypasses_by_request: [u64; BypassReason::ALL.len()],
+        /// Requests that the card left alone for its own reasons.
+        pub bypasses_by_card: [u64; CardBypass::ALL.len()],
+        /// Bytes that hits kept off the bus: requests and replies with one set of network headers a segment.
+        pub bus_bytes_saved: u64,
+        /// Bytes over the bus.
+        pub bus: Bus,
+        /// What the cache counts.
+        pub cache: nicache_cache::Counters,
+    }
+    shown {
+        "bus_total_bytes": "Bytes over the bus, counted by frame and not by class.", |counts| counts.bus.total();
+        "bus_frames": "Frames over the bus.", |counts| counts.bus.frames();
     }
 }
 

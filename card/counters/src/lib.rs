@@ -30,7 +30,7 @@ impl Counter {
 }
 
 /// Makes a struct of counters. Each line has the field and what it counts, which is the field's documentation, too. `as` gives it another name
-/// in metrics than the field's.
+/// in metrics than the field's. One that also sinks is a `gauge`.
 ///
 /// ```
 /// nicache_counters::counters! {
@@ -39,12 +39,14 @@ impl Counter {
 ///     pub struct Post {
 ///         taken: "Letters that were handed in.",
 ///         returned as "came_back": "Letters that came back.",
+///         waiting: gauge "Letters that wait at the moment.",
 ///     }
 /// }
-/// let post = Post { taken: 5, returned: 1 };
+/// let post = Post { taken: 5, returned: 1, waiting: 2 };
 /// assert_eq!(Post::COUNTERS[1].name, "came_back");
 /// assert_eq!(Post::COUNTERS[1].help, "Letters that came back.");
-/// assert_eq!(post.each().map(|(counter, value)| (counter.name, value)).collect::<Vec<_>>(), [("taken", 5), ("came_back", 1)]);
+/// assert_eq!(post.each().map(|(counter, value)| (counter.name, value)).collect::<Vec<_>>(), [("taken", 5), ("came_back", 1), ("waiting", 2)]);
+/// assert!(Post::COUNTERS[2].is_gauge);
 /// ```
 ///
 /// Fields that are not numbers, or have no name, stand `beside` these. What follows from them is `shown`:
@@ -71,7 +73,7 @@ impl Counter {
 macro_rules! counters {
     (
         $(#[$meta:meta])*
-        $vis:vis struct $name:ident { $($field:ident $(as $label:literal)?: $help:literal,)* }
+        $vis:vis struct $name:ident { $($field:ident $(as $label:literal)?: $($kind:ident)? $help:literal,)* }
         $(beside { $($(#[$doc:meta])* $beside_vis:vis $beside:ident: $type:ty,)* })?
         $(shown { $($shown:literal: $shown_help:literal, |$counters:ident| $value:expr;)* })?
     ) => {
@@ -84,7 +86,7 @@ macro_rules! counters {
         impl $name {
             /// What the counters are called, and what they are.
             pub const COUNTERS: &'static [$crate::Counter] = &[
-                $($crate::Counter::growing($crate::name!($field $($label)?), $help),)*
+                $($crate::counter!($($kind)? ($crate::name!($field $($label)?), $help)),)*
                 $($($crate::Counter::growing($shown, $shown_help),)*)?
             ];
 
@@ -109,6 +111,18 @@ macro_rules! name {
     };
     ($field:ident $label:literal) => {
         $label
+    };
+}
+
+/// What is told of a counter. Part of [`counters!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! counter {
+    (($name:expr, $help:literal)) => {
+        $crate::Counter::growing($name, $help)
+    };
+    (gauge ($name:expr, $help:literal)) => {
+        $crate::Counter::gauge($name, $help)
     };
 }
 

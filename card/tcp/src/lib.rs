@@ -46,6 +46,7 @@ mod flags;
 pub mod frame;
 pub mod half_open;
 pub mod handshake;
+mod headers;
 pub mod hystart;
 pub mod isn;
 pub mod options;

@@ -5,7 +5,8 @@
 
 use nicache_checksum::{fold_halves, halves};
 
-use crate::frame::{Address, Addresses, ETHERNET_BYTES, FlowKey, HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES};
+use crate::address::{Address, FlowKey};
+use crate::headers::{Addresses, ETHERNET_BYTES, HEADERS_BYTES_MAX, IPV4_BYTES, IPV6_BYTES};
 use crate::options::WINDOW_SCALE_MAX;
 use crate::wire::{HEADER_BYTES_MIN, u16_at, u32_at};
 use crate::{Codepoint, Flags, HeadRepr, Seq, Timestamps, checksum};

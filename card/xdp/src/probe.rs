@@ -23,7 +23,7 @@ use nicache_port::{Burst, Offload, Port};
 
 use self::kernel::{Watcher, address_of, inject, is_running, is_up, run_as_received, sent, slaves_of};
 use crate::maps;
-use crate::steering::Rest;
+use crate::side::Rest;
 
 /// How long a frame is tried again. What works does so at once; on a machine that is busy or emulated it takes longer. No fewer times than `TRIES_MIN`, however late they come.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -6,9 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
+use nicache::control::Status;
 
 use crate::card_program;
-use crate::control::Status;
 
 /// A server behind a card of its own, stopped when dropped.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ mod url;
 use std::process::ExitCode;
 
 use clap::Parser;
-use nicache::{control, live, logs};
+use nicache::logs;
 
 fn main() -> ExitCode {
     logs::end_when_nobody_reads();

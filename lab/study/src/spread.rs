@@ -1,7 +1,8 @@
 //! How sure what a sample says is.
 
+use crate::shards::STUDENT_T;
 use crate::workload::{objects_max, sampled_memory};
-use crate::{Choice, GROUPS, Objective, STUDENT_T, Size, SplitBy, Workload, split};
+use crate::{Choice, GROUPS, Objective, Size, SplitBy, Workload, split};
 
 /// Half of the 95 % interval of a share that a cache of this size answers, 0 to 1, where a sample of the objects says it: from the spread
 /// of [`GROUPS`] parts of the sample, each with its part of the memory. 0 if it is no sample.

@@ -16,24 +16,9 @@
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use nicache_trace::{Coding, Record, mix};
-use serde::Serialize;
 
-use crate::load::{Changes, LoadConfig, Replies};
+use crate::load_config::{Changes, LoadConfig, Replies, Variants};
 use crate::{Access, TooManyObjects};
-
-/// What tells the variants of a target apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Variants {
-    /// The coding where the log has it, else sizes that come back.
-    Auto,
-    /// The coding only.
-    Coding,
-    /// Sizes that come back only.
-    Sizes,
-    /// Nothing: a target is one object.
-    None,
-}
 
 /// Most lines of a target; one with more is not one in several codings.
 const LINES_MAX: usize = 16;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::recognise::NoTrace;
+use crate::no_trace::NoTrace;
 
 /// Bytes that are read at once of what is packed.
 const PACKED_BUFFER_BYTES: usize = 128 * 1024;

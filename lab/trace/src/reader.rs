@@ -6,9 +6,10 @@ use std::path::Path;
 use crate::bad::{BadRecords, Defect};
 use crate::format::Format;
 use crate::json::joined::{Joined, Joiner};
+use crate::no_trace::refuse_program;
 use crate::packing::{Packing, ReadError, Source};
 use crate::parser::Parser;
-use crate::recognise::{START_BYTES, recognise, refuse_program, without_mark};
+use crate::recognise::{START_BYTES, recognise, without_mark};
 use crate::record::Record;
 use crate::window::{Found, LINE_BYTES_MAX, Window};
 

@@ -1,13 +1,13 @@
-//! Which format a trace has, by its first bytes; and what is no trace.
+//! Which format a trace has, by its first bytes.
 //!
 //! Advice from a file that is no trace is worse than an error, so a format is taken only if most of the beginning is good for it, and
 //! what must be so in it is: times that go on, next accesses that are what they say.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use crate::format::Format;
 use crate::json::joined::{Joined, Joiner};
+use crate::no_trace::{NoTrace, refuse_known};
 use crate::parser::{LineParser, Parser};
 use crate::record::Record;
 use crate::{csv, oracle_general, vscsi, worldcup};
@@ -31,73 +31,12 @@ const BINARY_SHARE: f64 = 0.9;
 /// as many of them as of any other format.
 const KEYS_PER_LINE: usize = 2;
 
-/// What a file is that is no trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoTrace {
-    /// A program in machine code.
-    Program,
-    /// A program that begins with `#!`.
-    Script,
-    /// Something known by its first bytes: an archive, a picture.
-    Known(&'static str),
-    /// A binary file that no format fits.
-    Binary,
-    /// A text that no format fits.
-    Text,
-}
-
-impl fmt::Display for NoTrace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const NAME_IT: &str = "if it is a trace all the same, name its format";
-        match self {
-            NoTrace::Program => f.write_str("a program"),
-            NoTrace::Script => f.write_str("a script"),
-            NoTrace::Known(what) => f.write_str(what),
-            NoTrace::Binary => write!(
-                f,
-                "a binary file in no format that is recognised; {NAME_IT} (keys of 32 or 64 bits must be named)"
-            ),
-            NoTrace::Text => {
-                write!(f, "a text in no format that is recognised; {NAME_IT} (a table's columns can be named, too)")
-            }
-        }
-    }
-}
-
-/// What begins so is no trace, whatever its format is said to be.
-const PROGRAMS: [(&[u8], NoTrace); 3] =
-    [(b"\x7fELF", NoTrace::Program), (b"#!", NoTrace::Script), (b"\xca\xfe\xba\xbe", NoTrace::Program)];
-/// What begins so is no trace whose format can be recognised.
-const KNOWN: [(&[u8], &str); 10] = [
-    (b"\xfd7zXZ\0", "packed by xz, which is not unpacked here: use `xzcat FILE | nicache ... -`"),
-    (b"BZh", "packed by bzip2, which is not unpacked here: use `bzcat FILE | nicache ... -`"),
-    (b"PK\x03\x04", "a zip archive"),
-    (b"!<arch>", "an archive of object files"),
-    (b"-----BEGIN ", "a certificate or a key"),
-    (b"%PDF", "a PDF document"),
-    (b"\x89PNG", "a PNG picture"),
-    (b"\xff\xd8\xff", "a JPEG picture"),
-    (b"SQLite format 3\0", "an SQLite database"),
-    (b"\xd4\xc3\xb2\xa1", "a packet capture"),
-];
-
-/// Refuses programs: no trace begins as they do.
-pub fn refuse_program(start: &[u8]) -> Result<(), NoTrace> {
-    match PROGRAMS.iter().find(|(magic, _)| start.starts_with(magic)) {
-        Some((_, what)) => Err(*what),
-        None => Ok(()),
-    }
-}
-
 /// The format of a trace that begins with `start`; of one without a line, the common one.
 ///
 /// # Errors
 /// What it is instead of a trace.
 pub fn recognise(start: &[u8]) -> Result<Format, NoTrace> {
-    refuse_program(start)?;
-    if let Some((_, what)) = KNOWN.iter().find(|(magic, _)| start.starts_with(magic)) {
-        return Err(NoTrace::Known(what));
-    }
+    refuse_known(start)?;
     if start.iter().take(BINARY_BYTES).any(|&byte| byte == 0) {
         binary(start).ok_or(NoTrace::Binary)
     } else {

@@ -1,6 +1,7 @@
 //! The command line: one variant per command. The settings of `run` are in [`crate::options`].
 
 mod forward;
+mod target;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use forward::{FastPathArg, ForwardArgs, ForwardCommand};
+pub use target::Target;
 
 use crate::generate::GenerateArgs;
 use crate::options::{BusAddress, LogFormat, Milliseconds, NfsOptions, Protocol, RunOptions, ServeOptions};
@@ -250,17 +252,6 @@ Without -H and --http10, it says what the requests of a browser and of curl woul
 const WHO_EXAMPLES: &str = "Examples:
   nicache who /var/www/html/wp-config.php
   nicache who wordpress.wp_posts";
-
-/// Which running nicache a command means.
-#[derive(Debug, Args)]
-pub struct Target {
-    /// Name of the running nicache; needed only when several run
-    #[arg(long, value_name = "NAME")]
-    pub name: Option<String>,
-    /// Answer as one line of JSON
-    #[arg(long)]
-    pub json: bool,
-}
 
 /// Arguments of `relay`.
 #[derive(Debug, Args)]

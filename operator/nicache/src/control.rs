@@ -19,7 +19,6 @@ use nicache_admin::{CardSample, HotObject, Sample};
 use serde::{Deserialize, Serialize};
 
 use crate::asking::AskedRequest;
-use crate::engine::HOTTEST_MAX;
 use crate::forward::status::ForwardStatus;
 use crate::inquiry::{DatabaseReport, EntryReport, PageReport, WhoReport, WhyReport};
 use crate::page::PageName;
@@ -36,6 +35,8 @@ const ROOM: Duration = Duration::from_millis(10);
 /// Most records in one [`FromCard::AccessLog`], so that a message stays below [`crate::setup::MESSAGE_BYTES_MAX`] even if
 /// every text field has its full [`RECORD_FIELD_BYTES_MAX`] bytes, each of them escaped.
 pub const ACCESS_RECORDS_MAX: usize = 8;
+/// Hottest objects in one answer at most.
+pub const HOTTEST_MAX: usize = 24;
 /// Longest text field of an [`AccessRecord`], in bytes; the card cuts longer ones.
 pub const RECORD_FIELD_BYTES_MAX: usize = 512;
 

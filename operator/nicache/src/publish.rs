@@ -9,17 +9,19 @@
 
 mod forwarding;
 mod nft;
+mod sysctl;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::options::{Publish, Subnet};
 use crate::relay;
 use forwarding::{Forwarding, IpVersion};
 pub use nft::Nft;
+use sysctl::set_sysctl;
 
 /// Everything that is in force for one nicache; dropping it undoes it.
 #[derive(Debug)]
@@ -170,22 +172,6 @@ fn taken(address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
             if address.is_ipv4() { "0.0.0.0" } else { "[::]" }
         ),
         _ => anyhow::anyhow!("--publish {address}: {error}"),
-    }
-}
-
-/// Writes a kernel setting of the calling thread's network namespace.
-fn set_sysctl(name: &str, value: &str) -> Result<()> {
-    let path = format!("/proc/sys/{name}");
-    match std::fs::write(&path, value) {
-        Ok(()) => Ok(()),
-        Err(error) => {
-            // A container may show the settings read-only; one that is right already is fine.
-            let current = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-            if current.trim() != value {
-                bail!("cannot set {path} to {value}: {error}");
-            }
-            Ok(())
-        }
     }
 }
 

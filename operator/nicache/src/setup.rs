@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use nicache_xdp::CardPort;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -87,9 +88,11 @@ pub enum PortsSetup {
     /// in by the wire and by the host, and with `has_driver` the XDP program ([`nicache_xdp::ProbeFiles`]).
     Interfaces {
         /// Toward the clients.
-        wire: InterfaceKind,
-        /// Toward the server.
-        host: InterfaceKind,
+        wire: String,
+        /// Toward the server. The card is on it by packet sockets.
+        host: String,
+        /// By what the card is on the wire.
+        port: CardPort,
         /// Whether there is an XDP program at the wire, before which another one can be.
         has_driver: bool,
         /// Probe frames are sent first, and what came of it is told ([`FromCard::Probed`](crate::control::FromCard::Probed)).
@@ -103,30 +106,6 @@ pub enum PortsSetup {
 pub struct ProbeSetup {
     /// The server's MAC address, if it is a station on the wire.
     pub station: Option<[u8; 6]>,
-}
-
-/// An existing interface, and by what the card is on it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum InterfaceKind {
-    /// Packet sockets.
-    Packet {
-        /// Name of the interface.
-        name: String,
-    },
-    /// AF_XDP sockets.
-    Xdp {
-        /// Name of the interface.
-        name: String,
-    },
-}
-
-impl InterfaceKind {
-    /// Name of the interface.
-    pub fn name(&self) -> &str {
-        let (InterfaceKind::Packet { name } | InterfaceKind::Xdp { name }) = self;
-        name
-    }
 }
 
 /// Setup of the watcher. Nothing attached; cards come later ([`ToWatch::ServeCard`](crate::inquiry::ToWatch::ServeCard)).

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use hdrhistogram::Histogram;
+use nicache_counters::Counter;
 use nicache_initiator::BLOCK_BYTES;
 use nicache_ncache::{Copies, CopyClass};
 use nicache_nfs::Metrics;
@@ -77,44 +78,45 @@ pub struct CopyFigures {
     pub bytes: u64,
 }
 
-/// The logical unit.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct UnitFigures {
-    /// Its size.
-    pub capacity_bytes: u64,
-    /// Commands that read.
-    pub reads: LatencyFigures,
-    /// Commands that write.
-    pub writes: LatencyFigures,
-    /// SYNCHRONIZE CACHE.
-    pub flushes: LatencyFigures,
-    /// Bytes that were read.
-    pub read_bytes: u64,
-    /// Bytes that were written.
-    pub written_bytes: u64,
-    /// Commands that failed.
-    pub errors: u64,
+nicache_counters::counters! {
+    /// The logical unit.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct UnitFigures {
+        read_bytes as "unit_read_bytes": "Bytes read from the logical unit.",
+        written_bytes as "unit_written_bytes": "Bytes written to the logical unit.",
+        errors as "unit_errors": "Commands that the logical unit failed.",
+    }
+    beside {
+        /// Its size.
+        pub capacity_bytes: u64,
+        /// Commands that read.
+        pub reads: LatencyFigures,
+        /// Commands that write.
+        pub writes: LatencyFigures,
+        /// SYNCHRONIZE CACHE.
+        pub flushes: LatencyFigures,
+    }
 }
 
-/// What was served by HTTP.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct WebFigures {
-    /// Where.
-    pub addresses: Vec<String>,
-    /// Requests that were answered.
-    pub requests: u64,
-    /// Replies by the hundred of their status: 2xx, 3xx, 4xx, 5xx.
-    pub statuses: [u64; 4],
-    /// Bytes of content that were sent.
-    pub content_bytes: u64,
-    /// Replies that were not completed, because their file changed while a client took it or could not be read.
-    pub cut: u64,
-    /// Connections now.
-    pub connections: u64,
-    /// Connections that were ended at once because there were too many.
-    pub refused: u64,
+nicache_counters::counters! {
+    /// What was served by HTTP.
+    #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct WebFigures {
+        content_bytes as "http_content_bytes": "Content of files in replies by HTTP.",
+        cut as "http_cut": "Replies by HTTP that were not completed because their file changed or could not be read.",
+        connections as "http_connections": gauge "Connections of clients of HTTP.",
+        refused as "http_refused": "Connections by HTTP that were ended at once because there were too many.",
+    }
+    beside {
+        /// Where.
+        pub addresses: Vec<String>,
+        /// Requests that were answered.
+        pub requests: u64,
+        /// Replies by the hundred of their status: 2xx, 3xx, 4xx, 5xx.
+        pub statuses: [u64; 4],
+    }
 }
 
 impl WebFigures {
@@ -129,67 +131,60 @@ impl WebFigures {
     }
 }
 
-/// All of it.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Figures {
-    /// Name of this gateway for `nicache status`.
-    pub name: String,
-    /// Its process.
-    pub pid: u32,
-    /// Seconds since its start.
-    pub uptime_s: u64,
-    /// The unit's address, without secrets.
-    pub unit: String,
-    /// What clients can mount.
-    pub exports: Vec<String>,
-    /// Where it listens.
-    pub addresses: Vec<String>,
-    /// Where figures are shown to browsers and Prometheus.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub admin: Option<String>,
-    /// Which way payload takes.
-    pub copy: CopyMode,
-    /// What is wrong at the moment, if something is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trouble: Option<String>,
-    /// What was served by HTTP, if something is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub web: Option<WebFigures>,
-    /// Connections of clients of NFS.
-    pub connections: u64,
-    /// Files that are open.
-    pub open_files: u64,
-    /// Payload in replies, in bytes.
-    pub read_bytes: u64,
-    /// Payload in requests, in bytes.
-    pub written_bytes: u64,
-    /// Calls that were answered with what they were answered before.
-    pub repeated_calls: u64,
-    /// Calls that were refused before a procedure saw them.
-    pub refused_calls: u64,
-    /// Procedures that were called.
-    pub operations: Vec<OperationFigures>,
-    /// Blocks found by file and block (FHO).
-    pub hits_fho: u64,
-    /// Blocks found by block of the device (LBN).
-    pub hits_lbn: u64,
-    /// Blocks read from the unit.
-    pub misses: u64,
-    /// Chunks that moved from FHO to LBN.
-    pub remapped: u64,
-    /// Payload that the unit does not have yet, in bytes.
-    pub dirty_bytes: u64,
-    /// Payload in memory, in bytes.
-    pub cache_bytes: u64,
-    /// As much as it may be.
-    pub cache_bytes_max: u64,
-    /// Keys that were refused at the device. Each is an error for a client.
-    pub refused_keys: u64,
-    /// What was copied.
-    pub copies: Vec<CopyFigures>,
-    /// The unit.
-    pub unit_commands: UnitFigures,
+nicache_counters::counters! {
+    /// All of it.
+    #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+    #[serde(default)]
+    pub struct Figures {
+        read_bytes: "Payload in replies.",
+        written_bytes: "Payload in requests.",
+        repeated_calls: "Calls that came again and got the first answer.",
+        refused_calls: "Calls that no procedure saw.",
+        connections: gauge "Connections of clients.",
+        open_files: gauge "Files that are open.",
+        cache_bytes: gauge "Payload in memory.",
+        cache_bytes_max as "cache_max_bytes": gauge "Payload that may be in memory.",
+        dirty_bytes: gauge "Payload that the unit does not have yet.",
+        remapped as "remapped_chunks": "Chunks that moved from the index by file to the one by block.",
+        refused_keys: "Blocks with keys that were refused at the device.",
+    }
+    beside {
+        /// Name of this gateway for `nicache status`.
+        pub name: String,
+        /// Its process.
+        pub pid: u32,
+        /// Seconds since its start.
+        pub uptime_s: u64,
+        /// The unit's address, without secrets.
+        pub unit: String,
+        /// What clients can mount.
+        pub exports: Vec<String>,
+        /// Where it listens.
+        pub addresses: Vec<String>,
+        /// Where figures are shown to browsers and Prometheus.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub admin: Option<String>,
+        /// Which way payload takes.
+        pub copy: CopyMode,
+        /// What is wrong at the moment, if something is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub trouble: Option<String>,
+        /// What was served by HTTP, if something is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub web: Option<WebFigures>,
+        /// Procedures that were called.
+        pub operations: Vec<OperationFigures>,
+        /// Blocks found by file and block (FHO).
+        pub hits_fho: u64,
+        /// Blocks found by block of the device (LBN).
+        pub hits_lbn: u64,
+        /// Blocks read from the unit.
+        pub misses: u64,
+        /// What was copied.
+        pub copies: Vec<CopyFigures>,
+        /// The unit.
+        pub unit_commands: UnitFigures,
+    }
 }
 
 impl Figures {
@@ -296,55 +291,7 @@ impl Figures {
             let labels = format!("operation=\"{}\"", operation.name);
             out.value("nicache_nfs_request_errors_total", &labels, operation.errors);
         }
-        for (name, kind, help, value) in [
-            ("nicache_nfs_read_bytes_total", "counter", "Payload in replies.", self.read_bytes),
-            ("nicache_nfs_written_bytes_total", "counter", "Payload in requests.", self.written_bytes),
-            (
-                "nicache_nfs_repeated_calls_total",
-                "counter",
-                "Calls that came again and got the first answer.",
-                self.repeated_calls,
-            ),
-            ("nicache_nfs_refused_calls_total", "counter", "Calls that no procedure saw.", self.refused_calls),
-            ("nicache_nfs_connections", "gauge", "Connections of clients.", self.connections),
-            ("nicache_nfs_open_files", "gauge", "Files that are open.", self.open_files),
-            ("nicache_nfs_cache_bytes", "gauge", "Payload in memory.", self.cache_bytes),
-            ("nicache_nfs_cache_max_bytes", "gauge", "Payload that may be in memory.", self.cache_bytes_max),
-            ("nicache_nfs_dirty_bytes", "gauge", "Payload that the unit does not have yet.", self.dirty_bytes),
-            (
-                "nicache_nfs_remapped_chunks_total",
-                "counter",
-                "Chunks that moved from the index by file to the one by block.",
-                self.remapped,
-            ),
-            (
-                "nicache_nfs_refused_keys_total",
-                "counter",
-                "Blocks with keys that were refused at the device.",
-                self.refused_keys,
-            ),
-            (
-                "nicache_nfs_unit_read_bytes_total",
-                "counter",
-                "Bytes read from the logical unit.",
-                self.unit_commands.read_bytes,
-            ),
-            (
-                "nicache_nfs_unit_written_bytes_total",
-                "counter",
-                "Bytes written to the logical unit.",
-                self.unit_commands.written_bytes,
-            ),
-            (
-                "nicache_nfs_unit_errors_total",
-                "counter",
-                "Commands that the logical unit failed.",
-                self.unit_commands.errors,
-            ),
-        ] {
-            out.family(name, kind, help);
-            out.value(name, "", value);
-        }
+        out.counters(self.each().chain(self.unit_commands.each()));
         if let Some(web) = &self.web {
             out.web(web);
         }
@@ -384,6 +331,15 @@ impl Text {
         };
     }
 
+    fn counters(&mut self, counters: impl Iterator<Item = (&'static Counter, u64)>) {
+        for (counter, value) in counters {
+            let (ending, kind) = if counter.is_gauge { ("", "gauge") } else { ("_total", "counter") };
+            let name = format!("nicache_nfs_{}{ending}", counter.name);
+            self.family(&name, kind, counter.help);
+            self.value(&name, "", value);
+        }
+    }
+
     fn web(&mut self, web: &WebFigures) {
         self.family(
             "nicache_nfs_http_requests_total",
@@ -393,30 +349,7 @@ impl Text {
         for (hundred, count) in (2..).zip(web.statuses) {
             self.value("nicache_nfs_http_requests_total", &format!("status=\"{hundred}xx\""), count);
         }
-        for (name, kind, help, value) in [
-            (
-                "nicache_nfs_http_content_bytes_total",
-                "counter",
-                "Content of files in replies by HTTP.",
-                web.content_bytes,
-            ),
-            (
-                "nicache_nfs_http_cut_total",
-                "counter",
-                "Replies by HTTP that were not completed because their file changed or could not be read.",
-                web.cut,
-            ),
-            ("nicache_nfs_http_connections", "gauge", "Connections of clients of HTTP.", web.connections),
-            (
-                "nicache_nfs_http_refused_total",
-                "counter",
-                "Connections by HTTP that were ended at once because there were too many.",
-                web.refused,
-            ),
-        ] {
-            self.family(name, kind, help);
-            self.value(name, "", value);
-        }
+        self.counters(web.each());
     }
 
     fn histogram(&mut self, name: &str, operation: &str, latency: &LatencyFigures) {
@@ -552,5 +485,9 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("nicache_nfs_blocks_total{place=\"fho\"} 3"), "{text}");
+        assert!(text.contains("# TYPE nicache_nfs_http_cut_total counter\nnicache_nfs_http_cut_total 2\n"), "{text}");
+        for plain in ["read_bytes_total 1000", "cache_max_bytes 0", "remapped_chunks_total 0", "unit_errors_total 0"] {
+            assert!(text.contains(&format!("\nnicache_nfs_{plain}\n")), "{plain}: {text}");
+        }
     }
 }

@@ -16,9 +16,9 @@ use nicache_initiator::BLOCK_BYTES;
 use nicache_payload::FileId;
 use nicache_policy::{Key, Policy, Removal};
 
+use crate::block_state::{BlockState, Place};
 use crate::departures::{Departure, Departures};
 use crate::key::Sequence;
-use crate::look::{BlockState, Place};
 use crate::places::{Lbn, Places};
 
 type Map<K, V> = HashMap<K, V, RandomState>;

@@ -19,6 +19,7 @@
 mod ahead;
 mod baseline;
 mod block_server;
+mod block_state;
 mod budget;
 mod cache;
 mod copies;
@@ -36,9 +37,10 @@ mod places;
 
 pub use baseline::Baseline;
 pub use block_server::BlockServer;
+pub use block_state::BlockState;
 pub use cache::{Cache, CacheOptions, Figures};
 pub use copies::{Copies, CopyClass, Counted};
 pub use key::{BlockContent, KEY_BYTES, Keyring, Sequence};
-pub use look::{BlockRange, BlockState, FileLook};
+pub use look::{BlockRange, FileLook};
 pub use nicache::Nicache;
 pub use original::Original;

@@ -7,6 +7,7 @@ use nicache_filemap::extents;
 use nicache_initiator::BLOCK_BYTES;
 use nicache_payload::FileId;
 
+use crate::block_state::{BlockState, Place};
 use crate::cache::Cache;
 use crate::places::Lbn;
 
@@ -17,39 +18,6 @@ const WINDOW_BLOCKS: u64 = 1 << 16;
 const BLOCKS_MAX: u64 = 1 << 22;
 /// Windows that are looked at, with bytes or without: 1 TiB of a file.
 const WINDOWS_MAX: u64 = 1 << 12;
-
-/// Where a block of a file is at the moment, and why it is not in the cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BlockState {
-    /// In the cache by file and block (FHO): a key stands for it in the file system, and the device has not seen that yet.
-    ByFile,
-    /// The same, but it is shorter than a key, so that the file system has its bytes.
-    ByFileShort,
-    /// In the cache by block of the device (LBN).
-    ByBlock,
-    /// Somebody reads it from the logical unit at the moment.
-    Coming,
-    /// It was in the cache and gave way to others.
-    Evicted,
-    /// The kernel wrote the block last, without a key.
-    Overwritten,
-    /// Reads or writes of it overlapped, and what came was not kept.
-    Contested,
-    /// Nobody has read or written it, or it is not remembered.
-    Unread,
-    /// It has a place on the device and no bytes there: zeroes.
-    Reserved,
-    /// It has no place: zeroes.
-    Hole,
-}
-
-/// Where the file system has a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
-    Nowhere,
-    Reserved,
-    At(Lbn),
-}
 
 /// Neighbouring blocks in the same state; on the device they are neighbours, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -26,6 +26,7 @@ mod kernel;
 pub mod limits;
 mod metrics;
 mod mount;
+mod mounts;
 mod node;
 mod original;
 pub mod portmap;

@@ -2,8 +2,7 @@
 //!
 //! What is mounted is not recorded for any purpose but to be asked for; who may use an export is checked at each request.
 
-use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
@@ -11,31 +10,11 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use crate::credential::{AUTH_SYS, Claim, squash};
 use crate::impersonation::Impersonation;
 use crate::kernel::handle_of;
-use crate::limits::{MOUNT_PATH_BYTES_MAX, MOUNTS_REMEMBERED_MAX};
+use crate::limits::MOUNT_PATH_BYTES_MAX;
 use crate::protocol::Status;
 use crate::rpc::Refusal;
 use crate::service::{ClientRules, Service};
 use crate::xdr::{Reader, put};
-
-/// Who has mounted what, as far as clients said so.
-#[derive(Debug, Default)]
-pub struct Mounts {
-    list: VecDeque<(IpAddr, Vec<u8>)>,
-}
-
-impl Mounts {
-    fn add(&mut self, client: IpAddr, path: &[u8]) {
-        self.remove(client, Some(path));
-        if self.list.len() == MOUNTS_REMEMBERED_MAX {
-            self.list.pop_front();
-        }
-        self.list.push_back((client, path.to_vec()));
-    }
-
-    fn remove(&mut self, client: IpAddr, path: Option<&[u8]>) {
-        self.list.retain(|(who, what)| *who != client || path.is_some_and(|path| path != what));
-    }
-}
 
 /// A call of MOUNT.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use crate::chunk::ChunkPool;
 use crate::client::ClientRule;
 use crate::export::Export;
 use crate::handle::{ExportId, HandleKey};
-use crate::mount::Mounts;
+use crate::mounts::Mounts;
 use crate::node::Nodes;
 use crate::portmap::Mapping;
 

@@ -3,16 +3,18 @@
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nicache_host::server::reply::Manner;
 use nicache_host::server::request::{Parsed, parse};
 use nicache_http::KeyConfig;
 use nicache_payload::Extent;
 
+use crate::counts::Counts;
 use crate::reply::{Cut, Reply, Source, own_page};
-use crate::server::{Counts, IDLE};
 
+/// How long a client may send nothing, take nothing, or need for a request's head.
+pub(crate) const IDLE: Duration = Duration::from_secs(60);
 /// Bytes that are asked of the socket at once.
 const READ_BYTES: usize = 16 << 10;
 /// Most slices by one call (IOV_MAX).

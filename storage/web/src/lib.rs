@@ -13,10 +13,12 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod counts;
 mod reply;
 mod revisions;
 mod server;
 mod site;
 
+pub use counts::WebCounters;
 pub use revisions::{Revised, Revisions};
-pub use server::{WebConfig, WebCounters, WebError, WebServer};
+pub use server::{WebConfig, WebError, WebServer};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,8 +15,9 @@ use nicache_payload::Payload;
 use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
-use crate::connection;
-use crate::reply::{Reply, Source};
+use crate::connection::{self, IDLE};
+use crate::counts::{Counts, WebCounters};
+use crate::reply::Source;
 use crate::revisions::Revised;
 use crate::site::Site;
 
@@ -24,8 +25,6 @@ use crate::site::Site;
 const CONNECTIONS_MAX: usize = 256;
 /// Stack of such a thread.
 const STACK_BYTES: usize = 256 << 10;
-/// How long a client may send nothing, take nothing, or need for a request's head.
-pub(crate) const IDLE: Duration = Duration::from_secs(60);
 /// Nobody in particular, as for NFS.
 const NOBODY: u32 = 65_534;
 
@@ -56,38 +55,6 @@ pub enum WebError {
     /// No thread, or no randomness.
     #[error("cannot serve HTTP: {0}")]
     Start(io::Error),
-}
-
-/// What has happened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct WebCounters {
-    /// Requests that were answered.
-    pub requests: u64,
-    /// Replies by the hundred of their status: 2xx, 3xx, 4xx, 5xx.
-    pub statuses: [u64; 4],
-    /// Bytes of content that were sent, by reference.
-    pub content_bytes: u64,
-    /// Replies that could not be completed, because their file changed while a client took it or could not be read.
-    pub cut: u64,
-    /// Connections now.
-    pub connections: u64,
-    /// Connections that were ended at once because there were too many.
-    pub refused: u64,
-}
-
-/// The same as they are counted.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    statuses: [AtomicU64; 4],
-    pub(crate) content_bytes: AtomicU64,
-    pub(crate) cut: AtomicU64,
-    refused: AtomicU64,
-}
-
-impl Counts {
-    pub(crate) fn count(&self, reply: &Reply) {
-        self.statuses[usize::from(reply.status / 100).clamp(2, 5) - 2].fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// A web server that runs. It ends when it is dropped.

@@ -10,7 +10,7 @@ use nicache_bench::dynamic::{EDIT_RATES, Page, Subject};
 
 pub use curves::BenchCurvesArgs;
 
-use super::parse_rate;
+use crate::options::parse_rate;
 
 /// The benchmarks.
 #[derive(Debug, Subcommand)]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use nicache_trace::Format;
 
-use super::parse_rate;
+use crate::options::parse_rate;
 
 const OF_CHANGES: &str = "Is a reply ever stale (without --target)";
 

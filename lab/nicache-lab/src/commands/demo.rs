@@ -17,8 +17,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::prove::{Proof, follow};
 use crate::behind::Behind;
 use crate::cli::{DemoArgs, HitKind};
-use crate::control::{Answer, Counters, Question, Request, Response, ask, unexpected};
 use nicache::asking::AskedRequest;
+use nicache::control::{Answer, Counters, Question, Request, Response, ask, unexpected};
 use nicache::page::PageName;
 
 const PORT: u16 = 80;

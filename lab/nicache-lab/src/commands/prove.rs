@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nicache::control::{Counters, Request, Response, ask, unexpected};
+use nicache::{logs, numbers};
 use nicache_prove::{
     Breach, CommandEditor, Editor, Marker, Outcome, Page, Plan, Popularity, Progress, Readers, Report, Subject, prove,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{HitKind, ProveArgs};
-use crate::control::{Counters, Request, Response, ask, unexpected};
 use crate::options::Milliseconds;
 use crate::url::server;
-use crate::{live, logs};
 
 /// Name of a subject that has none.
 const USUAL_NAME: &str = "version";
@@ -133,9 +133,9 @@ fn live_line(progress: &Progress) -> String {
         "{:.0} s, {}: {} replies, {} edits, {} violations",
         progress.seconds,
         progress.phase,
-        live::grouped(progress.replies),
-        live::grouped(progress.edits),
-        live::grouped(progress.violations)
+        numbers::grouped(progress.replies),
+        numbers::grouped(progress.edits),
+        numbers::grouped(progress.violations)
     )
 }
 

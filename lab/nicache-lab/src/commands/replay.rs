@@ -1,16 +1,16 @@
 //! `nicache replay`.
 
 mod changes;
+mod show;
 mod speed;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use nicache_replay::{SyntheticConfig, Trace, synthetic};
 
 use crate::cli::ReplayArgs;
-use crate::control::{Counters, Request, Response, ask};
+pub(super) use show::show_trace;
 
 /// Replays a log and prints what came of it.
 pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
@@ -33,58 +33,4 @@ pub fn execute(arguments: &ReplayArgs) -> Result<ExitCode> {
     } else {
         speed::execute(arguments, &trace)
     }
-}
-
-/// Prints what a log has.
-pub(super) fn show_trace(trace: &Trace) {
-    let counts = trace.counts;
-    println!(
-        "trace      {} requests of {} clients for {} files of {:.1} MB together; of them {} were answered by 304, {} by 206",
-        trace.requests.len(),
-        trace.clients,
-        trace.objects.len(),
-        trace.footprint_bytes() as f64 / 1e6,
-        counts.not_modified,
-        counts.partial
-    );
-    if let Some(cut_off) = &trace.cut_off {
-        println!("cut off    {cut_off}; the requests before that are taken");
-    }
-    println!(
-        "left out   {} bad lines, {} requests with other methods, {} answered by other statuses",
-        counts.bad_lines, counts.other_methods, counts.other_statuses
-    );
-    println!(
-        "sizes      {} replies of {} files had fewer bytes than the file here (it changed, or was sent coded or in part), {} files have no size in the log",
-        counts.other_sizes, counts.objects_of_other_sizes, counts.objects_without_size
-    );
-}
-
-fn counters(name: Option<&str>) -> Option<Counters> {
-    match ask(name, &Request::Status) {
-        Ok(Response::Status(status)) => Some(status.counters),
-        _ => None,
-    }
-}
-
-fn show_card(card: &BTreeMap<String, u64>) {
-    let of = |name: &str| card.get(name).copied().unwrap_or(0);
-    println!(
-        "card       {} hits, {} misses, {} bypasses, {} fills ({} stored), {} purges, {} reinstated, {} evictions, {} retransmissions",
-        of("hits"),
-        of("misses"),
-        of("bypasses"),
-        of("fills"),
-        of("fills_stored"),
-        of("purges_by_source"),
-        of("reinstated"),
-        of("evictions"),
-        of("retransmits")
-    );
-    let refused: Vec<String> = card
-        .iter()
-        .filter(|(name, _)| name.starts_with("fill_"))
-        .map(|(name, value)| format!("{value} {}", name.trim_start_matches("fill_")))
-        .collect();
-    println!("not stored {}", if refused.is_empty() { "none".to_owned() } else { refused.join(", ") });
 }

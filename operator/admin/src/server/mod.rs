@@ -5,6 +5,7 @@
 //! sampler.rs  asks for samples, once for all who look
 //! http.rs     connections and their limits (RFC 9112 is hyper's)
 //! routes.rs   what there is to ask for
+//! reach.rs    whom it is for
 //! events.rs   samples as they come (Server-Sent Events, WHATWG HTML section 9.2)
 //! ```
 //!
@@ -13,6 +14,7 @@
 
 mod events;
 mod http;
+mod reach;
 mod routes;
 mod sampler;
 
@@ -24,16 +26,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::Source;
+pub use reach::Reach;
 use sampler::Sampler;
-
-/// Who may be able to connect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// Programs of this machine.
-    Machine,
-    /// Everybody who reaches the address: the operator has said so, knowing that nothing is asked of them.
-    Anyone,
-}
 
 /// Why there is no admin port.
 #[derive(Debug, thiserror::Error)]

@@ -7,8 +7,8 @@ use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTE
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 
-use super::Reach;
 use super::events::Content;
+use super::reach::Reach;
 use super::sampler::Latest;
 use crate::Source;
 use crate::metrics::{Format, render};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use nicache_forward::modes::Mode;
 
-use super::Target;
+use super::target::Target;
 use crate::options::{AdminAddress, LogFormat, Milliseconds, Size};
 
 pub const EXAMPLES: &str = "Examples:

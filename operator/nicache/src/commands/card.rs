@@ -24,7 +24,7 @@ use crate::control::{
 };
 use crate::engine::{
     AnyPort, FirstPlace, Hottest, KernelL0, L0_SHARDS_MAX, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort,
-    SharedLedger, Sign, Waker, WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, wait_for,
+    Shards, SharedLedger, Sign, Waker, WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, wait_for,
 };
 use crate::logs;
 use crate::options::HandshakeKind;
@@ -37,8 +37,6 @@ const ACCESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How often the keys of SYN cookies are renewed.
 const KEY_INTERVAL: Duration = Duration::from_secs(600);
-
-type Shards = Vec<Shard<ShardPort, ShardPort>>;
 
 /// Serves until told to stop.
 pub fn execute() -> Result<ExitCode> {

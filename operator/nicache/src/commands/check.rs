@@ -13,7 +13,7 @@ use nicache_xdp::{verify_l0_at_driver, verify_l0_at_tap, verify_steering};
 use serde::Serialize;
 
 use crate::cli::CheckArgs;
-use crate::live;
+use crate::numbers;
 
 /// What the verifier goes through at most.
 const VERIFIED_MAX: u32 = 1_000_000;
@@ -174,13 +174,13 @@ fn render(check: &Check) -> String {
     let _ = writeln!(
         text,
         "Programs in the kernel, and what each costs its verifier ({} at most)",
-        live::grouped(u64::from(VERIFIED_MAX))
+        numbers::grouped(u64::from(VERIFIED_MAX))
     );
     for program in &check.programs {
         let cost = match (&program.refused, program.verified) {
             (Some(why), _) => format!("refused\n{why}"),
             (None, 0) => "taken".to_owned(),
-            (None, verified) => live::grouped(u64::from(verified)),
+            (None, verified) => numbers::grouped(u64::from(verified)),
         };
         let _ = writeln!(text, "  {:<40} {cost}", program.program);
     }

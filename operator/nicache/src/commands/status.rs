@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::cli::StatusArgs;
 use crate::control::{Counters, Request, Response, Status, ask, unexpected};
 use crate::engine::meaning;
-use crate::{live, words};
+use crate::{live, numbers, words};
 
 /// Prints the status of a running nicache.
 pub fn execute(arguments: &StatusArgs) -> Result<ExitCode> {
@@ -44,7 +44,7 @@ fn reasons(text: &mut String, title: &str, counters: &Counters, prefixes: &[&str
     for (name, value) in counted {
         let words = words::of(name);
         let because = words.map_or_else(|| name.replace('_', " "), |words| words.because.to_owned());
-        let _ = writeln!(text, "  {:>14}  {because} ({name})", live::grouped(value));
+        let _ = writeln!(text, "  {:>14}  {because} ({name})", numbers::grouped(value));
         if let Some(advice) = words.and_then(|words| words.advice) {
             let _ = writeln!(text, "  {:>14}  {advice}", "");
         }
@@ -72,15 +72,15 @@ fn render(status: &Status) -> String {
     }
     line("shared", list(status.shared.iter().map(ToString::to_string).collect()));
     line("requests", live::render(counters));
-    let (used, all) = (live::bytes(counters.memory_used_bytes), live::bytes(counters.memory_bytes));
-    line("memory", format!("{used} of {all} in {} entries", live::grouped(counters.entries)));
-    let (to, from) = (live::bytes(counters.bus_to_host_bytes), live::bytes(counters.bus_from_host_bytes));
+    let (used, all) = (numbers::bytes(counters.memory_used_bytes), numbers::bytes(counters.memory_bytes));
+    line("memory", format!("{used} of {all} in {} entries", numbers::grouped(counters.entries)));
+    let (to, from) = (numbers::bytes(counters.bus_to_host_bytes), numbers::bytes(counters.bus_from_host_bytes));
     line("bus", format!("{to} to the host, {from} from it"));
     for database in &status.databases {
         let is_kept =
             if database.in_step { "pages are kept" } else { "pages are not kept: nothing is heard of its relay" };
-        let (events, changes) = (live::grouped(database.events), live::grouped(database.changes));
-        let voided = live::grouped(database.voided);
+        let (events, changes) = (numbers::grouped(database.events), numbers::grouped(database.changes));
+        let voided = numbers::grouped(database.voided);
         let told = format!("{events} events, {changes} changes, voided {voided} times");
         line("database", format!("{}: {is_kept}; {told}", database.database));
     }
@@ -91,7 +91,7 @@ fn render(status: &Status) -> String {
         line("not kept", format!("{lack} (`nicache check` says more)"));
     }
     for stranger in &counters.unknown_names {
-        let requests = live::grouped(stranger.requests);
+        let requests = numbers::grouped(stranger.requests);
         line("not known", format!("{stranger} in {requests} requests: {}", stranger.advice()));
     }
     if let Some(hint) = &status.hint {
@@ -105,7 +105,7 @@ fn render(status: &Status) -> String {
     let _ = writeln!(text, "\nCounters since the card's start");
     for (name, value) in others {
         let meaning = meaning(name).unwrap_or_default();
-        let _ = writeln!(text, "  {:>14}  {name}: {meaning}", live::grouped(*value));
+        let _ = writeln!(text, "  {:>14}  {name}: {meaning}", numbers::grouped(*value));
     }
     text
 }

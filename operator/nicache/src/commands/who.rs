@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cli::WhoArgs;
 use crate::control::{Request, Response, ask, unexpected};
-use crate::live::grouped;
+use crate::numbers::grouped;
 
 /// Says which pages a change of a file, a directory or a table would purge.
 pub fn execute(arguments: &WhoArgs) -> Result<ExitCode> {

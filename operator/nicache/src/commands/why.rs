@@ -9,7 +9,7 @@ use crate::asking::AskedRequest;
 use crate::cli::WhyArgs;
 use crate::control::{Request, Response, ask, unexpected};
 use crate::inquiry::{EntryReport, MeetingReport, PageReport, SourcesReport, WhyReport};
-use crate::live::grouped;
+use crate::numbers::grouped;
 use crate::page::PageName;
 use crate::top::text::shown;
 use crate::words;

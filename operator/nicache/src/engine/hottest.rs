@@ -15,10 +15,9 @@ use nicache_tcp::Time;
 
 use super::clock::monotonic;
 use super::shard::Shard;
+use crate::control::HOTTEST_MAX;
 use crate::inquiry;
 
-/// Objects in one answer at most.
-pub const HOTTEST_MAX: usize = 24;
 /// After so long, a rate counts a third.
 const FADES_IN: Duration = Duration::from_secs(10);
 /// A look sooner after another one tells what that one told.

@@ -15,7 +15,7 @@ pub mod strangers;
 mod succession;
 
 pub use clock::monotonic;
-pub use hottest::{HOTTEST_MAX, Hottest};
+pub use hottest::Hottest;
 pub use l0::{KernelL0, L0_SHARDS_MAX};
 pub use ledger::{SharedLedger, ledger_bytes, orphans};
 pub use life::{Life, Sign};
@@ -24,4 +24,4 @@ pub use ports::{AnyPort, FirstPlace, Ports};
 pub use rechecker::{PORTS as RECHECK_PORTS, Rechecker};
 pub use report::{card_sample, describe, meaning, merge, report};
 pub use shard::{Shard, Waker};
-pub use succession::{ShardPort, Yielding, elders, wait_for};
+pub use succession::{ShardPort, Shards, Yielding, elders, wait_for};

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use anyhow::{Context, Result};
 use nicache_port::{PacketConfig, PacketSocket, Port, Reception, TapConfig, TapQueue};
 use nicache_xdp::l0::L0;
-use nicache_xdp::{Heartbeat, ProbeFiles, ProbeSide, ProbeSockets, Rest, XdpConfig, XdpSocket, probe};
+use nicache_xdp::{CardPort, Heartbeat, ProbeFiles, ProbeSide, ProbeSockets, Rest, XdpConfig, XdpSocket, probe};
 
-use crate::setup::{InterfaceKind, PortsSetup, ProbeSetup};
+use crate::setup::{PortsSetup, ProbeSetup};
 
 /// A port of any kind.
 pub type AnyPort = Box<dyn Port + Send>;
@@ -89,14 +89,15 @@ impl Ports {
                 let pairs = wire.into_iter().map(boxed).zip(host.into_iter().map(boxed)).collect();
                 Ok(Ports { pairs, heartbeat: None, first: tap.clone().map(FirstPlace::Tap), tap, probe: None })
             }
-            PortsSetup::Interfaces { wire, host, has_driver, probe } => {
+            PortsSetup::Interfaces { wire, host, port, has_driver, probe } => {
                 let heartbeat = Heartbeat::map(next()?.as_fd()).context("the card's sign of life")?;
                 let host_queue = next()?;
                 // The network card has spread what comes from the wire; the kernel spreads what comes from the host alike.
-                let queue = matches!(wire, InterfaceKind::Xdp { .. }).then(|| host_queue.as_fd());
-                let mut open = |interface: &InterfaceKind, queue| sockets(interface, queues, queue, &next()?, &next()?);
-                let (wire_name, host_name) = (wire.name().to_owned(), host.name().to_owned());
-                let ((wire, wire_kind), (host, host_kind)) = (open(wire, None)?, open(host, queue)?);
+                let queue = (*port != CardPort::Packet).then(|| host_queue.as_fd());
+                let mut open = |name: &str, port, queue| sockets(name, port, queues, queue, &next()?, &next()?);
+                let (wire_name, host_name) = (wire.clone(), host.clone());
+                let (wire, wire_kind) = open(wire, *port, None)?;
+                let (host, host_kind) = open(host, CardPort::Packet, queue)?;
                 let (first, rest) = (next()?, next()?);
                 // A card before this one may have left its own there.
                 L0::detach_first(first.as_fd()).context("who answers before the card")?;
@@ -131,23 +132,24 @@ fn tap(file: OwnedFd) -> Result<TapQueue> {
 
 /// Sockets that receive frames of services only. Others on the interface see to what it receives at all.
 fn sockets(
-    interface: &InterfaceKind,
+    name: &str,
+    port: CardPort,
     queues: u16,
     queue: Option<BorrowedFd<'_>>,
     filter: &OwnedFd,
     map: &OwnedFd,
 ) -> Result<(Vec<AnyPort>, ProbeSockets)> {
-    match interface {
-        InterfaceKind::Packet { name } => {
+    match port {
+        CardPort::Packet => {
             let filter = Some(filter.as_fd());
             let config = PacketConfig { reception: Reception::Own, filter, queue, ..PacketConfig::default() };
             let sockets = PacketSocket::open(name, usize::from(queues), &config)?;
             let boxed = sockets.into_iter().map(|socket| -> AnyPort { Box::new(socket) }).collect();
             Ok((boxed, ProbeSockets::Packet))
         }
-        InterfaceKind::Xdp { name } => {
+        CardPort::Xdp { queues } => {
             let (mut boxed, mut kind): (Vec<AnyPort>, _) = (Vec::new(), ProbeSockets::Copied);
-            for queue in 0..u32::from(queues) {
+            for queue in 0..queues {
                 let socket = XdpSocket::open(name, queue, map.as_fd(), &XdpConfig::default())?;
                 tracing::info!(interface = name, queue, zero_copy = socket.is_zero_copy(), "AF_XDP socket");
                 if socket.is_zero_copy() {

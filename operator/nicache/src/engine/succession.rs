@@ -17,6 +17,9 @@ use super::shard::Shard;
 /// A port of a shard.
 pub type ShardPort = Divertible<AnyPort>;
 
+/// All shards of a card.
+pub type Shards = Vec<Shard<ShardPort, ShardPort>>;
+
 /// How often the elder looks whether its connections have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long connections may go on with the elder. Then they are reset.

@@ -1,6 +1,7 @@
 //! Settings that are one of a few words.
 
 use clap::ValueEnum;
+use nicache_xdp::CardPort;
 use serde::{Deserialize, Serialize};
 
 /// `--port`: by what the card is on an existing interface.
@@ -13,6 +14,16 @@ pub enum PortKind {
     Packet,
     /// AF_XDP sockets: zero-copy where the driver has it. --queues is how many the interface has.
     Xdp,
+}
+
+impl PortKind {
+    /// What a card of so many queues receives by.
+    pub fn of_card(self, queues: u16) -> CardPort {
+        match self {
+            PortKind::Auto | PortKind::Packet => CardPort::Packet,
+            PortKind::Xdp => CardPort::Xdp { queues: queues.into() },
+        }
+    }
 }
 
 /// Who completes the TCP handshake with a client.

@@ -15,7 +15,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, flock};
 
-use super::set_sysctl;
+use super::sysctl::set_sysctl;
 use crate::control::run_folder;
 
 /// What is forwarded.

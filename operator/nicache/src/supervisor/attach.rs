@@ -181,8 +181,7 @@ fn stand(plan: &AttachPlan) -> Result<Standing> {
         wire: plan.wire.clone(),
         wire_rest: Rest::Redirect,
         host: plan.host.clone(),
-        port: plan.port,
-        queues: plan.run.queues,
+        port: plan.port.of_card(plan.run.queues),
         l0: plan.run.l0,
         connections: connections_lost_max(&plan.run),
     })

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, bail};
 
 use super::card_link::CardLink;
-use crate::control::{Answer, Counters, Question, misfit};
-use crate::engine::{HOTTEST_MAX, merge};
+use crate::control::{Answer, Counters, HOTTEST_MAX, Question, misfit};
+use crate::engine::merge;
 use crate::inquiry::ENTRIES_MAX;
 
 /// The ways to them, at least one; and what is to be said of all.

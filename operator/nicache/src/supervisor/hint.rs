@@ -115,7 +115,7 @@ fn main_reason(counters: &Counters, before: &Counters) -> (String, String) {
         Some(stranger) => format!("The {stranger}: {}.", stranger.advice()),
         None => advice.and_then(|words| words.advice).map(str::to_owned).unwrap_or_default(),
     };
-    let times = crate::live::grouped(count);
+    let times = crate::numbers::grouped(count);
     (format!("{because} ({times} times)"), format!("{advice} {look}").trim_start().to_owned())
 }
 

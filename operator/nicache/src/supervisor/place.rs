@@ -86,8 +86,7 @@ impl Place {
             wire: wire.interface.clone(),
             wire_rest: Rest::Station(mac),
             host: instance.interface.clone(),
-            port: wire.port,
-            queues: plan.queues,
+            port: wire.port.of_card(plan.queues),
             l0: plan.l0,
             connections: connections_lost_max(plan),
         })

@@ -10,8 +10,7 @@
 use anyhow::{Context, Result};
 use nicache_xdp::{CardPort, Rest, Service, Side, Steering, SteeringConfig, SteeringError};
 
-use crate::options::PortKind;
-use crate::setup::{InterfaceKind, PortsSetup, ProbeSetup};
+use crate::setup::{PortsSetup, ProbeSetup};
 
 /// What is wanted.
 #[derive(Debug, Clone)]
@@ -25,9 +24,7 @@ pub struct StandingPlan {
     /// Toward the server.
     pub host: String,
     /// By what the card is on the wire.
-    pub port: PortKind,
-    /// Queues of the card.
-    pub queues: u16,
+    pub port: CardPort,
     /// Whether small hits are answered before the card.
     pub l0: bool,
     /// Most connections that can be lost with a card.
@@ -60,15 +57,11 @@ impl Standing {
 
     /// What a card is told; with `probe` it is to send probe frames first, and gets the files for that.
     pub fn setup(&self, probe: bool) -> PortsSetup {
-        let StandingPlan { wire, host, wire_rest, .. } = &self.plan;
-        let wire = match self.plan.port {
-            PortKind::Auto | PortKind::Packet => InterfaceKind::Packet { name: wire.clone() },
-            PortKind::Xdp => InterfaceKind::Xdp { name: wire.clone() },
-        };
+        let StandingPlan { wire, host, wire_rest, port, .. } = &self.plan;
         let has_driver = self.steering.as_ref().is_some_and(|steering| steering.has_driver()[0]);
         let station = if let Rest::Station(address) = *wire_rest { Some(address) } else { None };
         let probe = probe.then_some(ProbeSetup { station });
-        PortsSetup::Interfaces { wire, host: InterfaceKind::Packet { name: host.clone() }, has_driver, probe }
+        PortsSetup::Interfaces { wire: wire.clone(), host: host.clone(), port: *port, has_driver, probe }
     }
 
     /// Whether L0 is to be had.
@@ -88,19 +81,19 @@ impl Standing {
     pub fn step_down(&mut self, reason: &str) -> Result<bool> {
         let StandingPlan { wire, port, l0, .. } = &mut self.plan;
         match port {
-            PortKind::Xdp => {
+            CardPort::Xdp { .. } => {
                 tracing::warn!(
                     "{reason}: the card uses packet sockets on {wire} instead of AF_XDP (as with --port packet)"
                 );
-                *port = PortKind::Packet;
+                *port = CardPort::Packet;
             }
-            PortKind::Auto | PortKind::Packet if *l0 => {
+            CardPort::Packet if *l0 => {
                 tracing::warn!(
                     "{reason}: the card uses packet sockets on {wire}, and answers all hits itself (no --l0)"
                 );
                 *l0 = false;
             }
-            PortKind::Auto | PortKind::Packet => return Ok(false),
+            CardPort::Packet => return Ok(false),
         }
         // An interface has one XDP program.
         self.steering = None;
@@ -112,13 +105,9 @@ impl Standing {
 fn attach(plan: &mut StandingPlan) -> Result<Steering> {
     let services: Vec<Service> = plan.http_ports.iter().map(|&port| Service::port(port)).collect();
     loop {
-        let port = match plan.port {
-            PortKind::Auto | PortKind::Packet => CardPort::Packet,
-            PortKind::Xdp => CardPort::Xdp { queues: u32::from(plan.queues) },
-        };
         let config = SteeringConfig {
             services: &services,
-            wire: Side { interface: &plan.wire, rest: plan.wire_rest, port },
+            wire: Side { interface: &plan.wire, rest: plan.wire_rest, port: plan.port },
             host: Side { interface: &plan.host, rest: Rest::Redirect, port: CardPort::Packet },
             has_first: plan.l0,
             connections: plan.connections,
@@ -137,7 +126,7 @@ fn attach(plan: &mut StandingPlan) -> Result<Steering> {
             Err(error @ (SteeringError::NoXdp { .. } | SteeringError::Busy(_))) => {
                 let l0 = if plan.l0 { ", and answers all hits itself (no --l0)" } else { "" };
                 tracing::warn!("{error}: the card uses packet sockets on {} (as with --port packet){l0}", plan.wire);
-                (plan.port, plan.l0) = (PortKind::Packet, false);
+                (plan.port, plan.l0) = (CardPort::Packet, false);
             }
             Err(error) => {
                 return Err(error).with_context(|| format!("cannot stand between {} and {}", plan.wire, plan.host));

@@ -73,7 +73,7 @@ fn summary(model: &Model, change: &Change) -> String {
     let total = sample.total();
     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
     let memory = [total.memory_used_bytes, total.memory_bytes].map(|value| bytes(value as f64));
-    line("memory", format!("{} of {} in {} entries", memory[0], memory[1], crate::live::grouped(total.entries)));
+    line("memory", format!("{} of {} in {} entries", memory[0], memory[1], crate::numbers::grouped(total.entries)));
     for object in model.objects().into_iter().take(LINES_MAX) {
         line("object", format!("{:>8}/s {}{}", rate(object.hits_per_s), shown(&object.host), shown(&object.target)));
     }

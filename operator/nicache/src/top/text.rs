@@ -7,7 +7,7 @@ pub fn rate(value: f64) -> String {
     match value {
         v if v < 0.05 => "0".to_owned(),
         v if v < 9.95 => format!("{v:.1}"),
-        v if v < 99_999.5 => crate::live::grouped(v.round() as u64),
+        v if v < 99_999.5 => crate::numbers::grouped(v.round() as u64),
         v => scaled(v, &["", "k", "M", "G", "T"]),
     }
 }

@@ -196,7 +196,7 @@ fn memory_line<'a>(sample: &Sample) -> Line<'a> {
     let mut line = Line::from("memory  ".to_owned());
     line.push_span(Span::styled("█".repeat(full), Style::new().fg(Color::Blue)));
     line.push_span(Span::styled("░".repeat(10 - full), DIM));
-    let grouped = crate::live::grouped;
+    let grouped = crate::numbers::grouped;
     line.push_span(format!(
         " {} of {}  {} entries  {} connections  {} evicted",
         bytes(used),

@@ -11,7 +11,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{Object, Request, put_object};
+use super::request::{Object, Request, put_object};
 use crate::arguments::{CreateHow, Place, SetAttributes, Special};
 use crate::attributes::{Wcc, put_wcc};
 use crate::kernel::handle_of;

@@ -3,7 +3,7 @@
 use nicache_payload::{Extent, Stability};
 use rustix::fs::{Access, Stat};
 
-use super::{Object, Request, put_object, put_status_and_post};
+use super::request::{Object, Request, put_object, put_status_and_post};
 use crate::attributes::{Wcc, put_wcc};
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::protocol::Status;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Access, AtFlags, Mode, OFlags, RawDir, SeekFrom, Stat, open, seek, statat};
 
-use super::{Object, Request, put_status_and_post};
+use super::request::{Object, Request, put_status_and_post};
 use crate::attributes::put_post;
 use crate::handle::{HandleBytes, is_of_inode};
 use crate::kernel::{self, handle_of};

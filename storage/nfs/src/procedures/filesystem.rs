@@ -3,7 +3,7 @@
 use nix::unistd::{PathconfVar, fpathconf};
 use rustix::fs::{FileType, IFlags, fstatvfs, ioctl_getflags};
 
-use super::{Request, put_status_and_post};
+use super::request::{Request, put_status_and_post};
 use crate::limits::{DIRECTORY_REPLY_BYTES_PREFERRED, PAYLOAD_BYTES_MAX};
 use crate::protocol::Status;
 use crate::xdr::put;

@@ -2,7 +2,7 @@
 
 use rustix::fs::Access;
 
-use super::{Object, Request, put_object, put_status_and_post};
+use super::request::{Object, Request, put_object, put_status_and_post};
 use crate::arguments::Place;
 use crate::attributes::{put_attributes, put_post};
 use crate::kernel;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, linkat, renameat, unlinkat};
 
-use super::{Object, Request};
+use super::request::{Object, Request};
 use crate::arguments::{Name, Place};
 use crate::attributes::{Wcc, put_post, put_wcc};
 use crate::handle::HandleBytes;

@@ -5,7 +5,7 @@ use rustix::fs::{
 };
 use rustix::process::{Gid, Uid};
 
-use super::{Object, Request};
+use super::request::{Object, Request};
 use crate::arguments::{SetAttributes, SetTime, Time};
 use crate::attributes::{Wcc, put_wcc};
 use crate::protocol::Status;

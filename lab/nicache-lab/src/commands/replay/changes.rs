@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use nicache::control::Counters;
+use nicache::logs;
 use nicache_replay::{ReplayConfig, Report, Site, Trace, replay};
 use tempfile::TempDir;
 
-use super::{counters, show_card, show_trace};
+use super::show::{counters, show_card, show_trace};
 use crate::behind::Behind;
 use crate::cli::ReplayArgs;
-use crate::control::Counters;
-use crate::logs;
 use crate::url::server;
 
 /// Each has a thread.

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nicache::logs;
 use nicache_replay::replayer::{Demand, Plan, ReplayerConfig, ServerAddress, run};
 use nicache_replay::{SessionConfig, StaticSite, Trace};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{counters, show_card, show_trace};
+use super::show::{counters, show_card, show_trace};
 use crate::cli::ReplayArgs;
-use crate::logs;
 use crate::url::server;
 
 /// Infinite demand: connections that are busy all the time.

@@ -7,10 +7,9 @@ use nicache_cache::{Entry, LeftAlone, Outcome};
 use nicache_card::{Asked, EntryView, Meeting};
 use nicache_tcp::Time;
 
-use super::Shards;
 use crate::asking::AskedRequest;
 use crate::control::Answer;
-use crate::engine::{monotonic, strangers};
+use crate::engine::{Shards, monotonic, strangers};
 use crate::inquiry::{
     self, ASKED_MAX, ENTRIES_MAX, ENTRY_FIELDS_BYTES_MAX, EntryReport, FIELDS_BYTES_MAX, MeetingReport, PageReport,
 };

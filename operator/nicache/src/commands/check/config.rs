@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::document_roots::{DocumentRoot, document_roots};
 use crate::faults::{Fault, read};
-use crate::live;
+use crate::numbers;
 use crate::options::{RunPlan, WatchKind};
 use crate::supervisor::is_in_path;
 
@@ -148,7 +148,7 @@ fn does(plan: &RunPlan, host: Option<&str>, roots: &[DocumentRoot]) -> Vec<Strin
             false => format!("published at {}", list(plan.publish.iter().map(ToString::to_string).collect())),
         });
     }
-    let memory = live::bytes(plan.memory_bytes * u64::from(plan.cards));
+    let memory = numbers::bytes(plan.memory_bytes * u64::from(plan.cards));
     let watch = match plan.watch {
         WatchKind::Kernel => "the kernel watches what the server reads",
         WatchKind::Preload => "a library in the server's programs watches",

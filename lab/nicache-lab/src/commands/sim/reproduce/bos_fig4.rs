@@ -4,7 +4,7 @@ use nicache_report::{Axis, Cell, Column, Fact, Figure, Mark, Report, Row, Scale,
 use nicache_study::{Choice, Curve, Objective, PolicyName, Size, knee, sizes_between, sweep};
 use serde_json::{Value, json};
 
-use super::Named;
+use super::named::Named;
 use crate::study::figures;
 
 /// Bytes of a slot (section 3.3.1).

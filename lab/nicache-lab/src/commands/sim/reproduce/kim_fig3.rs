@@ -4,7 +4,7 @@ use nicache_report::{Axis, Cell, Column, Fact, Figure, Report, Row, Scale, Secti
 use nicache_study::{Choice, Curve, Objective, PolicyName, Room, Size, SplitBy, Workload, sizes_between, split, sweep};
 use serde_json::{Value, json};
 
-use super::Named;
+use super::named::Named;
 use crate::study::figures;
 
 /// The paper's figure ends there.
