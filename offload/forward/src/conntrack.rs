@@ -12,9 +12,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use nicache_tcp::Time;
 
-use crate::fast_path::Numbers;
 use crate::lists::Lists;
-use crate::tcp_track::{Direction, Judged, TcpState, TcpTrack};
+use crate::tcp_track::{Direction, Judged, Numbers, TcpState, TcpTrack};
 use crate::tuple::{Protocol, Tuple};
 use crate::view::{Transport, View};
 

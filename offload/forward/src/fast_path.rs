@@ -16,14 +16,15 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
+use nicache_tcp::Time;
 use nicache_tcp::frame::Tags;
-use nicache_tcp::{Seq, Time};
 
 use crate::conntrack::{Connection, ConnectionId, Phase};
 use crate::decision::{Head, Outgoing};
 use crate::forwarder::{Forwarder, Note, Packet};
 use crate::services::Health;
 use crate::tcp_track::Direction;
+pub use crate::tcp_track::Numbers;
 use crate::tuple::{Protocol, Tuple};
 
 /// Packets of a connection before it is entered, in both directions together: a short one is not worth it.
@@ -34,21 +35,6 @@ pub const PLACES_MAX: u32 = 65_536;
 const SWEEP_MAX: usize = 4096;
 /// How long ways count after the last sweep: a forwarder that hangs decides nothing.
 const LEASE: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// What is known of an end of a TCP connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbers {
-    /// Behind the last number that it has sent.
-    pub end: Seq,
-    /// Behind the last number that the other end has let it send.
-    pub max_end: Seq,
-    /// The largest window that it has offered, in bytes.
-    pub max_window: u32,
-    /// The last number that it has acknowledged.
-    pub acked: Seq,
-    /// The shift of its windows.
-    pub scale: u8,
-}
 
 /// What was forwarded elsewhere of a direction, since the connection has its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
