@@ -408,6 +408,11 @@ impl<T> Conntrack<T> {
         }
     }
 
+    /// Its owner keeps something else beside it than before.
+    pub fn mark_changed(&mut self, id: ConnectionId) {
+        self.change(id.0);
+    }
+
     /// Takes a connection out.
     pub fn remove(&mut self, id: ConnectionId) -> Option<Connection<T>> {
         self.slots.get(id.0 as usize)?.as_ref()?;

@@ -10,7 +10,7 @@
 //!  another route, neighbour, MTU, rule, or health ─▶ void: all ways are of an old edition, and each is entered anew by its next packet
 //! ```
 //!
-//! Not entered: what a limit holds for, what has options or is a fragment, frames with two VLAN tags.
+//! Not entered: what a limit holds for, what has options or is a fragment, frames with two VLAN tags, connections whose numbers are changed (services by name).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -417,7 +417,11 @@ impl Forwarder {
             _ => false,
         };
         let tags = [packet.interface, out.interface].map(|interface| &self.interfaces[interface].tags);
-        is_whole && is_known && self.rules.is_free(connection.note.ruled) && tags.into_iter().all(is_plain)
+        is_whole
+            && is_known
+            && connection.note.switched.is_none()
+            && self.rules.is_free(connection.note.ruled)
+            && tags.into_iter().all(is_plain)
     }
 
     /// A neighbour has another MAC address than before, or a packet has shown that.

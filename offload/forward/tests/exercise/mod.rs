@@ -45,6 +45,7 @@ pub fn forwarder() -> Forwarder {
         address: Endpoint::new(address("10.1.0.100"), 80),
         back_ends: vec![BackEnd { endpoint: Endpoint::new(address("192.0.2.2"), 80), weight: 1 }],
         masquerade: None,
+        by_name: None,
     }];
     config.limits = nicache_forward::conntrack::Limits { connections: 64, opening: 16 };
     config.neighbours = 64;
