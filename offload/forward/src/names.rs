@@ -124,3 +124,35 @@ impl Names {
         self.len() == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_counts() {
+        let patterns = |all: &[&str]| all.iter().map(|text| Pattern::new(text).unwrap()).collect::<Vec<_>>();
+        let back_ends = [
+            patterns(&["shop.example", "*.example"]),
+            patterns(&["*.shop.example", "shop.example"]),
+            patterns(&[]),
+            patterns(&["*.example"]),
+            patterns(&[]),
+        ];
+        let names = Names::new(&back_ends).unwrap();
+        let of = |text: &str| {
+            names.find(Some(&Name::new(text.as_bytes()).unwrap())).map(|set| names.sets()[set as usize].clone())
+        };
+        assert_eq!(of("shop.example"), Some(vec![0, 1]));
+        assert_eq!(of("a.shop.example"), Some(vec![1]));
+        assert_eq!(of("b.a.shop.example"), Some(vec![1]));
+        assert_eq!(of("other.example"), Some(vec![0, 3]));
+        assert_eq!(of("example"), Some(vec![2, 4]));
+        assert_eq!(names.find(None).map(|set| names.sets()[set as usize].clone()), Some(vec![2, 4]));
+        let strict = Names::new(&back_ends[..2]).unwrap();
+        assert_eq!((strict.find(None), strict.find(Some(&Name::new(b"x").unwrap()))), (None, None));
+        for odd in ["", "*", "*.", "a*.b", "a b", "a:80", "*.*.a"] {
+            assert_eq!(Pattern::new(odd), None, "{odd}");
+        }
+    }
+}

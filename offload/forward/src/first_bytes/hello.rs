@@ -122,3 +122,83 @@ fn host_name(content: &[u8]) -> Option<Name> {
     let name = Name::new(list.part(true)?)?;
     (kind == HOST_NAME && list.0.is_empty()).then_some(name)
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A ClientHello with this name, as one message.
+    pub(crate) fn message(name: Option<&str>) -> Vec<u8> {
+        let part = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
+        let mut extensions = [&[0, 43][..], &part(&[2, 3, 4])].concat();
+        if let Some(name) = name {
+            let list = part(&[&[0][..], &part(name.as_bytes())].concat());
+            extensions.extend([&[0, 0][..], &part(&list)].concat());
+        }
+        extensions.extend([&[0, 10][..], &part(&[0, 2, 0, 29])].concat());
+        let body = [&[3, 3][..], &[7; 32], &[0], &part(&[0x13, 1]), &[1, 0], &part(&extensions)].concat();
+        [&[1, 0][..], &part(&body)].concat()
+    }
+
+    /// A message in records of so many bytes.
+    pub(crate) fn records(message: &[u8], bytes: usize) -> Vec<u8> {
+        message.chunks(bytes).flat_map(|part| [&[22, 3, 1, 0, part.len() as u8][..], part].concat()).collect()
+    }
+
+    #[test]
+    fn a_name_however_it_is_cut() {
+        let shop = Look::Name(Name::new(b"shop.example").unwrap());
+        for bytes in [1, 2, 3, 7, 50, 255] {
+            let all = records(&message(Some("Shop.Example")), bytes);
+            assert_eq!(look(&all), shop, "records of {bytes}");
+            for len in 0..all.len() {
+                assert_eq!(look(&all[..len]), Look::More, "{len} bytes of records of {bytes}");
+            }
+            // What follows is none of our business.
+            assert_eq!(look(&[&all[..], &[20, 3, 3, 0, 1, 1]].concat()), shop);
+        }
+        assert_eq!(look(&records(&message(None), 200)), Look::Nameless);
+    }
+
+    #[test]
+    fn what_is_not_tls() {
+        for bytes in [
+            &b"GET / HTTP/1.1\r\n"[..],
+            &[22, 2],
+            &[22, 3, 1, 0, 0],
+            &[22, 3, 1, 0x41, 0],
+            &[21],
+            &[22, 3, 1, 0, 1, 2],
+            &[0x80, 0x2e, 1],
+        ] {
+            assert_eq!(look(bytes), Look::Malformed, "{bytes:?}");
+        }
+        for name in ["", "a b", "a..b", &"a".repeat(100).repeat(3)] {
+            assert_eq!(look(&records(&message(Some(name)), 255)), Look::Malformed, "{name}");
+        }
+        // Each byte changed in turn: nothing panics, and no other name comes out than one of the same length.
+        let whole = records(&message(Some("shop.example")), 255);
+        for at in 0..whole.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut odd = whole.clone();
+                odd[at] = value;
+                if let Look::Name(name) = look(&odd) {
+                    assert_eq!(name.as_bytes().len(), 12);
+                }
+            }
+        }
+        // Two names.
+        let twice = {
+            let one = message(Some("a.example"));
+            let extension = [0, 0, 0, 14, 0, 12, 0, 0, 9, b'b', b'.', b'e', b'x', b'a', b'm', b'p', b'l', b'e'];
+            let mut body = [&one[..], &extension].concat();
+            let extensions_at = 4 + 2 + 32 + 1 + 4 + 2;
+            let len = u16::from_be_bytes([body[extensions_at], body[extensions_at + 1]]) + extension.len() as u16;
+            body[extensions_at..extensions_at + 2].copy_from_slice(&len.to_be_bytes());
+            let all = (body.len() - 4) as u16;
+            body[2..4].copy_from_slice(&all.to_be_bytes());
+            body
+        };
+        assert_eq!(look(&records(&twice, 255)), Look::Malformed);
+    }
+}

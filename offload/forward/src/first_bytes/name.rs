@@ -53,6 +53,7 @@ fn is_port(suffix: &[u8]) -> bool {
 
 /// What the first bytes of a connection say.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "it is looked at at once, and not kept")]
 pub enum Look {
     /// The name.
     Name(Name),
@@ -62,4 +63,31 @@ pub enum Look {
     More,
     /// They are not what the service speaks.
     Malformed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_what_is_none() {
+        let read =
+            |text: &str| Name::of_authority(text.as_bytes()).map(|name| String::from_utf8(name.0.to_vec()).unwrap());
+        for (text, name) in [
+            ("Shop.Example", "shop.example"),
+            ("shop.example.", "shop.example"),
+            ("a_b-c.example:8080", "a_b-c.example"),
+            ("a:", "a"),
+            ("10.0.0.1:80", "10.0.0.1"),
+            ("[2001:DB8:0::1]:443", "2001:db8::1"),
+        ] {
+            assert_eq!(read(text).as_deref(), Some(name), "{text}");
+        }
+        let long = "a".repeat(256);
+        for text in [
+            "", ".", ":80", "a..b", ".a", "a b", "a/b", "u@a", "a:x", "a:123456", "[::1", "[a]", "[::1]x", "a\0", &long,
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
 }

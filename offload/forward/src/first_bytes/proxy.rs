@@ -33,3 +33,22 @@ pub fn header(connection: &Tuple) -> ArrayVec<u8, HEADER_BYTES_MAX> {
     ends.iter().for_each(|end| header.extend(end.port.to_be_bytes()));
     header
 }
+
+#[cfg(test)]
+mod tests {
+    use nicache_http::{Preface, parse_preface};
+
+    use super::*;
+    use crate::tuple::{Endpoint, Protocol};
+
+    /// As our own web cache reads it.
+    #[test]
+    fn it_is_read_as_it_is_meant() {
+        for (client, ours) in [("192.0.2.7:4711", "10.0.0.1:443"), ("[2001:db8::7]:4711", "[2001:db8::1]:443")] {
+            let end = |text: &str| Endpoint::from(text.parse::<std::net::SocketAddr>().unwrap());
+            let header = header(&Tuple { protocol: Protocol::Tcp, source: end(client), destination: end(ours) });
+            let Preface::Header(read) = parse_preface(&header) else { panic!("{header:?}") };
+            assert_eq!((read.len, read.client), (header.len(), Some(client.parse().unwrap())));
+        }
+    }
+}

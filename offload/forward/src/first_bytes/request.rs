@@ -55,3 +55,52 @@ fn authority_of(target: &[u8]) -> Option<&[u8]> {
     let host_at = authority.iter().rposition(|byte| *byte == b'@').map_or(0, |at| at + 1);
     Some(&authority[host_at..])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Look {
+        look(text.as_bytes())
+    }
+
+    #[test]
+    fn hosts_however_they_are_said() {
+        for (text, host) in [
+            ("GET / HTTP/1.1\r\nHost: Shop.example\r\n\r\n", "shop.example"),
+            ("GET / HTTP/1.1\r\nA: b\r\nHOST:shop.example:8080  \r\nC: d\r\n\r\nbody", "shop.example"),
+            ("GET http://Shop.example/x?y HTTP/1.1\r\nHost: other.example\r\n\r\n", "shop.example"),
+            ("GET http://me@shop.example:80 HTTP/1.1\r\nHost: x\r\n\r\n", "shop.example"),
+            ("OPTIONS * HTTP/1.1\r\nHost: shop.example\r\n\r\n", "shop.example"),
+            ("CONNECT shop.example:443 HTTP/1.1\r\nHost: x\r\n\r\n", "shop.example"),
+            ("GET /a?b=http://c HTTP/1.1\r\nHost: shop.example\r\n\r\n", "shop.example"),
+            ("GET / HTTP/1.0\r\nHost: shop.example\r\n\r\n", "shop.example"),
+            ("GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", "::1"),
+        ] {
+            let name = Name::of_authority(format!("[{host}]").as_bytes()).or_else(|| Name::new(host.as_bytes()));
+            assert_eq!(read(text), Look::Name(name.unwrap()), "{text}");
+            let end = text.find("\r\n\r\n").unwrap() + 4;
+            assert!((0..end).all(|len| read(&text[..len]) == Look::More), "{text}");
+        }
+    }
+
+    #[test]
+    fn none_or_too_many() {
+        for text in ["GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost:\r\n\r\n"] {
+            assert_eq!(read(text), Look::Nameless, "{text}");
+        }
+        for text in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+            "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            "\u{16}\u{3}\u{1}",
+            "GET http:// HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        ] {
+            assert_eq!(read(text), Look::Malformed, "{text}");
+        }
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(FIELDS_MAX + 1));
+        assert_eq!(read(&many), Look::Malformed);
+    }
+}

@@ -374,6 +374,7 @@ impl Forwarder {
     }
 
     /// Connections of services by name that wait.
+    #[allow(clippy::redundant_closure_for_method_calls, reason = "the lifetime is that of the closure's argument")]
     pub fn waiting(&self) -> impl Iterator<Item = (Tuple, super::WaitingView)> + '_ {
         self.switch.as_deref().into_iter().flat_map(|switch| switch.views())
     }
