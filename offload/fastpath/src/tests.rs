@@ -433,6 +433,7 @@ fn datagrams_leave_a_back_end_that_is_down() {
             address: Endpoint::new([10, 1, 0, 100], 53),
             back_ends: vec![back_end(2), back_end(3)],
             masquerade: Some(0),
+            by_name: None,
         }];
     };
     let Some(world) = World::new(false, true, service) else { return };

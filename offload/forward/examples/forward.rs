@@ -152,6 +152,7 @@ fn service(protocol: &str, address: &str, back_ends: &str) -> Result<ServiceConf
         address: address.parse::<SocketAddr>()?.into(),
         back_ends: back_ends?,
         masquerade: None,
+        by_name: None,
     })
 }
 

@@ -33,7 +33,8 @@ impl Forwarder {
         moment: Moment,
     ) -> Result<Begun, Drop> {
         let ruled = self.rules.find(tuple, packet.interface);
-        if !self.rules.passes(ruled, bytes, moment.now) {
+        // One that comes again was counted before.
+        if !self.is_whole && !self.rules.passes(ruled, bytes, moment.now) {
             return Err(Drop::Rule);
         }
         let destination = tuple.destination;
@@ -43,12 +44,6 @@ impl Forwarder {
             return Ok(Begun::Group(group));
         }
         let service = self.services.find(tuple.protocol, destination);
-        let is_reset = matches!(packet.view.transport, Transport::Tcp(segment) if segment.flags.rst());
-        let is_begun = match packet.view.transport {
-            Transport::Tcp(segment) => tcp_track::begins(segment.flags),
-            Transport::Query { is_request } => is_request,
-            _ => true,
-        };
         if service.is_none()
             && self.nat.find_external(tuple.protocol, destination).is_none()
             && self.owned.contains(&destination.address)
@@ -59,15 +54,39 @@ impl Forwarder {
             }
             return if is_echo && packet.view.fragment.is_none() { Ok(Begun::Echo) } else { Err(Drop::NoConnection) };
         }
+        if let Some(service) = service
+            && self.services.config(service).by_name.is_some()
+        {
+            return Ok(Begun::ByName(service));
+        }
+        self.begin_with(packet, tuple, service.map(|service| (service, 0)), ruled, moment)
+    }
+
+    /// Begins a connection: with a back end of a service and its set, or with whom it is for.
+    pub(crate) fn begin_with(
+        &mut self,
+        packet: &Packet<'_>,
+        tuple: &Tuple,
+        service: Option<(usize, u16)>,
+        ruled: Ruled,
+        moment: Moment,
+    ) -> Result<Begun, Drop> {
+        let destination = tuple.destination;
+        let is_reset = matches!(packet.view.transport, Transport::Tcp(segment) if segment.flags.rst());
+        let is_begun = match packet.view.transport {
+            Transport::Tcp(segment) => tcp_track::begins(segment.flags),
+            Transport::Query { is_request } => is_request,
+            _ => true,
+        };
         for attempt in 0..TRIES {
             let lead = match service {
-                Some(service) => {
+                Some((service, set)) => {
                     // Another try, another place in the table.
                     let asked = Tuple {
                         source: Endpoint { port: tuple.source.port.wrapping_add(attempt as u16), ..tuple.source },
                         ..*tuple
                     };
-                    let Some(chosen) = self.services.choose(service, &asked) else { return Ok(Begun::Nobody) };
+                    let Some(chosen) = self.services.choose(service, set, &asked) else { return Ok(Begun::Nobody) };
                     let masquerade = self.services.config(service).masquerade;
                     Lead { to: self.services.endpoint(chosen), chosen: Some(chosen), mapping: None, masquerade }
                 }
@@ -147,6 +166,7 @@ impl Forwarder {
             packets: [0; 2],
             bytes: [0; 2],
             entered: None,
+            switched: None,
         };
         match self.conntrack.insert(&packet.view, &outgoing, note, now) {
             Ok(id) => {

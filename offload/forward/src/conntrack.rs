@@ -12,9 +12,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use nicache_tcp::Time;
 
-use crate::fast_path::Numbers;
 use crate::lists::Lists;
-use crate::tcp_track::{Direction, Judged, TcpState, TcpTrack};
+use crate::tcp_track::{Direction, Judged, Numbers, TcpState, TcpTrack};
 use crate::tuple::{Protocol, Tuple};
 use crate::view::{Transport, View};
 
@@ -407,6 +406,11 @@ impl<T> Conntrack<T> {
             let phase = connection.phase() as usize;
             self.lists.push(phase, id.0);
         }
+    }
+
+    /// Its owner keeps something else beside it than before.
+    pub fn mark_changed(&mut self, id: ConnectionId) {
+        self.change(id.0);
     }
 
     /// Takes a connection out.

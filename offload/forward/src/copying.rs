@@ -108,6 +108,9 @@ impl<P: Port> Copying<P> {
         while let Some((interface, question)) = self.forwarder.poll_question() {
             self.send(interface, &question, &[], Offload::default());
         }
+        while let Some((interface, frame)) = self.forwarder.poll_own() {
+            self.send(interface, &frame, &[], Offload::default());
+        }
         for port in &mut self.ports {
             port.flush()?;
         }
@@ -118,7 +121,10 @@ impl<P: Port> Copying<P> {
     fn pass(&mut self, data: &[u8], offload: Offload, port: u8, moment: Moment, until: Option<Time>) -> bool {
         let mut head = std::mem::take(&mut self.head);
         let incoming = Incoming { look: data, len: data.len(), port, offload };
-        let decision = self.forwarder.handle(&incoming, &mut head, moment);
+        let decision = match self.forwarder.handle(&incoming, &mut head, moment) {
+            Decision::Look => self.forwarder.handle_whole(&incoming, &mut head, moment),
+            other => other,
+        };
         let waits = decision == Decision::Wait;
         match decision {
             Decision::Forward(out) => self.send_out(&head, data, out),
@@ -141,7 +147,7 @@ impl<P: Port> Copying<P> {
                     self.hold(data, offload, port, until);
                 }
             }
-            Decision::Drop(_) => {}
+            Decision::Look | Decision::Taken | Decision::Drop(_) => {}
         }
         self.head = head;
         !waits

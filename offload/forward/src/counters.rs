@@ -38,11 +38,13 @@ pub enum Drop {
     Fragment,
     /// An error about a packet of which nothing is known.
     StrayError,
+    /// It does not fit a connection whose back end is not chosen yet.
+    Switch,
 }
 
 impl Drop {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Drop; 17] = [
+    pub const ALL: [Drop; 18] = [
         Drop::Interface,
         Drop::NotOurs,
         Drop::Malformed,
@@ -60,6 +62,7 @@ impl Drop {
         Drop::NoBackEnd,
         Drop::Fragment,
         Drop::StrayError,
+        Drop::Switch,
     ];
 
     /// For tables and metrics.
@@ -82,6 +85,7 @@ impl Drop {
             Drop::NoBackEnd => "no_back_end",
             Drop::Fragment => "fragment",
             Drop::StrayError => "stray_error",
+            Drop::Switch => "switch",
         }
     }
 }
@@ -98,6 +102,22 @@ nicache_counters::counters! {
         outside: "Segments outside of their connection's windows, which were passed on.",
         errors: "ICMP errors of others that were translated.",
         errors_held_back: "ICMP errors of ours that were not sent, because there were too many.",
+        taken: "Segments taken of connections whose back end is not chosen yet.",
+        switch_accepted: "Connections of services by name whose clients completed the handshake.",
+        switch_cookies_sent: "SYNs for services by name that were answered with a cookie, because there were many.",
+        switch_cookies_answered: "Connections that began with the answer to a cookie.",
+        switch_chosen: "Connections for which a back end was chosen by name.",
+        switch_spliced: "Connections whose back end has acknowledged the first bytes; from then on no byte of theirs is looked at.",
+        switch_malformed: "Connections reset because their first bytes were neither TLS nor HTTP/1 as the service speaks it.",
+        switch_too_long: "Connections reset because there was no name in the first 16 KiB.",
+        switch_late: "Connections reset because no name came within 10 seconds.",
+        switch_unknown_name: "Connections reset because no back end has their name.",
+        switch_no_back_end: "Connections reset because no back end with their name is up, or none can be reached.",
+        switch_refused: "Connections reset because their back end refused them.",
+        switch_silent: "Connections reset because their back end did not answer.",
+        switch_unstamped: "Connections reset because their back end does not use timestamps; later ones of the service do without.",
+        switch_pushed_out: "Connections reset while they waited for their name, because there were too many.",
+        switch_stray: "Segments of unknown connections for services by name that were answered with a reset.",
     }
     beside {
         /// Packets not passed on, in the order of [`Drop::ALL`].

@@ -77,6 +77,10 @@ pub enum Decision {
     },
     /// The next hop's MAC address is asked for. The frame may come again a little later; to drop it is right, too.
     Wait,
+    /// All of its bytes are wanted: it is to come again by [`Forwarder::handle_whole`], in the order of such frames.
+    Look,
+    /// It was for us, and nothing is sent for it now.
+    Taken,
     /// It is dropped.
     Drop(Drop),
 }

@@ -33,6 +33,9 @@ use crate::pcache::{Advice, Bound, BufferId, Order, Pcache, SendBind};
 const WAITING_MAX: usize = 32;
 const WAITING_FOR: Duration = Duration::from_secs(1);
 
+/// Frames whose bytes are fetched to be looked at, at most.
+const LOOKING_MAX: usize = 256;
+
 /// How an engine is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineConfig {
@@ -66,6 +69,8 @@ nicache_counters::counters! {
         waited_in_vain: "Frames that waited for a neighbour in vain.",
         refused_receipts: "What the card told that cannot be.",
         refused: "Descriptors that the card refused.",
+        looked_at: "Frames whose payload was read (services by name).",
+        looked_in_vain: "Frames whose payload was to be read, and was lost or too much.",
     }
 }
 
@@ -129,6 +134,8 @@ pub struct Engine<B> {
     partial: Option<Box<Frame>>,
     queue: VecDeque<Box<Frame>>,
     waiting: VecDeque<(Box<Frame>, Time)>,
+    /// All of their bytes are wanted, in this order.
+    looking: VecDeque<Box<Frame>>,
     #[allow(clippy::vec_box, reason = "frames go to and fro, and are long")]
     spare: Vec<Box<Frame>>,
     under_way: VecDeque<UnderWay>,
@@ -153,6 +160,7 @@ impl<B: Backend> Engine<B> {
             partial: None,
             queue: VecDeque::with_capacity(config.queue + 1),
             waiting: VecDeque::with_capacity(WAITING_MAX),
+            looking: VecDeque::new(),
             spare: Vec::new(),
             under_way: VecDeque::new(),
             head: Head::new(),
@@ -361,7 +369,7 @@ impl<B: Backend> Engine<B> {
                 }
             }
         }
-        let mut count = 0;
+        let mut count = self.pass_whole(forwarder, now, &mut random)?;
         while count < most {
             let Some(frame) = self.take() else { break };
             let moment = Moment { now, random: random() };
@@ -382,6 +390,11 @@ impl<B: Backend> Engine<B> {
         {
             self.send_own(&question, forwarder.interfaces()[interface].port)?;
         }
+        while self.backend.room()? > 0
+            && let Some((interface, frame)) = forwarder.poll_own()
+        {
+            self.send_own(&frame, forwarder.interfaces()[interface].port)?;
+        }
         self.backend.flush();
         Ok(count)
     }
@@ -400,6 +413,18 @@ impl<B: Backend> Engine<B> {
         let mut head = std::mem::take(&mut self.head);
         let incoming = frame.incoming();
         let decision = forwarder.handle(&incoming, &mut head, moment);
+        self.act(forwarder, frame, decision, head, moment)
+    }
+
+    /// Does what was decided of a frame. It comes back if it has to wait for a neighbour.
+    fn act(
+        &mut self,
+        forwarder: &mut Forwarder,
+        frame: Box<Frame>,
+        decision: Decision,
+        mut head: Head,
+        moment: Moment,
+    ) -> Result<Option<Box<Frame>>, Broken> {
         let port_of = |forwarder: &Forwarder, interface: usize| forwarder.interfaces()[interface].port;
         match decision {
             Decision::Forward(Outgoing { interface, rest, offload }) => {
@@ -411,7 +436,7 @@ impl<B: Backend> Engine<B> {
             }
             Decision::FanOut { group, targets } => {
                 for target in 0..targets {
-                    let one = forwarder.fan_out(&incoming, (group, target), &mut head, moment.now);
+                    let one = forwarder.fan_out(&frame.incoming(), (group, target), &mut head, moment.now);
                     // A target for which there is no room gets none: others do not wait for it.
                     match one {
                         Decision::Forward(Outgoing { interface, rest, offload }) => {
@@ -433,7 +458,12 @@ impl<B: Backend> Engine<B> {
                 self.head = head;
                 return Ok(Some(frame));
             }
-            Decision::Drop(_) => {}
+            Decision::Look => {
+                self.head = head;
+                self.look_at(frame)?;
+                return Ok(None);
+            }
+            Decision::Taken | Decision::Drop(_) => {}
         }
         self.head = head;
         self.finish(frame);
@@ -643,6 +673,7 @@ impl<B: Backend> Engine<B> {
     }
 }
 
+mod looking;
 mod posting;
 #[cfg(test)]
 mod tests;

@@ -10,20 +10,21 @@
 //!  another route, neighbour, MTU, rule, or health ─▶ void: all ways are of an old edition, and each is entered anew by its next packet
 //! ```
 //!
-//! Not entered: what a limit holds for, what has options or is a fragment, frames with two VLAN tags.
+//! Not entered: what a limit holds for, what has options or is a fragment, frames with two VLAN tags, connections whose numbers are changed (services by name).
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 
+use nicache_tcp::Time;
 use nicache_tcp::frame::Tags;
-use nicache_tcp::{Seq, Time};
 
 use crate::conntrack::{Connection, ConnectionId, Phase};
 use crate::decision::{Head, Outgoing};
 use crate::forwarder::{Forwarder, Note, Packet};
 use crate::services::Health;
 use crate::tcp_track::Direction;
+pub use crate::tcp_track::Numbers;
 use crate::tuple::{Protocol, Tuple};
 
 /// Packets of a connection before it is entered, in both directions together: a short one is not worth it.
@@ -34,21 +35,6 @@ pub const PLACES_MAX: u32 = 65_536;
 const SWEEP_MAX: usize = 4096;
 /// How long ways count after the last sweep: a forwarder that hangs decides nothing.
 const LEASE: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// What is known of an end of a TCP connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Numbers {
-    /// Behind the last number that it has sent.
-    pub end: Seq,
-    /// Behind the last number that the other end has let it send.
-    pub max_end: Seq,
-    /// The largest window that it has offered, in bytes.
-    pub max_window: u32,
-    /// The last number that it has acknowledged.
-    pub acked: Seq,
-    /// The shift of its windows.
-    pub scale: u8,
-}
 
 /// What was forwarded elsewhere of a direction, since the connection has its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -431,7 +417,11 @@ impl Forwarder {
             _ => false,
         };
         let tags = [packet.interface, out.interface].map(|interface| &self.interfaces[interface].tags);
-        is_whole && is_known && self.rules.is_free(connection.note.ruled) && tags.into_iter().all(is_plain)
+        is_whole
+            && is_known
+            && connection.note.switched.is_none()
+            && self.rules.is_free(connection.note.ruled)
+            && tags.into_iter().all(is_plain)
     }
 
     /// A neighbour has another MAC address than before, or a packet has shown that.

@@ -37,6 +37,7 @@ use crate::routes::{Route, Routes};
 use crate::rules::{Rule, Ruled, Rules};
 use crate::services::{Chosen, Health, Services};
 use crate::solicitation;
+use crate::switch::{Switch, Switched};
 use crate::tcp_track::{Direction, Judged};
 use crate::tuple::{Protocol, Tuple};
 use crate::view::{ETHERTYPE_ARP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, Transport, View, ViewError, network_of};
@@ -66,6 +67,8 @@ pub struct Note {
     pub bytes: [u64; 2],
     /// Its packets are forwarded elsewhere.
     pub(crate) entered: Option<Entered>,
+    /// Its back end was chosen by name.
+    pub(crate) switched: Option<Switched>,
 }
 
 impl Note {
@@ -82,6 +85,11 @@ impl Note {
     /// The interface by which its first packet came in.
     pub fn interface(&self) -> usize {
         self.interface
+    }
+
+    /// Its back end was chosen by name.
+    pub fn is_switched(&self) -> bool {
+        self.switched.is_some()
     }
 }
 
@@ -118,6 +126,10 @@ pub struct Forwarder {
     pub(crate) complaints: u64,
     pub(crate) complaints_at: Time,
     pub(crate) fast: Option<Entering>,
+    /// Connections of services by name that have no back end yet; nothing, if there is no such service.
+    pub(crate) switch: Option<Box<Switch>>,
+    /// All bytes of the frame under consideration are there.
+    pub(crate) is_whole: bool,
     /// How often neighbours had moved when that was last looked at.
     pub(crate) moved: u64,
     pub(crate) counters: Counters,
@@ -144,6 +156,7 @@ impl Forwarder {
         owned.extend(services.addresses().map(|endpoint| endpoint.address));
         owned.extend(groups.addresses().map(|endpoint| endpoint.address));
         let links: Vec<Route> = routes_of_links(&config.interfaces).collect();
+        let switch = services.has_names().then(|| Box::new(Switch::new(config.secret ^ 5, now)));
         Ok(Forwarder {
             routes: Routes::new(links.into_iter().chain(config.routes.iter().copied())),
             rules: Rules::new(config.rules, now),
@@ -160,6 +173,8 @@ impl Forwarder {
             complaints: COMPLAINTS_AT_ONCE,
             complaints_at: now,
             fast: None,
+            switch,
+            is_whole: false,
             moved: 0,
             counters: Counters::default(),
         })
@@ -279,8 +294,9 @@ impl Forwarder {
 
     /// Forgets connections whose time is over, a bounded number of them. True: there may be more.
     pub fn expire(&mut self, now: Time) -> bool {
+        let is_more = self.expire_waiting(now);
         for _ in 0..LAPSED_MAX {
-            let Some(id) = self.conntrack.lapsed(now) else { return false };
+            let Some(id) = self.conntrack.lapsed(now) else { return is_more };
             // It may have had packets that were forwarded elsewhere.
             if self.catch_up(id) == 0 {
                 self.end(id, now);
@@ -291,7 +307,8 @@ impl Forwarder {
 
     /// When [`expire`](Self::expire) has something to do, if nothing comes before.
     pub fn next_due(&self) -> Option<Time> {
-        self.conntrack.next_due()
+        let waiting = self.switch.as_deref().and_then(Switch::next_due);
+        self.conntrack.next_due().into_iter().chain(waiting).min()
     }
 
     /// A frame has come in. What is to be sent begins with `head`, which is written over.
@@ -304,9 +321,24 @@ impl Forwarder {
             Decision::Answer { .. } => self.counters.answered += 1,
             Decision::Drop(why) => self.counters.dropped[*why as usize] += 1,
             Decision::Wait => self.counters.dropped[Drop::Neighbour as usize] += 1,
+            // It comes again.
+            Decision::Look => self.counters.packets -= 1,
+            Decision::Taken => self.counters.taken += 1,
             Decision::FanOut { .. } => {}
         }
         decision
+    }
+
+    /// The same for a frame that [`Decision::Look`] was said of, now with all of its bytes.
+    pub fn handle_whole(&mut self, incoming: &Incoming<'_>, head: &mut Head, moment: Moment) -> Decision {
+        self.is_whole = incoming.look.len() >= incoming.len;
+        let decision = self.handle(incoming, head, moment);
+        self.is_whole = false;
+        match decision {
+            // There are no more bytes than these.
+            Decision::Look => Decision::Drop(Drop::Switch),
+            other => other,
+        }
     }
 
     /// The head for one target of a group, of the same frame that [`handle`](Self::handle) was called with. A target that does not answer is told by the decision, and
@@ -439,11 +471,12 @@ impl Forwarder {
         let view = &packet.view;
         let tuple = view.tuple().ok_or(Drop::NotOurs)?;
         let bytes = view.packet_len() as u64;
+        let mut rewrite = None;
         let mut found = self.conntrack.find(&tuple);
         if let Some((id, direction)) = found {
             self.catch_up(id);
             let Some(connection) = self.conntrack.get(id) else { return Err(Drop::NoConnection) };
-            let (mut ruled, chosen) = (connection.note.ruled, connection.note.chosen);
+            let Note { mut ruled, chosen, switched, .. } = connection.note;
             if !self.rules.is_current(ruled) {
                 ruled = self.rules.find(&connection.incoming(Direction::Original), connection.note.interface);
                 self.conntrack.note_mut(id).expect("it is there").ruled = ruled;
@@ -454,15 +487,26 @@ impl Forwarder {
                 self.end(id, moment.now);
                 found = None;
             } else {
-                if !self.rules.passes(ruled, bytes, moment.now) {
+                if !self.is_whole && !self.rules.passes(ruled, bytes, moment.now) {
                     return Err(Drop::Rule);
                 }
-                match self.conntrack.handle(id, direction, view, moment.now) {
-                    Judged::Inside => self.tell_fast_path(id, moment.now),
+                // As the back end sees it.
+                let mut seen = *view;
+                if let Some(switched) = switched {
+                    match self.handle_switched(packet, (id, direction), switched, head, moment)? {
+                        Ok((change, view)) => (rewrite, seen) = (Some(change), view),
+                        Err(decision) => return Ok(decision),
+                    }
+                }
+                match self.conntrack.handle(id, direction, &seen, moment.now) {
+                    Judged::Inside => {
+                        self.tell_fast_path(id, moment.now);
+                        self.end_drain_of_reset(id);
+                    }
                     Judged::Outside => self.counters.outside += 1,
                     Judged::Begins => {
                         self.end(id, moment.now);
-                        found = None;
+                        (found, rewrite) = (None, None);
                     }
                 }
             }
@@ -476,6 +520,7 @@ impl Forwarder {
                     return Ok(Decision::FanOut { group, targets: self.groups.get(group).targets.len() });
                 }
                 Begun::Echo => return Ok(self.echo(packet, head)),
+                Begun::ByName(service) => return self.handle_waiting(packet, &tuple, service as u16, head, moment),
                 Begun::Nobody => {
                     return self.complain(Complaint::Unreachable, packet, Drop::NoBackEnd, head, moment.now);
                 }
@@ -483,7 +528,11 @@ impl Forwarder {
             },
         };
         let connection = self.conntrack.get(id).ok_or(Drop::NoConnection)?;
-        let change = Change::Ends(connection.outgoing(direction));
+        let outgoing = connection.outgoing(direction);
+        let change = match rewrite {
+            Some(rewrite) => Change::Spliced(outgoing, rewrite),
+            None => Change::Ends(outgoing),
+        };
         let decision = self.forward(packet, &change, head, moment.now);
         // One that waits for its next hop comes again.
         if decision != Ok(Decision::Wait) {
@@ -517,8 +566,11 @@ impl Forwarder {
         let (before, after) =
             (connection.incoming(direction).source.address, connection.outgoing(direction).source.address);
         let source = if view.source == before || before != after { after } else { view.source };
+        // A client quotes numbers that its back end does not know.
+        let moved = connection.note.switched.map_or(0, |switched| switched.splice.out_delta.wrapping_neg());
+        let seq_delta = if direction == Direction::Original { moved } else { 0 };
         self.counters.errors += 1;
-        let change = Change::Error { inner: &inner, source, destination: quote.source.address, quote };
+        let change = Change::Error { inner: &inner, source, destination: quote.source.address, quote, seq_delta };
         self.forward(packet, &change, head, now)
     }
 
@@ -576,6 +628,7 @@ impl Forwarder {
     pub(crate) fn end(&mut self, id: ConnectionId, now: Time) {
         if let Some(connection) = self.conntrack.remove(id) {
             self.forget_fast_path(&connection, now);
+            self.release_waiting(connection.note.switched);
             self.let_go(&connection.note);
         }
     }
@@ -611,6 +664,8 @@ pub(crate) enum Begun {
     Group(usize),
     /// It asks us for an echo.
     Echo,
+    /// It is for a service whose back end is chosen by name.
+    ByName(usize),
     /// It is for a service that nobody serves.
     Nobody,
     /// There is no way to its destination.

@@ -11,6 +11,7 @@
 //! | [`icmp`] | errors translated, and our own | RFC 5508, RFC 1812 |
 //! | [`fragments`], `cutting` | later fragments, and packets cut into some | RFC 791 |
 //! | [`maglev`], [`services`] | one address for many back ends | Eisenbud et al. 2016 |
+//! | [`first_bytes`], [`names`], [`switch`] | a back end by the name that a client asks for | RFC 6066 section 3, RFC 9293 section 3.10 |
 //! | [`fan_out`] | one datagram to many | module head |
 //! | [`rules`] | what may pass | module head |
 //! | [`prefix`], [`routes`], [`neighbours`], [`solicitation`], [`interface`] | the next hop | RFC 1812, RFC 826, RFC 4861 |
@@ -36,6 +37,7 @@ pub mod decision;
 pub mod engine;
 pub mod fan_out;
 pub mod fast_path;
+pub mod first_bytes;
 pub mod forwarder;
 pub mod fragments;
 mod frame;
@@ -44,6 +46,7 @@ pub mod interface;
 mod lists;
 pub mod maglev;
 pub mod modes;
+pub mod names;
 pub mod nat;
 pub mod neighbours;
 mod onward;
@@ -56,6 +59,7 @@ pub mod rules;
 pub mod saved;
 pub mod services;
 pub mod solicitation;
+pub mod switch;
 pub mod tcp_track;
 pub mod tuple;
 pub mod view;

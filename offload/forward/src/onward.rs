@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use nicache_port::{Checksum, Offload};
-use nicache_tcp::Time;
+use nicache_tcp::checksum::sum;
 use nicache_tcp::frame::ETHERNET_BYTES;
+use nicache_tcp::{Rewrite, Time, rewrite};
 
 use crate::counters::Drop;
 use crate::cutting;
@@ -25,8 +26,16 @@ pub(crate) const COMPLAINTS_AT_ONCE: u64 = 50;
 pub(crate) enum Change<'a> {
     Nothing,
     Ends(Tuple),
+    /// Its ends, and numbers of TCP.
+    Spliced(Tuple, Rewrite),
     Addresses(IpAddr, IpAddr),
-    Error { inner: &'a View, source: IpAddr, destination: IpAddr, quote: Tuple },
+    Error {
+        inner: &'a View,
+        source: IpAddr,
+        destination: IpAddr,
+        quote: Tuple,
+        seq_delta: u32,
+    },
 }
 
 impl Forwarder {
@@ -41,7 +50,7 @@ impl Forwarder {
         let view = &packet.view;
         let (source, destination) = match change {
             Change::Nothing => (view.source, view.destination),
-            Change::Ends(tuple) => (tuple.source.address, tuple.destination.address),
+            Change::Ends(tuple) | Change::Spliced(tuple, _) => (tuple.source.address, tuple.destination.address),
             Change::Addresses(source, destination) => (*source, *destination),
             Change::Error { source, destination, .. } => (*source, *destination),
         };
@@ -93,9 +102,16 @@ impl Forwarder {
             Change::Addresses(source, destination) => {
                 readdress(head, &moved, *source, *destination);
             }
-            Change::Error { inner, source, destination, quote } => {
+            Change::Spliced(tuple, change) => {
+                translate(head, &moved, tuple, packet.is_partial());
+                rewrite(&mut head[moved.transport_at..], change, !packet.is_partial());
+            }
+            Change::Error { inner, source, destination, quote, seq_delta } => {
                 let inner = inner.moved(inner.network_at - view.network_at + network_at);
                 icmp::translate_error(head, &moved, &inner, (*source, *destination), quote);
+                if *seq_delta != 0 {
+                    quote_moved(head, &moved, inner.transport_at + 4, *seq_delta);
+                }
             }
         }
         let offload = shifted(packet.offload, view.network_at, network_at).ok_or(Drop::Malformed)?;
@@ -166,6 +182,15 @@ impl Forwarder {
             offload: packet.offload,
         })
     }
+}
+
+/// Moves the number of a segment that an error quotes.
+fn quote_moved(head: &mut Head, view: &View, at: usize, delta: u32) {
+    let Some(field) = head.get_mut(at..at + 4) else { return };
+    let old = sum(field);
+    let seq = u32::from_be_bytes([field[0], field[1], field[2], field[3]]).wrapping_add(delta);
+    field.copy_from_slice(&seq.to_be_bytes());
+    crate::rewrite::change_icmp(head, view, old, sum(&seq.to_be_bytes()));
 }
 
 /// The metadata of a frame whose IP header was at `from` and is at `to`.

@@ -5,12 +5,13 @@
 
 use std::net::SocketAddr;
 
-use nicache_tcp::Time;
+use nicache_tcp::{Splice, Time};
 
 use crate::conntrack::{ConnectionId, Phase};
 use crate::forwarder::{Forwarder, Note};
 use crate::rules::Ruled;
 use crate::services::Chosen;
+use crate::switch::Switched;
 use crate::tcp_track::{Direction, TcpState};
 use crate::tuple::{Endpoint, Tuple};
 
@@ -35,6 +36,8 @@ pub struct Saved {
     pub packets: [u64; 2],
     /// Bytes of IP.
     pub bytes: [u64; 2],
+    /// Its back end was chosen by name: how its segments are changed.
+    pub splice: Option<Splice>,
 }
 
 impl Forwarder {
@@ -52,6 +55,10 @@ impl Forwarder {
     pub fn save(&self, id: ConnectionId) -> Option<Saved> {
         let connection = self.conntrack.get(id).filter(|connection| connection.phase() != Phase::Opening)?;
         let note = &connection.note;
+        // Its first bytes are kept here alone.
+        if note.switched.is_some_and(|switched| switched.place.is_some()) {
+            return None;
+        }
         Some(Saved {
             original: connection.incoming(Direction::Original),
             outgoing: connection.outgoing(Direction::Original),
@@ -62,6 +69,7 @@ impl Forwarder {
             begun: note.begun,
             packets: note.packets,
             bytes: note.bytes,
+            splice: note.switched.map(|switched| switched.splice),
         })
     }
 
@@ -74,6 +82,7 @@ impl Forwarder {
             || is_v4 != [is_v4[0]; 4]
             || original.protocol != outgoing.protocol
             || saved.through.is_none() && original.source != outgoing.source
+            || saved.splice.is_some() && (self.switch.is_none() || saved.state.is_none())
         {
             return false;
         }
@@ -102,6 +111,7 @@ impl Forwarder {
             packets: saved.packets,
             bytes: saved.bytes,
             entered: None,
+            switched: saved.splice.map(|splice| Switched { splice, place: None }),
         };
         if self.conntrack.restore(original, outgoing, saved.state, note, now).is_none() {
             source.into_iter().for_each(|mapping| self.nat.release(mapping));

@@ -8,7 +8,9 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 use nicache_tcp::Time;
 
+use crate::first_bytes::By;
 use crate::maglev::Maglev;
+use crate::names::Names;
 use crate::tuple::{Endpoint, Protocol, Tuple};
 
 /// A back end, as it is set up.
@@ -31,6 +33,19 @@ pub struct ServiceConfig {
     pub back_ends: Vec<BackEnd>,
     /// Back ends see an external address of ours, by its number, in the client's place.
     pub masquerade: Option<usize>,
+    /// The back end depends on the name that a client asks for.
+    pub by_name: Option<ByName>,
+}
+
+/// How a back end is chosen by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByName {
+    /// Where the name is.
+    pub by: By,
+    /// Who has which.
+    pub names: Names,
+    /// Back ends are told who the client is, by version 2 of the PROXY protocol.
+    pub proxy_protocol: bool,
 }
 
 /// How a back end does.
@@ -52,7 +67,8 @@ struct Service {
     config: ServiceConfig,
     health: Vec<Health>,
     connections: Vec<u32>,
-    table: Maglev,
+    /// One for each set of back ends.
+    tables: Vec<Maglev>,
 }
 
 /// All services.
@@ -81,7 +97,7 @@ impl Services {
                 let mut service = Service {
                     health: vec![Health::Up; count],
                     connections: vec![0; count],
-                    table: Maglev::new(&[], seed),
+                    tables: Vec::new(),
                     config,
                 };
                 service.rebuild(seed);
@@ -108,10 +124,15 @@ impl Services {
         &self.services[service].config
     }
 
-    /// The back end for a new connection of a client. `None`: none is up.
-    pub fn choose(&self, service: usize, tuple: &Tuple) -> Option<Chosen> {
+    /// Whether a back end of any of them depends on a name.
+    pub fn has_names(&self) -> bool {
+        self.services.iter().any(|service| service.config.by_name.is_some())
+    }
+
+    /// The back end for a new connection of a client, among those of a set; without names there is one set, 0. `None`: none is up.
+    pub fn choose(&self, service: usize, set: u16, tuple: &Tuple) -> Option<Chosen> {
         let hash = FixedState::with_seed(self.seed).hash_one(tuple);
-        let back_end = self.services[service].table.find(hash)?;
+        let back_end = self.services[service].tables.get(usize::from(set))?.find(hash)?;
         Some(Chosen { service: service as u16, back_end: back_end as u16 })
     }
 
@@ -162,15 +183,19 @@ impl Services {
 impl Service {
     fn rebuild(&mut self, seed: u64) {
         let name = |endpoint: &Endpoint| FixedState::with_seed(seed).hash_one(endpoint);
-        let list: Vec<(u64, u16)> = self
-            .config
-            .back_ends
-            .iter()
-            .zip(&self.health)
-            .map(|(back_end, health)| {
-                (name(&back_end.endpoint), if *health == Health::Up { back_end.weight } else { 0 })
+        let is_in = |set: Option<&Vec<u16>>, number: usize| set.is_none_or(|set| set.contains(&(number as u16)));
+        let list = |set: Option<&Vec<u16>>| -> Vec<(u64, u16)> {
+            let all = self.config.back_ends.iter().zip(&self.health).enumerate();
+            all.map(|(number, (back_end, health))| {
+                let is_wanted = *health == Health::Up && is_in(set, number);
+                (name(&back_end.endpoint), if is_wanted { back_end.weight } else { 0 })
             })
-            .collect();
-        self.table = Maglev::new(&list, seed);
+            .collect()
+        };
+        let tables = match &self.config.by_name {
+            None => vec![Maglev::new(&list(None), seed)],
+            Some(by_name) => by_name.names.sets().iter().map(|set| Maglev::new(&list(Some(set)), seed)).collect(),
+        };
+        self.tables = tables;
     }
 }

@@ -13,7 +13,6 @@
 use nicache_tcp::Seq;
 use nicache_tcp::wire::Flags;
 
-use crate::fast_path::Numbers;
 use crate::view::TcpView;
 
 /// How far an acknowledgment may be behind at least: more than any window without scaling (van Rooij 2000, section 3).
@@ -72,6 +71,21 @@ struct Side {
     offers_scale: bool,
     /// Behind its FIN.
     fin: Option<Seq>,
+}
+
+/// What is known of an end of a TCP connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    /// Behind the last number that it has sent.
+    pub end: Seq,
+    /// Behind the last number that the other end has let it send.
+    pub max_end: Seq,
+    /// The largest window that it has offered, in bytes.
+    pub max_window: u32,
+    /// The last number that it has acknowledged.
+    pub acked: Seq,
+    /// The shift of its windows.
+    pub scale: u8,
 }
 
 /// What a segment means.

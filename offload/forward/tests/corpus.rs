@@ -12,6 +12,16 @@ fn packet() {
 }
 
 #[test]
+fn names() {
+    replay("names", exercise::names);
+}
+
+#[test]
+fn switching() {
+    replay("switching", exercise::switching);
+}
+
+#[test]
 fn receipts() {
     replay("receipts", exercise::receipts);
 }

@@ -20,6 +20,16 @@ proptest! {
         exercise::receipts(&bytes);
     }
 
+    #[test]
+    fn any_talk_with_a_service_by_name(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        exercise::switching(&bytes);
+    }
+
+    #[test]
+    fn any_first_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        exercise::names(&bytes);
+    }
+
     /// Right packets with some bytes that are not.
     #[test]
     fn odd_packets(edits in proptest::collection::vec((0usize..8, 0u8..3, any::<bool>(), any::<u8>(), proptest::collection::vec((any::<usize>(), any::<u8>()), 0..4)), 1..12)) {

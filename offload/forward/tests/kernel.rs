@@ -209,6 +209,7 @@ fn one_address_for_three_back_ends() {
             address: Endpoint::new(address(vip), 80),
             back_ends: [11, 12, 13].map(back_end).into(),
             masquerade: None,
+            by_name: None,
         }
     });
     config.services = services.into();

@@ -1,6 +1,7 @@
 //! Tables that are bounded (F6), connections that strangers do not disturb (F7), and back ends that come and go.
 
 mod packets;
+mod switching;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -282,6 +283,7 @@ fn service(protocol: Protocol, weights: [u16; 2]) -> ServiceConfig {
         address: Endpoint::new(address("10.1.0.100"), 80),
         back_ends: vec![back_end(0), back_end(1)],
         masquerade: None,
+        by_name: None,
     }
 }
 

@@ -23,7 +23,7 @@ use nicache_forward::conntrack::ConnectionId;
 use nicache_forward::saved::Saved;
 use nicache_forward::tcp_track::TcpState;
 use nicache_forward::tuple::{Endpoint, Protocol, Tuple};
-use nicache_tcp::Time;
+use nicache_tcp::{Splice, Time};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"niconns1");
@@ -56,6 +56,32 @@ struct Record {
     begun: u64,
     packets: [u64; 2],
     bytes: [u64; 2],
+}
+
+/// What stands behind the record of a connection whose back end was chosen by name. A record without it is that of any other, also one that an earlier version has written.
+#[derive(Debug, Serialize, Deserialize)]
+struct Moved {
+    deltas: [u32; 3],
+    scales: [u8; 4],
+}
+
+impl From<Splice> for Moved {
+    fn from(splice: Splice) -> Moved {
+        let Splice { out_delta, in_delta, ts_delta, client_scale, card_scale, host_scale, host_peer_scale } = splice;
+        Moved {
+            deltas: [out_delta, in_delta, ts_delta],
+            scales: [client_scale, card_scale, host_scale, host_peer_scale],
+        }
+    }
+}
+
+impl From<Moved> for Splice {
+    fn from(Moved { deltas, scales }: Moved) -> Splice {
+        let [out_delta, in_delta, ts_delta] = deltas;
+        // No shift is longer (RFC 7323 section 2.3).
+        let [client_scale, card_scale, host_scale, host_peer_scale] = scales.map(|scale| scale.min(14));
+        Splice { out_delta, in_delta, ts_delta, client_scale, card_scale, host_scale, host_peer_scale }
+    }
 }
 
 const STATES: [TcpState; 7] = [
@@ -219,11 +245,20 @@ fn encode(saved: &Saved) -> Vec<u8> {
         packets: saved.packets,
         bytes: saved.bytes,
     };
-    postcard::to_allocvec(&record).ok().filter(|bytes| bytes.len() <= COPY_BYTES - HEAD_BYTES).unwrap_or_default()
+    let mut bytes = postcard::to_allocvec(&record).unwrap_or_default();
+    if let Some(splice) = saved.splice {
+        bytes.extend(postcard::to_allocvec(&Moved::from(splice)).unwrap_or_default());
+    }
+    if bytes.len() <= COPY_BYTES - HEAD_BYTES { bytes } else { Vec::new() }
 }
 
-fn decode(bytes: &[u8]) -> Option<Saved> {
-    let record: Record = postcard::from_bytes(bytes).ok()?;
+/// A connection from the bytes that it was written as. `None`: they are none.
+pub fn decode(bytes: &[u8]) -> Option<Saved> {
+    let (record, rest): (Record, &[u8]) = postcard::take_from_bytes(bytes).ok()?;
+    let splice = match rest {
+        [] => None,
+        moved => Some(Splice::from(postcard::from_bytes::<Moved>(moved).ok()?)),
+    };
     let protocol = *PROTOCOLS.get(usize::from(record.protocol))?;
     let [a, b, c, d] = record.ends.map(Endpoint::from);
     let state = match record.state {
@@ -240,6 +275,7 @@ fn decode(bytes: &[u8]) -> Option<Saved> {
         begun: Time(record.begun),
         packets: record.packets,
         bytes: record.bytes,
+        splice,
     })
 }
 
@@ -260,6 +296,15 @@ mod tests {
             begun: Time(u64::MAX),
             packets: [u64::MAX; 2],
             bytes: [u64::MAX; 2],
+            splice: Some(Splice {
+                out_delta: u32::MAX,
+                in_delta: u32::MAX,
+                ts_delta: u32::MAX,
+                client_scale: 14,
+                card_scale: 14,
+                host_scale: 14,
+                host_peer_scale: 14,
+            }),
         }
     }
 
@@ -268,6 +313,8 @@ mod tests {
         let bytes = encode(&saved(65_535));
         assert!(!bytes.is_empty());
         assert_eq!(decode(&bytes), Some(saved(65_535)));
+        let plain = Saved { splice: None, ..saved(7) };
+        assert_eq!(decode(&encode(&plain)), Some(plain));
         for len in 0..bytes.len() {
             let _ = decode(&bytes[..len]);
         }

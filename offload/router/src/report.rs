@@ -90,6 +90,9 @@ pub struct ServiceReport {
     pub name: String,
     /// Protocol and address.
     pub address: String,
+    /// Where the name is that a back end is chosen by: `sni` or `host`, if it is.
+    #[serde(default)]
+    pub by: Option<String>,
     /// Who answers.
     pub back_ends: Vec<BackEndReport>,
 }
@@ -107,6 +110,9 @@ pub struct BackEndReport {
     pub reason: String,
     /// Connections that it has.
     pub connections: u32,
+    /// Names that it has; empty for a service by name: those that no other one has.
+    #[serde(default)]
+    pub names: Vec<String>,
 }
 
 /// A connection.
@@ -133,6 +139,9 @@ pub struct FlowReport {
     /// Its packets are forwarded in the kernel, in both directions.
     #[serde(default)]
     pub is_fast: bool,
+    /// Its back end was chosen by name.
+    #[serde(default)]
+    pub is_by_name: bool,
 }
 
 impl FlowReport {
@@ -159,7 +168,7 @@ pub struct WhyReport {
 pub const FLOWS_MAX: usize = 20;
 
 /// What is in [`Report::counters`] beside the counters of forwarder and engine.
-const OWN: [Counter; 14] = [
+const OWN: [Counter; 17] = [
     Counter::growing("restored", "Connections taken over from a forwarder that had ended."),
     Counter::gauge("mappings", "Inside endpoints that have an external port at the moment."),
     Counter::growing("fast_packets", "Packets forwarded in the kernel (fast path); they are among those passed on."),
@@ -169,11 +178,30 @@ const OWN: [Counter; 14] = [
     Counter::growing("fast_voided", "How often all decisions handed to the kernel became void at once."),
     Counter::growing("fast_unsent", "Packets that the kernel took and could not send."),
     Counter::growing("fast_failed", "Calls of the kernel for the fast path that failed."),
+    Counter::gauge("switch_half_open", "Clients of services by name whose handshake is not complete at the moment."),
+    Counter::gauge("switch_looking", "Connections of services by name whose name has not come at the moment."),
+    Counter::gauge(
+        "switch_opening",
+        "Connections of services by name whose back end has not acknowledged the first bytes at the moment.",
+    ),
     Counter::gauge("queued", "Frames that wait to be forwarded at the moment."),
     Counter::gauge("free_buffers", "Buffers of main memory that nothing refers to at the moment."),
     Counter::gauge("under_way", "Packets and fetches that the card is not done with at the moment."),
     Counter::gauge("routes", "Routes at the moment."),
     Counter::gauge("neighbours", "Neighbours that are known or asked for at the moment."),
+];
+
+/// Counters of connections of services by name that were reset, and why that was.
+const RESETS: [(&str, &str); 9] = [
+    ("switch_malformed", "malformed"),
+    ("switch_too_long", "too long"),
+    ("switch_late", "late"),
+    ("switch_unknown_name", "unknown name"),
+    ("switch_no_back_end", "no back end up"),
+    ("switch_refused", "refused"),
+    ("switch_silent", "no answer"),
+    ("switch_unstamped", "no timestamps"),
+    ("switch_pushed_out", "pushed out"),
 ];
 
 /// All counters of [`Report::counters`].
@@ -249,11 +277,37 @@ impl fmt::Display for Report {
             let InterfaceReport { name, addresses, mtu, .. } = interface;
             writeln!(f, "interface    {name}: {}, mtu {mtu}{masquerade}", addresses.join(", "))?;
         }
+        if self.services.iter().any(|service| service.by.is_some()) {
+            let resets: Vec<String> = RESETS
+                .iter()
+                .map(|(name, why)| (of(name), why))
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, why)| format!("{count} {why}"))
+                .collect();
+            writeln!(
+                f,
+                "by name      {} accepted, {} chosen, {} spliced; waiting: {} handshakes, {} for a name, {} for a back end; {} cookies; reset: {}",
+                of("switch_accepted"),
+                of("switch_chosen"),
+                of("switch_spliced"),
+                of("switch_half_open"),
+                of("switch_looking"),
+                of("switch_opening"),
+                of("switch_cookies_sent"),
+                if resets.is_empty() { "none".to_owned() } else { resets.join(", ") }
+            )?;
+        }
         for service in &self.services {
-            writeln!(f, "service      {} at {}", service.name, service.address)?;
-            for BackEndReport { address, weight, health, reason, connections } in &service.back_ends {
+            let by = service.by.as_ref().map_or_else(String::new, |by| format!(", by {by}"));
+            writeln!(f, "service      {} at {}{by}", service.name, service.address)?;
+            for BackEndReport { address, weight, health, reason, connections, names } in &service.back_ends {
                 let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
-                writeln!(f, "  {address:<24} {health:<8} weight {weight}, {connections} connections{reason}")?;
+                let names = match (names.as_slice(), &service.by) {
+                    (_, None) => String::new(),
+                    ([], Some(_)) => ", all other names".to_owned(),
+                    (names, Some(_)) => format!(", {}", names.join(" ")),
+                };
+                writeln!(f, "  {address:<24} {health:<8} weight {weight}, {connections} connections{names}{reason}")?;
             }
         }
         for flow in &self.flows {
@@ -265,7 +319,19 @@ impl fmt::Display for Report {
 
 impl fmt::Display for FlowReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FlowReport { original, outgoing, state, packets, bytes, age_ms, idle_ms, back_end, rule, is_fast } = self;
+        let FlowReport {
+            original,
+            outgoing,
+            state,
+            packets,
+            bytes,
+            age_ms,
+            idle_ms,
+            back_end,
+            rule,
+            is_fast,
+            is_by_name,
+        } = self;
         write!(f, "{original}")?;
         if original != outgoing {
             write!(f, ", leaves as {outgoing}")?;
@@ -273,7 +339,7 @@ impl fmt::Display for FlowReport {
         write!(f, ": {state}, {} bytes in {} packets, back {} in {}", bytes[0], packets[0], bytes[1], packets[1])?;
         write!(f, "; began {:.1} s ago, silent for {:.1} s", *age_ms as f64 / 1e3, *idle_ms as f64 / 1e3)?;
         if let Some(back_end) = back_end {
-            write!(f, "; back end {back_end}")?;
+            write!(f, "; back end {back_end}{}", if *is_by_name { " by name" } else { "" })?;
         }
         if let Some(rule) = rule {
             write!(f, "; rule {rule}")?;

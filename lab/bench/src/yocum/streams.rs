@@ -189,6 +189,7 @@ impl Simulation {
             address: Endpoint::new([10, 1, 0, 100], 80),
             back_ends: vec![BackEnd { endpoint: Endpoint::new([192, 0, 2, 2], 80), weight: 1 }],
             masquerade: None,
+            by_name: None,
         }];
         let mut forwarder = Forwarder::new(setup, Time::ZERO).map_err(io::Error::other)?;
         forwarder.set_neighbour(1, [192, 0, 2, 2].into(), SERVER_MAC);

@@ -65,7 +65,7 @@ impl<B: Backend> Engine<B> {
     }
 
     /// Fetches what would be lost, so that its entry can go.
-    fn spill(&mut self, buffer: BufferId) -> Result<(), Broken> {
+    pub(super) fn spill(&mut self, buffer: BufferId) -> Result<(), Broken> {
         if self.buffers[buffer.0 as usize].is_fetched || self.backend.room()? < 1 {
             return Ok(());
         }

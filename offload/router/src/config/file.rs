@@ -7,7 +7,7 @@ use nicache_study::Size;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::values::{Address, Kept, Linked, Ports, Socket, Span, Transport, Word};
+use super::values::{Address, Kept, Linked, Named, Ports, ProxyVersion, Socket, Span, Transport, Word};
 
 /// A whole file.
 #[derive(Clone, Debug, Deserialize)]
@@ -114,11 +114,25 @@ pub struct ServiceText {
     pub address: Spanned<Word<Socket>>,
     /// Back ends see this address of ours in place of clients'.
     pub masquerade: Option<Spanned<Word<Address>>>,
+    /// Where the name is that a back end is chosen by.
+    pub by: Option<Spanned<ByText>>,
+    /// How back ends are told who the client is.
+    pub proxy_protocol: Option<Spanned<Word<ProxyVersion>>>,
     /// How to find out whether a back end answers.
     pub check: Option<Spanned<CheckText>>,
     /// Who answers.
     #[serde(default, rename = "back-end")]
     pub back_ends: Vec<Spanned<BackEndText>>,
+}
+
+/// By what a back end is chosen.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum ByText {
+    /// The name in a TLS ClientHello.
+    Sni,
+    /// The host of the first request.
+    Host,
 }
 
 /// A back end.
@@ -129,6 +143,9 @@ pub struct BackEndText {
     pub address: Spanned<Word<Socket>>,
     /// How much it gets, beside the others; 1 if it is not said, 0: nothing.
     pub weight: Option<u16>,
+    /// Names that it has, for a service with [`ServiceText::by`]; none: those that no other one has.
+    #[serde(default)]
+    pub names: Vec<Spanned<Word<Named>>>,
 }
 
 /// How health is checked.

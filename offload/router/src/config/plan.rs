@@ -7,22 +7,24 @@ use std::time::Duration;
 use nicache_forward::Config;
 use nicache_forward::conntrack::Limits;
 use nicache_forward::fan_out::Group;
+use nicache_forward::first_bytes::By;
 use nicache_forward::interface::Interface;
 use nicache_forward::maglev::BACK_ENDS_MAX;
 use nicache_forward::modes::Mode;
+use nicache_forward::names::{Names, Pattern};
 use nicache_forward::nat::{External, Filtering, Forwarded};
 use nicache_forward::pcache::Order;
 use nicache_forward::routes::Route;
 use nicache_forward::rules::{Action, Rule};
-use nicache_forward::services::{BackEnd, Chosen, ServiceConfig};
+use nicache_forward::services::{BackEnd, ByName, Chosen, ServiceConfig};
 use nicache_forward::tuple::{Endpoint, Protocol};
 use nicache_tcp::frame::Tags;
 use toml::Spanned;
 
 use super::file::{
-    ActionText, CheckKind, CheckText, File, GroupText, InterfaceText, Masquerade, RuleText, ServiceText,
+    ActionText, ByText, CheckKind, CheckText, File, GroupText, InterfaceText, Masquerade, RuleText, ServiceText,
 };
-use super::values::{Address, Kept, Ports, Socket, Transport, Word};
+use super::values::{Address, Kept, Named, Ports, Socket, Transport, Word};
 use super::{ConfigError, parse};
 use crate::health::OWN_PORTS;
 use crate::kernel::Link;
@@ -110,6 +112,8 @@ pub struct Plan {
     pub interfaces: Vec<Interfaced>,
     /// Names of services, in their order.
     pub services: Vec<String>,
+    /// Of each service the names that its back ends have, as they are written.
+    pub names: Vec<Vec<Vec<String>>>,
     /// Health checks.
     pub checks: Vec<Check>,
     /// Whether the kernel's routes are used.
@@ -141,6 +145,7 @@ impl Plan {
             links: Vec::new(),
             interfaces: Vec::new(),
             services: Vec::new(),
+            names: Vec::new(),
             checks: Vec::new(),
             kernel_routes: file.kernel_routes.unwrap_or(true),
         };
@@ -156,6 +161,11 @@ impl Plan {
         file.groups.iter().try_for_each(|group| maker.group(group.get_ref()))?;
         file.rules.iter().try_for_each(|rule| maker.rule(rule))?;
         Ok(maker.plan)
+    }
+
+    /// Names that a back end of a service has, as they are written.
+    pub fn names_of(&self, service: usize, back_end: usize) -> Vec<String> {
+        self.names.get(service).and_then(|names| names.get(back_end)).cloned().unwrap_or_default()
     }
 }
 
@@ -413,10 +423,55 @@ impl Maker<'_> {
                 self.plan.checks.push(check);
             }
         }
+        let by_name = self.by_name(text, protocol)?;
+        let written = |named: &Spanned<Word<Named>>| self.source[named.span()].trim_matches(['"', '\'']).to_owned();
+        let names = text.back_ends.iter().map(|back_end| back_end.get_ref().names.iter().map(written).collect());
+        let names = names.collect();
+        self.plan.names.push(names);
         self.plan.services.push(text.name.clone().unwrap_or_else(|| format!("{protocol}/{address}")));
         let address = address.into();
-        self.plan.config.services.push(ServiceConfig { protocol, address, back_ends, masquerade });
+        self.plan.config.services.push(ServiceConfig { protocol, address, back_ends, masquerade, by_name });
         Ok(())
+    }
+
+    /// How a back end of a service is chosen by name, if it is.
+    fn by_name(&self, text: &ServiceText, protocol: Protocol) -> Result<Option<ByName>, ConfigError> {
+        let Some(by) = &text.by else {
+            let named = text.back_ends.iter().find_map(|back_end| back_end.get_ref().names.first());
+            if let Some(named) = named {
+                let message =
+                    "names are for a service with by = \"sni\" or by = \"host\": write one of them beside its address";
+                return Err(self.error(named.span(), message));
+            }
+            return match &text.proxy_protocol {
+                None => Ok(None),
+                Some(proxy) => {
+                    let message = "proxy-protocol is for a service with by = \"sni\" or by = \"host\"; back ends of others see their clients' own addresses";
+                    Err(self.error(proxy.span(), message))
+                }
+            };
+        };
+        if protocol != Protocol::Tcp {
+            return Err(self.error(by.span(), "only a service of TCP can be by name"));
+        }
+        let mut all = Vec::new();
+        for back_end in &text.back_ends {
+            let mut patterns: Vec<Pattern> = Vec::new();
+            for named in &back_end.get_ref().names {
+                let Word(Named(pattern)) = named.get_ref();
+                if patterns.contains(pattern) {
+                    return Err(self.error(named.span(), "this back end has the name twice"));
+                }
+                patterns.push(pattern.clone());
+            }
+            all.push(patterns);
+        }
+        let names = Names::new(&all).map_err(|error| self.error(by.span(), error.to_string()))?;
+        let by = match by.get_ref() {
+            ByText::Sni => By::Sni,
+            ByText::Host => By::Host,
+        };
+        Ok(Some(ByName { by, names, proxy_protocol: text.proxy_protocol.is_some() }))
     }
 
     fn check(

@@ -98,10 +98,59 @@ fn errors_name_line_and_key() {
     assert!(error.to_string().contains("[[interface]]"), "{error}");
 }
 
+const BY_NAME: &str = r#"
+[[interface]]
+name = "eth0"
+
+[[service]]
+name = "sites"
+protocol = "tcp"
+address = "10.1.0.1:443"
+by = "sni"
+proxy-protocol = "v2"
+  [[service.back-end]]
+  address = "10.1.0.11:443"
+  names = ["shop.example", "*.shop.example"]
+  [[service.back-end]]
+  address = "10.1.0.12:443"
+"#;
+
+#[test]
+fn a_service_by_name() {
+    use nicache_forward::first_bytes::name::Name;
+    let plan = Plan::make(BY_NAME, &links(), 1).unwrap();
+    let by_name = plan.config.services[0].by_name.as_ref().unwrap();
+    assert!(by_name.proxy_protocol && by_name.by.to_string() == "sni");
+    let set = |text: &str| by_name.names.find(Name::new(text.as_bytes()).as_ref()).unwrap();
+    assert_eq!(
+        (set("a.shop.example"), by_name.names.sets()[usize::from(set("x.example"))].clone()),
+        (set("shop.example"), vec![1])
+    );
+    for (old, new, line, message) in [
+        ("by = \"sni\"", "by = \"path\"", 9, "unknown variant"),
+        ("by = \"sni\"\n", "", 12, "names are for a service with by"),
+        ("by = \"sni\"\nproxy", "proxy", 12, "names are for"),
+        ("protocol = \"tcp\"", "protocol = \"udp\"", 9, "only a service of TCP"),
+        ("\"v2\"", "\"v1\"", 10, "write v2"),
+        ("\"*.shop.example\"", "\"*\"", 13, "such as shop.example"),
+        ("\"*.shop.example\"", "\"SHOP.example.\"", 13, "the name twice"),
+    ] {
+        assert!(BY_NAME.contains(old), "{old}");
+        let error = Plan::make(&BY_NAME.replacen(old, new, 1), &links(), 1).unwrap_err();
+        assert!(error.line == line && error.message.contains(message) && !error.text.is_empty(), "{new}: {error}");
+    }
+    let lonely = BY_NAME.replace("by = \"sni\"\n", "").replace("names = [\"shop.example\", \"*.shop.example\"]", "");
+    let error = Plan::make(&lonely, &links(), 1).unwrap_err();
+    assert!(error.line == 9 && error.message.contains("see their clients' own addresses"), "{error}");
+}
+
 #[test]
 fn any_text_is_an_error_or_a_plan() {
     for cut in 0..WHOLE.len() {
         let _ = Plan::make(&WHOLE[..cut], &links(), 1);
         let _ = Plan::make(&WHOLE[cut..], &links(), 1);
+    }
+    for cut in 0..BY_NAME.len() {
+        let _ = Plan::make(&BY_NAME[..cut], &links(), 1);
     }
 }

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
+use nicache_forward::names::Pattern;
 use nicache_forward::tuple::Protocol;
 use serde::{Deserialize, Deserializer, de};
 
@@ -76,6 +77,39 @@ impl FromStr for Transport {
             "udp" => Ok(Transport(Protocol::Udp)),
             "icmp" => Ok(Transport(Protocol::Query)),
             _ => Err(format!("`{text}` is not a protocol: write tcp, udp or icmp")),
+        }
+    }
+}
+
+/// A name of a host, or the end of some: `shop.example`, `*.shop.example`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named(pub Pattern);
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Named, String> {
+        let odd = || {
+            format!(
+                "`{text}` is not a name such as shop.example or *.shop.example (leave names away for a back end that has all others)"
+            )
+        };
+        Pattern::new(text).map(Named).ok_or_else(odd)
+    }
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxyVersion;
+
+impl FromStr for ProxyVersion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ProxyVersion, String> {
+        if text == "v2" {
+            Ok(ProxyVersion)
+        } else {
+            Err(format!("`{text}` is not a version of the PROXY protocol that is spoken here: write v2"))
         }
     }
 }

@@ -50,6 +50,10 @@ impl Router {
         put("mappings", forwarder.nat().len() as u64);
         put("routes", forwarder.routes().iter().count() as u64);
         put("neighbours", forwarder.neighbours().len() as u64);
+        let waiting = forwarder.waiting_counts();
+        for (name, count) in ["switch_half_open", "switch_looking", "switch_opening"].into_iter().zip(waiting) {
+            put(name, count.into());
+        }
         let fast = forwarder.fast_counters();
         if let Some(fast) = &fast {
             put("fast_packets", fast.packets);
@@ -129,6 +133,7 @@ impl Router {
                 health: health.to_owned(),
                 reason: self.reasons.get(&(chosen.service, chosen.back_end)).cloned().unwrap_or_default(),
                 connections: services.connections(chosen),
+                names: self.plan.names_of(service, place),
             }
         };
         let report = |(number, name): (usize, &String)| {
@@ -136,6 +141,7 @@ impl Router {
             ServiceReport {
                 name: name.clone(),
                 address: format!("{} {}", config.protocol, config.address),
+                by: config.by_name.as_ref().map(|by_name| by_name.by.to_string()),
                 back_ends: (0..config.back_ends.len()).map(|place| back_end(number, place)).collect(),
             }
         };
@@ -156,6 +162,7 @@ impl Router {
             back_end: note.back_end().map(|chosen| self.forwarder.services().endpoint(chosen).to_string()),
             rule: note.rule().map(|rule| u32::from(rule) + 1),
             is_fast: self.forwarder.is_fast(note),
+            is_by_name: note.is_switched(),
         }
     }
 
@@ -188,6 +195,7 @@ impl Router {
         });
         let mut says = Vec::new();
         self.say_services(&mut says, is_it);
+        self.say_waiting(&mut says, is_it);
         if asked.port() != 0 {
             self.say_mappings(&mut says, asked.into());
         }
@@ -208,21 +216,43 @@ impl Router {
                     report.back_ends.iter().filter(|back_end| back_end.health == "up" && back_end.weight > 0).count();
                 let all = report.back_ends.len();
                 let advice = if up == 0 { ": new connections are refused until one is up" } else { "" };
+                let by = match report.by.as_deref() {
+                    Some("sni") => " Which one answers depends on the name in the TLS ClientHello.",
+                    Some(_) => " Which one answers depends on the host of the first request.",
+                    None => "",
+                };
                 format!(
-                    "It is the address of the service {}, of whose {all} back ends {up} are up{advice}.",
+                    "It is the address of the service {}, of whose {all} back ends {up} are up{advice}.{by}",
                     report.name
                 )
             } else {
                 let place = (0..report.back_ends.len()).find(|place| back_end(*place))?;
-                let BackEndReport { health, reason, connections, .. } = &report.back_ends[place];
+                let BackEndReport { health, reason, connections, names, .. } = &report.back_ends[place];
                 let reason = if reason.is_empty() { "it is not checked" } else { reason };
+                let names = match (names.as_slice(), &report.by) {
+                    (_, None) => String::new(),
+                    ([], Some(_)) => " It has all names that no other one has.".to_owned(),
+                    (names, Some(_)) => format!(" It has the names {}.", names.join(", ")),
+                };
                 format!(
-                    "It is a back end of the service {}, and {health} ({reason}), with {connections} connections.",
+                    "It is a back end of the service {}, and {health} ({reason}), with {connections} connections.{names}",
                     report.name
                 )
             })
         }) {
             says.push(service);
+        }
+    }
+
+    fn say_waiting(&self, says: &mut Vec<String>, is_it: impl Fn(Endpoint) -> bool) {
+        let all = self.forwarder.waiting().filter(|(tuple, _)| is_it(tuple.source) || is_it(tuple.destination));
+        for (tuple, waiting) in all.take(FLOWS_MAX) {
+            says.push(format!(
+                "The connection {tuple} of the service {} waits for {}; {} bytes have come.",
+                self.plan.services[usize::from(waiting.service)],
+                waiting.state,
+                waiting.bytes
+            ));
         }
     }
 

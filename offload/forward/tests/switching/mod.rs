@@ -1,0 +1,426 @@
+//! A back end by the name that a client asks for, segment by segment: every frame that comes out is judged anew, word by word.
+
+use std::time::Duration;
+
+use nicache_forward::conntrack::{ConnectionId, Phase};
+use nicache_forward::first_bytes::By;
+use nicache_forward::names::{Names, Pattern};
+use nicache_forward::saved::Saved;
+use nicache_forward::services::{BackEnd, ByName, ServiceConfig};
+use nicache_forward::switch::{LOOK_BYTES_MAX, LOOK_TIME};
+use nicache_forward::tuple::{Endpoint, Protocol};
+use nicache_forward::{Config, Decision, Drop, Head, Incoming, Moment};
+use nicache_port::Offload;
+use nicache_tcp::frame::{Addresses, HEADERS_BYTES_MAX, Packet, Tags, write_headers};
+use nicache_tcp::{Flags, HeadRepr, SegmentHead, Seq, SynOptions, Timestamps, checksum};
+
+use crate::packets::verify;
+use crate::world::{CLIENTS, INSIDE, OUTSIDE, SERVERS, TAG, World, address};
+
+const SYN: Flags = Flags::SYN;
+const ACK: Flags = Flags::ACK;
+const RST: Flags = Flags::RST;
+const FIN: Flags = Flags::FIN;
+const OURS: &str = "10.1.0.100";
+/// Client and server have these numbers before their handshakes.
+const CLIENT: u32 = u32::MAX - 3;
+const SERVER: u32 = 7000;
+
+/// A service whose first server has `shop.example` and whose second one the rest, if there is a rest.
+fn service(by: By, is_told: bool, has_rest: bool) -> impl FnOnce(&mut Config) {
+    move |config| {
+        let back_end = |number: usize| BackEnd { endpoint: Endpoint::new(address(SERVERS[number]), 443), weight: 1 };
+        let shop = vec![Pattern::new("*.shop.example").unwrap(), Pattern::new("shop.example").unwrap()];
+        let other = if has_rest { vec![] } else { vec![Pattern::new("other.example").unwrap()] };
+        config.services = vec![ServiceConfig {
+            protocol: Protocol::Tcp,
+            address: Endpoint::new(address(OURS), 443),
+            back_ends: vec![back_end(0), back_end(1)],
+            masquerade: Some(0),
+            by_name: Some(ByName { by, names: Names::new(&[shop, other]).unwrap(), proxy_protocol: is_told }),
+        }];
+    }
+}
+
+fn frame_of(is_inside: bool, from: (&str, u16), to: (&str, u16), repr: HeadRepr, payload: &[u8]) -> Vec<u8> {
+    let addresses = Addresses {
+        source_mac: [4, 0, 0, 0, u8::from(!is_inside), 0],
+        destination_mac: [2, 0, 0, 0, 1, u8::from(!is_inside)],
+        tags: if is_inside { Tags::default() } else { Tags::from_bytes(&TAG).unwrap() },
+        source: address(from.0).into(),
+        destination: address(to.0).into(),
+    };
+    let repr = HeadRepr { src_port: from.1, dst_port: to.1, ..repr };
+    let mut headers = [0; HEADERS_BYTES_MAX];
+    let len = write_headers(&addresses, &repr, payload.len() as u32, 9, &mut headers);
+    let mut frame = [&headers[..len], payload].concat();
+    let at = addresses.tcp_at();
+    let sum = checksum::finish(checksum::sum(&frame[at..]));
+    frame[at + 16..at + 18].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+/// What came out: by which interface, its header, and its payload.
+#[derive(Debug)]
+struct Out {
+    interface: usize,
+    source: (std::net::IpAddr, u16),
+    destination: (std::net::IpAddr, u16),
+    tcp: SegmentHead,
+    payload: Vec<u8>,
+}
+
+fn out(interface: usize, frame: &[u8], offload: Offload) -> Out {
+    let seen = verify(frame, offload).unwrap();
+    let packet = Packet::parse(frame).unwrap();
+    let tcp = nicache_tcp::parse(&frame[packet.transport_at..packet.end]).unwrap();
+    let payload = frame[packet.transport_at + tcp.header_len..packet.end].to_vec();
+    Out { interface, source: seen.from(), destination: (seen.destination, seen.ports.1), tcp, payload }
+}
+
+struct Switching {
+    world: World,
+    port: u16,
+}
+
+impl Switching {
+    fn new(adjust: impl FnOnce(&mut Config)) -> Switching {
+        let mut world = World::new(adjust);
+        world.now += Duration::from_secs(1000);
+        Switching { world, port: 4711 }
+    }
+
+    /// What a frame leads to, in order: what is passed on or answered, and what is said besides.
+    fn give(&mut self, frame: &[u8], port: u8) -> Result<Vec<Out>, Drop> {
+        let mut head = Head::new();
+        let moment = Moment { now: self.world.now, random: 77 };
+        // As of a card: headers first.
+        let incoming =
+            Incoming { look: &frame[..frame.len().min(120)], len: frame.len(), port, offload: Offload::default() };
+        let forwarder = &mut self.world.forwarder;
+        let mut decision = forwarder.handle(&incoming, &mut head, moment);
+        if decision == Decision::Look {
+            decision = forwarder.handle_whole(&Incoming { look: frame, ..incoming }, &mut head, moment);
+        }
+        let mut all = Vec::new();
+        match decision {
+            Decision::Forward(passed) => {
+                all.push(out(passed.interface, &[&head[..], &frame[passed.rest]].concat(), passed.offload));
+            }
+            Decision::Answer { interface } => all.push(out(interface, &head, Offload::default())),
+            Decision::Taken => {}
+            Decision::Drop(why) => return Err(why),
+            other => panic!("{other:?}"),
+        }
+        all.extend(self.own());
+        Ok(all)
+    }
+
+    fn own(&mut self) -> Vec<Out> {
+        std::iter::from_fn(|| self.world.forwarder.poll_own())
+            .map(|(interface, frame)| out(interface, &frame, Offload::default()))
+            .collect()
+    }
+
+    fn wait(&mut self, time: Duration) -> Vec<Out> {
+        self.world.now += time;
+        while self.world.forwarder.expire(self.world.now) {}
+        self.own()
+    }
+
+    fn client(&mut self, repr: HeadRepr, payload: &[u8]) -> Result<Vec<Out>, Drop> {
+        let frame = frame_of(true, (CLIENTS[0], self.port), (OURS, 443), repr, payload);
+        self.give(&frame, INSIDE)
+    }
+
+    fn server(&mut self, to: &Out, repr: HeadRepr, payload: &[u8]) -> Result<Vec<Out>, Drop> {
+        let (from, to) = (to.destination.0.to_string(), (to.source.0.to_string(), to.source.1));
+        let frame = frame_of(false, (&from, 443), (&to.0, to.1), repr, payload);
+        self.give(&frame, OUTSIDE)
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        self.world.forwarder.counters().each().find(|(counter, _)| counter.name == name).unwrap().1
+    }
+
+    /// A handshake. Returns our number.
+    fn handshake(&mut self, options: SynOptions) -> Seq {
+        let syn = HeadRepr {
+            seq: Seq(CLIENT),
+            flags: SYN,
+            window: 64_000,
+            syn_options: Some(options),
+            ..HeadRepr::default()
+        };
+        let answer = self.client(syn, &[]).unwrap().remove(0);
+        assert!(answer.tcp.flags.syn() && answer.tcp.flags.ack() && answer.tcp.ack == Seq(CLIENT) + 1, "{answer:?}");
+        assert_eq!(answer.interface, usize::from(INSIDE));
+        let ours = answer.tcp.seq + 1;
+        let stamps = answer.tcp.timestamps.map(|stamps| Timestamps { val: 501, ecr: stamps.val });
+        let ack = HeadRepr {
+            seq: Seq(CLIENT) + 1,
+            ack: ours,
+            flags: ACK,
+            window: 500,
+            timestamps: stamps,
+            ..HeadRepr::default()
+        };
+        assert!(self.client(ack, &[]).unwrap().is_empty());
+        ours
+    }
+}
+
+fn linux() -> SynOptions {
+    SynOptions {
+        mss: Some(1460),
+        window_scale: Some(7),
+        sack_permitted: true,
+        timestamps: Some(Timestamps { val: 500, ecr: 0 }),
+        ecn: false,
+    }
+}
+
+/// A ClientHello for a name, in one record.
+fn hello(name: &str) -> Vec<u8> {
+    let part = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
+    let list = part(&[&[0][..], &part(name.as_bytes())].concat());
+    let extensions = [&[0, 0][..], &part(&list)].concat();
+    let body = [&[3, 3][..], &[7; 32], &[0], &part(&[0x13, 1]), &[1, 0], &part(&extensions)].concat();
+    let message = [&[1, 0][..], &part(&body)].concat();
+    [&[22, 3, 1][..], &part(&message)].concat()
+}
+
+fn data(seq: Seq, ack: Seq, window: u16) -> HeadRepr {
+    HeadRepr { seq, ack, flags: ACK, window, timestamps: Some(Timestamps { val: 510, ecr: 9 }), ..HeadRepr::default() }
+}
+
+/// From the SYN to the end, by way of another forwarder: every number on either side is what that side expects.
+#[test]
+fn a_connection_by_name() {
+    for is_told in [false, true] {
+        let mut switching = Switching::new(service(By::Sni, is_told, true));
+        let ours = switching.handshake(linux());
+        let hello = hello("Www.Shop.Example");
+        let first = Seq(CLIENT) + 1;
+        // In two segments, of which the second one comes first.
+        let (a, b) = hello.split_at(30);
+        let gap = switching.client(data(first + 30, ours, 500), b).unwrap().remove(0);
+        assert_eq!(gap.tcp.ack, first);
+        let part = switching.client(data(first, ours, 500), a).unwrap().remove(0);
+        assert_eq!(part.tcp.ack, first + 30);
+        let mut all = switching.client(data(first + 30, ours, 500), b).unwrap();
+        let end = first + hello.len() as u32;
+        assert_eq!((all.len(), all[0].tcp.ack), (2, end), "an acknowledgment, and a SYN");
+        let syn = all.pop().unwrap();
+        let front = if is_told { 28 } else { 0 };
+        assert_eq!((syn.interface, syn.destination), (usize::from(OUTSIDE), (address(SERVERS[0]), 443)));
+        assert_eq!((syn.tcp.seq, syn.tcp.flags), (Seq(CLIENT) - front, SYN));
+        assert_eq!(syn.tcp.window, u16::try_from(500 << 7).unwrap());
+        let asked = syn.tcp.syn_options.unwrap();
+        assert_eq!((asked.mss, asked.window_scale, asked.sack_permitted), (Some(1460), Some(7), true));
+
+        // The back end scales its windows otherwise, and has another clock.
+        let theirs =
+            SynOptions { window_scale: Some(3), timestamps: Some(Timestamps { val: 90_000, ecr: 510 }), ..linux() };
+        let answer = HeadRepr {
+            seq: Seq(SERVER),
+            ack: syn.tcp.seq + 1,
+            flags: SYN | ACK,
+            window: 60_000,
+            syn_options: Some(theirs),
+            ..HeadRepr::default()
+        };
+        let sent = switching.server(&syn, answer, &[]).unwrap();
+        let bytes: Vec<u8> = sent.iter().flat_map(|segment| segment.payload.clone()).collect();
+        assert_eq!(bytes[front as usize..], hello);
+        assert_eq!((sent[0].tcp.seq, sent[0].tcp.ack), (syn.tcp.seq + 1, Seq(SERVER) + 1));
+        assert_eq!(sent[0].tcp.timestamps, Some(Timestamps { val: 510, ecr: 90_000 }));
+        if is_told {
+            let port = switching.port.to_be_bytes();
+            let told = [
+                &b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..],
+                &[10, 1, 0, 2, 10, 1, 0, 100],
+                &port,
+                &443u16.to_be_bytes(),
+            ]
+            .concat();
+            assert_eq!(bytes[..28], told);
+        }
+        let id = ConnectionId(switching.world.forwarder.connections().iter().next().unwrap().0.0);
+        assert_eq!(switching.world.forwarder.save(id), None, "its first bytes are here alone");
+
+        // They are lost, and come again; the client hears nothing of that.
+        let again = switching.wait(Duration::from_secs(2));
+        assert!(
+            again.iter().all(|segment| segment.interface == usize::from(OUTSIDE)) && !again.is_empty(),
+            "{again:?}"
+        );
+        // An acknowledgment of half of them is not one for the client, who was told of all.
+        let part = |ack| HeadRepr {
+            timestamps: Some(Timestamps { val: 90_100, ecr: 510 }),
+            window: 4000,
+            ..data(Seq(SERVER) + 1, ack, 0)
+        };
+        let passed = switching.server(&syn, part(syn.tcp.seq + 11), &[]).unwrap().remove(0);
+        assert_eq!((passed.tcp.ack, passed.tcp.seq), (end, ours));
+        let passed = switching.server(&syn, part(end), &[]).unwrap().remove(0);
+        assert_eq!((passed.tcp.ack, passed.tcp.seq), (end, ours));
+        let shown = u32::from(passed.tcp.window) << 8;
+        assert!((32_000 - 256..=32_000).contains(&shown), "{shown}: the window's right edge stays");
+        assert_eq!((switching.counter("switch_spliced"), switching.world.forwarder.waiting_counts()), (1, [0; 3]));
+
+        // Another forwarder goes on.
+        let saved: Saved = switching.world.forwarder.save(id).unwrap();
+        let mut next = Switching::new(service(By::Sni, is_told, true));
+        assert!(next.world.forwarder.restore(&saved, next.world.now));
+        let mut before = passed.tcp.timestamps.unwrap().val;
+        for switching in [&mut switching, &mut next] {
+            let reply =
+                HeadRepr { timestamps: Some(Timestamps { val: 90_500, ecr: 510 }), ..data(Seq(SERVER) + 1, end, 4000) };
+            let passed = switching.server(&syn, reply, &[3; 900]).unwrap().remove(0);
+            assert_eq!((passed.source, passed.destination.1), ((address(OURS), 443), switching.port));
+            assert_eq!((passed.tcp.seq, passed.tcp.ack, passed.payload.len()), (ours, end, 900));
+            let stamp = passed.tcp.timestamps.unwrap();
+            assert_eq!((stamp.val - before, stamp.ecr), (400, 510));
+            before = stamp.val - 400;
+            let back =
+                HeadRepr { timestamps: Some(Timestamps { val: 520, ecr: stamp.val }), ..data(end, ours + 900, 300) };
+            let passed = switching.client(back, &[5; 1000]).unwrap().remove(0);
+            assert_eq!((passed.tcp.seq, passed.tcp.ack, passed.tcp.window), (end, Seq(SERVER) + 901, 300));
+            assert_eq!(passed.tcp.timestamps, Some(Timestamps { val: 520, ecr: 90_500 }));
+            assert_eq!(passed.payload, [5; 1000]);
+        }
+        // Half-closed, and closed.
+        let end = end + 1000;
+        let fin = |seq, ack| HeadRepr { flags: ACK | FIN, ..data(seq, ack, 300) };
+        assert!(switching.client(fin(end, ours + 900), &[]).unwrap()[0].tcp.flags.fin());
+        assert_eq!(
+            switching.server(&syn, data(Seq(SERVER) + 901, end + 1, 4000), &[1; 50]).unwrap()[0].tcp.seq,
+            ours + 900
+        );
+        assert!(switching.server(&syn, fin(Seq(SERVER) + 951, end + 1), &[]).unwrap()[0].tcp.flags.fin());
+        switching.client(data(end + 1, ours + 951, 300), &[]).unwrap();
+        let phase = switching.world.forwarder.connections().get(id).unwrap().phase();
+        assert_eq!(phase, Phase::TimeWait);
+    }
+}
+
+/// Each way in which it does not come to a back end: the client is reset, the reason is counted, and nothing is left.
+#[test]
+fn connections_that_are_reset() {
+    let first = Seq(CLIENT) + 1;
+    let whole = |name: &str| (hello(name), By::Sni);
+    let long = [&[22, 3, 1, 0x40, 0, 1, 0, 0x50, 0][..], &vec![0; LOOK_BYTES_MAX as usize]].concat();
+    let cases: [(&str, (Vec<u8>, By)); 6] = [
+        ("switch_malformed", (b"GET / HTTP/1.1\r\n\r\n".to_vec(), By::Sni)),
+        ("switch_malformed", (hello("x"), By::Host)),
+        ("switch_unknown_name", whole("nobody.example")),
+        ("switch_unknown_name", (b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n".to_vec(), By::Host)),
+        ("switch_too_long", (long, By::Sni)),
+        (
+            "switch_too_long",
+            ([b"GET / HTTP/1.1\r\nA: ".to_vec(), vec![b'a'; LOOK_BYTES_MAX as usize]].concat(), By::Host),
+        ),
+    ];
+    for (name, (bytes, by)) in cases {
+        let mut switching = Switching::new(service(by, false, false));
+        let ours = switching.handshake(linux());
+        let mut last = Vec::new();
+        for (number, part) in bytes.chunks(1400).enumerate() {
+            last = switching.client(data(first + 1400 * number as u32, ours, 500), part).unwrap();
+            if last[0].tcp.flags.rst() {
+                break;
+            }
+        }
+        assert!(last[0].tcp.flags.rst() && last[0].tcp.seq == ours, "{name}: {last:?}");
+        assert_eq!((switching.counter(name), switching.world.forwarder.waiting_counts()), (1, [0; 3]), "{name}");
+        assert!(switching.world.forwarder.connections().is_empty());
+        // And what still comes is answered with a reset.
+        let stray = switching.client(data(first, ours, 500), b"x").unwrap().remove(0);
+        assert!(stray.tcp.flags.rst() && stray.tcp.seq == ours);
+    }
+    // Who says nothing, or too little, for too long.
+    let mut switching = Switching::new(service(By::Sni, false, true));
+    let ours = switching.handshake(linux());
+    switching.client(data(first, ours, 500), &hello("shop.example")[..9]).unwrap();
+    assert!(switching.wait(LOOK_TIME - Duration::from_millis(1)).is_empty());
+    assert!(switching.wait(Duration::from_secs(1))[0].tcp.flags.rst());
+    assert_eq!(switching.counter("switch_late"), 1);
+    // A back end that refuses, and one that is silent.
+    for is_silent in [false, true] {
+        let mut switching = Switching::new(service(By::Sni, false, true));
+        let ours = switching.handshake(linux());
+        let syn = switching.client(data(first, ours, 500), &hello("shop.example")).unwrap().pop().unwrap();
+        let told = if is_silent {
+            let mut told = Vec::new();
+            for _ in 0..40 {
+                told.extend(switching.wait(Duration::from_millis(250)));
+            }
+            assert_eq!(
+                told.iter().filter(|segment| segment.tcp.flags == SYN).count(),
+                2,
+                "again, after 1 and 3 seconds"
+            );
+            told.pop().unwrap()
+        } else {
+            let refusal = HeadRepr { ack: syn.tcp.seq + 1, flags: RST | ACK, ..HeadRepr::default() };
+            switching.server(&syn, refusal, &[]).unwrap().remove(0)
+        };
+        assert!(told.tcp.flags.rst() && told.interface == usize::from(INSIDE), "{told:?}");
+        let name = if is_silent { "switch_silent" } else { "switch_refused" };
+        assert_eq!((switching.counter(name), switching.world.forwarder.connections().len()), (1, 0));
+    }
+    // One without timestamps: the client begins again, and is not offered them.
+    let mut switching = Switching::new(service(By::Sni, false, true));
+    let ours = switching.handshake(linux());
+    let syn = switching.client(data(first, ours, 500), &hello("shop.example")).unwrap().pop().unwrap();
+    let plain = SynOptions { timestamps: None, ..linux() };
+    let answer = HeadRepr {
+        seq: Seq(SERVER),
+        ack: syn.tcp.seq + 1,
+        flags: SYN | ACK,
+        window: 9,
+        syn_options: Some(plain),
+        ..HeadRepr::default()
+    };
+    let told = switching.server(&syn, answer, &[]).unwrap();
+    assert_eq!(told.iter().filter(|segment| segment.tcp.flags.rst()).count(), 2, "both sides: {told:?}");
+    switching.port += 1;
+    let again =
+        HeadRepr { seq: Seq(CLIENT), flags: SYN, window: 64_000, syn_options: Some(linux()), ..HeadRepr::default() };
+    assert_eq!(switching.client(again, &[]).unwrap()[0].tcp.timestamps, None);
+}
+
+/// A flood of SYNs leaves nothing, and who answers his cookie comes through (RFC 4987 section 3.6).
+#[test]
+fn a_flood_of_syns() {
+    let mut switching = Switching::new(service(By::Host, false, true));
+    let syn =
+        HeadRepr { seq: Seq(CLIENT), flags: SYN, window: 64_000, syn_options: Some(linux()), ..HeadRepr::default() };
+    for port in 1..=5000 {
+        switching.port = port;
+        assert!(switching.client(syn, &[]).unwrap()[0].tcp.flags.syn());
+    }
+    let [half_open, ..] = switching.world.forwarder.waiting_counts();
+    assert!(half_open <= 520, "{half_open}");
+    assert_eq!(switching.counter("switch_cookies_sent"), 5000 - u64::from(half_open));
+    switching.port = 60_000;
+    let ours = switching.handshake(linux());
+    assert_eq!(switching.counter("switch_cookies_answered"), 1);
+    let stamps = Some(Timestamps { val: 505, ecr: 1 });
+    let request = HeadRepr { timestamps: stamps, ..data(Seq(CLIENT) + 1, ours, 500) };
+    let all = switching.client(request, b"GET / HTTP/1.1\r\nHost: a.shop.example\r\n\r\n").unwrap();
+    let asked = all[1].tcp.syn_options.unwrap();
+    assert_eq!(
+        (all[1].tcp.flags, asked.window_scale, asked.sack_permitted),
+        (SYN, Some(7), true),
+        "what the cookie has kept"
+    );
+    // Whoever guesses is reset, and does not get in.
+    switching.port = 60_001;
+    let guess = switching.client(data(Seq(9), Seq(10), 500), b"x").unwrap().remove(0);
+    assert!(guess.tcp.flags.rst());
+    // Those that nobody completes are forgotten without a word.
+    assert!(switching.wait(Duration::from_secs(11)).iter().all(|segment| segment.interface == usize::from(OUTSIDE)));
+    assert_eq!(switching.world.forwarder.waiting_counts()[0], 0);
+}
