@@ -61,8 +61,12 @@ fn check_file(path: &Path) -> Result<ExitCode> {
         println!("  interface {}: {}, mtu {}{masquerade}", named.name, addresses.join(", "), interface.mtu);
     }
     for (service, name) in plan.config.services.iter().zip(&plan.services) {
+        let by = service.by_name.as_ref().map_or_else(String::new, |by_name| {
+            let proxy = if by_name.proxy_protocol { ", told by PROXY protocol v2 who the client is" } else { "" };
+            format!(", chosen by {} among {} names{proxy}", by_name.by, by_name.names.len())
+        });
         println!(
-            "  service {name}: {} {} for {} back ends",
+            "  service {name}: {} {} for {} back ends{by}",
             service.protocol,
             service.address,
             service.back_ends.len()

@@ -232,7 +232,8 @@ impl<'a> Forwarding<'a> {
         let names: Vec<&str> = self.plan.interfaces.iter().map(|interface| &*interface.name).collect();
         logs::print(&format!("{} forwards between {}, mode {}", self.instance.name, names.join(", "), self.mode));
         for (service, name) in self.plan.config.services.iter().zip(&self.plan.services) {
-            logs::print(&format!("service {name} at {} {}", service.protocol, service.address));
+            let by = service.by_name.as_ref().map_or_else(String::new, |by_name| format!(", by {}", by_name.by));
+            logs::print(&format!("service {name} at {} {}{by}", service.protocol, service.address));
         }
         if let Some(admin) = &self.admin {
             logs::print(&format!("its figures are at http://{}/", admin.address()));

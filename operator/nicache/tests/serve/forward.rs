@@ -15,17 +15,17 @@ use crate::common::{
 };
 
 /// What a test waits for at most.
-const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// A running `nicache forward`. Dropping it kills it.
-struct Forwarding {
+pub struct Forwarding {
     process: Child,
     ready: Value,
     lines: mpsc::Receiver<String>,
 }
 
 impl Forwarding {
-    fn start(arguments: &[&str]) -> Forwarding {
+    pub fn start(arguments: &[&str]) -> Forwarding {
         let mut command = Command::new(NICACHE);
         command.args(["forward", "--json"]).args(arguments);
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("nicache");
@@ -42,11 +42,11 @@ impl Forwarding {
         self.lines.recv_timeout(START_TIMEOUT).ok().map(|line| serde_json::from_str(&line).unwrap())
     }
 
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.ready["status"]["name"].as_str().unwrap().to_owned()
     }
 
-    fn status(&self) -> Value {
+    pub fn status(&self) -> Value {
         // One that is just started again does not answer yet.
         let ask = || {
             let output = command(&["status", "--json", "--name", &self.name()]);
@@ -55,7 +55,7 @@ impl Forwarding {
         within(LIMIT, ask).expect("a status")
     }
 
-    fn stop(mut self) {
+    pub fn stop(mut self) {
         let processes = family(self.process.id().into());
         kill(self.process.id().into(), Signal::INT);
         let ended = within(SOON, || self.process.try_wait().unwrap());

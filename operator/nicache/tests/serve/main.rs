@@ -7,6 +7,7 @@ mod bus;
 mod crashes;
 mod files;
 mod forward;
+mod forward_by_name;
 #[path = "../../../../truth/watch/tests/witness/filesystems/ground.rs"]
 mod ground;
 mod http;
