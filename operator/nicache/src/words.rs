@@ -165,7 +165,7 @@ pub const fn refusal(reason: RefusalReason) -> Words {
         ),
         RefusalReason::UnwatchedPeer => with(
             "the server asked a program that is not watched",
-            "Start that program with --with; a database on this machine is recognized by itself, one elsewhere needs a relay (docs/fleet.md).",
+            "Start that program with --with, or name its unit with --follow-unit. PHP-FPM of this machine is followed once it has been reloaded: the log says whether it was, or what to do; its port needs --share. A database on this machine is recognized by itself, one elsewhere needs a relay (docs/fleet.md).",
         ),
         RefusalReason::Dirty => with(
             "a file that the server keeps in its memory has changed, and the server has not read it since",

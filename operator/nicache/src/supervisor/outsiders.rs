@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,10 +22,15 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long a moment without requests is waited for.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
+/// After how long it is said that it keeps connections, if it does.
+const KEPT_WITHIN: Duration = Duration::from_secs(5);
 /// How long the processes that were there may take to end, and the server waits for that.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 /// Numbers of accept(2) and accept4(2) on x86-64.
 const ACCEPTS: [&str; 2] = ["43", "288"];
+/// The number of read(2), and what PHP-FPM reads first of a request: the header of a record.
+const READ: &str = "0";
+const HEADER_BYTES: &str = "0x8";
 
 /// Tells those that the watcher names, from a thread of its own.
 ///
@@ -75,12 +79,14 @@ struct Known {
     begun: u64,
     since: Instant,
     done: bool,
+    /// It is said that it keeps connections.
+    is_said: bool,
 }
 
 impl Outsiders {
     fn handle(&mut self, master: u32) {
         let Some(begun) = begun(master) else { return };
-        let fresh = Known { begun, since: Instant::now(), done: false };
+        let fresh = Known { begun, since: Instant::now(), done: false, is_said: false };
         let known = self.known.entry(master).or_insert(fresh);
         if known.begun != begun {
             *known = fresh;
@@ -118,13 +124,23 @@ impl Outsiders {
                 }
             }
         }
-        if known.since.elapsed() > IDLE_WITHIN {
-            known.done = true;
+        if known.since.elapsed() > KEPT_WITHIN && !known.is_said && keeps_connections(master) {
+            known.is_said = true;
             tracing::warn!(
-                "{what} was started before nicache, and has had no moment without requests for {} s: its pages are kept once it is reloaded, {}",
-                IDLE_WITHIN.as_secs(),
+                "{what} was started before nicache, and keeps connections open (`fastcgi_keep_conn on`), so that nobody can tell whether it is at a \
+                 request: its pages are kept once it is reloaded, {}",
                 advice(master)
             );
+        }
+        if known.since.elapsed() > IDLE_WITHIN {
+            known.done = true;
+            if !known.is_said {
+                tracing::warn!(
+                    "{what} was started before nicache, and has had no moment without requests for {} s: its pages are kept once it is reloaded, {}",
+                    IDLE_WITHIN.as_secs(),
+                    advice(master)
+                );
+            }
         }
     }
 }
@@ -175,6 +191,15 @@ fn is_idle(master: u32) -> bool {
     children_of(master).iter().all(waits)
 }
 
+/// Does one of them wait for what comes next on a connection that it has? It may be the next request, or more of this one: that looks the same.
+fn keeps_connections(master: u32) -> bool {
+    children_of(master).iter().any(|child| {
+        let call = std::fs::read_to_string(format!("/proc/{child}/syscall")).unwrap_or_default();
+        let words: Vec<&str> = call.split(' ').collect();
+        words.first() == Some(&READ) && words.get(3) == Some(&HEADER_BYTES)
+    })
+}
+
 /// The first process of the PHP-FPM that a process belongs to.
 fn master_of(process: u32) -> Option<u32> {
     let name = command_of(process)?;
@@ -187,17 +212,26 @@ fn is_of_php_fpm(process: u32) -> bool {
     command_of(process).is_some_and(|command| is_php_fpm(&command))
 }
 
-/// The unit that a process is of: the last part of its control group (version 2).
+/// The unit that a process is of: the innermost service of its control group.
 fn unit_of(process: u32) -> Option<String> {
-    let groups = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
-    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let name = Path::new(path).file_name()?.to_str()?;
-    Some(name.to_owned())
+    let path = group_of(process)?;
+    let mut parts = path.rsplit('/');
+    parts.clone().find(|part| part.ends_with(".service")).or_else(|| parts.next()).map(str::to_owned)
 }
 
-/// The processes of these units, and of which they are.
+/// The path of a process's control group (version 2).
+fn group_of(process: u32) -> Option<String> {
+    let groups = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+    groups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
+}
+
+/// The processes of these units, and of which they are. A unit may divide its programs among groups below its own.
 fn members_of(units: &[String]) -> Vec<(u32, String)> {
-    let unit = |process| unit_of(process).filter(|unit| units.contains(unit)).map(|unit| (process, unit));
+    let unit = |process| {
+        let path = group_of(process)?;
+        let unit = path.split('/').find(|part| units.iter().any(|unit| unit == part))?;
+        Some((process, unit.to_owned()))
+    };
     processes().filter_map(unit).collect()
 }
 
