@@ -128,8 +128,8 @@ impl Stage {
     /// What curl gets. `url` has the name that is resolved to the service.
     fn curl(&self, url: &str, arguments: &[&str]) -> Output {
         let host = url.split("//").nth(1).unwrap().split('/').next().unwrap();
-        let resolve = [443, 80].map(|port| format!("--resolve={host}:{port}:198.51.100.1"));
-        let mut all = vec!["-sSk", "-m", "60", &resolve[0], &resolve[1]];
+        let resolve = [443, 80].map(|port| format!("{host}:{port}:198.51.100.1"));
+        let mut all = vec!["-sSk", "-m", "60", "--resolve", &resolve[0], "--resolve", &resolve[1]];
         all.extend(arguments);
         all.push(url);
         run(&self.client, "curl", &all)
