@@ -1,6 +1,6 @@
 //! Requests of the card's own, by which the server is asked again: what is to be asked, until somebody sends it.
 
-use nicache_http::{Key, KeyConfig, ProxyVersion, Trait, VaryNames, dressed, recheck_head, trait_lines};
+use nicache_http::{Key, KeyConfig, ProxyVersion, Trait, VaryNames, recheck_head, trait_lines, with_class_headers};
 
 use crate::counters::Counters;
 
@@ -58,7 +58,7 @@ impl Rechecks {
         if let Some(bare) = recheck_head(head, vary, keys) {
             let lines: Vec<u8> = Trait::ALL.into_iter().flat_map(|of| trait_lines(head, of)).collect();
             self.asked += 1;
-            let head = dressed(&bare, &lines, seed(key, self.asked));
+            let head = with_class_headers(&bare, &lines, seed(key, self.asked));
             self.ask(Recheck { port, preface, head }, counters);
         }
     }

@@ -33,7 +33,7 @@ use crate::flow::{Flow, Phase};
 use crate::limits::{FLOWS_PER_HOLD, RENDERED_HEAD_BYTES_MAX, REPLIES_MAX};
 use crate::orphans::{Adopted, Ledger};
 use crate::packet::{Classified, FlowKey, Side, TcpFrame, classify};
-use crate::ports::{Elder, Ports};
+use crate::ports::{OlderCard, Ports};
 use crate::reassembly::{Reassembly, Taken};
 
 /// Frames taken from a port at a time.
@@ -86,7 +86,7 @@ pub struct Card<W, H> {
     pub(crate) looked_ahead: Time,
     pub(crate) ledger: Option<Box<dyn Ledger>>,
     pub(crate) adopted: Adopted,
-    pub(crate) elder: Option<Elder>,
+    pub(crate) older: Option<OlderCard>,
     /// The ranges that the request asked for which was looked at last, if they were several.
     pub(crate) ranges: Ranges,
     pub(crate) part_sets: PartSets,
@@ -141,7 +141,7 @@ impl<W: Port, H: Port> Card<W, H> {
             looked_ahead: now,
             ledger: None,
             adopted: Adopted::default(),
-            elder: None,
+            older: None,
             ranges: Ranges::new(),
             part_sets: PartSets::new(),
             prefaces: Prefaces::new(config.flows),
@@ -372,7 +372,7 @@ impl<W: Port, H: Port> Card<W, H> {
                     }
                 }
                 None if !self.adopted.is_empty() && self.reset_orphan(&tcp, true) => {}
-                None if self.elder.is_some() && self.pass_to_elder(frame, &tcp, Side::Wire) => {}
+                None if self.older.is_some() && self.pass_to_older(frame, &tcp, Side::Wire) => {}
                 None => self.handle_unknown(frame, &tcp, now),
             },
         }
@@ -388,7 +388,7 @@ impl<W: Port, H: Port> Card<W, H> {
             Classified::Tcp(tcp) => match self.flows.find(&tcp.key) {
                 Some(index) => self.with_flow(index, now, |card, flow| card.host_segment(flow, frame, &tcp, now)),
                 None if !self.adopted.is_empty() && self.reset_orphan(&tcp, false) => {}
-                None if self.elder.is_some() && self.pass_to_elder(frame, &tcp, Side::Host) => {}
+                None if self.older.is_some() && self.pass_to_older(frame, &tcp, Side::Host) => {}
                 None => self.pass_to_wire(frame, FrameBytes::other(frame.len())),
             },
         }

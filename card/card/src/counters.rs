@@ -70,7 +70,7 @@ nicache_counters::counters! {
         retransmits: "Segments sent again by the card.",
         corrupt: "Frames with a wrong checksum.",
         unwrapped: "Segments that came with IP options, with extension headers or in fragments.",
-        drops_elder: "Frames that the card before this one did not take in time.",
+        drops_older_card: "Frames that the card before this one did not take in time.",
         orphans_reset: "Connections of an earlier card that were reset.",
         too_big_obeyed: "Messages of routers that made segments to a client smaller.",
         too_big_ignored: "Messages of routers about segments that are too big, but not under way.",

@@ -83,8 +83,8 @@ fn count_refusal(_: SendError, drops: &mut u64) {
     *drops += 1;
 }
 
-/// The way to the elder: what is sent here, it receives.
-pub struct Elder {
+/// The way to the older: what is sent here, it receives.
+pub struct OlderCard {
     /// In place of what comes from the wire.
     pub wire: Box<dyn Port + Send>,
     /// In place of what comes from the host.

@@ -85,7 +85,7 @@ pub use protocol::{Method, Version};
 pub use proxy_protocol::{PREFACE_BYTES_MAX, Preface, ProxyHeader, ProxyVersion, parse_preface, proxy_header};
 pub use range::{Agreed, ByteRange, RANGES_MAX, Ranges, Wanted, agreed, wanted};
 pub use reason::{BypassReason, MalformedReply, NotShared};
-pub use recheck::{dressed, recheck_head};
+pub use recheck::{recheck_head, with_class_headers};
 pub use reply::{Framing, ReplyConfig, ReplyHead, ReplyOutcome, parse_reply, parse_reply_with};
 pub use request::{Extent, HeaderScratch, Request, RequestOutcome, is_worth_parsing, parse_request};
 pub use set_cookie::CookieNames;

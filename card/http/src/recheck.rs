@@ -48,7 +48,7 @@ pub fn recheck_head(head: &[u8], vary: Option<&VaryNames>, keys: &KeyConfig) -> 
 
 /// That request with header lines of a client, but for fields that it has already. `lines`: each ends with CR LF. `seed`: what the card says of its own
 /// comes of it; another one for each request.
-pub fn dressed(bare: &[u8], lines: &[u8], seed: u64) -> Box<[u8]> {
+pub fn with_class_headers(bare: &[u8], lines: &[u8], seed: u64) -> Box<[u8]> {
     let name_of =
         |line: &'_ [u8]| line.iter().position(|byte| *byte == b':').map(|end| line[..end].to_ascii_lowercase());
     let fields = bare.strip_suffix(b"\r\n").unwrap_or(bare);
@@ -99,7 +99,7 @@ mod tests {
         for gone in ["Gadget", "fr", "Cookie", "Referer"] {
             assert!(!text.contains(gone), "{text}");
         }
-        let own = dressed(&bare, b"User-Agent: Thing 2\r\nAccept-Language: de\r\n", 1);
+        let own = with_class_headers(&bare, b"User-Agent: Thing 2\r\nAccept-Language: de\r\n", 1);
         assert_eq!(key(&own, &keys), key(head, &keys));
         let text = String::from_utf8(own.into()).unwrap();
         assert!(
@@ -116,7 +116,7 @@ mod tests {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: Phone\r\nAccept-Language: de\r\n\r\n";
         let bare = recheck_head(head, Some(&names), &keys).unwrap();
         assert_eq!(&*bare, head);
-        assert_eq!(&*dressed(&bare, b"user-agent: Other\r\nACCEPT-LANGUAGE: fr\r\n", 1), head);
+        assert_eq!(&*with_class_headers(&bare, b"user-agent: Other\r\nACCEPT-LANGUAGE: fr\r\n", 1), head);
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 198.18.0.1\r\nX-Country: DE\r\n\
             Forwarded: for=198.18.0.1;proto=https\r\nX-Request-Id: 4bf92f3577b34da6\r\nX-B3-Sampled: 1\r\nVia: 1.1 b\r\n\r\n";
         let bare = recheck_head(head, None, &keys).unwrap();
-        let own = dressed(&bare, &crate::trait_lines(head, crate::Trait::Proxy), 5);
+        let own = with_class_headers(&bare, &crate::trait_lines(head, crate::Trait::Proxy), 5);
         let text = String::from_utf8(own.to_vec()).unwrap();
         for kept in ["X-Forwarded-Proto: https", "X-Country: DE", ";proto=https", "X-B3-Sampled: 1", "Via: 1.1 b"] {
             assert!(text.contains(kept), "{text}");

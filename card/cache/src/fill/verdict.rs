@@ -122,7 +122,7 @@ impl Fills {
             }
             Verdict::Stored { class, sources, record, previous_unchanged } => {
                 if let Some((template, body)) = fill.take_reply() {
-                    store.note_costume(fill.class, &fill.request[..fill.request_len], &fill.by, fill.forwarded);
+                    store.note_class_headers(fill.class, &fill.request[..fill.request_len], &fill.by, fill.forwarded);
                     let execution = fill.execution(&template, body, *previous_unchanged, store);
                     let mut new = fill.new_entry(template, body, *sources, *record);
                     if *class == Class::Static {

@@ -1,6 +1,6 @@
 //! The server is asked for a page again: by whom, when, and whether the page pays for it ([`Credit`](super::credit)).
 
-use nicache_http::{ClientClass, Key, dressed};
+use nicache_http::{ClientClass, Key, with_class_headers};
 use nicache_tcp::Time;
 
 use super::entry::EntryId;
@@ -13,8 +13,8 @@ use crate::recheck::{Recheck, seed};
 
 impl Store {
     /// A client of this class has sent a request with this head, to which the server has given an answer that may be shared.
-    pub fn note_costume(&mut self, class: ClientClass, head: &[u8], by: &Who, now: Time) {
-        self.costumes.note(class, head);
+    pub fn note_class_headers(&mut self, class: ClientClass, head: &[u8], by: &Who, now: Time) {
+        self.class_headers.note(class, head);
         // As one behind another machine's proxy the card cannot ask.
         if by.by != Executor::Card && !by.is_beyond {
             self.guests.note(host_of(head), class, now);
@@ -55,7 +55,7 @@ impl Store {
             return None;
         }
         age.asked = Some(now);
-        self.dressed_recheck(id, now)
+        self.recheck_as_class(id, now)
     }
 
     /// The request by which the server is to be asked again, if it is time to, as the entry answers somebody.
@@ -66,19 +66,19 @@ impl Store {
             return None;
         }
         age.asked = Some(now);
-        self.dressed_recheck(id, now)
+        self.recheck_as_class(id, now)
     }
 
     /// The card's own request for an entry, as a client of the classes that were asked for longest ago.
-    pub(super) fn dressed_recheck(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
+    pub(super) fn recheck_as_class(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
         let key = self.get(id)?.key;
         let (places, guests) = (&mut self.places, &self.guests);
         let entry = places[id.index as usize].entry.as_mut()?;
         let class = entry.age.take_turn(guests.of(&entry.host), now)?;
-        self.dressed += 1;
-        let lines = self.costumes.of(class);
+        self.asked_as_class += 1;
+        let lines = self.class_headers.of(class);
         let bare = self.get(id)?.age.recheck.as_ref()?;
-        let head = dressed(&bare.head, &lines, seed(&key, self.dressed));
+        let head = with_class_headers(&bare.head, &lines, seed(&key, self.asked_as_class));
         Some(Recheck { head, ..*bare })
     }
 

@@ -113,7 +113,7 @@ impl Store {
             return None;
         }
         self.get_mut(id)?.age.asked = Some(now);
-        self.dressed_recheck(id, now)
+        self.recheck_as_class(id, now)
     }
 }
 

@@ -10,7 +10,7 @@ use nicache_policy::{Admission, Incoming, Policy, Removal};
 use nicache_tcp::Time;
 
 use super::agreement::Candidates;
-use super::costumes::Costumes;
+use super::class_headers::ClassHeaders;
 use super::credit::Common;
 use super::distrust::Distrust;
 use super::entry::{Entry, EntryId};
@@ -42,12 +42,12 @@ pub struct Store {
     pub(super) candidates: Candidates,
     pub(super) distrust: Distrust,
     pub(super) splits: Splits,
-    pub(super) costumes: Costumes,
+    pub(super) class_headers: ClassHeaders,
     pub(super) guests: Sites,
     /// What pages have saved that did not need it themselves.
     pub(super) common: Common,
-    /// Requests of the card that were dressed.
-    pub(super) dressed: u64,
+    /// Requests of the card as one of the classes.
+    pub(super) asked_as_class: u64,
     pub(super) worth: Worth,
     /// When an entry was last looked for.
     pub(super) now: Time,
@@ -80,10 +80,10 @@ impl Store {
             candidates: Candidates::new(),
             distrust: Distrust::new(),
             splits: Splits::new(),
-            costumes: Costumes::new(),
+            class_headers: ClassHeaders::new(),
             guests: Sites::default(),
             common: Common::default(),
-            dressed: 0,
+            asked_as_class: 0,
             worth: Worth::new(),
             now: Time(0),
             unsafe_requests: 0,

@@ -7,7 +7,7 @@
 mod again;
 mod agreement;
 mod ahead;
-mod costumes;
+mod class_headers;
 mod credit;
 mod distrust;
 mod entry;

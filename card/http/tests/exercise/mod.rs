@@ -101,7 +101,7 @@ fn own_request(head: &[u8]) {
         };
         (request.key, Tokens::of(request.headers, &keys))
     };
-    let own = dressed(&bare, &lines, 0x5eed_5eed);
+    let own = with_class_headers(&bare, &lines, 0x5eed_5eed);
     if own.len() > SHARED_HEAD_BYTES_MAX {
         return;
     }

@@ -24,7 +24,8 @@ use crate::control::{
 };
 use crate::engine::{
     AnyPort, FirstPlace, Hottest, KernelL0, L0_SHARDS_MAX, Life, Ports, RECHECK_PORTS, Rechecker, Shard, ShardPort,
-    Shards, SharedLedger, Sign, Waker, WatcherLink, Yielding, card_sample, elders, merge, monotonic, report, wait_for,
+    Shards, SharedLedger, Sign, Waker, WatcherLink, Yielding, card_sample, merge, monotonic, older_cards, report,
+    wait_for,
 };
 use crate::logs;
 use crate::options::HandshakeKind;
@@ -79,29 +80,29 @@ pub fn execute() -> Result<ExitCode> {
         prepared.card.set_l0(Box::new(l0));
     }
     channel.send(&FromCard::Ready)?;
-    let elder = match channel.receive()? {
+    let older = match channel.receive()? {
         Some((ToCard::Begin, _)) => None,
         Some((ToCard::BeginAfter, sockets)) => Some(sockets),
         Some(_) | None => return Ok(ExitCode::FAILURE),
     };
     let signs: Vec<Sign> = prepared.iter().map(|_| Sign::default()).collect();
     let is_watched = heartbeat.is_some();
-    let (elders, elder) = match elder.map(elders).transpose()? {
-        Some((elders, life)) => {
+    let (older_cards, older) = match older.map(older_cards).transpose()? {
+        Some((older_cards, life)) => {
             wait_for(&life);
-            (elders, Some(life))
+            (older_cards, Some(life))
         }
         None => (Vec::new(), None),
     };
-    let mut elders = elders.into_iter();
+    let mut older_cards = older_cards.into_iter();
     let mut shards = Shards::new();
     for (mut prepared, sign) in prepared.into_iter().zip(&signs) {
-        // Before its first frame, which may be the elder's.
-        elders.next().into_iter().for_each(|elder| prepared.card.set_elder(elder));
+        // Before its first frame, which may be the older's.
+        older_cards.next().into_iter().for_each(|older| prepared.card.set_older_card(older));
         shards.push(prepared.start(&ledger, is_watched.then(|| sign.clone()))?);
     }
     let shards = Arc::new(shards);
-    let yielding = Yielding::prepare(Arc::clone(&shards), elder)?;
+    let yielding = Yielding::prepare(Arc::clone(&shards), older)?;
     let life = heartbeat.map(|heartbeat| Life::start(heartbeat, signs)).transpose()?;
     if setup.access_log {
         let (shards, channel) = (Arc::clone(&shards), Arc::clone(&channel));

@@ -24,4 +24,4 @@ pub use ports::{AnyPort, FirstPlace, Ports};
 pub use rechecker::{PORTS as RECHECK_PORTS, Rechecker};
 pub use report::{card_sample, describe, meaning, merge, report};
 pub use shard::{Shard, Waker};
-pub use succession::{ShardPort, Shards, Yielding, elders, wait_for};
+pub use succession::{ShardPort, Shards, Yielding, older_cards, wait_for};

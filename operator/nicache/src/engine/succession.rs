@@ -1,4 +1,4 @@
-//! One card takes the place of another that still works ([`nicache_card::Elder`]).
+//! One card takes the place of another that still works ([`nicache_card::OlderCard`]).
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use nicache_card::Elder;
+use nicache_card::OlderCard;
 use nicache_port::{Divertible, PairSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -20,26 +20,26 @@ pub type ShardPort = Divertible<AnyPort>;
 /// All shards of a card.
 pub type Shards = Vec<Shard<ShardPort, ShardPort>>;
 
-/// How often the elder looks whether its connections have ended.
+/// How often the older looks whether its connections have ended.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long connections may go on with the elder. Then they are reset.
+/// How long connections may go on with the older. Then they are reset.
 const ELDER_TIME: Duration = Duration::from_secs(120);
 
-/// The elder of each shard, by two sockets for the wire and for the host, and a file that tells whether it lives.
-pub fn elders(files: Vec<OwnedFd>) -> Result<(Vec<Elder>, OwnedFd)> {
-    let life = files.first().context("the sockets to the elder did not come")?.try_clone()?;
+/// The older of each shard, by two sockets for the wire and for the host, and a file that tells whether it lives.
+pub fn older_cards(files: Vec<OwnedFd>) -> Result<(Vec<OlderCard>, OwnedFd)> {
+    let life = files.first().context("the sockets to the older did not come")?.try_clone()?;
     let mut sockets = files.into_iter().map(|file| Box::new(PairSocket::from(file)));
-    let mut elders = Vec::new();
+    let mut older_cards = Vec::new();
     while let Some((wire, host)) = sockets.next().zip(sockets.next()) {
-        elders.push(Elder { wire, host });
+        older_cards.push(OlderCard { wire, host });
     }
-    Ok((elders, life))
+    Ok((older_cards, life))
 }
 
-/// Waits until the elder no longer reads its ports: until it says so, or has ended. However long it takes, as each of two who read a port would have
+/// Waits until the older no longer reads its ports: until it says so, or has ended. However long it takes, as each of two who read a port would have
 /// half of each connection.
-pub fn wait_for(elder: &OwnedFd) {
-    while poll(&mut [PollFd::new(elder, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
+pub fn wait_for(older: &OwnedFd) {
+    while poll(&mut [PollFd::new(older, PollFlags::IN)], None) == Err(rustix::io::Errno::INTR) {}
 }
 
 /// Is the other end of a socket open?
@@ -55,10 +55,10 @@ pub struct Yielding(Sender<()>);
 impl Yielding {
     /// Starts the thread, which waits to be told.
     ///
-    /// `elder`: who is older still. What is meant for that one comes by here, so it ends first.
-    pub fn prepare(shards: Arc<Vec<Shard<ShardPort, ShardPort>>>, elder: Option<OwnedFd>) -> Result<Yielding> {
+    /// `older`: who is older still. What is meant for that one comes by here, so it ends first.
+    pub fn prepare(shards: Arc<Vec<Shard<ShardPort, ShardPort>>>, older: Option<OwnedFd>) -> Result<Yielding> {
         let (told, tell) = channel();
-        let body = move || end_when_done(&shards, elder.as_ref(), &tell);
+        let body = move || end_when_done(&shards, older.as_ref(), &tell);
         std::thread::Builder::new().name("yielding".into()).spawn(body)?;
         Ok(Yielding(told))
     }
@@ -82,7 +82,7 @@ impl Yielding {
     }
 }
 
-fn end_when_done(shards: &[Shard<ShardPort, ShardPort>], elder: Option<&OwnedFd>, tell: &Receiver<()>) {
+fn end_when_done(shards: &[Shard<ShardPort, ShardPort>], older: Option<&OwnedFd>, tell: &Receiver<()>) {
     if tell.recv().is_err() {
         return;
     }
@@ -94,7 +94,7 @@ fn end_when_done(shards: &[Shard<ShardPort, ShardPort>], elder: Option<&OwnedFd>
     };
     loop {
         match left() {
-            Ok(0) if !elder.is_some_and(is_open) => break,
+            Ok(0) if !older.is_some_and(is_open) => break,
             Err(_) => break,
             Ok(_) if Instant::now() > until => {
                 for shard in shards {

@@ -146,7 +146,7 @@ pub struct CardUnit {
     /// The card that is to take the place of the one at work, who wants it, and what it has of its own.
     successor: Option<Successor>,
     /// Cards that have been replaced and serve their last connections.
-    elders: Vec<Elder>,
+    older_cards: Vec<OlderCard>,
     /// Connections that were lost with the last card that ended.
     lost: HashSet<FlowKey>,
     /// Ends in a row, without a steady time between.
@@ -154,7 +154,7 @@ pub struct CardUnit {
 }
 
 #[derive(Debug)]
-struct Elder {
+struct OlderCard {
     card: Child,
     ledger: Window,
 }
@@ -239,7 +239,7 @@ impl CardUnit {
             ledger,
             state,
             successor: None,
-            elders: Vec::new(),
+            older_cards: Vec::new(),
             lost: HashSet::new(),
             failures: 0,
         })
@@ -253,7 +253,7 @@ impl CardUnit {
             State::Waiting { .. } => None,
         };
         let successor = self.successor.as_ref().map(|successor| successor.card.channel.as_fd());
-        card.into_iter().chain(successor).chain(self.elders.iter().map(|elder| elder.card.as_fd()))
+        card.into_iter().chain(successor).chain(self.older_cards.iter().map(|older| older.card.as_fd()))
     }
 
     /// When [`handle`](CardUnit::handle) wants to be called at the latest.
@@ -314,7 +314,7 @@ impl CardUnit {
 
     /// Looks after the card; does not wait for anything.
     pub fn handle(&mut self, now: Instant) -> Result<()> {
-        self.elders.retain_mut(|elder| matches!(elder.card.try_wait(), Ok(None)));
+        self.older_cards.retain_mut(|older| matches!(older.card.try_wait(), Ok(None)));
         self.handle_successor();
         match &mut self.state {
             State::Serving { card, since, .. } => {
@@ -383,13 +383,13 @@ impl CardUnit {
             bail!("the card at work ended meanwhile");
         }
         let pid = card.pid();
-        let State::Serving { card: elder, .. } = &self.state else { bail!("no card is at work") };
-        begin_after(&card, elder, self.setup.queues)?;
+        let State::Serving { card: older, .. } = &self.state else { bail!("no card is at work") };
+        begin_after(&card, older, self.setup.queues)?;
         let state = serving(card, &self.link)?;
         let ledger = std::mem::replace(&mut self.ledger, ledger);
         self.bond = bond;
         if let State::Serving { card, .. } = std::mem::replace(&mut self.state, state) {
-            self.elders.push(Elder { card, ledger });
+            self.older_cards.push(OlderCard { card, ledger });
         }
         Ok(pid)
     }
@@ -415,8 +415,8 @@ impl CardUnit {
         };
         self.files.ports.begin_term()?;
         drop(passing);
-        match self.elders.last() {
-            Some(elder) => begin_after(&card, &elder.card, self.setup.queues)?,
+        match self.older_cards.last() {
+            Some(older) => begin_after(&card, &older.card, self.setup.queues)?,
             None => send_message(&card.channel, &ToCard::Begin, &[])?,
         }
         self.state = serving(card, &self.link)?;
@@ -428,7 +428,7 @@ impl CardUnit {
     /// without it, or one that was `lost` before.
     fn pass(&mut self, mut lost: HashSet<FlowKey>) -> Result<Passing> {
         let (shards, connections) = (self.setup.queues, self.setup.clients.connections);
-        let ledgers = [&self.ledger].into_iter().chain(self.elders.iter().map(|elder| &elder.ledger));
+        let ledgers = [&self.ledger].into_iter().chain(self.older_cards.iter().map(|older| &older.ledger));
         lost.extend(ledgers.flat_map(|ledger| orphans(ledger, shards, connections)).map(|orphan| orphan.key()));
         self.lost.clone_from(&lost);
         self.files.ports.pass(lost)
@@ -473,13 +473,13 @@ pub fn upgrade_all(cards: &mut [CardUnit], program: &Path, reply: mpsc::Sender<R
 }
 
 /// The card may take frames, and an older one goes on with its connections.
-fn begin_after(card: &Child, elder: &Child, queues: u16) -> Result<()> {
+fn begin_after(card: &Child, older: &Child, queues: u16) -> Result<()> {
     let pairs = (0..2 * queues).map(|_| PairSocket::pair()).collect::<Result<Vec<_>, _>>()?;
-    let (to_elder, from_younger): (Vec<_>, Vec<_>) =
+    let (to_older, from_younger): (Vec<_>, Vec<_>) =
         pairs.iter().map(|(one, other)| (one.as_fd(), other.as_fd())).unzip();
     // One first stops reading, then the other begins, so that no frame is taken by the wrong one.
-    send_message(&elder.channel, &ToCard::Yield, &from_younger)?;
-    send_message(&card.channel, &ToCard::BeginAfter, &to_elder)
+    send_message(&older.channel, &ToCard::Yield, &from_younger)?;
+    send_message(&card.channel, &ToCard::BeginAfter, &to_older)
 }
 
 fn serving(card: Child, link: &Arc<CardLink>) -> Result<State> {

@@ -29,8 +29,8 @@ use crate::resolve::unwatched;
 use crate::statements::databases::Databases;
 use crate::statements::journal::Server;
 use crate::statements::remote::RemoteDatabase;
-use crate::verdicts::pickled::{common_root, unpickle};
 use crate::verdicts::records::{Looked, Record};
+use crate::verdicts::reused::{common_root, reuse};
 use crate::witnesses::event::{EventKind, Identity, LookupEvent, Peer};
 use crate::witnesses::history::History;
 use crate::witnesses::witness::Witness;
@@ -46,7 +46,7 @@ pub(crate) struct Computed {
     /// Files and directories.
     pub(crate) looked: Arc<Looked>,
     /// They were known from an earlier reply.
-    pub(crate) is_pickled: bool,
+    pub(crate) is_reused: bool,
     /// What was read from databases; `None` if none was asked.
     pub(crate) reads: Option<Vec<(Server, Access)>>,
     /// That has changed since the request was forwarded.
@@ -120,11 +120,11 @@ pub(crate) fn survey_computed(
         .filter(|event| matches!(event.kind, EventKind::Lookup | EventKind::Readdir))
         .filter(|event| !scratch.is_path(event) && !scratch.is_content(event) && !is_made_up(event))
         .collect();
-    let pickled = earlier
+    let reused = earlier
         .filter(|record| record.class == Class::Dynamic)
-        .and_then(|record| unpickle(record, &lookups, from_ns, table, resolver));
-    let is_pickled = pickled.is_some();
-    let looked = match pickled {
+        .and_then(|record| reuse(record, &lookups, from_ns, table, resolver));
+    let is_reused = reused.is_some();
+    let looked = match reused {
         Some(looked) => looked,
         None => {
             let root = common_root(lookups.iter().copied(), resolver);
@@ -153,7 +153,7 @@ pub(crate) fn survey_computed(
     let reads_changed =
         databases.has_changed(&reads, since) || remotes.iter().any(|remote| remote.has_changed(&reads, since));
     let has_asked = asked_database || !asked_remotes.is_empty() || !reads.is_empty();
-    Ok(Computed { looked, is_pickled, reads: has_asked.then_some(reads), reads_changed })
+    Ok(Computed { looked, is_reused, reads: has_asked.then_some(reads), reads_changed })
 }
 
 /// May anything but the files that the server looked at have decided which file it sends, and whether (docs/coherence.md rule 22)? `is_alone`: the server has

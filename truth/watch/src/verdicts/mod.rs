@@ -2,7 +2,7 @@
 
 pub(crate) mod computed;
 pub(crate) mod explain;
-pub(crate) mod pickled;
 pub(crate) mod records;
 pub(crate) mod registrar;
+pub(crate) mod reused;
 pub(crate) mod service;

@@ -73,7 +73,7 @@ pub struct RegistrarCounters {
     /// Look-up events taken from the kernel.
     pub events: u64,
     /// Computed replies whose look-ups were those of an earlier one, so that they were not done again.
-    pub pickled: u64,
+    pub reused: u64,
     /// Entries that may stay.
     pub reinstated: u64,
     /// Entries that may not.
@@ -552,9 +552,9 @@ impl Registrar {
         // What somebody may have changed unseen is looked at each time.
         let earlier = request.previous.filter(|_| self.witness.sees_everybody());
         let earlier = earlier.and_then(|(number, _)| self.records.get(number));
-        let Computed { looked, is_pickled, reads, reads_changed } =
+        let Computed { looked, is_reused, reads, reads_changed } =
             survey_computed(seen, request, earlier, &self.table, resolver, &mut peers, at_rest)?;
-        self.counters.pickled += u64::from(is_pickled);
+        self.counters.reused += u64::from(is_reused);
         for &slot in &looked.sources {
             self.table.track(slot);
         }

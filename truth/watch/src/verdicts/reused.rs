@@ -58,7 +58,7 @@ pub(crate) fn common_root<'a>(events: impl Iterator<Item = &'a LookupEvent>, res
 }
 
 /// What `lookups` depend on, if the earlier record says so.
-pub(crate) fn unpickle(
+pub(crate) fn reuse(
     record: &Record,
     lookups: &[&LookupEvent],
     forwarded_ns: u64,

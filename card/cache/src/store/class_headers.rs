@@ -5,9 +5,9 @@ use nicache_http::{ClientClass, Trait, trait_lines};
 use super::remembered::{Name, Remembered};
 
 /// Classes remembered.
-const COSTUMES_MAX: usize = 1024;
-/// Longest costume, in bytes. The card does not ask in a longer one.
-const COSTUME_BYTES_MAX: usize = 512;
+const CLASSES_MAX: usize = 1024;
+/// Longest header lines of one class, in bytes. The card does not send longer ones.
+const LINES_BYTES_MAX: usize = 512;
 
 #[derive(Clone, Copy, PartialEq)]
 struct Class(Trait, u32);
@@ -20,13 +20,13 @@ impl Name for Class {
 }
 
 /// Header lines of one client of each class.
-pub(super) struct Costumes {
+pub(super) struct ClassHeaders {
     lines: Remembered<Class, Box<[u8]>>,
 }
 
-impl Costumes {
-    pub(super) fn new() -> Costumes {
-        Costumes { lines: Remembered::new(COSTUMES_MAX) }
+impl ClassHeaders {
+    pub(super) fn new() -> ClassHeaders {
+        ClassHeaders { lines: Remembered::new(CLASSES_MAX) }
     }
 
     /// A client of this class has sent a request with this head.
@@ -35,7 +35,7 @@ impl Costumes {
             let name = Class(of, class.of(of));
             if name.1 != 0 && self.lines.get(&name).is_none() {
                 let lines = trait_lines(head, of);
-                if lines.len() <= COSTUME_BYTES_MAX {
+                if lines.len() <= LINES_BYTES_MAX {
                     self.lines.get_or_insert(name, || lines.into());
                 }
             }

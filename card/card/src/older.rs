@@ -1,6 +1,6 @@
-//! A card that takes the place of another one that still works: the connections of the elder stay its own until they end.
+//! A card that takes the place of another one that still works: the connections of the older stay its own until they end.
 //!
-//! The younger one has the ports. What it knows nothing of and what opens no connection goes to the elder, which passes on what it does not know either.
+//! The younger one has the ports. What it knows nothing of and what opens no connection goes to the older, which passes on what it does not know either.
 
 use std::io::IoSlice;
 
@@ -10,34 +10,34 @@ use nicache_tcp::Time;
 use crate::card::{Card, Keep};
 use crate::flow::Flow;
 use crate::packet::{Side, TcpFrame};
-use crate::ports::Elder;
+use crate::ports::OlderCard;
 
 impl<W: Port, H: Port> Card<W, H> {
-    /// Has an elder from now on.
-    pub fn set_elder(&mut self, elder: Elder) {
-        self.elder = Some(elder);
+    /// Has an older from now on.
+    pub fn set_older_card(&mut self, older: OlderCard) {
+        self.older = Some(older);
     }
 
     /// Hands over a segment that belongs to no flow here; false if it is this card's own business.
-    pub(crate) fn pass_to_elder(&mut self, frame: &FrameBuf, tcp: &TcpFrame, side: Side) -> bool {
-        let Some(elder) = &mut self.elder else { return false };
+    pub(crate) fn pass_to_older(&mut self, frame: &FrameBuf, tcp: &TcpFrame, side: Side) -> bool {
+        let Some(older) = &mut self.older else { return false };
         let flags = tcp.head.flags;
         if side == Side::Wire && flags.syn() && !flags.ack() {
             return false;
         }
         let port = match side {
-            Side::Wire => &mut elder.wire,
-            Side::Host => &mut elder.host,
+            Side::Wire => &mut older.wire,
+            Side::Host => &mut older.host,
         };
         match port.send(&[IoSlice::new(frame.data())], frame.offload()) {
             Ok(()) => true,
             // It has ended.
             Err(SendError::Io(_)) => {
-                self.elder = None;
+                self.older = None;
                 false
             }
             Err(_) => {
-                self.counters.drops_elder += 1;
+                self.counters.drops_older_card += 1;
                 true
             }
         }
