@@ -74,8 +74,8 @@ pub struct Listeners {
 /// Who listens behind a shared port, as it was found last.
 #[derive(Clone, Debug)]
 enum Shared {
-    /// A program of the server alone; and the sockets that listen inside.
-    Own(Owner, Vec<u64>),
+    /// A program of the server alone; the sockets that listen inside, and those on the machine.
+    Own { owner: Owner, inside: Vec<u64>, outside: Vec<u64> },
     /// Others, or nobody; and when to look again.
     Others(u64),
 }
@@ -115,10 +115,12 @@ impl Listeners {
     /// Who listens behind a shared port, by what was found last.
     fn known_shared(&self, place: Place, now_ns: u64) -> Option<Option<u32>> {
         match self.shared.get(&place)? {
-            Shared::Own(owner, inside) => {
+            Shared::Own { owner, inside, outside } => {
                 let parent = parent_sockets();
+                // Another program may listen there by now, too (SO_REUSEPORT).
                 let is_so = inside.iter().all(|socket| parent.contains(socket))
-                    && sockets_of(owner.process).contains(&owner.socket);
+                    && sockets_of(owner.process).contains(&owner.socket)
+                    && listeners("/proc/self/net", place.1) == *outside;
                 is_so.then_some(Some(owner.process))
             }
             Shared::Others(until_ns) => (now_ns < *until_ns).then_some(None),
@@ -347,10 +349,12 @@ impl<'a> Peers<'a> {
             self.observe_outsider(process);
         }
         let found = match holders.first().filter(|_| is_own) {
-            Some((process, held)) => Shared::Own(Owner { process: *process, socket: held[0] }, inside),
+            Some((process, held)) => {
+                Shared::Own { owner: Owner { process: *process, socket: held[0] }, inside, outside: outside.clone() }
+            }
             None => Shared::Others(event.time_ns + STRANGER_NS),
         };
-        let is_own = matches!(found, Shared::Own(..));
+        let is_own = matches!(found, Shared::Own { .. });
         self.listeners.note_shared(place, found);
         is_own
     }
