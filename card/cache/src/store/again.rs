@@ -17,7 +17,7 @@ impl Store {
         self.class_headers.note(class, head);
         // As one behind another machine's proxy the card cannot ask.
         if by.by != Executor::Card && !by.is_beyond {
-            self.guests.note(host_of(head), class, now);
+            self.site_classes.note(host_of(head), class, now);
         }
     }
 
@@ -72,9 +72,9 @@ impl Store {
     /// The card's own request for an entry, as a client of the classes that were asked for longest ago.
     pub(super) fn recheck_as_class(&mut self, id: EntryId, now: Time) -> Option<Recheck> {
         let key = self.get(id)?.key;
-        let (places, guests) = (&mut self.places, &self.guests);
+        let (places, site_classes) = (&mut self.places, &self.site_classes);
         let entry = places[id.index as usize].entry.as_mut()?;
-        let class = entry.age.take_turn(guests.of(&entry.host), now)?;
+        let class = entry.age.take_turn(site_classes.of(&entry.host), now)?;
         self.asked_as_class += 1;
         let lines = self.class_headers.of(class);
         let bare = self.get(id)?.age.recheck.as_ref()?;

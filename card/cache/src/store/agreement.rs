@@ -21,9 +21,9 @@ use nicache_http::{ClientClass, Key, Trait};
 use nicache_tcp::Time;
 
 use super::credit::Credit;
-use super::guests::Guests;
 use super::remembered::Remembered;
 use super::seen::{Seen, Traits};
+use super::site_classes::SiteClasses;
 use super::who::{Executor, Who};
 use crate::digests::{Digests, Sameness};
 use crate::earned::AgeBounds;
@@ -202,9 +202,9 @@ impl Age {
     }
 
     /// The class that the card asks as next, if it can ask.
-    pub(super) fn take_turn(&mut self, guests: &Guests, now: Time) -> Option<ClientClass> {
+    pub(super) fn take_turn(&mut self, site_classes: &SiteClasses, now: Time) -> Option<ClientClass> {
         self.recheck.as_ref()?;
-        Some(self.seen.take_turn(guests, now))
+        Some(self.seen.take_turn(site_classes, now))
     }
 
     /// When the request was forwarded that the server last answered so.

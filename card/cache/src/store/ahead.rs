@@ -6,7 +6,7 @@
 //!
 //! After such a change the answer is for the class of clients alone that has got it since. If enough is saved, the page is asked for as one of each
 //! other class that had it before ([`Seen::has_lost`](super::seen::Seen::has_lost)), and then as one of each that comes to the site and never had it
-//! ([`Guests`](super::guests::Guests)), one after the other: the first of them who comes finds it answered.
+//! ([`SiteClasses`](super::site_classes::SiteClasses)), one after the other: the first of them who comes finds it answered.
 //!
 //! And a page that is only about to be too old is asked for if visitors come more often than it has to be.
 
@@ -88,7 +88,7 @@ impl Store {
             Standing::Good if self.revisions.is_unchanged(entry.sources.as_slice(), entry.stamp) => {
                 // The last one is for when the page lapses.
                 let is_ample = age.credit.is_ample() || self.common.may_spend(age.usual);
-                let is_for_classes = || age.seen.has_lost() || age.seen.lacks(self.guests.of(&entry.host), now);
+                let is_for_classes = || age.seen.has_lost() || age.seen.lacks(self.site_classes.of(&entry.host), now);
                 if is_ample && is_for_classes() { Step::Ask } else { Step::Nothing }
             }
             Standing::Good if !entry.is_dynamic() => Step::Nothing,

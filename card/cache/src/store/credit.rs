@@ -1,13 +1,13 @@
 //! What the card's own requests may cost the server: not more than its hits have saved, and one in twenty.
 //!
-//! Each page pays for itself first. What a page saves beyond that goes into a common purse, from which others are paid whose execution takes no longer than
+//! Each page pays for itself first. What a page saves beyond that goes into a common credit, from which others are paid whose execution takes no longer than
 //! what was saved there.
 
 use std::time::Duration;
 
 /// What is saved at most, so that a page that was busy once does not cost more than it saves now.
 const MAX: i8 = 8;
-/// What the common purse holds at most.
+/// What the common credit holds at most.
 const COMMON_MAX: u32 = 64;
 /// Executions for others after which the card may have one that nothing has paid for.
 const EXECUTIONS: u8 = 20;

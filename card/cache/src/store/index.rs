@@ -14,7 +14,7 @@ use super::class_headers::ClassHeaders;
 use super::credit::Common;
 use super::distrust::Distrust;
 use super::entry::{Entry, EntryId};
-use super::guests::Sites;
+use super::site_classes::Sites;
 use super::splits::Splits;
 use super::suspects::Suspects;
 use super::vary::VaryRules;
@@ -43,7 +43,7 @@ pub struct Store {
     pub(super) distrust: Distrust,
     pub(super) splits: Splits,
     pub(super) class_headers: ClassHeaders,
-    pub(super) guests: Sites,
+    pub(super) site_classes: Sites,
     /// What pages have saved that did not need it themselves.
     pub(super) common: Common,
     /// Requests of the card as one of the classes.
@@ -81,7 +81,7 @@ impl Store {
             distrust: Distrust::new(),
             splits: Splits::new(),
             class_headers: ClassHeaders::new(),
-            guests: Sites::default(),
+            site_classes: Sites::default(),
             common: Common::default(),
             asked_as_class: 0,
             worth: Worth::new(),

@@ -3,7 +3,7 @@
 use nicache_http::{ClientClass, Trait};
 use nicache_tcp::Time;
 
-use super::guests::Guests;
+use super::site_classes::SiteClasses;
 
 /// Classes remembered for each entry in each trait. With more, those that were answered first are asked again.
 const SEEN_MAX: usize = 64;
@@ -90,15 +90,15 @@ impl Seen {
     }
 
     /// Are there classes that come to the site, and that nobody is known to be of who has got the answer or was to?
-    pub(super) fn lacks(&self, guests: &Guests, now: Time) -> bool {
-        Trait::ALL.into_iter().any(|of| self.lacking(of, guests, now).is_some())
+    pub(super) fn lacks(&self, site_classes: &SiteClasses, now: Time) -> bool {
+        Trait::ALL.into_iter().any(|of| self.lacking(of, site_classes, now).is_some())
     }
 
-    fn lacking(&self, of: Trait, guests: &Guests, now: Time) -> Option<u32> {
+    fn lacking(&self, of: Trait, site_classes: &SiteClasses, now: Time) -> Option<u32> {
         let known = &self.answered[of as usize];
         // Where there are so many, none is put out for one that may never come.
         let may_be_asked = |class: &u32| known.iter().all(|known| known.class != *class);
-        if known.len() < SEEN_MAX { guests.of(of, now).find(may_be_asked) } else { None }
+        if known.len() < SEEN_MAX { site_classes.of(of, now).find(may_be_asked) } else { None }
     }
 
     /// Was a client of this class answered, in each trait, at `oldest` or later?
@@ -138,14 +138,15 @@ impl Seen {
 
     /// In each trait the class that nobody has asked as for longest, those first that have lost the answer, and then those that come to the site and never
     /// had it: the card does now.
-    pub(super) fn take_turn(&mut self, guests: &Guests, now: Time) -> ClientClass {
+    pub(super) fn take_turn(&mut self, site_classes: &SiteClasses, now: Time) -> ClientClass {
         let mut class = ClientClass::default();
         for of in Trait::ALL {
             let has_lost = self.answered[of as usize].iter().any(|known| known.known == Known::Lost);
-            if !has_lost && let Some(guest) = self.lacking(of, guests, now) {
-                let known = Answered { class: guest, known: Known::Asked, at: Time::ZERO, asked: now, regained: 0 };
+            if !has_lost && let Some(known_class) = self.lacking(of, site_classes, now) {
+                let known =
+                    Answered { class: known_class, known: Known::Asked, at: Time::ZERO, asked: now, regained: 0 };
                 self.answered[of as usize].push(known);
-                class.0[of as usize] = guest;
+                class.0[of as usize] = known_class;
                 continue;
             }
             // What the card is told may say nothing for that class: then its time stays.
@@ -227,8 +228,8 @@ mod tests {
         assert_eq!(seen.missing(class(3, 1)).iter().collect::<Vec<_>>(), [Trait::Origin]);
         // Too long ago.
         assert!(!seen.covers(class(1, 2), at(2)) && seen.covers(class(2, 2), at(5)));
-        assert_eq!(seen.take_turn(&Guests::default(), at(6)), class(1, 1));
-        assert_eq!(seen.take_turn(&Guests::default(), at(7)), class(2, 2));
+        assert_eq!(seen.take_turn(&SiteClasses::default(), at(6)), class(1, 1));
+        assert_eq!(seen.take_turn(&SiteClasses::default(), at(7)), class(2, 2));
         // The last one was of class 2 in both.
         assert!(seen.refute(class(1, 2)));
         assert!(!seen.covers(class(1, 1), Time::ZERO) && seen.covers(class(2, 1), Time::ZERO));
@@ -245,10 +246,10 @@ mod tests {
         assert!(seen.had(class(1, 1)) && seen.had(class(2, 1)) && !seen.had(class(3, 1)));
         seen.note(class(2, 2), at(3), false);
         assert!(seen.covers(class(2, 2), Time::ZERO) && !seen.covers(class(1, 2), Time::ZERO) && seen.has_lost());
-        assert_eq!(seen.take_turn(&Guests::default(), at(4)), class(1, 1));
+        assert_eq!(seen.take_turn(&SiteClasses::default(), at(4)), class(1, 1));
         // Whatever becomes of that request, there is none more.
         assert!(!seen.has_lost() && !seen.covers(class(1, 2), Time::ZERO) && !seen.had(class(1, 2)));
-        assert_eq!(seen.take_turn(&Guests::default(), at(5)), class(2, 2));
+        assert_eq!(seen.take_turn(&SiteClasses::default(), at(5)), class(2, 2));
         seen.note(class(1, 1), at(6), true);
         assert!(seen.covers(class(1, 2), Time::ZERO));
     }
@@ -260,7 +261,7 @@ mod tests {
         let rounds = (1..100).take_while(|round| {
             seen = std::mem::take(&mut seen).lose();
             let is_lost = seen.has_lost();
-            let turn = seen.take_turn(&Guests::default(), at(*round));
+            let turn = seen.take_turn(&SiteClasses::default(), at(*round));
             seen.note(turn, at(*round), true);
             is_lost
         });

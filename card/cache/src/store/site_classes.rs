@@ -16,13 +16,13 @@ const VISITS_MIN: u32 = 2;
 const LATELY: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Copy, Debug)]
-struct Guest {
+struct SiteClass {
     class: u32,
     visits: u32,
     last: Time,
 }
 
-impl Guest {
+impl SiteClass {
     fn comes(&self, now: Time) -> bool {
         self.visits >= VISITS_MIN && now < self.last + LATELY
     }
@@ -30,17 +30,17 @@ impl Guest {
 
 /// The classes that come to one site.
 #[derive(Debug, Default)]
-pub(super) struct Guests {
-    of: [Vec<Guest>; Trait::ALL.len()],
+pub(super) struct SiteClasses {
+    of: [Vec<SiteClass>; Trait::ALL.len()],
 }
 
-impl Guests {
+impl SiteClasses {
     /// The server has given a client of this class a page.
     fn note(&mut self, class: ClientClass, now: Time) {
         for of in Trait::ALL {
             let (class, known) = (class.of(of), &mut self.of[of as usize]);
-            if let Some(guest) = known.iter_mut().find(|guest| guest.class == class) {
-                (guest.visits, guest.last) = (guest.visits.saturating_add(1), now);
+            if let Some(known_class) = known.iter_mut().find(|known_class| known_class.class == class) {
+                (known_class.visits, known_class.last) = (known_class.visits.saturating_add(1), now);
                 continue;
             }
             if known.len() == CLASSES_MAX {
@@ -50,13 +50,16 @@ impl Guests {
                 };
                 known.swap_remove(place);
             }
-            known.push(Guest { class, visits: 1, last: now });
+            known.push(SiteClass { class, visits: 1, last: now });
         }
     }
 
     /// The classes that come, in one trait.
     pub(super) fn of(&self, of: Trait, now: Time) -> impl Iterator<Item = u32> {
-        self.of[of as usize].iter().filter(move |guest| guest.comes(now)).map(|guest| guest.class)
+        self.of[of as usize]
+            .iter()
+            .filter(move |known_class| known_class.comes(now))
+            .map(|known_class| known_class.class)
     }
 }
 
@@ -64,27 +67,27 @@ impl Guests {
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     /// The one that was noted last is the last.
-    sites: Vec<(Box<[u8]>, Guests)>,
-    nobody: Guests,
+    sites: Vec<(Box<[u8]>, SiteClasses)>,
+    nobody: SiteClasses,
 }
 
 impl Sites {
     /// The server has given a client of this class a page of this host.
     pub(super) fn note(&mut self, host: &[u8], class: ClientClass, now: Time) {
-        let (name, mut guests) = match self.sites.iter().position(|(name, _)| **name == *host) {
+        let (name, mut site_classes) = match self.sites.iter().position(|(name, _)| **name == *host) {
             Some(at) => self.sites.remove(at),
-            None => (host.into(), Guests::default()),
+            None => (host.into(), SiteClasses::default()),
         };
         if self.sites.len() == SITES_MAX {
             self.sites.remove(0);
         }
-        guests.note(class, now);
-        self.sites.push((name, guests));
+        site_classes.note(class, now);
+        self.sites.push((name, site_classes));
     }
 
     /// Who comes to a site.
-    pub(super) fn of(&self, host: &[u8]) -> &Guests {
-        self.sites.iter().find(|(name, _)| **name == *host).map_or(&self.nobody, |(_, guests)| guests)
+    pub(super) fn of(&self, host: &[u8]) -> &SiteClasses {
+        self.sites.iter().find(|(name, _)| **name == *host).map_or(&self.nobody, |(_, site_classes)| site_classes)
     }
 }
 
@@ -117,7 +120,7 @@ mod tests {
         sites.note(b"b", class(2), at(2));
         sites.note(b"b", class(2), at(3));
         assert_eq!((agents(&sites, b"a", at(3)), agents(&sites, b"b", at(3))), (vec![1], vec![2]));
-        assert_eq!(agents(&sites, b"a", at(2) + LATELY), [], "he does not come any more");
+        assert_eq!(agents(&sites, b"a", at(2) + LATELY), [], "it no longer comes");
         assert_eq!(agents(&sites, b"c", at(3)), []);
     }
 
